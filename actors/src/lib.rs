@@ -1,0 +1,1 @@
+//! Everything in Colloquy that remembers: conversations, accounts, limits, and the store beneath them.

@@ -1,0 +1,1 @@
+//! The edge of Colloquy: HTTP in, messages to actors, answers out.

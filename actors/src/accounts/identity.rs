@@ -1,0 +1,153 @@
+//! Who may come in: keys, accounts and users as a view in memory, set by the writer between the fsync and the reply.
+//! So a key that was revoked is revoked for the very next request, on every worker.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::RwLock;
+use sha2::{Digest, Sha256};
+
+use super::{AccountView, KeyType, KeyView, Role};
+use crate::caller::{Mode, Scope};
+use crate::id::{AccountId, KeyId, UserId};
+
+/// A key as requests meet it.
+#[derive(Debug)]
+pub struct KnownKey {
+    /// What the interface shows of it.
+    pub view: KeyView,
+    /// The account's small number.
+    pub account: u32,
+    /// When it was used last, in Unix milliseconds, to the minute; 0: never.
+    pub last_used_ms: Arc<AtomicI64>,
+}
+
+/// An account as requests meet it.
+#[derive(Debug)]
+pub struct KnownAccount {
+    /// What the interface shows of it.
+    pub view: AccountView,
+    /// Its small number, given by the store.
+    pub number: u32,
+}
+
+/// A valid credential's bearer.
+#[derive(Debug, Clone)]
+pub struct Principal {
+    /// The key.
+    pub key: Arc<KnownKey>,
+    /// Its account.
+    pub account: Arc<KnownAccount>,
+}
+
+impl Principal {
+    /// Whose data in which mode.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        let mode = if self.key.view.kind == KeyType::Test { Mode::Test } else { Mode::Live };
+        Scope::of(self.account.number, mode)
+    }
+}
+
+/// A secret as it is known: by its hash, and until when it holds.
+pub type SecretHash = [u8; 32];
+
+/// The hash under which a secret is known.
+#[must_use]
+pub fn secret_hash(secret: &str) -> SecretHash {
+    let digest = Sha256::digest(secret.as_bytes());
+    let mut hash = [0; 32];
+    for (to, from) in hash.iter_mut().zip(digest) {
+        *to = from;
+    }
+    hash
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    secrets: HashMap<SecretHash, (KeyId, Option<i64>)>,
+    keys: HashMap<KeyId, Arc<KnownKey>>,
+    accounts: HashMap<AccountId, Arc<KnownAccount>>,
+    users: HashMap<(u32, UserId), Role>,
+}
+
+/// The view of all keys, accounts and users.
+#[derive(Debug, Default)]
+pub struct Identity {
+    tables: RwLock<Tables>,
+}
+
+impl Identity {
+    /// Who bears this secret at `now_ms`; none where it is unknown, expired or revoked. Looked up by a hash of 256
+    /// random bits, so the time that it takes tells nothing.
+    #[must_use]
+    pub fn authenticate(&self, secret: &str, now_ms: i64) -> Option<Principal> {
+        let hash = secret_hash(secret);
+        let tables = self.tables.read();
+        let (key, until) = tables.secrets.get(&hash)?;
+        let key = tables.keys.get(key)?;
+        let ended = |at: Option<i64>| at.is_some_and(|at| at <= now_ms);
+        if ended(*until) || key.view.revoked_at.is_some() || ended(key.view.expires_at.map(|at| at.0)) {
+            return None;
+        }
+        let account = tables.accounts.get(&key.view.account_id)?;
+        let minute = now_ms - now_ms.rem_euclid(60_000);
+        if key.last_used_ms.load(Ordering::Relaxed) != minute {
+            key.last_used_ms.store(minute, Ordering::Relaxed);
+        }
+        Some(Principal { key: Arc::clone(key), account: Arc::clone(account) })
+    }
+
+    /// The account of this name.
+    #[must_use]
+    pub fn account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {
+        self.tables.read().accounts.get(&id).cloned()
+    }
+
+    /// The key of this name, revoked ones too.
+    #[must_use]
+    pub fn key(&self, id: KeyId) -> Option<Arc<KnownKey>> {
+        self.tables.read().keys.get(&id).cloned()
+    }
+
+    /// What the account's user may do; none where there is no such user.
+    #[must_use]
+    pub fn user(&self, account: u32, id: UserId) -> Option<Role> {
+        self.tables.read().users.get(&(account, id)).copied()
+    }
+
+    /// Every key's last use, for the store to write down.
+    #[must_use]
+    pub fn last_uses(&self) -> Vec<(KeyId, i64)> {
+        let used = |key: &Arc<KnownKey>| (key.view.key_id, key.last_used_ms.load(Ordering::Relaxed));
+        self.tables.read().keys.values().map(used).filter(|(_, at)| *at > 0).collect()
+    }
+
+    /// Takes in an account.
+    pub fn put_account(&self, account: KnownAccount) {
+        self.tables.write().accounts.insert(account.view.account_id, Arc::new(account));
+    }
+
+    /// Takes in a user.
+    pub fn put_user(&self, account: u32, id: UserId, role: Role) {
+        self.tables.write().users.insert((account, id), role);
+    }
+
+    /// Lets go of a user.
+    pub fn drop_user(&self, account: u32, id: UserId) {
+        self.tables.write().users.remove(&(account, id));
+    }
+
+    /// Takes in a key with the secrets that it has now: these and no others hold from here on.
+    pub fn put_key(&self, mut key: KnownKey, secrets: &[(SecretHash, Option<i64>)]) {
+        let mut tables = self.tables.write();
+        let id = key.view.key_id;
+        if let Some(before) = tables.keys.get(&id) {
+            key.last_used_ms = Arc::clone(&before.last_used_ms);
+        }
+        tables.secrets.retain(|_, (owner, _)| *owner != id);
+        tables.secrets.extend(secrets.iter().map(|(hash, until)| (*hash, (id, *until))));
+        tables.keys.insert(id, Arc::new(key));
+    }
+}

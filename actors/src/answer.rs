@@ -1,0 +1,88 @@
+//! What an actor answers, in terms of what was done. Status codes are the edge's.
+
+use bytes::Bytes;
+
+/// The answer to a command or to a read of a single thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What was done.
+    pub done: Done,
+    /// The identifier of what was created.
+    pub id: Option<String>,
+    /// The entity tag's text, without quotes.
+    pub etag: Option<String>,
+    /// JSON; empty where nothing is shown.
+    pub body: Bytes,
+    /// It is the kept answer to an earlier request with the same idempotency key.
+    pub replayed: bool,
+}
+
+/// What a command did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// Made something new.
+    Created,
+    /// Read, changed, or found nothing to change.
+    Ok,
+    /// Took something away.
+    Deleted,
+}
+
+impl Done {
+    /// As the store writes it.
+    #[must_use]
+    pub fn code(self) -> i64 {
+        match self {
+            Done::Created => 1,
+            Done::Ok => 2,
+            Done::Deleted => 3,
+        }
+    }
+
+    /// Reads back what [`Done::code`] gave.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<Self> {
+        match code {
+            1 => Some(Done::Created),
+            2 => Some(Done::Ok),
+            3 => Some(Done::Deleted),
+            _ => None,
+        }
+    }
+}
+
+/// `If-Match` (RFC 9110, 13.1.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Precondition {
+    /// `*`: whatever the state.
+    Any,
+    /// One of these strong tags, without quotes. Weak tags never match, so they are left out.
+    OneOf(Vec<String>),
+}
+
+impl Precondition {
+    /// Whether a thing with this tag may be changed.
+    #[must_use]
+    pub fn holds(&self, etag: &str) -> bool {
+        match self {
+            Precondition::Any => true,
+            Precondition::OneOf(tags) => tags.iter().any(|tag| tag == etag),
+        }
+    }
+}
+
+/// A value that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid {
+    /// The parameter's name.
+    pub field: &'static str,
+    /// What it must be.
+    pub reason: String,
+}
+
+impl Invalid {
+    /// Names the parameter and what it must be.
+    pub fn new(field: &'static str, reason: impl Into<String>) -> Self {
+        Invalid { field, reason: reason.into() }
+    }
+}

@@ -1,0 +1,44 @@
+//! How large each text and each set of metadata may be. Set once, from config.toml, before anything is served.
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+/// Upper bounds of what a caller may send, as config.toml gives them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    /// Bytes of one message's content.
+    pub content_bytes_max: usize,
+    /// Keys of one metadata object.
+    pub metadata_keys_max: usize,
+    /// Bytes of one metadata object, as compact JSON.
+    pub metadata_bytes_max: usize,
+    /// Characters of a customer's name.
+    pub customer_name_chars_max: usize,
+    /// Characters of any other name or title.
+    pub name_chars_max: usize,
+    /// Characters of a URL.
+    pub url_chars_max: usize,
+}
+
+static BOUNDS: OnceLock<Bounds> = OnceLock::new();
+
+impl Bounds {
+    /// Makes these the bounds of the process. The first call counts.
+    pub fn set(self) {
+        BOUNDS.get_or_init(|| self);
+    }
+
+    /// The bounds in force; none at all where none were set.
+    pub fn get() -> &'static Bounds {
+        BOUNDS.get_or_init(|| Bounds {
+            content_bytes_max: usize::MAX,
+            metadata_keys_max: usize::MAX,
+            metadata_bytes_max: usize::MAX,
+            customer_name_chars_max: usize::MAX,
+            name_chars_max: usize::MAX,
+            url_chars_max: usize::MAX,
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! A conversation: one supervised actor that owns its state and gives its messages their sequence.
+
+pub mod messages;

@@ -1,0 +1,79 @@
+//! Instants as the interface shows them: RFC 3339, UTC, milliseconds, `Z`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Unix time in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// The wall clock's time.
+    #[must_use]
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
+        f.write_str(&at.to_rfc3339_opts(SecondsFormat::Millis, true))
+    }
+}
+
+/// The text is no RFC 3339 instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be a time in RFC 3339, such as 2026-03-15T10:30:00.000Z")]
+pub struct NotATime;
+
+impl FromStr for Timestamp {
+    type Err = NotATime;
+
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        let at = DateTime::parse_from_rfc3339(text).map_err(|_| NotATime)?;
+        let ms = at.timestamp_millis();
+        // Years 1 to 9999: what RFC 3339 can write back.
+        if (-62_135_596_800_000..=253_402_300_799_999).contains(&ms) { Ok(Timestamp(ms)) } else { Err(NotATime) }
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl utoipa::PartialSchema for Timestamp {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::DateTime)))
+            .into()
+    }
+}
+impl utoipa::ToSchema for Timestamp {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_in_utc_with_milliseconds() {
+        assert_eq!(Timestamp(1_773_570_600_000).to_string(), "2026-03-15T10:30:00.000Z");
+        assert_eq!("2026-03-15T12:30:00+02:00".parse(), Ok(Timestamp(1_773_570_600_000)));
+        assert_eq!("2026-03-15".parse::<Timestamp>(), Err(NotATime));
+    }
+}

@@ -1,9 +1,16 @@
-//! The customers' names as active conversations see them: one cell per customer, shared by its conversations, set by
-//! the writer between the fsync and the reply. So a renamed customer is renamed in every answer that follows.
+//! The customers' names as conversations show them. Active conversations share one cell per customer, set by the
+//! writer between the fsync and the reply; lists ask [`Names::renamed`] while headers still hold an older copy. So a
+//! renamed customer is renamed in every answer that follows.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+/// How long a name is held on to after every header has it: longer than any read transaction lives.
+const HELD: Duration = Duration::from_secs(10);
 
 /// A customer's name and how often the customer was changed.
 #[derive(Debug)]
@@ -24,8 +31,7 @@ impl CustomerName {
         self.now.load_full()
     }
 
-    /// Takes in a newer name; an older one is ignored.
-    pub fn set(&self, name: &str, revision: u64) {
+    fn set(&self, name: &str, revision: u64) {
         self.now.rcu(|held| if held.1 >= revision { Arc::clone(held) } else { Arc::new((name.into(), revision)) });
     }
 }
@@ -36,3 +42,81 @@ impl PartialEq for CustomerName {
     }
 }
 impl Eq for CustomerName {}
+
+#[derive(Debug)]
+struct Renamed {
+    name: Box<str>,
+    revision: u64,
+    copied: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    cells: HashMap<u64, Weak<CustomerName>>,
+    dead_cells_looked_for_at: usize,
+    renamed: HashMap<u64, Renamed>,
+}
+
+/// Cells and recent changes of customers' names.
+#[derive(Debug, Default)]
+pub struct Names {
+    tables: Mutex<Tables>,
+}
+
+impl Names {
+    /// The shared cell of a customer whose name was read as this.
+    #[must_use]
+    pub fn cell(&self, customer: u64, name: &str, revision: u64) -> Arc<CustomerName> {
+        let mut tables = self.tables.lock();
+        let cell = match tables.cells.get(&customer).and_then(Weak::upgrade) {
+            Some(cell) => cell,
+            None => {
+                let cell = Arc::new(CustomerName::new(name, revision));
+                tables.cells.insert(customer, Arc::downgrade(&cell));
+                tables.forget_dead_cells();
+                cell
+            }
+        };
+        cell.set(name, revision);
+        // The reading may be older than a change that came in since.
+        if let Some(newer) = tables.renamed.get(&customer) {
+            cell.set(&newer.name, newer.revision);
+        }
+        cell
+    }
+
+    /// The name that a list shows where a header holds `revision`; none where the header's is the newest.
+    #[must_use]
+    pub fn renamed(&self, customer: u64) -> Option<Box<str>> {
+        let tables = self.tables.lock();
+        if tables.renamed.is_empty() { None } else { tables.renamed.get(&customer).map(|newer| newer.name.clone()) }
+    }
+
+    /// Takes in a committed change.
+    pub fn rename(&self, customer: u64, name: &str, revision: u64) {
+        let mut tables = self.tables.lock();
+        if let Some(cell) = tables.cells.get(&customer).and_then(Weak::upgrade) {
+            cell.set(name, revision);
+        }
+        tables.renamed.retain(|_, held| held.copied.is_none_or(|at| at.elapsed() < HELD));
+        tables.renamed.insert(customer, Renamed { name: name.into(), revision, copied: None });
+    }
+
+    /// Every header holds the name of this revision.
+    pub fn copied(&self, customer: u64, revision: u64) {
+        if let Some(held) = self.tables.lock().renamed.get_mut(&customer)
+            && held.revision == revision
+        {
+            held.copied = Some(Instant::now());
+        }
+    }
+}
+
+impl Tables {
+    fn forget_dead_cells(&mut self) {
+        if self.cells.len() > 2 * self.dead_cells_looked_for_at + 1024 {
+            self.cells.retain(|_, cell| cell.strong_count() > 0);
+            self.dead_cells_looked_for_at = self.cells.len();
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What one command changes, as one unit.
+
+use bytes::Bytes;
+
+use crate::accounts::{AccountView, KeyView, Role, SecretHash};
+use crate::answer::Done;
+use crate::caller::{By, Scope};
+use crate::conversation::messages::{Channel, Priority, SenderType, Status};
+use crate::id::{CustomerId, UserId};
+use crate::idempotency::Reservation;
+
+/// Which sort of entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Kind {
+    Account = 1,
+    Key = 2,
+    User = 3,
+    Customer = 4,
+    Conversation = 5,
+}
+
+/// An entity, as the store names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject {
+    /// Which sort.
+    pub kind: Kind,
+    /// The number of its identifier.
+    pub number: u64,
+    /// The rest of its identifier.
+    pub tail: u64,
+}
+
+/// What happened: the kind of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the published event names say it")]
+pub enum Happened {
+    ConversationCreated = 1,
+    ConversationUpdated = 2,
+    ConversationClosed = 3,
+    MessageCreated = 4,
+    MessageUpdated = 5,
+    RecordCreated = 20,
+    RecordUpdated = 21,
+    RecordDeleted = 22,
+}
+
+/// Counts of messages by sender, and the time of the last: what stands up to a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tallies {
+    /// From customers.
+    pub customer: u64,
+    /// From agents.
+    pub agent: u64,
+    /// From the software.
+    pub system: u64,
+    /// When the last message was sent.
+    pub last_message_at: Option<i64>,
+}
+
+impl Tallies {
+    /// Messages in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.customer + self.agent + self.system
+    }
+
+    /// With one message more.
+    #[must_use]
+    pub fn plus(mut self, sender: SenderType, at: i64) -> Self {
+        match sender {
+            SenderType::Customer => self.customer += 1,
+            SenderType::Agent => self.agent += 1,
+            SenderType::System => self.system += 1,
+        }
+        self.last_message_at = Some(at);
+        self
+    }
+}
+
+/// One event of a commit.
+#[derive(Debug)]
+pub struct NewRow {
+    /// What happened.
+    pub happened: Happened,
+    /// The event's data, as JSON. Written once; redaction apart, it never changes.
+    pub payload: Bytes,
+    /// Counts up to and with this row.
+    pub tallies: Tallies,
+    /// What event filters see.
+    pub seen: Option<Seen>,
+    /// The sequence of the message row that this one edits.
+    pub edits: Option<u64>,
+}
+
+/// What filters of events see of a conversation as of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// The channel.
+    pub channel: Channel,
+    /// The priority.
+    pub priority: Priority,
+    /// Who takes care of it.
+    pub assignee: Option<UserId>,
+    /// For a message: who sent it.
+    pub sender: Option<SenderType>,
+}
+
+/// New payload for an earlier row of the same entity: redaction.
+#[derive(Debug)]
+pub struct Rewrite {
+    /// Which row.
+    pub sequence: u64,
+    /// What stands there from now on.
+    pub payload: Bytes,
+}
+
+/// What lists show of a conversation, and what its actor starts from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConversationState {
+    /// Whose conversation it is.
+    pub customer: CustomerId,
+    /// Who has to act.
+    pub status: Status,
+    /// How the customer came.
+    pub channel: Channel,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Who takes care of it.
+    pub assignee: Option<UserId>,
+    /// JSON.
+    pub metadata: Box<str>,
+    /// When it was closed.
+    pub closed_at: Option<i64>,
+}
+
+/// What a commit does to the entity's header.
+#[derive(Debug)]
+pub enum Header {
+    /// Nothing: the row says it all.
+    Unchanged,
+    /// Puts a conversation's; `before` is what it replaces.
+    Conversation {
+        /// As it was.
+        before: Option<Box<ConversationState>>,
+        /// As it is.
+        after: Box<ConversationState>,
+    },
+    /// Puts a record's.
+    Record {
+        /// Whether it is new.
+        new: bool,
+        /// What people call it.
+        name: String,
+        /// JSON, as the entity reads it back.
+        body: String,
+        /// Names under which it is found, by field; those of before that are not here are given up.
+        names: Vec<(NameField, String)>,
+    },
+    /// Deletes a record.
+    RecordGone,
+}
+
+/// A field by which records are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum NameField {
+    CustomerEmail = 1,
+    CustomerExternalId = 2,
+    UserEmail = 3,
+}
+
+impl NameField {
+    /// Whether one value may be used once only in a scope.
+    #[must_use]
+    pub fn unique(self) -> bool {
+        match self {
+            NameField::CustomerEmail => false,
+            NameField::CustomerExternalId | NameField::UserEmail => true,
+        }
+    }
+
+    /// The parameter's name.
+    #[must_use]
+    pub fn field(self) -> &'static str {
+        match self {
+            NameField::CustomerEmail | NameField::UserEmail => "email",
+            NameField::CustomerExternalId => "external_id",
+        }
+    }
+}
+
+/// What must hold outside the entity, judged inside the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// This customer exists in the commit's scope.
+    CustomerExists(CustomerId),
+    /// This user exists in the commit's account.
+    UserExists(UserId),
+    /// No conversation is this customer's.
+    NoConversations(CustomerId),
+}
+
+/// A condition that did not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// There is no such customer.
+    NoCustomer,
+    /// There is no such user.
+    NoUser,
+    /// The customer has conversations.
+    HasConversations,
+    /// Another record has this value.
+    Taken(NameField),
+}
+
+/// The answer that is kept under an idempotency key.
+#[derive(Debug)]
+pub struct KeptAnswer {
+    /// The key; it ends with the commit.
+    pub reservation: Reservation,
+    /// What was done.
+    pub done: Done,
+    /// What was created.
+    pub id: Option<String>,
+    /// The entity tag.
+    pub etag: Option<String>,
+    /// The body; none where it is the first row's payload.
+    pub body: Option<Bytes>,
+}
+
+/// What the views in memory take in before the answer leaves.
+#[derive(Debug)]
+pub enum Effect {
+    /// An account as it is now.
+    Account(Box<AccountView>, u32),
+    /// A key as it is now, with the secrets that hold.
+    Key(Box<KeyView>, u32, Vec<(SecretHash, Option<i64>)>),
+    /// A user as it is now.
+    User(u32, UserId, Role),
+    /// A user that is no more.
+    UserGone(u32, UserId),
+    /// A customer's new name.
+    CustomerRenamed(CustomerId, Box<str>),
+}
+
+/// Work that a commit leaves behind, kept until it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chore {
+    /// Take every conversation from this user, who is no more.
+    Unassign(Scope, UserId),
+}
+
+/// Everything that one command changes.
+#[derive(Debug)]
+pub struct Commit {
+    /// Whose change it is.
+    pub subject: Subject,
+    /// The sequence of its last row before.
+    pub expected: u64,
+    /// Whose data.
+    pub scope: Scope,
+    /// Who did it.
+    pub by: By,
+    /// When, in Unix milliseconds.
+    pub at: i64,
+    /// Its events, in order; none: only an answer is kept.
+    pub rows: Vec<NewRow>,
+    /// What lists show.
+    pub header: Header,
+    /// Earlier rows that change.
+    pub rewrites: Vec<Rewrite>,
+    /// What must hold outside.
+    pub conditions: Vec<Condition>,
+    /// The kept answer.
+    pub answer: Option<KeptAnswer>,
+    /// What the views take in.
+    pub effects: Vec<Effect>,
+    /// What is left to be done.
+    pub chore: Option<Chore>,
+}

@@ -1,0 +1,94 @@
+//! What is committed. One trait, implemented by `sqlite`; `contract` is the suite that every store passes.
+//!
+//! A [`Commit`] takes effect whole or not at all, and only directly after the sequence that it expects: the fence.
+//! Each of its rows is an event with its (entity, sequence) and a global position, given in commit order: so an event
+//! exists if and only if its change does, and what happened can be read by position.
+
+mod commit;
+mod stored;
+
+#[cfg(test)]
+mod contract;
+pub mod sqlite;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use commit::{
+    Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow,
+    Rewrite, Seen, Subject, Tallies,
+};
+pub use stored::{
+    ConversationHeader, ConversationQuery, Facets, KeptRow, MessageQuery, RecordQuery, Stored, StoredConversation,
+    StoredMessage, StoredPage, StoredRecord,
+};
+
+use crate::runtime::{Away, CommitFailure, Incarnation};
+
+/// Called once, on the store's thread, when a commit's fate is known.
+pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<Broken>>) + Send>;
+
+/// An answer that comes later.
+pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Why a list could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// It took longer than a list may.
+    #[error("the list took too long")]
+    TooSlow,
+    /// The store can't be reached.
+    #[error("the store is away")]
+    Away,
+}
+
+/// A store of committed changes.
+///
+/// Reads show every commit that was settled before they were asked.
+pub trait Store: Send + Sync + 'static {
+    /// Commits, in the order of submission for each subject. After a commit of an incarnation failed otherwise than
+    /// by a broken condition, everything later of the same incarnation fails too.
+    fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle);
+
+    /// Settles when all that was submitted before is durable; fails if something of this incarnation failed.
+    fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle);
+
+    /// The entity as it is committed.
+    fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>>;
+
+    /// The same, behind everything submitted before; lifts the ban that a failed commit left.
+    fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>>;
+
+    /// A message with all its earlier texts, by the sequence of its row.
+    fn message(&self, conversation: Subject, sequence: u64) -> Later<Result<Option<StoredMessage>, ReadError>>;
+
+    /// A page of messages, as JSON.
+    fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>>;
+
+    /// A page of conversations.
+    fn conversations(&self, query: ConversationQuery) -> Later<Result<StoredPage<ConversationHeader>, ReadError>>;
+
+    /// A page of records.
+    fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
+
+    /// The answer that was kept in the row at this position.
+    fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
+
+    /// Where the answer of a key stands that is no longer in memory.
+    fn kept_position(&self, hash: [u8; 16]) -> Later<Result<Option<i64>, ReadError>>;
+
+    /// Chores that a commit left to be done.
+    fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;
+
+    /// Takes a chore off the list.
+    fn chore_done(&self, chore: Chore);
+
+    /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may be asked after.
+    fn close(&self);
+
+    /// Whether it can commit.
+    fn healthy(&self) -> bool;
+
+    /// Figures for the operators, as (name, value).
+    fn figures(&self) -> Vec<(&'static str, f64)>;
+}

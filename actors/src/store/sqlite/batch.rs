@@ -1,0 +1,415 @@
+//! One transaction: many commits, each of which takes effect whole or not at all. All that can refuse a commit is
+//! checked before its first write, so that a loser leaves nothing behind and the batch goes on.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::codec::{Counted, int, uint};
+use super::lagging::Lag;
+use crate::caller::Scope;
+use crate::id::CustomerId;
+use crate::store::{
+    Broken, Chore, Commit, Condition, ConversationState, Header, Kind, NameField, NewRow, Subject, Tallies,
+};
+
+/// What became of one commit inside the transaction.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Its rows, if it has any, begin at this position.
+    Written { first_pos: i64 },
+    /// Another change came first.
+    Fenced,
+    /// A condition does not hold.
+    Broken(Broken),
+}
+
+/// What the writer knows without asking the file. Restored from a copy when a transaction is rolled back.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Counts {
+    pub(super) next_pos: i64,
+    numbers: HashMap<i64, i64>,
+}
+
+impl Counts {
+    pub(super) fn new(next_pos: i64, numbers: HashMap<i64, i64>) -> Self {
+        Counts { next_pos, numbers }
+    }
+}
+
+/// A salt and the salted hash of each row's payload, made before the writer is reached.
+pub(super) type Seals = Vec<([u8; 16], [u8; 32])>;
+
+type CounterKey = (i64, Counted, i64, i64);
+
+/// One transaction's work.
+#[derive(Debug)]
+pub(super) struct Batch<'c> {
+    connection: &'c Connection,
+    counts: &'c mut Counts,
+    /// Entities' last sequences, as of this transaction.
+    sequences: &'c mut HashMap<u64, u64>,
+    counters: BTreeMap<CounterKey, i64>,
+    touched_scopes: Vec<i64>,
+}
+
+impl<'c> Batch<'c> {
+    pub(super) fn new(
+        connection: &'c Connection, counts: &'c mut Counts, sequences: &'c mut HashMap<u64, u64>,
+    ) -> Self {
+        Batch { connection, counts, sequences, counters: BTreeMap::new(), touched_scopes: Vec::new() }
+    }
+
+    /// Judges and writes one commit.
+    pub(super) fn apply(&mut self, commit: &Commit, seals: &Seals) -> rusqlite::Result<Verdict> {
+        if !commit.rows.is_empty() && self.last_sequence(commit.subject.number)? != commit.expected {
+            return Ok(Verdict::Fenced);
+        }
+        for condition in &commit.conditions {
+            if let Some(broken) = self.broken(commit.scope, *condition)? {
+                return Ok(Verdict::Broken(broken));
+            }
+        }
+        if let Header::Record { names, .. } = &commit.header
+            && let Some(field) = self.taken(commit, names)?
+        {
+            return Ok(Verdict::Broken(Broken::Taken(field)));
+        }
+        let first_pos = self.counts.next_pos;
+        if commit.rows.is_empty() {
+            self.insert_answer(commit)?;
+        }
+        for (index, row) in commit.rows.iter().enumerate() {
+            self.insert_row(commit, index, row, seals)?;
+        }
+        self.rewrite(commit)?;
+        self.write_header(commit)?;
+        if let Some(chore) = commit.chore {
+            self.insert_chore(chore)?;
+        }
+        Ok(Verdict::Written { first_pos })
+    }
+
+    /// Writes the counters that the commits of this transaction moved.
+    pub(super) fn finish(self) -> rusqlite::Result<()> {
+        let mut upsert = self.connection.prepare_cached(
+            "INSERT INTO counters VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
+        )?;
+        for ((scope, field, value, status), delta) in self.counters.iter().filter(|(_, delta)| **delta != 0) {
+            upsert.execute(params![scope, *field as i64, value, status, delta])?;
+        }
+        Ok(())
+    }
+
+    fn last_sequence(&mut self, entity: u64) -> rusqlite::Result<u64> {
+        if let Some(known) = self.sequences.get(&entity) {
+            return Ok(*known);
+        }
+        let last: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
+            .query_row([int(entity)], |row| row.get(0))?;
+        let last = uint(last.unwrap_or(0));
+        self.sequences.insert(entity, last);
+        Ok(last)
+    }
+
+    fn broken(&self, scope: Scope, condition: Condition) -> rusqlite::Result<Option<Broken>> {
+        Ok(match condition {
+            Condition::CustomerExists(id) => {
+                let found = self.record_exists(Kind::Customer, scope, id.number(), id.tail())?;
+                (!found).then_some(Broken::NoCustomer)
+            }
+            Condition::UserExists(id) => {
+                let found = self.record_exists(Kind::User, scope.account_wide(), id.number(), id.tail())?;
+                (!found).then_some(Broken::NoUser)
+            }
+            Condition::NoConversations(id) => {
+                let has: Option<i64> = self
+                    .connection
+                    .prepare_cached("SELECT n FROM conversations WHERE customer = ?1 LIMIT 1")?
+                    .query_row([int(id.number())], |row| row.get(0))
+                    .optional()?;
+                has.map(|_| Broken::HasConversations)
+            }
+        })
+    }
+
+    fn record_exists(&self, kind: Kind, scope: Scope, n: u64, tail: u64) -> rusqlite::Result<bool> {
+        let mut query = self
+            .connection
+            .prepare_cached("SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4")?;
+        query.exists(params![int(n), int(tail), kind as i64, scope.number()])
+    }
+
+    fn taken(&self, commit: &Commit, names: &[(NameField, String)]) -> rusqlite::Result<Option<NameField>> {
+        let mut query = self
+            .connection
+            .prepare_cached("SELECT 1 FROM names WHERE scope = ?1 AND field = ?2 AND value = ?3 AND n <> ?4")?;
+        for (field, value) in names.iter().filter(|(field, _)| field.unique()) {
+            if query.exists(params![commit.scope.number(), *field as i64, value, int(commit.subject.number)])? {
+                return Ok(Some(*field));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_pos(&mut self) -> i64 {
+        let pos = self.counts.next_pos;
+        self.counts.next_pos += 1;
+        pos
+    }
+
+    /// A row's number in the feed of its account and mode; records are no public events.
+    fn next_number(&mut self, commit: &Commit) -> Option<i64> {
+        if commit.subject.kind != Kind::Conversation {
+            return None;
+        }
+        let scope = commit.scope.number();
+        let number = self.counts.numbers.entry(scope).or_insert(0);
+        *number += 1;
+        self.touched_scopes.push(scope);
+        Some(*number)
+    }
+
+    fn insert_row(&mut self, commit: &Commit, index: usize, row: &NewRow, seals: &Seals) -> rusqlite::Result<()> {
+        let pos = self.next_pos();
+        let number = self.next_number(commit);
+        let sequence = commit.expected + 1 + u64::try_from(index).unwrap_or(0);
+        let entity = int(commit.subject.number);
+        let edit: Option<i64> = match row.edits {
+            Some(original) => self.repoint(entity, original, pos)?,
+            None => None,
+        };
+        let kept = if index == 0 { commit.answer.as_ref() } else { None };
+        let seal = seals.get(index);
+        let address = commit.by.address.map(|address| address.to_string());
+        let mut insert = self.connection.prepare_cached(
+            "INSERT INTO rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+             ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
+        )?;
+        insert.execute(params![
+            pos,
+            entity,
+            int(sequence),
+            row.happened as i64,
+            commit.scope.number(),
+            number,
+            commit.at,
+            int(row.tallies.customer),
+            int(row.tallies.agent),
+            int(row.tallies.system),
+            row.tallies.last_message_at,
+            row.seen.map(|seen| seen.channel.code()),
+            row.seen.map(|seen| seen.priority.code()),
+            row.seen.and_then(|seen| seen.assignee).map(|user| int(user.number())),
+            row.seen.and_then(|seen| seen.sender).map(|sender| sender.code()),
+            edit,
+            commit.by.key.map(|key| int(key.number())),
+            commit.by.user.map(|user| int(user.number())),
+            address,
+            &*commit.by.request_id,
+            seal.map(|seal| seal.0),
+            seal.map(|seal| seal.1).unwrap_or_default(),
+            kept.map(|kept| kept.reservation.hash()),
+            kept.map(|kept| kept.reservation.request()),
+            kept.map(|kept| kept.done.code()),
+            kept.and_then(|kept| kept.id.as_deref()),
+            kept.and_then(|kept| kept.etag.as_deref()),
+            kept.and_then(|kept| kept.body.as_deref()),
+            &row.payload[..],
+        ])?;
+        self.sequences.insert(commit.subject.number, sequence);
+        Ok(())
+    }
+
+    /// A 2xx that changed nothing: a row without a sequence, so no fence and no event.
+    fn insert_answer(&mut self, commit: &Commit) -> rusqlite::Result<()> {
+        let pos = self.next_pos();
+        let kept = commit.answer.as_ref();
+        let mut insert = self.connection.prepare_cached(
+            "INSERT INTO rows(pos, entity, happened, scope, at, from_customer, from_agent, from_system, by_request, hash,
+             key, request, done, answer_id, etag, answer) VALUES (?1, ?2, 0, ?3, ?4, 0, 0, 0, ?5, x'', ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?;
+        insert.execute(params![
+            pos,
+            int(commit.subject.number),
+            commit.scope.number(),
+            commit.at,
+            &*commit.by.request_id,
+            kept.map(|kept| kept.reservation.hash()),
+            kept.map(|kept| kept.reservation.request()),
+            kept.map(|kept| kept.done.code()),
+            kept.and_then(|kept| kept.id.as_deref()),
+            kept.and_then(|kept| kept.etag.as_deref()),
+            kept.and_then(|kept| kept.body.as_deref()),
+        ])?;
+        Ok(())
+    }
+
+    /// Points the message to its new edit; gives what it pointed to before.
+    fn repoint(&self, entity: i64, original: u64, to: i64) -> rusqlite::Result<Option<i64>> {
+        let before: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT edit FROM rows WHERE entity = ?1 AND seq = ?2")?
+            .query_row(params![entity, int(original)], |row| row.get(0))?;
+        self.connection
+            .prepare_cached("UPDATE rows SET edit = ?3 WHERE entity = ?1 AND seq = ?2")?
+            .execute(params![entity, int(original), to])?;
+        Ok(before)
+    }
+
+    fn rewrite(&self, commit: &Commit) -> rusqlite::Result<()> {
+        for rewrite in &commit.rewrites {
+            self.connection
+                .prepare_cached("UPDATE rows SET payload = ?3, salt = NULL WHERE entity = ?1 AND seq = ?2")?
+                .execute(params![int(commit.subject.number), int(rewrite.sequence), &rewrite.payload[..]])?;
+        }
+        Ok(())
+    }
+
+    fn write_header(&mut self, commit: &Commit) -> rusqlite::Result<()> {
+        match &commit.header {
+            Header::Unchanged => Ok(()),
+            Header::Conversation { before: None, after } => self.insert_conversation(commit, after),
+            Header::Conversation { before: Some(before), after } => self.update_conversation(commit, before, after),
+            Header::Record { new, name, body, names } => self.put_record(commit, *new, (name, body), names),
+            Header::RecordGone => self.delete_record(commit),
+        }
+    }
+
+    fn insert_conversation(&mut self, commit: &Commit, after: &ConversationState) -> rusqlite::Result<()> {
+        let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
+        let (name, revision): (String, i64) = self
+            .connection
+            .prepare_cached("SELECT name, seq FROM records WHERE n = ?1")?
+            .query_row([int(after.customer.number())], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut insert = self.connection.prepare_cached(
+            "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        )?;
+        insert.execute(params![
+            int(commit.subject.number),
+            int(commit.subject.tail),
+            commit.scope.number(),
+            int(after.customer.number()),
+            int(after.customer.tail()),
+            name,
+            revision,
+            after.status.code(),
+            after.channel.code(),
+            after.priority.code(),
+            after.assignee.map(|user| int(user.number())),
+            after.assignee.map(|user| int(user.tail())),
+            &*after.metadata,
+            after.closed_at,
+            int(lag.seq),
+            int(lag.messages),
+            lag.last_message_at,
+            lag.updated_at,
+        ])?;
+        self.count_conversation(commit.scope, after, 1);
+        Ok(())
+    }
+
+    fn update_conversation(
+        &mut self, commit: &Commit, before: &ConversationState, after: &ConversationState,
+    ) -> rusqlite::Result<()> {
+        let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
+        let mut update = self.connection.prepare_cached(
+            "UPDATE conversations SET status = ?2, channel = ?3, priority = ?4, assignee = ?5, assignee_tail = ?6,
+             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12 WHERE n = ?1",
+        )?;
+        update.execute(params![
+            int(commit.subject.number),
+            after.status.code(),
+            after.channel.code(),
+            after.priority.code(),
+            after.assignee.map(|user| int(user.number())),
+            after.assignee.map(|user| int(user.tail())),
+            &*after.metadata,
+            after.closed_at,
+            int(lag.seq),
+            int(lag.messages),
+            lag.last_message_at,
+            lag.updated_at,
+        ])?;
+        self.count_conversation(commit.scope, before, -1);
+        self.count_conversation(commit.scope, after, 1);
+        Ok(())
+    }
+
+    fn count_conversation(&mut self, scope: Scope, state: &ConversationState, delta: i64) {
+        let status = state.status.code();
+        let mut count = |field, value| *self.counters.entry((scope.number(), field, value, status)).or_insert(0) += delta;
+        count(Counted::All, 0);
+        count(Counted::Channel, state.channel.code());
+        count(Counted::Priority, state.priority.code());
+        count(Counted::Customer, int(state.customer.number()));
+        if let Some(user) = state.assignee {
+            count(Counted::Assignee, int(user.number()));
+        }
+    }
+
+    fn put_record(
+        &mut self, commit: &Commit, new: bool, (name, body): (&str, &str), names: &[(NameField, String)],
+    ) -> rusqlite::Result<()> {
+        let Subject { kind, number, tail } = commit.subject;
+        let (n, scope) = (int(number), commit.scope.number());
+        let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![n, int(tail), kind as i64, scope, sequence, name, body])?;
+        if new {
+            *self.counters.entry((scope, Counted::Records, kind as i64, 0)).or_insert(0) += 1;
+        } else {
+            self.connection.prepare_cached("DELETE FROM names WHERE n = ?1")?.execute([n])?;
+        }
+        let mut insert = self.connection.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3, ?4)")?;
+        for (field, value) in names {
+            insert.execute(params![scope, *field as i64, value, n])?;
+        }
+        Ok(())
+    }
+
+    fn delete_record(&mut self, commit: &Commit) -> rusqlite::Result<()> {
+        let n = int(commit.subject.number);
+        self.connection.prepare_cached("DELETE FROM names WHERE n = ?1")?.execute([n])?;
+        self.connection.prepare_cached("DELETE FROM records WHERE n = ?1")?.execute([n])?;
+        let key = (commit.scope.number(), Counted::Records, commit.subject.kind as i64, 0);
+        *self.counters.entry(key).or_insert(0) -= 1;
+        Ok(())
+    }
+
+    fn insert_chore(&self, chore: Chore) -> rusqlite::Result<()> {
+        let Chore::Unassign(scope, user) = chore;
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO chores VALUES (?1, 1, ?2, ?3)")?
+            .execute(params![scope.number(), int(user.number()), int(user.tail())])?;
+        Ok(())
+    }
+
+    /// A customer's new name is copied into its conversations' headers later, in slices.
+    pub(super) fn rename(&self, customer: CustomerId, name: &str, revision: u64) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)")?
+            .execute(params![int(customer.number()), name, int(revision)])?;
+        Ok(())
+    }
+}
+
+/// A header's numbers as of the last row of a conversation's commit.
+pub(super) fn lag_of(commit: &Commit) -> Option<Lag> {
+    let last = commit.rows.last()?;
+    let Tallies { last_message_at, .. } = last.tallies;
+    Some(Lag {
+        scope: commit.scope.number(),
+        seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),
+        messages: last.tallies.total(),
+        last_message_at,
+        updated_at: commit.at,
+    })
+}
+
+fn empty_lag(commit: &Commit) -> Lag {
+    Lag { scope: commit.scope.number(), seq: commit.expected, messages: 0, last_message_at: None, updated_at: commit.at }
+}

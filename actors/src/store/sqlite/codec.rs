@@ -1,0 +1,100 @@
+//! Between the store's types and SQLite's: the only file that knows which column holds what.
+
+use rusqlite::{Row, types::Type};
+
+use crate::caller::Scope;
+use crate::conversation::messages::{Channel, Priority, Status};
+use crate::id::{ConversationId, CustomerId, Id, Prefix, UserId};
+use crate::store::{ConversationHeader, ConversationState, Kind, StoredRecord, Subject, Tallies};
+
+/// SQLite keeps 64-bit signed integers; numbers, tails and sequences have at most 62 bits.
+pub(super) fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The other way round.
+pub(super) fn uint(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+pub(super) fn id<K: Prefix>(n: i64, tail: i64) -> Id<K> {
+    Id::from_parts(uint(n), uint(tail))
+}
+
+fn word<T>(column: usize, code: i64, from: fn(i64) -> Option<T>) -> rusqlite::Result<T> {
+    from(code).ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(column, Type::Integer, "an unknown code".into()))
+}
+
+/// The columns that [`state`] reads, from index 0.
+pub(super) const STATE: &str = "customer, customer_tail, status, channel, priority, assignee, assignee_tail, metadata, closed_at";
+const STATE_COLUMNS: usize = 9;
+
+pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {
+    let customer: CustomerId = id(row.get(0)?, row.get(1)?);
+    let assignee: Option<UserId> = match row.get::<_, Option<i64>>(5)? {
+        Some(n) => Some(id(n, row.get(6)?)),
+        None => None,
+    };
+    Ok(ConversationState {
+        customer,
+        status: word(2, row.get(2)?, Status::from_code)?,
+        channel: word(3, row.get(3)?, Channel::from_code)?,
+        priority: word(4, row.get(4)?, Priority::from_code)?,
+        assignee,
+        metadata: row.get::<_, Box<str>>(7)?,
+        closed_at: row.get(8)?,
+    })
+}
+
+/// The columns that follow [`STATE`] for a list.
+pub(super) const LISTED: &str = "customer_name, n, tail, seq, messages, last_message_at, updated_at";
+
+/// A header and the sequence that it is as of.
+pub(super) fn listed(row: &Row<'_>) -> rusqlite::Result<(ConversationHeader, u64)> {
+    let at = |offset: usize| STATE_COLUMNS + offset;
+    let id: ConversationId = id(row.get(at(1))?, row.get(at(2))?);
+    let header = ConversationHeader {
+        id,
+        state: state(row)?,
+        customer_name: row.get(at(0))?,
+        messages: uint(row.get(at(4))?),
+        last_message_at: row.get(at(5))?,
+        updated_at: row.get(at(6))?,
+    };
+    Ok((header, uint(row.get(at(3))?)))
+}
+
+/// The columns that [`tallies`] reads, from the given index on.
+pub(super) const TALLIES: &str = "from_customer, from_agent, from_system, last_message_at";
+
+pub(super) fn tallies(row: &Row<'_>, first: usize) -> rusqlite::Result<Tallies> {
+    Ok(Tallies {
+        customer: uint(row.get(first)?),
+        agent: uint(row.get(first + 1)?),
+        system: uint(row.get(first + 2)?),
+        last_message_at: row.get(first + 3)?,
+    })
+}
+
+/// The columns that [`record`] reads.
+pub(super) const RECORD: &str = "n, tail, scope, seq, body";
+
+pub(super) fn record(row: &Row<'_>, kind: Kind) -> rusqlite::Result<StoredRecord> {
+    Ok(StoredRecord {
+        subject: Subject { kind, number: uint(row.get(0)?), tail: uint(row.get(1)?) },
+        scope: Scope::from_number(row.get(2)?),
+        sequence: uint(row.get(3)?),
+        body: row.get(4)?,
+    })
+}
+
+/// Which field a counter counts by. The values are SQLite's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Counted {
+    All = 0,
+    Channel = 1,
+    Priority = 2,
+    Customer = 3,
+    Assignee = 4,
+    Records = 10,
+}

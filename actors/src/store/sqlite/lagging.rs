@@ -1,0 +1,159 @@
+//! The view of lagging headers: what lists must add to a conversation's header, because a message's commit does not
+//! write it. The writer folds entries into their headers in slices; a folded entry is held on to for longer than any
+//! read transaction lives, so that a list that read the older header still finds it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+
+const SHARDS: usize = 16;
+const HELD: Duration = Duration::from_secs(10);
+
+/// A header's numbers as they are now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lag {
+    pub(super) scope: i64,
+    pub(super) seq: u64,
+    pub(super) messages: u64,
+    pub(super) last_message_at: Option<i64>,
+    pub(super) updated_at: i64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    lag: Lag,
+    tail: u32,
+    since: Instant,
+    first_pos: i64,
+    folded: Option<Instant>,
+}
+
+/// Shared: lists read it, the writer alone changes it.
+#[derive(Debug, Default)]
+pub(super) struct Lagging {
+    shards: [RwLock<HashMap<u64, Entry>>; SHARDS],
+}
+
+impl Lagging {
+    fn shard(&self, n: u64) -> &RwLock<HashMap<u64, Entry>> {
+        let [first, ..] = &self.shards;
+        // The low 12 bits count within a millisecond; the next ones differ between entities.
+        self.shards.get(usize::try_from((n ^ (n >> 12)) % 16).unwrap_or(0)).unwrap_or(first)
+    }
+
+    /// The newest numbers, where the header may hold older ones.
+    pub(super) fn of(&self, n: u64) -> Option<Lag> {
+        self.shard(n).read().get(&n).map(|entry| entry.lag)
+    }
+
+    /// All entries of a scope, newest change first.
+    pub(super) fn in_scope(&self, scope: i64) -> Vec<(u64, Lag)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.read();
+            all.extend(shard.iter().filter(|(_, entry)| entry.lag.scope == scope).map(|(n, entry)| (*n, entry.lag)));
+        }
+        all.sort_unstable_by_key(|(n, lag)| std::cmp::Reverse((lag.updated_at, *n)));
+        all
+    }
+}
+
+/// The writer's side: which entries to fold next, and from which position a restart has to look.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    by_age: VecDeque<(u64, Instant, i64)>,
+    long: Vec<u64>,
+    folded: VecDeque<(u64, Instant)>,
+}
+
+/// A tail as long as this is folded at once.
+const TAIL_MAX: u32 = 32;
+
+impl Fold {
+    /// Takes in rows that left a header behind.
+    pub(super) fn note(&mut self, lagging: &Lagging, n: u64, lag: Lag, rows: u32, pos: i64) {
+        let now = Instant::now();
+        let mut shard = lagging.shard(n).write();
+        let entry = shard.entry(n).or_insert(Entry { lag, tail: 0, since: now, first_pos: pos, folded: Some(now) });
+        entry.lag = lag;
+        if entry.folded.take().is_some() {
+            entry.tail = 0;
+            entry.since = now;
+            entry.first_pos = pos;
+            self.by_age.push_back((n, now, pos));
+        }
+        let before = entry.tail;
+        entry.tail = before.saturating_add(rows);
+        if before < TAIL_MAX && entry.tail >= TAIL_MAX {
+            self.long.push(n);
+        }
+    }
+
+    /// The header was written: what lists read is as new as this.
+    pub(super) fn wrote(&mut self, lagging: &Lagging, n: u64, lag: Lag) {
+        let now = Instant::now();
+        let mut shard = lagging.shard(n).write();
+        if let Some(entry) = shard.get_mut(&n) {
+            entry.lag = lag;
+            if entry.folded.is_none() {
+                entry.folded = Some(now);
+                self.folded.push_back((n, now));
+            }
+        }
+    }
+
+    /// What is due to be folded, at most `most`: long tails, then those older than `age`.
+    pub(super) fn due(&mut self, lagging: &Lagging, age: Duration, most: usize) -> Vec<(u64, Lag)> {
+        let mut due = Vec::new();
+        while due.len() < most
+            && let Some(n) = self.long.pop()
+        {
+            due.extend(unfolded(lagging, n, None).map(|lag| (n, lag)));
+        }
+        while due.len() < most
+            && let Some((n, since, _)) = self.by_age.front().copied()
+            && (since.elapsed() >= age || unfolded(lagging, n, Some(since)).is_none())
+        {
+            self.by_age.pop_front();
+            due.extend(unfolded(lagging, n, Some(since)).map(|lag| (n, lag)));
+        }
+        due
+    }
+
+    /// Puts back what could not be folded.
+    pub(super) fn put_back(&mut self, lagging: &Lagging, due: &[(u64, Lag)]) {
+        for (n, _) in due {
+            let held = lagging.shard(*n).read().get(n).map(|entry| (*n, entry.since, entry.first_pos));
+            if let Some(entry) = held {
+                self.by_age.push_front(entry);
+            }
+        }
+    }
+
+    /// Where a restart has to begin to look for lagging headers, if the log ends before `end`.
+    pub(super) fn low_water(&self, end: i64) -> i64 {
+        self.by_age.iter().map(|(_, _, pos)| *pos).next().unwrap_or(end)
+    }
+
+    /// Lets go of entries that every reader now finds in their headers.
+    pub(super) fn release(&mut self, lagging: &Lagging) {
+        while let Some((n, at)) = self.folded.front().copied()
+            && at.elapsed() >= HELD
+        {
+            self.folded.pop_front();
+            let mut shard = lagging.shard(n).write();
+            if shard.get(&n).is_some_and(|entry| entry.folded == Some(at)) {
+                shard.remove(&n);
+            }
+        }
+    }
+}
+
+/// The entry's numbers, if its header does not hold them yet.
+fn unfolded(lagging: &Lagging, n: u64, since: Option<Instant>) -> Option<Lag> {
+    let shard = lagging.shard(n).read();
+    let entry = shard.get(&n)?;
+    let same = since.is_none_or(|since| entry.since == since);
+    (entry.folded.is_none() && same).then_some(entry.lag)
+}

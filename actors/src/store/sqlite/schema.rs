@@ -1,0 +1,72 @@
+//! The tables, and how a file of an older version becomes one of this.
+
+use rusqlite::Connection;
+
+use super::OpenError;
+
+/// One script per version, in order; a file's `user_version` is how many of them it has had.
+const MIGRATIONS: &[&str] = &[V1];
+
+/// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
+///
+/// Numbers of entities are those of their identifiers (60 bits, in order of creation), so that no index is needed to
+/// find one. `rows.edit` of a message points to its latest edit, that of an edit to the one before. `counters` holds a
+/// total for (scope, field, value, status), where status is 0 for what has none.
+const V1: &str = "
+CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE rows(
+  pos INTEGER PRIMARY KEY, entity INTEGER NOT NULL, seq INTEGER, happened INTEGER NOT NULL, scope INTEGER NOT NULL,
+  number INTEGER, at INTEGER NOT NULL,
+  from_customer INTEGER NOT NULL, from_agent INTEGER NOT NULL, from_system INTEGER NOT NULL, last_message_at INTEGER,
+  channel INTEGER, priority INTEGER, assignee INTEGER, sender INTEGER, edit INTEGER,
+  by_key INTEGER, by_user INTEGER, by_address TEXT, by_request TEXT NOT NULL, salt BLOB, hash BLOB NOT NULL,
+  key BLOB, request BLOB, done INTEGER, answer_id TEXT, etag TEXT, answer BLOB, payload BLOB) STRICT;
+CREATE UNIQUE INDEX rows_by_entity ON rows(entity, seq);
+CREATE INDEX rows_by_key ON rows(pos, key) WHERE key IS NOT NULL;
+CREATE TABLE conversations(
+  n INTEGER PRIMARY KEY, tail INTEGER NOT NULL, scope INTEGER NOT NULL,
+  customer INTEGER NOT NULL, customer_tail INTEGER NOT NULL, customer_name TEXT NOT NULL, customer_revision INTEGER NOT NULL,
+  status INTEGER NOT NULL, channel INTEGER NOT NULL, priority INTEGER NOT NULL,
+  assignee INTEGER, assignee_tail INTEGER, metadata TEXT NOT NULL, closed_at INTEGER,
+  seq INTEGER NOT NULL, messages INTEGER NOT NULL, last_message_at INTEGER, updated_at INTEGER NOT NULL) STRICT;
+CREATE INDEX conversations_by_status ON conversations(scope, status, n);
+CREATE INDEX conversations_by_channel ON conversations(scope, channel, status, n);
+CREATE INDEX conversations_by_priority ON conversations(scope, priority, status, n);
+CREATE INDEX conversations_by_customer ON conversations(customer, status, n);
+CREATE INDEX conversations_by_assignee ON conversations(assignee, status, n) WHERE assignee IS NOT NULL;
+CREATE INDEX conversations_by_update ON conversations(scope, updated_at, n);
+CREATE TABLE records(
+  n INTEGER PRIMARY KEY, tail INTEGER NOT NULL, kind INTEGER NOT NULL, scope INTEGER NOT NULL, seq INTEGER NOT NULL,
+  name TEXT NOT NULL, body TEXT NOT NULL) STRICT;
+CREATE INDEX records_by_scope ON records(scope, kind, n);
+CREATE TABLE names(scope INTEGER NOT NULL, field INTEGER NOT NULL, value TEXT NOT NULL, n INTEGER NOT NULL,
+  PRIMARY KEY(scope, field, value, n)) STRICT, WITHOUT ROWID;
+CREATE INDEX names_by_owner ON names(n);
+CREATE TABLE counters(scope INTEGER NOT NULL, field INTEGER NOT NULL, value INTEGER NOT NULL, status INTEGER NOT NULL,
+  total INTEGER NOT NULL, PRIMARY KEY(scope, field, value, status)) STRICT, WITHOUT ROWID;
+CREATE TABLE scopes(scope INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT;
+CREATE TABLE renames(customer INTEGER PRIMARY KEY, name TEXT NOT NULL, revision INTEGER NOT NULL) STRICT;
+CREATE TABLE chores(scope INTEGER NOT NULL, kind INTEGER NOT NULL, n INTEGER NOT NULL, tail INTEGER NOT NULL,
+  PRIMARY KEY(scope, kind, n)) STRICT, WITHOUT ROWID;
+CREATE TABLE key_uses(n INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT;
+CREATE TABLE old_keys(slice INTEGER NOT NULL, key BLOB NOT NULL, pos INTEGER NOT NULL, PRIMARY KEY(slice, key)) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES ('folded', 0), ('keys_from', 0);
+";
+
+/// Brings the file to this version.
+///
+/// # Errors
+/// A file of a newer version is refused as it stands.
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
+    let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| usize::try_from(v).unwrap_or(usize::MAX))?;
+    if version > MIGRATIONS.len() {
+        return Err(OpenError::Newer { found: version, known: MIGRATIONS.len() });
+    }
+    for (index, script) in MIGRATIONS.iter().enumerate().skip(version) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(script)?;
+        transaction.pragma_update(None, "user_version", i64::try_from(index + 1).unwrap_or(i64::MAX))?;
+        transaction.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! What comes out of a store, and how it is asked for.
+
+use bytes::Bytes;
+
+use super::commit::{ConversationState, NameField, Subject, Tallies};
+use crate::answer::Done;
+use crate::caller::Scope;
+use crate::conversation::messages::{Channel, Priority, SenderType, Status};
+use crate::id::{ConversationId, CustomerId, UserId};
+use crate::page::Paging;
+
+/// An entity as it is committed.
+#[derive(Debug)]
+pub enum Stored {
+    /// A conversation.
+    Conversation(Box<StoredConversation>),
+    /// An account, key, user or customer.
+    Record(StoredRecord),
+}
+
+/// What a conversation's actor starts from.
+#[derive(Debug)]
+pub struct StoredConversation {
+    /// Whose data.
+    pub scope: Scope,
+    /// The header.
+    pub state: ConversationState,
+    /// The customer's name now, and its revision.
+    pub customer_name: (Box<str>, u64),
+    /// The sequence of its last row.
+    pub sequence: u64,
+    /// When that was.
+    pub updated_at: i64,
+    /// The counts up to it.
+    pub tallies: Tallies,
+}
+
+/// A record as it is committed.
+#[derive(Debug, Clone)]
+pub struct StoredRecord {
+    /// Which one.
+    pub subject: Subject,
+    /// Whose data.
+    pub scope: Scope,
+    /// The sequence of its last row.
+    pub sequence: u64,
+    /// JSON.
+    pub body: String,
+}
+
+/// A conversation as lists show it.
+#[derive(Debug)]
+pub struct ConversationHeader {
+    /// Names it.
+    pub id: ConversationId,
+    /// The header.
+    pub state: ConversationState,
+    /// The customer's name.
+    pub customer_name: Box<str>,
+    /// How many messages.
+    pub messages: u64,
+    /// When the last was sent.
+    pub last_message_at: Option<i64>,
+    /// When anything changed last.
+    pub updated_at: i64,
+}
+
+/// A message with all its texts.
+#[derive(Debug)]
+pub struct StoredMessage {
+    /// Whose data.
+    pub scope: Scope,
+    /// The message's own row, then its edits, oldest first: (sequence, when, payload).
+    pub texts: Vec<(u64, i64, Bytes)>,
+}
+
+/// A page, in the list's order.
+#[derive(Debug)]
+pub struct StoredPage<T> {
+    /// What stands on it.
+    pub items: Vec<T>,
+    /// How many the whole list has.
+    pub total: u64,
+    /// Whether anything stands before.
+    pub before: bool,
+    /// Whether anything follows.
+    pub after: bool,
+}
+
+/// The kept answer of an idempotency key.
+#[derive(Debug)]
+pub struct KeptRow {
+    /// Which key.
+    pub hash: [u8; 16],
+    /// Which request.
+    pub request: [u8; 16],
+    /// When, in Unix milliseconds.
+    pub at: i64,
+    /// What was done.
+    pub done: Done,
+    /// What was created.
+    pub id: Option<String>,
+    /// The entity tag.
+    pub etag: Option<String>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// What conversations are filtered by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facets {
+    /// Who has to act.
+    pub status: Option<Status>,
+    /// How the customer came.
+    pub channel: Option<Channel>,
+    /// How urgent it is.
+    pub priority: Option<Priority>,
+    /// Whose it is.
+    pub customer: Option<CustomerId>,
+    /// Who takes care of it.
+    pub assignee: Option<UserId>,
+    /// Made after this instant, in Unix milliseconds.
+    pub created_after: Option<i64>,
+    /// Made before this instant.
+    pub created_before: Option<i64>,
+}
+
+/// A list of conversations.
+#[derive(Debug, Clone, Copy)]
+pub struct ConversationQuery {
+    /// Whose data.
+    pub scope: Scope,
+    /// Which of them.
+    pub facets: Facets,
+    /// In the order of their last change, not of their creation.
+    pub by_update: bool,
+    /// Which part.
+    pub paging: Paging,
+}
+
+/// A list of messages.
+#[derive(Debug, Clone, Copy)]
+pub struct MessageQuery {
+    /// Whose data.
+    pub scope: Scope,
+    /// In which conversation.
+    pub conversation: Subject,
+    /// From whom.
+    pub sender: Option<SenderType>,
+    /// After the message with this `seq`.
+    pub after_seq: Option<u64>,
+    /// Before the message with this `seq`: the last ones below it.
+    pub before_seq: Option<u64>,
+    /// Which part; `After` and `Before` hold a row's sequence.
+    pub paging: Paging,
+}
+
+/// A list of records.
+#[derive(Debug, Clone)]
+pub struct RecordQuery {
+    /// Whose data.
+    pub scope: Scope,
+    /// Which sort.
+    pub kind: super::Kind,
+    /// With this name.
+    pub names: Vec<(NameField, String)>,
+    /// Which part.
+    pub paging: Paging,
+}

@@ -1,1 +1,3 @@
 //! Everything in Colloquy that remembers: conversations, accounts, limits, and the store beneath them.
+
+pub mod runtime;

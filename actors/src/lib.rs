@@ -11,5 +11,7 @@ pub mod metadata;
 pub mod page;
 pub mod present;
 pub mod random;
+pub mod runtime;
+pub mod store;
 pub mod text;
 pub mod time;

@@ -10,7 +10,7 @@ use super::lagging::Lag;
 use crate::caller::Scope;
 use crate::id::CustomerId;
 use crate::store::{
-    Broken, Chore, Commit, Condition, ConversationState, Header, Kind, NameField, NewRow, Subject, Tallies,
+    Broken, Chore, Commit, Condition, ConversationState, Effect, Header, Kind, NameField, NewRow, Subject, Tallies,
 };
 
 /// What became of one commit inside the transaction.
@@ -86,6 +86,11 @@ impl<'c> Batch<'c> {
         self.write_header(commit)?;
         if let Some(chore) = commit.chore {
             self.insert_chore(chore)?;
+        }
+        for effect in &commit.effects {
+            if let Effect::CustomerRenamed(customer, name) = effect {
+                self.rename(*customer, name, commit.expected + 1)?;
+            }
         }
         Ok(Verdict::Written { first_pos })
     }
@@ -389,7 +394,7 @@ impl<'c> Batch<'c> {
     }
 
     /// A customer's new name is copied into its conversations' headers later, in slices.
-    pub(super) fn rename(&self, customer: CustomerId, name: &str, revision: u64) -> rusqlite::Result<()> {
+    fn rename(&self, customer: CustomerId, name: &str, revision: u64) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)")?
             .execute(params![int(customer.number()), name, int(revision)])?;

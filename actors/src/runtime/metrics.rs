@@ -1,0 +1,224 @@
+//! Counters and histograms of one kind of entity. Nothing here is per entity: an idle entity costs nothing.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::ask::Cause;
+
+const FAILURES_KEPT: usize = 16;
+const BUCKETS: usize = 160;
+
+/// Why an entity was passivated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Passivation {
+    /// Nobody had asked it for long.
+    Idle,
+    /// Too many entities were active.
+    Active,
+    /// The states held too much memory.
+    Bytes,
+    /// Nothing is stored under its id, or it could not be loaded.
+    Vacant,
+    /// An operator wanted it.
+    Operator,
+}
+
+impl Passivation {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Self; 5] = [Self::Idle, Self::Active, Self::Bytes, Self::Vacant, Self::Operator];
+}
+
+/// Why an entity began anew from the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Restart {
+    /// It panicked.
+    Crash,
+    /// Another copy of it had moved on.
+    Conflict,
+    /// A commit failed, or its outcome is unknown.
+    Store,
+    /// The thread it lived on had ended.
+    Thread,
+    /// An operator wanted it.
+    Operator,
+}
+
+impl Restart {
+    /// Every cause, in the order of the counters.
+    pub const ALL: [Self; 5] = [Self::Crash, Self::Conflict, Self::Store, Self::Thread, Self::Operator];
+}
+
+/// A crash, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The entity's id.
+    pub id: String,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// The panic's own words.
+    pub text: String,
+}
+
+/// One kind's counters.
+pub(super) struct Metrics {
+    pub(super) activations: AtomicU64,
+    /// Commands handled by entities that have left the directory.
+    pub(super) handled_before: AtomicU64,
+    pub(super) abandoned: AtomicU64,
+    pub(super) conflicts: AtomicU64,
+    pub(super) unknown: AtomicU64,
+    pub(super) quarantines: AtomicU64,
+    passivations: [AtomicU64; Passivation::ALL.len()],
+    restarts: [AtomicU64; Restart::ALL.len()],
+    refused: [AtomicU64; Cause::ALL.len()],
+    pub(super) waiting: Histogram,
+    pub(super) handling: Histogram,
+    pub(super) committing: Histogram,
+    failures: Mutex<VecDeque<Failure>>,
+}
+
+impl Metrics {
+    pub(super) fn new() -> Self {
+        Self {
+            activations: AtomicU64::new(0),
+            handled_before: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            quarantines: AtomicU64::new(0),
+            passivations: [const { AtomicU64::new(0) }; Passivation::ALL.len()],
+            restarts: [const { AtomicU64::new(0) }; Restart::ALL.len()],
+            refused: [const { AtomicU64::new(0) }; Cause::ALL.len()],
+            waiting: Histogram::new(),
+            handling: Histogram::new(),
+            committing: Histogram::new(),
+            failures: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    pub(super) fn passivated(&self, why: Passivation, count: usize) {
+        if let Some(counter) = self.passivations.get(why as usize) {
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn restarted(&self, why: Restart) {
+        if let Some(counter) = self.restarts.get(why as usize) {
+            count(counter);
+        }
+    }
+
+    pub(super) fn refused(&self, why: Cause) {
+        if let Some(counter) = self.refused.get(why as usize) {
+            count(counter);
+        }
+    }
+
+    pub(super) fn failed(&self, failure: Failure) {
+        let mut failures = self.failures.lock();
+        if failures.len() == FAILURES_KEPT {
+            failures.pop_front();
+        }
+        failures.push_back(failure);
+    }
+
+    pub(super) fn failures(&self) -> Vec<Failure> {
+        self.failures.lock().iter().rev().cloned().collect()
+    }
+
+    pub(super) fn passivations(&self) -> Vec<(Passivation, u64)> {
+        Passivation::ALL.into_iter().zip(self.passivations.iter().map(read)).collect()
+    }
+
+    pub(super) fn restarts(&self) -> Vec<(Restart, u64)> {
+        Restart::ALL.into_iter().zip(self.restarts.iter().map(read)).collect()
+    }
+
+    pub(super) fn refusals(&self) -> Vec<(Cause, u64)> {
+        Cause::ALL.into_iter().zip(self.refused.iter().map(read)).collect()
+    }
+}
+
+/// Adds one.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Reads a counter.
+pub(super) fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// Durations in buckets of a quarter of a power of two, so a percentile is right to within a fifth.
+pub(super) struct Histogram {
+    buckets: Box<[AtomicU64]>,
+    sum_ns: AtomicU64,
+}
+
+impl Histogram {
+    pub(super) fn new() -> Self {
+        Self { buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(), sum_ns: AtomicU64::new(0) }
+    }
+
+    pub(super) fn record(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(bucket) = self.buckets.get(bucket_of(nanos)) {
+            count(bucket);
+            self.sum_ns.fetch_add(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// The duration below which this part of the recorded ones lies; zero when there are none.
+    pub(super) fn quantile(&self, part: f64) -> Duration {
+        let total: u64 = self.buckets.iter().map(read).sum();
+        let rank = (total as f64 * part).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            seen += read(bucket);
+            if seen >= rank {
+                return Duration::from_nanos(ceiling_of(at));
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// The mean of the recorded ones; zero when there are none.
+    pub(super) fn mean(&self) -> Duration {
+        let total: u64 = self.buckets.iter().map(read).sum();
+        Duration::from_nanos(read(&self.sum_ns).checked_div(total).unwrap_or(0))
+    }
+}
+
+fn bucket_of(nanos: u64) -> usize {
+    let nanos = nanos.max(4);
+    let power = 63 - nanos.leading_zeros();
+    let quarter = (nanos >> (power - 2)) & 3;
+    ((power - 2) as usize * 4 + quarter as usize).min(BUCKETS - 1)
+}
+
+fn ceiling_of(bucket: usize) -> u64 {
+    let power = (bucket / 4) as u32 + 2;
+    let quarter = (bucket % 4) as u64;
+    (5 + quarter) << (power - 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_right_to_within_a_quarter() {
+        let histogram = Histogram::new();
+        for micros in 1..=1000 {
+            histogram.record(Duration::from_micros(micros));
+        }
+        for (part, exact) in [(0.5, 500.0), (0.99, 990.0)] {
+            let told = histogram.quantile(part).as_secs_f64() * 1e6;
+            assert!((exact..=exact * 1.25).contains(&told), "{part}: {told} for {exact}");
+        }
+        assert_eq!(histogram.mean().as_micros(), 500);
+    }
+}

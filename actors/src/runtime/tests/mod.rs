@@ -1,0 +1,1 @@
+//! The runtime, tried without HTTP and without a store.

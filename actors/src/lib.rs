@@ -7,6 +7,7 @@ pub mod caller;
 pub mod conversation;
 pub mod id;
 pub mod idempotency;
+pub mod journal;
 pub mod metadata;
 pub mod page;
 pub mod present;

@@ -52,3 +52,29 @@ pub struct Page {
     /// Whether anything follows the last one.
     pub after: bool,
 }
+
+/// Why there is no page.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ListFailure {
+    /// What the list belongs to is not there for this caller.
+    #[error("no such list")]
+    NotFound,
+    /// A parameter is not acceptable.
+    #[error("{}: {}", .0.field, .0.reason)]
+    Invalid(crate::answer::Invalid),
+    /// It took longer than a list may; nothing was changed by asking.
+    #[error("the list took too long")]
+    TooSlow,
+    /// The store is away.
+    #[error("the store is away")]
+    Away,
+}
+
+impl From<crate::store::ReadError> for ListFailure {
+    fn from(error: crate::store::ReadError) -> Self {
+        match error {
+            crate::store::ReadError::TooSlow => ListFailure::TooSlow,
+            crate::store::ReadError::Away => ListFailure::Away,
+        }
+    }
+}

@@ -1,12 +1,20 @@
 //! An account: the customer of the platform. It has a plan and owns everything else.
 
+use std::sync::OnceLock;
+
+use bytes::Bytes;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::AccountId;
+use super::Identity;
+use super::identity::KnownAccount;
+use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use crate::answer::Invalid;
+use crate::id::{AccountId, AccountKind};
 use crate::present::present;
-use crate::text::Name;
+use crate::store::{Effect, Kind};
+use crate::text::{Name, Text};
 use crate::time::Timestamp;
 
 /// What an account has booked.
@@ -96,4 +104,162 @@ pub struct AccountView {
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
+}
+
+/// What basic and pro accounts may do, as config.toml gives it.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRates {
+    /// Requests a minute.
+    pub rate_per_minute: u32,
+    /// The most requests in any minute.
+    pub burst_per_minute: u32,
+}
+
+static PLANS: OnceLock<(PlanRates, PlanRates)> = OnceLock::new();
+
+/// Makes these the plans' rates, basic and pro. The first call counts.
+pub fn set_plans(basic: PlanRates, pro: PlanRates) {
+    PLANS.get_or_init(|| (basic, pro));
+}
+
+fn plan_rates(plan: Plan) -> Option<PlanRates> {
+    let unset = PlanRates { rate_per_minute: 1, burst_per_minute: 1 };
+    let (basic, pro) = PLANS.get().copied().unwrap_or((unset, unset));
+    match plan {
+        Plan::Basic => Some(basic),
+        Plan::Pro => Some(pro),
+        Plan::Enterprise => None,
+    }
+}
+
+/// What an account may be asked.
+#[derive(Debug)]
+pub enum AccountRequest {
+    /// Make it.
+    Create(CreateAccount, AccountNumber),
+    /// Show it.
+    Read,
+    /// Change it.
+    Change(ChangeAccount),
+}
+
+/// The small number that stands for an account in every row of its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AccountNumber(pub u32);
+
+/// An account as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    account_id: AccountId,
+    number: AccountNumber,
+    name: String,
+    plan: Plan,
+    /// Enterprise only: rate and burst.
+    rates: Option<(u32, u32)>,
+    allowed_ips: Vec<IpNet>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl Account {
+    fn view(&self) -> AccountView {
+        let plan = plan_rates(self.plan).map(|plan| (plan.rate_per_minute, plan.burst_per_minute));
+        let (rate, burst) = plan.or(self.rates).unwrap_or((1, 1));
+        AccountView {
+            account_id: self.account_id,
+            name: self.name.clone(),
+            plan: self.plan,
+            rate_per_minute: rate,
+            burst_per_minute: burst,
+            monthly_quota: 0,
+            allowed_ips: self.allowed_ips.clone(),
+            auto_close_after_minutes: None,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        }
+    }
+
+    /// As requests meet it.
+    pub(super) fn known(&self) -> KnownAccount {
+        KnownAccount { view: self.view(), number: self.number.0 }
+    }
+}
+
+/// The rates that a plan goes with, given what the caller says and what was before.
+fn rates(plan: Plan, rate: Option<u32>, burst: Option<u32>, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, RecordError> {
+    let refused = |field, reason: &str| Err(RecordError::Invalid(Invalid::new(field, reason)));
+    if plan != Plan::Enterprise {
+        return match (rate, burst) {
+            (None, None) => Ok(None),
+            (Some(_), _) => refused("rate_per_minute", "is for the enterprise plan only"),
+            (None, Some(_)) => refused("burst_per_minute", "is for the enterprise plan only"),
+        };
+    }
+    let Some(new_rate) = rate.or(before.map(|(rate, _)| rate)) else {
+        return refused("rate_per_minute", "is required for the enterprise plan");
+    };
+    if !(1..=10_000_000).contains(&new_rate) {
+        return refused("rate_per_minute", "must be 1 to 10000000");
+    }
+    let held = before.map(|(_, burst)| burst).filter(|_| rate.is_none());
+    let burst = burst.or(held).unwrap_or(new_rate.saturating_add(new_rate / 2));
+    if burst < new_rate || burst > 15_000_000 {
+        return refused("burst_per_minute", "must be at least the rate and at most 15000000");
+    }
+    Ok(Some((new_rate, burst)))
+}
+
+impl Rules for Account {
+    const KIND: Kind = Kind::Account;
+    const NAME: &'static str = "account";
+    type Named = AccountKind;
+    type Request = AccountRequest;
+
+    fn judge(current: Option<&Self>, request: AccountRequest, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+        match (current, request) {
+            (None, AccountRequest::Create(new, number)) => {
+                let plan = new.plan.unwrap_or(Plan::Basic);
+                let made = Timestamp(setting.id.created_ms());
+                let account = Account {
+                    account_id: setting.id,
+                    number,
+                    name: new.name.into_string(),
+                    plan,
+                    rates: rates(plan, new.rate_per_minute, new.burst_per_minute, None)?,
+                    allowed_ips: new.allowed_ips,
+                    created_at: made,
+                    updated_at: made,
+                };
+                Ok(Step::Put(account, Vec::new()))
+            }
+            (Some(_), AccountRequest::Read) => Ok(Step::Show),
+            (Some(held), AccountRequest::Change(change)) => {
+                let mut account = held.clone();
+                account.plan = change.plan.unwrap_or(held.plan);
+                account.name = change.name.map_or_else(|| held.name.clone(), Text::into_string);
+                account.rates = rates(account.plan, change.rate_per_minute, change.burst_per_minute, held.rates)?;
+                account.allowed_ips = change.allowed_ips.unwrap_or_else(|| held.allowed_ips.clone());
+                if account == *held {
+                    return Ok(Step::Show);
+                }
+                account.updated_at = Timestamp(setting.now.max(held.updated_at.0));
+                Ok(Step::Put(account, Vec::new()))
+            }
+            (None | Some(_), _) => Err(RecordError::NotFound),
+        }
+    }
+
+    fn show(&self, _: &Identity, _: Secret<'_>) -> Bytes {
+        to_json(&self.view())
+    }
+
+    fn label(&self) -> &str {
+        &self.name
+    }
+
+    fn effects(&self, _: Option<&Self>, _: &Setting<Self>) -> Vec<Effect> {
+        vec![Effect::Account(Box::new(self.view()), self.number.0)]
+    }
 }

@@ -1,12 +1,17 @@
 //! A customer: somebody whom an account talks to.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::CustomerId;
+use super::Identity;
+use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use crate::answer::Invalid;
+use crate::id::{CustomerId, CustomerKind};
 use crate::metadata::{Metadata, MetadataPatch};
 use crate::present::present;
-use crate::text::{CustomerName, Email, ExternalId};
+use crate::store::{Condition, Effect, Kind, NameField};
+use crate::text::{CustomerName, Email, ExternalId, Text};
 use crate::time::Timestamp;
 
 /// Makes a customer.
@@ -66,4 +71,89 @@ pub struct CustomerView {
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
+}
+
+/// What a customer may be asked.
+#[derive(Debug)]
+pub enum CustomerRequest {
+    /// Make it.
+    Create(CreateCustomer),
+    /// Show it.
+    Read,
+    /// Change it.
+    Change(ChangeCustomer),
+    /// Delete it; one that has conversations is not deleted.
+    Delete,
+}
+
+/// A customer as it is stored.
+pub type Customer = CustomerView;
+
+impl Rules for Customer {
+    const KIND: Kind = Kind::Customer;
+    const NAME: &'static str = "customer";
+    type Named = CustomerKind;
+    type Request = CustomerRequest;
+
+    fn judge(current: Option<&Self>, request: CustomerRequest, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+        match (current, request) {
+            (None, CustomerRequest::Create(new)) => {
+                let made = Timestamp(setting.id.created_ms());
+                let customer = CustomerView {
+                    customer_id: setting.id,
+                    name: new.name.into_string(),
+                    email: new.email.map(Text::into_string),
+                    external_id: new.external_id.map(Text::into_string),
+                    metadata: new.metadata,
+                    created_at: made,
+                    updated_at: made,
+                };
+                Ok(Step::Put(customer, Vec::new()))
+            }
+            (Some(_), CustomerRequest::Read) => Ok(Step::Show),
+            (Some(held), CustomerRequest::Change(change)) => held.changed(change, setting),
+            (Some(_), CustomerRequest::Delete) => {
+                Ok(Step::Delete(vec![Condition::NoConversations(setting.id)], Vec::new(), None))
+            }
+            (None | Some(_), _) => Err(RecordError::NotFound),
+        }
+    }
+
+    fn show(&self, _: &Identity, _: Secret<'_>) -> Bytes {
+        to_json(self)
+    }
+
+    fn label(&self) -> &str {
+        &self.name
+    }
+
+    fn names(&self) -> Vec<(NameField, String)> {
+        let email = self.email.iter().map(|email| (NameField::CustomerEmail, email.to_lowercase()));
+        let external = self.external_id.iter().map(|id| (NameField::CustomerExternalId, id.clone()));
+        email.chain(external).collect()
+    }
+
+    fn effects(&self, before: Option<&Self>, _: &Setting<Self>) -> Vec<Effect> {
+        let renamed = before.is_some_and(|before| before.name != self.name);
+        let effect = || Effect::CustomerRenamed(self.customer_id, self.name.as_str().into());
+        renamed.then(effect).into_iter().collect()
+    }
+}
+
+impl CustomerView {
+    fn changed(&self, change: ChangeCustomer, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+        let mut customer = self.clone();
+        customer.name = change.name.map_or(customer.name, Text::into_string);
+        customer.email = change.email.map_or(customer.email, |email| email.map(Text::into_string));
+        customer.external_id = change.external_id.map_or(customer.external_id, |id| id.map(Text::into_string));
+        if let Some(patch) = change.metadata {
+            let refused = |reason| RecordError::Invalid(Invalid::new("metadata", reason));
+            customer.metadata = customer.metadata.patched(patch.as_ref()).map_err(refused)?;
+        }
+        if customer == *self {
+            return Ok(Step::Show);
+        }
+        customer.updated_at = Timestamp(setting.now.max(self.updated_at.0));
+        Ok(Step::Put(customer, Vec::new()))
+    }
 }

@@ -64,12 +64,15 @@ pub fn secret_hash(secret: &str) -> SecretHash {
     hash
 }
 
+/// A key's secrets, each with the end of its overlap.
+pub type Secrets = Vec<(SecretHash, Option<i64>)>;
+
 #[derive(Debug, Default)]
 struct Tables {
     secrets: HashMap<SecretHash, (KeyId, Option<i64>)>,
-    keys: HashMap<KeyId, Arc<KnownKey>>,
+    keys: HashMap<KeyId, (Arc<KnownKey>, Secrets)>,
     accounts: HashMap<AccountId, Arc<KnownAccount>>,
-    users: HashMap<(u32, UserId), Role>,
+    users: HashMap<(Scope, UserId), Role>,
 }
 
 /// The view of all keys, accounts and users.
@@ -86,7 +89,7 @@ impl Identity {
         let hash = secret_hash(secret);
         let tables = self.tables.read();
         let (key, until) = tables.secrets.get(&hash)?;
-        let key = tables.keys.get(key)?;
+        let (key, _) = tables.keys.get(key)?;
         let ended = |at: Option<i64>| at.is_some_and(|at| at <= now_ms);
         if ended(*until) || key.view.revoked_at.is_some() || ended(key.view.expires_at.map(|at| at.0)) {
             return None;
@@ -108,19 +111,19 @@ impl Identity {
     /// The key of this name, revoked ones too.
     #[must_use]
     pub fn key(&self, id: KeyId) -> Option<Arc<KnownKey>> {
-        self.tables.read().keys.get(&id).cloned()
+        self.tables.read().keys.get(&id).map(|(key, _)| Arc::clone(key))
     }
 
-    /// What the account's user may do; none where there is no such user.
+    /// What a user of this scope's account may do; none where there is no such user.
     #[must_use]
-    pub fn user(&self, account: u32, id: UserId) -> Option<Role> {
-        self.tables.read().users.get(&(account, id)).copied()
+    pub fn user(&self, scope: Scope, id: UserId) -> Option<Role> {
+        self.tables.read().users.get(&(scope.account_wide(), id)).copied()
     }
 
     /// Every key's last use, for the store to write down.
     #[must_use]
     pub fn last_uses(&self) -> Vec<(KeyId, i64)> {
-        let used = |key: &Arc<KnownKey>| (key.view.key_id, key.last_used_ms.load(Ordering::Relaxed));
+        let used = |(key, _): &(Arc<KnownKey>, Secrets)| (key.view.key_id, key.last_used_ms.load(Ordering::Relaxed));
         self.tables.read().keys.values().map(used).filter(|(_, at)| *at > 0).collect()
     }
 
@@ -130,24 +133,26 @@ impl Identity {
     }
 
     /// Takes in a user.
-    pub fn put_user(&self, account: u32, id: UserId, role: Role) {
-        self.tables.write().users.insert((account, id), role);
+    pub fn put_user(&self, account: Scope, id: UserId, role: Role) {
+        self.tables.write().users.insert((account.account_wide(), id), role);
     }
 
     /// Lets go of a user.
-    pub fn drop_user(&self, account: u32, id: UserId) {
-        self.tables.write().users.remove(&(account, id));
+    pub fn drop_user(&self, account: Scope, id: UserId) {
+        self.tables.write().users.remove(&(account.account_wide(), id));
     }
 
     /// Takes in a key with the secrets that it has now: these and no others hold from here on.
-    pub fn put_key(&self, mut key: KnownKey, secrets: &[(SecretHash, Option<i64>)]) {
+    pub fn put_key(&self, mut key: KnownKey, secrets: Secrets) {
         let mut tables = self.tables.write();
         let id = key.view.key_id;
-        if let Some(before) = tables.keys.get(&id) {
+        if let Some((before, ended)) = tables.keys.remove(&id) {
             key.last_used_ms = Arc::clone(&before.last_used_ms);
+            for (hash, _) in ended {
+                tables.secrets.remove(&hash);
+            }
         }
-        tables.secrets.retain(|_, (owner, _)| *owner != id);
         tables.secrets.extend(secrets.iter().map(|(hash, until)| (*hash, (id, *until))));
-        tables.keys.insert(id, Arc::new(key));
+        tables.keys.insert(id, (Arc::new(key), secrets));
     }
 }

@@ -1,12 +1,18 @@
 //! A key: a secret with which an account's software calls, and what that secret may do.
 
+use bytes::Bytes;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::{AccountId, KeyId, UserId};
+use super::identity::{KnownKey, Secrets};
+use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use super::{Identity, secret, secret_hash};
+use crate::answer::Invalid;
+use crate::id::{AccountId, KeyId, KeyKind, UserId};
 use crate::present::present;
-use crate::text::Name;
+use crate::store::{Condition, Effect, Kind};
+use crate::text::{Name, Text};
 use crate::time::Timestamp;
 
 /// What a key may do by its kind.
@@ -142,4 +148,189 @@ pub struct KeyView {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Option<String>)]
     pub key: Option<Option<String>>,
+}
+
+impl KeyType {
+    /// How its secrets begin.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            KeyType::Test => "sk_test_",
+            KeyType::Prod => "sk_prod_",
+            KeyType::Read => "sk_read_",
+        }
+    }
+}
+
+/// What a key may be asked.
+#[derive(Debug)]
+pub enum KeyRequest {
+    /// Make it.
+    Create(CreateKey, AccountId),
+    /// Show it.
+    Read,
+    /// Change it.
+    Change(ChangeKey),
+    /// End it at once.
+    Revoke,
+    /// Give it a new secret.
+    Rotate(RotateKey),
+}
+
+/// A secret as it is stored: its hash alone, in hex, and until when it holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct StoredSecret {
+    hash: String,
+    until: Option<i64>,
+}
+
+/// A key as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Key {
+    #[serde(flatten)]
+    view: KeyView,
+    account: u32,
+    secrets: Vec<StoredSecret>,
+    label: String,
+}
+
+const OVERLAP_SECONDS: u32 = 86_400;
+const OVERLAP_SECONDS_MAX: u32 = 31_536_000;
+
+impl Key {
+    /// As requests meet it.
+    pub(super) fn known(&self) -> (KnownKey, Secrets) {
+        let known = KnownKey { view: self.view.clone(), account: self.account, last_used_ms: std::sync::Arc::default() };
+        (known, self.hashes())
+    }
+
+    fn hashes(&self) -> Secrets {
+        let unhex = |secret: &StoredSecret| {
+            let mut hash = [0; 32];
+            for (index, byte) in hash.iter_mut().enumerate() {
+                *byte = u8::from_str_radix(secret.hash.get(2 * index..2 * index + 2)?, 16).ok()?;
+            }
+            Some((hash, secret.until))
+        };
+        if self.view.revoked_at.is_some() { Vec::new() } else { self.secrets.iter().filter_map(unhex).collect() }
+    }
+
+    /// A new secret; only its hash stays here.
+    fn new_secret(&mut self) -> String {
+        let secret = secret::generate(self.view.kind.prefix());
+        let hash = secret_hash(&secret).iter().map(|byte| format!("{byte:02x}")).collect();
+        self.view.last4 = secret.get(secret.len().saturating_sub(4)..).unwrap_or_default().to_owned();
+        self.secrets.insert(0, StoredSecret { hash, until: None });
+        secret
+    }
+
+    fn create(new: CreateKey, account: AccountId, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+        if new.expires_at.is_some_and(|at| at.0 <= setting.now) {
+            return Err(RecordError::Invalid(Invalid::new("expires_at", "must be in the future")));
+        }
+        let mut key = Key {
+            view: KeyView {
+                key_id: setting.id,
+                account_id: account,
+                kind: new.kind,
+                name: new.name.map(Text::into_string),
+                prefix: new.kind.prefix().to_owned(),
+                last4: String::new(),
+                scopes: new.scopes,
+                allowed_ips: new.allowed_ips,
+                expires_at: new.expires_at,
+                user_id: new.user_id,
+                require_signature: false,
+                created_at: Timestamp(setting.id.created_ms()),
+                last_used_at: None,
+                revoked_at: None,
+                key: None,
+            },
+            account: u32::try_from(setting.scope.number() / 4).unwrap_or(0),
+            secrets: Vec::new(),
+            label: String::new(),
+        };
+        key.label = key.view.name.clone().unwrap_or_default();
+        let secret = key.new_secret();
+        Ok(Step::PutSecret(key, new.user_id.map(Condition::UserExists).into_iter().collect(), secret))
+    }
+
+    fn change(&self, change: ChangeKey) -> Step<Self> {
+        let mut key = self.clone();
+        if let Some(name) = change.name {
+            key.view.name = name.map(Text::into_string);
+            key.label = key.view.name.clone().unwrap_or_default();
+        }
+        key.view.scopes = change.scopes.unwrap_or(key.view.scopes);
+        key.view.allowed_ips = change.allowed_ips.unwrap_or(key.view.allowed_ips);
+        key.view.expires_at = change.expires_at.unwrap_or(key.view.expires_at);
+        key.view.user_id = change.user_id.unwrap_or(key.view.user_id);
+        if key == *self {
+            return Step::Show;
+        }
+        let condition = key.view.user_id.filter(|_| key.view.user_id != self.view.user_id).map(Condition::UserExists);
+        Step::Put(key, condition.into_iter().collect())
+    }
+
+    /// The old secret holds for the overlap; every earlier one ends now.
+    fn rotate(&self, rotate: &RotateKey, now: i64) -> Result<Step<Self>, RecordError> {
+        let overlap = rotate.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
+        if overlap > OVERLAP_SECONDS_MAX {
+            return Err(RecordError::Invalid(Invalid::new("overlap_seconds", "must be 0 to 31536000")));
+        }
+        let mut key = self.clone();
+        key.secrets.truncate(if overlap == 0 { 0 } else { 1 });
+        for old in &mut key.secrets {
+            old.until = Some(now.saturating_add(i64::from(overlap) * 1000));
+        }
+        let secret = key.new_secret();
+        Ok(Step::PutSecret(key, Vec::new(), secret))
+    }
+}
+
+impl Rules for Key {
+    const KIND: Kind = Kind::Key;
+    const NAME: &'static str = "key";
+    type Named = KeyKind;
+    type Request = KeyRequest;
+
+    fn judge(current: Option<&Self>, request: KeyRequest, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+        let revoked = current.is_some_and(|key| key.view.revoked_at.is_some());
+        match (current, request) {
+            (None, KeyRequest::Create(new, account)) => Key::create(new, account, setting),
+            (Some(_), KeyRequest::Read) => Ok(Step::Show),
+            (Some(_), KeyRequest::Revoke) if revoked => Ok(Step::Quiet),
+            (Some(held), KeyRequest::Revoke) => {
+                let mut key = held.clone();
+                key.view.revoked_at = Some(Timestamp(setting.now));
+                Ok(Step::PutQuietly(key))
+            }
+            (Some(_), KeyRequest::Change(_) | KeyRequest::Rotate(_)) if revoked => {
+                Err(RecordError::InUse { reason: "the key is revoked" })
+            }
+            (Some(held), KeyRequest::Change(change)) => Ok(held.change(change)),
+            (Some(held), KeyRequest::Rotate(rotate)) => held.rotate(&rotate, setting.now),
+            (None | Some(_), _) => Err(RecordError::NotFound),
+        }
+    }
+
+    fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes {
+        let mut view = self.view.clone();
+        let used = identity.key(view.key_id).map_or(0, |known| known.last_used_ms.load(std::sync::atomic::Ordering::Relaxed));
+        view.last_used_at = (used > 0).then_some(Timestamp(used));
+        view.key = match secret {
+            Secret::Hidden => None,
+            Secret::Withheld => Some(None),
+            Secret::Shown(secret) => Some(Some(secret.to_owned())),
+        };
+        to_json(&view)
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn effects(&self, _: Option<&Self>, _: &Setting<Self>) -> Vec<Effect> {
+        vec![Effect::Key(Box::new(self.view.clone()), self.account, self.hashes())]
+    }
 }

@@ -3,9 +3,14 @@
 //! A change is answered when it is durable. Everything may be repeated under its idempotency key; without one,
 //! closing, reopening and redacting may be repeated freely, sending may not.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::accounts::Identity;
+use crate::accounts::names::CustomerName;
 use crate::answer::{Invalid, Precondition};
 use crate::caller::Caller;
 use crate::id::{ConversationId, CustomerId, MessageId, UserId};
@@ -268,6 +273,8 @@ pub struct ConversationCommand {
     pub reservation: Option<Reservation>,
     /// What is asked.
     pub request: Request,
+    /// Who is a user: what an assignment shows.
+    pub people: Arc<Identity>,
 }
 
 /// The customer as a conversation shows it.
@@ -276,7 +283,7 @@ pub struct CustomerShown {
     /// Which customer.
     pub id: CustomerId,
     /// The name, and how often the customer has been changed.
-    pub name: std::sync::Arc<crate::accounts::names::CustomerName>,
+    pub name: Arc<CustomerName>,
 }
 
 /// Why a conversation refuses.
@@ -311,24 +318,24 @@ pub enum ConversationError {
 }
 
 /// A customer inside a conversation.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct EmbeddedCustomer {
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct EmbeddedCustomer<'a> {
     /// The customer's identifier.
     pub id: CustomerId,
     /// The customer's name as it is now.
-    pub name: String,
+    pub name: &'a str,
 }
 
 /// A conversation as the interface shows it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Conversation)]
-pub struct ConversationView {
+pub struct ConversationView<'a> {
     /// Names it.
     pub conversation_id: ConversationId,
     /// Whose conversation it is.
     pub customer_id: CustomerId,
     /// The same, with the name.
-    pub customer: EmbeddedCustomer,
+    pub customer: EmbeddedCustomer<'a>,
     /// Who has to act.
     pub status: Status,
     /// How the customer came.
@@ -338,7 +345,8 @@ pub struct ConversationView {
     /// The user that takes care of it.
     pub assignee_id: Option<UserId>,
     /// The caller's own data.
-    pub metadata: Metadata,
+    #[schema(value_type = Metadata)]
+    pub metadata: &'a RawValue,
     /// How many messages it has.
     pub message_count: u64,
     /// When the last of them was sent.

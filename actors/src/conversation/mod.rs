@@ -1,3 +1,316 @@
-//! A conversation: one supervised actor that owns its state and gives its messages their sequence.
+//! A conversation: one supervised actor that owns its state and gives its messages their sequence. This is the way in:
+//! the actors by id, their lists.
 
 pub mod messages;
+
+mod actor;
+mod state;
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+
+pub use self::state::Conversation;
+
+use self::messages::{
+    Channel, ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
+    EmbeddedCustomer, MessageView, Priority, Request, RevisionView, SenderId, SenderType, Status,
+};
+use self::state::{raw, read_message, to_json};
+use crate::accounts::Identity;
+use crate::accounts::names::Names;
+use crate::answer::{Answer, Invalid, Precondition};
+use crate::caller::{Caller, Scope};
+use crate::id::{ConversationId, CustomerId, MessageId, UserId};
+use crate::idempotency::Reservation;
+use crate::page::{ListFailure, Page, Paging, Start};
+use crate::runtime::{AskError, Cause, Directory};
+use crate::store::{
+    ConversationHeader, ConversationQuery, Facets, Kind, MessageQuery, ReadError, Store, Stored, StoredPage, Subject,
+};
+use crate::time::Timestamp;
+
+/// A list of conversations.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the parameters' own names")]
+pub struct ConversationList {
+    pub status: Option<Status>,
+    pub customer: Option<CustomerId>,
+    pub channel: Option<Channel>,
+    pub priority: Option<Priority>,
+    pub assignee: Option<UserId>,
+    pub created_after: Option<Timestamp>,
+    pub created_before: Option<Timestamp>,
+    /// `sort=updated_at`.
+    pub by_update: bool,
+    pub paging: Paging,
+}
+
+/// A list of messages; `After` and `Before` hold a message's identifier's sequence.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the parameters' own names")]
+pub struct MessageList {
+    pub paging: Paging,
+    pub after_seq: Option<u64>,
+    pub before_seq: Option<u64>,
+    pub sender_type: Option<SenderType>,
+}
+
+/// All conversations.
+pub struct Conversations {
+    pub(crate) directory: Arc<Directory<Conversation>>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) names: Arc<Names>,
+}
+
+impl Conversations {
+    /// Starts a conversation.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn create(
+        &self, caller: Caller, new: CreateConversation, reservation: Option<Reservation>,
+    ) -> Result<Answer, AskError<ConversationError>> {
+        let customer = self.customer(caller.scope, new.customer_id, "customer_id", "must be a valid customer ID").await?;
+        let id = ConversationId::new(Timestamp::now().0);
+        self.command(id, caller, None, reservation, Request::Create { new: Box::new(new), customer }).await
+    }
+
+    /// Asks one conversation.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn ask(
+        &self, id: ConversationId, caller: Caller, if_match: Option<Precondition>, reservation: Option<Reservation>,
+        request: Request,
+    ) -> Result<Answer, AskError<ConversationError>> {
+        match &request {
+            Request::Send(send) => self.check_sender(caller.scope, send.sender_id).await?,
+            Request::Change(change) => {
+                let user = change.assignee_id.flatten();
+                if user.is_some_and(|user| self.identity.user(caller.scope, user).is_none()) {
+                    return Err(refused("assignee_id", "must be a valid user ID"));
+                }
+            }
+            Request::Create { .. }
+            | Request::Read
+            | Request::Close(_)
+            | Request::Reopen
+            | Request::Edit(..)
+            | Request::Redact(_)
+            | Request::Unassign(_) => {}
+        }
+        self.command(id, caller, if_match, reservation, request).await
+    }
+
+    async fn command(
+        &self, id: ConversationId, caller: Caller, if_match: Option<Precondition>, reservation: Option<Reservation>,
+        request: Request,
+    ) -> Result<Answer, AskError<ConversationError>> {
+        let people = Arc::clone(&self.identity);
+        self.directory.ask(id, ConversationCommand { caller, if_match, reservation, request, people }).await
+    }
+
+    async fn check_sender(&self, scope: Scope, sender: Option<SenderId>) -> Result<(), AskError<ConversationError>> {
+        match sender {
+            None => Ok(()),
+            Some(SenderId::User(user)) if self.identity.user(scope, user).is_some() => Ok(()),
+            Some(SenderId::User(_)) => Err(refused("sender_id", "must be a valid user ID")),
+            Some(SenderId::Customer(id)) => {
+                self.customer(scope, id, "sender_id", "must be a valid customer ID").await.map(|_| ())
+            }
+        }
+    }
+
+    /// The customer that a body names.
+    async fn customer(
+        &self, scope: Scope, id: CustomerId, field: &'static str, reason: &str,
+    ) -> Result<CustomerShown, AskError<ConversationError>> {
+        let subject = Subject { kind: Kind::Customer, number: id.number(), tail: id.tail() };
+        let found = self.store.load(subject).await.map_err(|_| away())?;
+        match found {
+            Some(Stored::Record(record)) if record.scope == scope => {
+                let name = self.names.cell(id.number(), &record.name, record.sequence);
+                Ok(CustomerShown { id, name })
+            }
+            Some(_) | None => Err(refused(field, reason)),
+        }
+    }
+
+    /// A page of conversations.
+    ///
+    /// # Errors
+    /// A filter names what is not there, the store is away, or the list took too long.
+    pub async fn list(&self, scope: Scope, query: ConversationList) -> Result<Page, ListFailure> {
+        if let Some(user) = query.assignee
+            && self.identity.user(scope, user).is_none()
+        {
+            return Err(ListFailure::Invalid(Invalid::new("assignee_id", "must be a valid user ID")));
+        }
+        let facets = Facets {
+            status: query.status,
+            channel: query.channel,
+            priority: query.priority,
+            customer: query.customer,
+            assignee: query.assignee,
+            created_after: query.created_after.map(|at| at.0),
+            created_before: query.created_before.map(|at| at.0),
+        };
+        if let Some(customer) = query.customer {
+            self.customer(scope, customer, "customer_id", "must be a valid customer ID").await.map_err(in_a_list)?;
+        }
+        let query = ConversationQuery { scope, facets, by_update: query.by_update, paging: query.paging };
+        let found = self.store.conversations(query).await?;
+        let id = |index: Option<usize>| found.items.get(index?).map(|header| header.id.to_string());
+        let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
+        let shown: Vec<Shown<'_>> = found.items.iter().map(|header| self.shown(scope, header)).collect();
+        let views: Vec<ConversationView<'_>> = shown.iter().map(Shown::view).collect();
+        Ok(page(to_json(&views), first, last, &found))
+    }
+
+    fn shown<'h>(&self, scope: Scope, header: &'h ConversationHeader) -> Shown<'h> {
+        let assignee = header.state.assignee.filter(|user| self.identity.user(scope, *user).is_some());
+        Shown { header, assignee, renamed: self.names.renamed(header.state.customer.number()) }
+    }
+
+    /// A page of a conversation's messages.
+    ///
+    /// # Errors
+    /// The conversation is not there, the store is away, or the list took too long.
+    pub async fn messages(&self, scope: Scope, id: ConversationId, query: MessageList) -> Result<Page, ListFailure> {
+        let query = MessageQuery {
+            scope,
+            conversation: Conversation::subject(id),
+            sender: query.sender_type,
+            after_seq: query.after_seq,
+            before_seq: query.before_seq,
+            paging: query.paging,
+        };
+        let found = self.store.messages(query).await?.ok_or(ListFailure::NotFound)?;
+        let id = |index: Option<usize>| {
+            let message: MessageView = serde_json::from_str(found.items.get(index?)?).ok()?;
+            Some(message.message_id.to_string())
+        };
+        let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
+        let mut data = BytesMut::from(&b"["[..]);
+        for message in &found.items {
+            if data.len() > 1 {
+                data.put_u8(b',');
+            }
+            data.extend_from_slice(message.as_bytes());
+        }
+        data.put_u8(b']');
+        Ok(page(data.freeze(), first, last, &found))
+    }
+
+    /// One message.
+    ///
+    /// # Errors
+    /// It is not there for this caller, or the store is away.
+    pub async fn message(
+        &self, scope: Scope, id: ConversationId, message: MessageId,
+    ) -> Result<Answer, AskError<ConversationError>> {
+        let found = self.store.message(Conversation::subject(id), message.sequence()).await.map_err(|_| away())?;
+        read_message(message, scope, found.as_ref()).map_err(AskError::Refused)
+    }
+
+    /// The earlier texts of a message, oldest first.
+    ///
+    /// # Errors
+    /// It is not there for this caller, or the store is away.
+    pub async fn revisions(
+        &self, scope: Scope, id: ConversationId, message: MessageId, paging: Paging,
+    ) -> Result<Page, ListFailure> {
+        let found = self.store.message(Conversation::subject(id), message.sequence()).await?;
+        read_message(message, scope, found.as_ref()).map_err(|_| ListFailure::NotFound)?;
+        let texts = found.map(|found| found.texts).unwrap_or_default();
+        let replaced_at = texts.iter().skip(1).map(|(_, at, _)| Timestamp(*at));
+        let revisions: Vec<RevisionView> = texts
+            .iter()
+            .zip(replaced_at)
+            .filter_map(|((_, _, payload), replaced_at)| {
+                let text: MessageView = serde_json::from_slice(payload).ok()?;
+                Some(RevisionView { content: text.content, metadata: text.metadata, replaced_at })
+            })
+            .collect();
+        Ok(slice(revisions, paging))
+    }
+}
+
+/// What a list shows of one conversation.
+struct Shown<'h> {
+    header: &'h ConversationHeader,
+    assignee: Option<UserId>,
+    renamed: Option<Box<str>>,
+}
+
+impl Shown<'_> {
+    fn view(&self) -> ConversationView<'_> {
+        let ConversationHeader { id, state, customer_name, messages, last_message_at, updated_at } = self.header;
+        ConversationView {
+            conversation_id: *id,
+            customer_id: state.customer,
+            customer: EmbeddedCustomer { id: state.customer, name: self.renamed.as_deref().unwrap_or(customer_name) },
+            status: state.status,
+            channel: state.channel,
+            priority: state.priority,
+            assignee_id: self.assignee,
+            metadata: raw(&state.metadata),
+            message_count: *messages,
+            last_message_at: last_message_at.map(Timestamp),
+            snoozed_until: None,
+            created_at: Timestamp(id.created_ms()),
+            updated_at: Timestamp(*updated_at),
+            closed_at: state.closed_at.map(Timestamp),
+        }
+    }
+}
+
+fn page<T>(data: Bytes, first: Option<String>, last: Option<String>, found: &StoredPage<T>) -> Page {
+    let count = u32::try_from(found.items.len()).unwrap_or(u32::MAX);
+    Page { data, count, total: found.total, first, last, before: found.before, after: found.after }
+}
+
+/// A page of a short list that is all in memory.
+fn slice<T: Serialize>(mut all: Vec<T>, paging: Paging) -> Page {
+    let skip = match paging.start {
+        Start::Offset(skip) => usize::try_from(skip).unwrap_or(usize::MAX).min(all.len()),
+        Start::After(_) | Start::Before(_) => 0,
+    };
+    let total = all.len();
+    if paging.order == crate::page::Order::Desc {
+        all.reverse();
+    }
+    let items: Vec<T> = all.into_iter().skip(skip).take(usize::try_from(paging.limit).unwrap_or(0)).collect();
+    let after = skip + items.len() < total;
+    let total = u64::try_from(total).unwrap_or(u64::MAX);
+    page(to_json(&items), None, None, &StoredPage { items, total, before: skip > 0, after })
+}
+
+fn refused(field: &'static str, reason: &str) -> AskError<ConversationError> {
+    AskError::Refused(ConversationError::Invalid(Invalid::new(field, reason)))
+}
+
+fn away() -> AskError<ConversationError> {
+    AskError::Unavailable { cause: Cause::StoreAway, retry_after: std::time::Duration::from_secs(1) }
+}
+
+/// A filter that names what is not there.
+fn in_a_list(error: AskError<ConversationError>) -> ListFailure {
+    match error {
+        AskError::Refused(ConversationError::Invalid(invalid)) => ListFailure::Invalid(invalid),
+        AskError::Refused(_)
+        | AskError::Unavailable { .. }
+        | AskError::Crashed
+        | AskError::TimedOut
+        | AskError::Unknown => ListFailure::Away,
+    }
+}
+
+impl From<ReadError> for AskError<ConversationError> {
+    fn from(_: ReadError) -> Self {
+        away()
+    }
+}

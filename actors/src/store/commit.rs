@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::accounts::{AccountView, KeyView, Role, SecretHash};
+use crate::accounts::{AccountView, KeyView, Role, Secrets};
 use crate::answer::Done;
 use crate::caller::{By, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
@@ -235,11 +235,11 @@ pub enum Effect {
     /// An account as it is now.
     Account(Box<AccountView>, u32),
     /// A key as it is now, with the secrets that hold.
-    Key(Box<KeyView>, u32, Vec<(SecretHash, Option<i64>)>),
+    Key(Box<KeyView>, u32, Secrets),
     /// A user as it is now.
-    User(u32, UserId, Role),
+    User(Scope, UserId, Role),
     /// A user that is no more.
-    UserGone(u32, UserId),
+    UserGone(Scope, UserId),
     /// A customer's new name.
     CustomerRenamed(CustomerId, Box<str>),
 }

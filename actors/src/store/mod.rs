@@ -74,9 +74,6 @@ pub trait Store: Send + Sync + 'static {
     /// The answer that was kept in the row at this position.
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
 
-    /// Where the answer of a key stands that is no longer in memory.
-    fn kept_position(&self, hash: [u8; 16]) -> Later<Result<Option<i64>, ReadError>>;
-
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;
 

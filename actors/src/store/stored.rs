@@ -44,6 +44,8 @@ pub struct StoredRecord {
     pub scope: Scope,
     /// The sequence of its last row.
     pub sequence: u64,
+    /// What people call it.
+    pub name: Box<str>,
     /// JSON.
     pub body: String,
 }

@@ -35,6 +35,11 @@ impl Counts {
     pub(super) fn new(next_pos: i64, numbers: HashMap<i64, i64>) -> Self {
         Counts { next_pos, numbers }
     }
+
+    /// The last number of each account and mode.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.numbers.iter().map(|(scope, number)| (*scope, *number))
+    }
 }
 
 /// A salt and the salted hash of each row's payload, made before the writer is reached.
@@ -50,14 +55,13 @@ pub(super) struct Batch<'c> {
     /// Entities' last sequences, as of this transaction.
     sequences: &'c mut HashMap<u64, u64>,
     counters: BTreeMap<CounterKey, i64>,
-    touched_scopes: Vec<i64>,
 }
 
 impl<'c> Batch<'c> {
     pub(super) fn new(
         connection: &'c Connection, counts: &'c mut Counts, sequences: &'c mut HashMap<u64, u64>,
     ) -> Self {
-        Batch { connection, counts, sequences, counters: BTreeMap::new(), touched_scopes: Vec::new() }
+        Batch { connection, counts, sequences, counters: BTreeMap::new() }
     }
 
     /// Judges and writes one commit.
@@ -173,7 +177,6 @@ impl<'c> Batch<'c> {
         let scope = commit.scope.number();
         let number = self.counts.numbers.entry(scope).or_insert(0);
         *number += 1;
-        self.touched_scopes.push(scope);
         Some(*number)
     }
 

@@ -77,14 +77,15 @@ pub(super) fn tallies(row: &Row<'_>, first: usize) -> rusqlite::Result<Tallies> 
 }
 
 /// The columns that [`record`] reads.
-pub(super) const RECORD: &str = "n, tail, scope, seq, body";
+pub(super) const RECORD: &str = "n, tail, scope, seq, name, body";
 
 pub(super) fn record(row: &Row<'_>, kind: Kind) -> rusqlite::Result<StoredRecord> {
     Ok(StoredRecord {
         subject: Subject { kind, number: uint(row.get(0)?), tail: uint(row.get(1)?) },
         scope: Scope::from_number(row.get(2)?),
         sequence: uint(row.get(3)?),
-        body: row.get(4)?,
+        name: row.get(4)?,
+        body: row.get(5)?,
     })
 }
 

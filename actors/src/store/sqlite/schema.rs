@@ -49,8 +49,8 @@ CREATE TABLE renames(customer INTEGER PRIMARY KEY, name TEXT NOT NULL, revision 
 CREATE TABLE chores(scope INTEGER NOT NULL, kind INTEGER NOT NULL, n INTEGER NOT NULL, tail INTEGER NOT NULL,
   PRIMARY KEY(scope, kind, n)) STRICT, WITHOUT ROWID;
 CREATE TABLE key_uses(n INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT;
-CREATE TABLE old_keys(slice INTEGER NOT NULL, key BLOB NOT NULL, pos INTEGER NOT NULL, PRIMARY KEY(slice, key)) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('folded', 0), ('keys_from', 0);
+
+INSERT INTO meta VALUES ('folded', 0);
 ";
 
 /// Brings the file to this version.

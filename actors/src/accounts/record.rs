@@ -1,0 +1,404 @@
+//! What accounts, keys, users and customers have in common: a small record, owned by one actor, with an entity tag, unique
+//! names and an answer in JSON. What each may be asked stands in its own file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::account::Account;
+use super::identity::{KnownAccount, KnownKey, Secrets};
+use super::key::Key;
+use super::names::Names;
+use super::user::User;
+use super::{Identity, Role};
+use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::caller::{Caller, Scope};
+use crate::id::{Id, Prefix, UserId};
+use crate::idempotency::Reservation;
+use crate::journal::Kept;
+use crate::runtime::{Away, BoxFuture, Decision, Entity};
+use crate::store::{
+    Broken, Chore, Commit, Condition, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow, Store, Stored,
+    Subject, Tallies,
+};
+
+/// Why a record refuses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// There is no such thing for this caller.
+    #[error("no such record")]
+    NotFound,
+    /// `If-Match` named another state.
+    #[error("the record has changed")]
+    Precondition,
+    /// Another one has this value.
+    #[error("{field} is taken")]
+    Taken {
+        /// The parameter.
+        field: &'static str,
+    },
+    /// Its state, or something that needs it, stands in the way.
+    #[error("{reason}")]
+    InUse {
+        /// What stands in the way.
+        reason: &'static str,
+    },
+    /// A value is not acceptable.
+    #[error("{}: {}", .0.field, .0.reason)]
+    Invalid(Invalid),
+}
+
+/// One kind of record: its state and its rules, pure.
+pub trait Rules: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// How the store names the kind.
+    const KIND: Kind;
+    /// How metrics name it.
+    const NAME: &'static str;
+    /// The prefix of its identifiers.
+    type Named: Prefix;
+    /// What it may be asked.
+    type Request: Send + 'static;
+
+    /// Judges a request.
+    ///
+    /// # Errors
+    /// Why it refuses.
+    fn judge(current: Option<&Self>, request: Self::Request, setting: &Setting<Self>) -> Result<Step<Self>, RecordError>;
+
+    /// As the interface shows it, in JSON; `secret` is shown once.
+    fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes;
+
+    /// What people call it.
+    fn label(&self) -> &str;
+
+    /// Names under which it is found.
+    fn names(&self) -> Vec<(NameField, String)> {
+        Vec::new()
+    }
+
+    /// What the views take in when it has become this.
+    fn effects(&self, before: Option<&Self>, setting: &Setting<Self>) -> Vec<Effect>;
+}
+
+/// What surrounds a decision about a record.
+#[derive(Debug)]
+pub struct Setting<R: Rules> {
+    /// Its identifier.
+    pub id: Id<R::Named>,
+    /// Whose data.
+    pub scope: Scope,
+    /// When, in Unix milliseconds.
+    pub now: i64,
+}
+
+/// How an answer shows a secret.
+#[derive(Debug, Clone, Copy)]
+pub enum Secret<'a> {
+    /// It has none to show.
+    Hidden,
+    /// It was shown before: null.
+    Withheld,
+    /// This once.
+    Shown(&'a str),
+}
+
+/// What a request comes to.
+#[derive(Debug)]
+pub enum Step<R> {
+    /// Show it as it is.
+    Show,
+    /// It becomes this.
+    Put(R, Vec<Condition>),
+    /// It becomes this, and the answer shows a new secret.
+    PutSecret(R, Vec<Condition>, String),
+    /// It becomes this, and the answer shows nothing.
+    PutQuietly(R),
+    /// Nothing changes, and the answer shows nothing.
+    Quiet,
+    /// It goes.
+    Delete(Vec<Condition>, Vec<Effect>, Option<Chore>),
+}
+
+/// A request with who sent it and what must hold.
+pub struct RecordCommand<R: Rules> {
+    /// Who asks.
+    pub caller: Caller,
+    /// Only if the state is still this one.
+    pub if_match: Option<Precondition>,
+    /// Under which key the answer is kept.
+    pub reservation: Option<Reservation>,
+    /// What is asked.
+    pub request: R::Request,
+    /// For what an answer shows of keys.
+    pub identity: Arc<Identity>,
+}
+
+/// A record, or the place of one that is not there.
+#[derive(Debug)]
+pub struct Record<R: Rules> {
+    id: Id<R::Named>,
+    held: Option<Held<R>>,
+    sequence: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Held<R> {
+    scope: Scope,
+    state: R,
+}
+
+/// What a decision makes of a record.
+#[derive(Debug)]
+pub struct Changed<R> {
+    held: Option<Held<R>>,
+    sequence: u64,
+}
+
+impl<R: Rules> Record<R> {
+    fn judge(&self, command: RecordCommand<R>, now: i64) -> Result<Decision<Self>, RecordError> {
+        let RecordCommand { caller, if_match, reservation, request, identity } = command;
+        let current = self.held.as_ref();
+        if current.is_some_and(|held| held.scope != caller.scope) {
+            return Err(RecordError::NotFound);
+        }
+        let etag = self.sequence.to_string();
+        if current.is_some() && if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
+            return Err(RecordError::Precondition);
+        }
+        let setting = Setting { id: self.id, scope: caller.scope, now };
+        let step = R::judge(current.map(|held| &held.state), request, &setting)?;
+        let turn = Turn { record: self, setting, identity, caller, reservation };
+        Ok(match (step, current) {
+            (Step::Show, Some(held)) => turn.unchanged(Some(&held.state)),
+            (Step::Quiet, Some(_)) => turn.unchanged(None),
+            (Step::Show | Step::Quiet, None) => return Err(RecordError::NotFound),
+            (Step::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
+            (Step::PutSecret(state, conditions, secret), _) => turn.put(state, conditions, Showing::Secret(secret)),
+            (Step::PutQuietly(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
+            (Step::Delete(conditions, effects, chore), _) => turn.delete(conditions, effects, chore),
+        })
+    }
+}
+
+enum Showing {
+    Whole,
+    Secret(String),
+    Nothing,
+}
+
+/// One decision on its way to a commit.
+struct Turn<'r, R: Rules> {
+    record: &'r Record<R>,
+    setting: Setting<R>,
+    identity: Arc<Identity>,
+    caller: Caller,
+    reservation: Option<Reservation>,
+}
+
+impl<R: Rules> Turn<'_, R> {
+    fn unchanged(self, shown: Option<&R>) -> Decision<Record<R>> {
+        let sequence = self.record.sequence;
+        let reply = match shown {
+            Some(state) => Answer {
+                done: Done::Ok,
+                id: None,
+                etag: Some(sequence.to_string()),
+                body: state.show(&self.identity, Secret::Hidden),
+                replayed: false,
+            },
+            None => gone(),
+        };
+        if self.reservation.is_none() {
+            return Decision::Answer(reply);
+        }
+        let body = Some(reply.body.clone());
+        let commit = self.commit(&reply, body, Vec::new(), Header::Unchanged);
+        Decision::Keep { commit, reply }
+    }
+
+    fn put(self, state: R, conditions: Vec<Condition>, showing: Showing) -> Decision<Record<R>> {
+        let before = self.record.held.as_ref().map(|held| &held.state);
+        let new = before.is_none();
+        let sequence = self.record.sequence + 1;
+        let secret = match &showing {
+            Showing::Secret(secret) => Secret::Shown(secret),
+            Showing::Whole | Showing::Nothing => Secret::Hidden,
+        };
+        let reply = match showing {
+            Showing::Nothing => gone(),
+            Showing::Whole | Showing::Secret(_) => Answer {
+                done: if new { Done::Created } else { Done::Ok },
+                id: new.then(|| self.record.id.to_string()),
+                etag: Some(sequence.to_string()),
+                body: state.show(&self.identity, secret),
+                replayed: false,
+            },
+        };
+        let kept = match secret {
+            Secret::Shown(_) | Secret::Withheld => state.show(&self.identity, Secret::Withheld),
+            Secret::Hidden => reply.body.clone(),
+        };
+        let payload = state.show(&self.identity, Secret::Hidden);
+        let happened = if new { Happened::RecordCreated } else { Happened::RecordUpdated };
+        let header = Header::Record {
+            new,
+            name: state.label().to_owned(),
+            body: serde_json::to_string(&state).unwrap_or_default(),
+            names: state.names(),
+        };
+        let effects = state.effects(before, &self.setting);
+        let held = Some(Held { scope: self.setting.scope, state });
+        let conditional = !conditions.is_empty() || !matches!(&header, Header::Record { names, .. } if names.is_empty());
+        let mut commit = self.commit(&reply, Some(kept), vec![row(happened, payload)], header);
+        commit.conditions = conditions;
+        commit.effects = effects;
+        Decision::Change { change: Changed { held, sequence }, commit, reply, pipelined: !conditional }
+    }
+
+    fn delete(self, conditions: Vec<Condition>, effects: Vec<Effect>, chore: Option<Chore>) -> Decision<Record<R>> {
+        let sequence = self.record.sequence + 1;
+        let payload = self.record.held.as_ref().map(|held| held.state.show(&self.identity, Secret::Hidden));
+        let rows = vec![row(Happened::RecordDeleted, payload.unwrap_or_default())];
+        let reply = gone();
+        let mut commit = self.commit(&reply, None, rows, Header::RecordGone);
+        commit.conditions = conditions;
+        commit.effects = effects;
+        commit.chore = chore;
+        // Nothing may be decided on top of a deletion that can still be refused.
+        Decision::Change { change: Changed { held: None, sequence }, commit, reply, pipelined: false }
+    }
+
+    fn commit(self, reply: &Answer, body: Option<Bytes>, rows: Vec<NewRow>, header: Header) -> Commit {
+        let answer = self.reservation.map(|reservation| KeptAnswer {
+            reservation,
+            done: reply.done,
+            id: reply.id.clone(),
+            etag: reply.etag.clone(),
+            body,
+        });
+        Commit {
+            subject: subject::<R>(self.record.id),
+            expected: self.record.sequence,
+            scope: self.setting.scope,
+            by: self.caller.by,
+            at: self.setting.now,
+            rows,
+            header,
+            rewrites: Vec::new(),
+            conditions: Vec::new(),
+            answer,
+            effects: Vec::new(),
+            chore: None,
+        }
+    }
+}
+
+fn subject<R: Rules>(id: Id<R::Named>) -> Subject {
+    Subject { kind: R::KIND, number: id.number(), tail: id.tail() }
+}
+
+fn row(happened: Happened, payload: Bytes) -> NewRow {
+    NewRow { happened, payload, tallies: Tallies::default(), seen: None, edits: None }
+}
+
+fn gone() -> Answer {
+    Answer { done: Done::Deleted, id: None, etag: None, body: Bytes::new(), replayed: false }
+}
+
+impl<R: Rules> Entity for Record<R> {
+    const KIND: &'static str = R::NAME;
+    type Id = Id<R::Named>;
+    type Command = RecordCommand<R>;
+    type Reply = Answer;
+    type Refusal = RecordError;
+    type Lookup = std::convert::Infallible;
+    type Found = std::convert::Infallible;
+    type Change = Changed<R>;
+    type Commit = Commit;
+    type Broken = Broken;
+
+    fn vacant(id: Self::Id) -> Self {
+        Record { id, held: None, sequence: 0 }
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.held.is_none()
+    }
+
+    fn lookup(&self, _: &RecordCommand<R>) -> Option<Self::Lookup> {
+        None
+    }
+
+    fn decide(&self, command: RecordCommand<R>, _: Option<Self::Found>, now_ms: i64) -> Decision<Self> {
+        self.judge(command, now_ms).unwrap_or_else(Decision::Refuse)
+    }
+
+    fn apply(&mut self, change: Changed<R>) {
+        self.held = change.held;
+        self.sequence = change.sequence;
+    }
+
+    fn refused(broken: Broken) -> RecordError {
+        match broken {
+            Broken::Taken(field) => RecordError::Taken { field: field.field() },
+            Broken::HasConversations => RecordError::InUse { reason: "the customer has conversations" },
+            Broken::NoUser => RecordError::Invalid(Invalid::new("user_id", "must be a valid user ID")),
+            Broken::NoCustomer => RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID")),
+        }
+    }
+
+    fn revision(&self) -> u64 {
+        self.sequence
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.held.as_ref().map_or(0, |held| held.state.label().len())
+    }
+}
+
+impl<R: Rules> Kept for Record<R> {
+    fn subject(id: Self::Id) -> Subject {
+        subject::<R>(id)
+    }
+
+    fn restore(id: Self::Id, stored: Stored, _: &Names) -> Option<Self> {
+        let Stored::Record(record) = stored else { return None };
+        let state = serde_json::from_str(&record.body).ok()?;
+        Some(Record { id, held: Some(Held { scope: record.scope, state }), sequence: record.sequence })
+    }
+
+    fn find(_: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>> {
+        match lookup {}
+    }
+}
+
+/// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
+pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
+    serde_json::to_vec(shape).unwrap_or_default().into()
+}
+
+/// An account out of the store, for the view.
+///
+/// # Errors
+/// It is no account.
+pub fn restore_account(body: &str) -> serde_json::Result<KnownAccount> {
+    serde_json::from_str::<Account>(body).map(|account| account.known())
+}
+
+/// A key out of the store, for the view.
+///
+/// # Errors
+/// It is no key.
+pub fn restore_key(body: &str) -> serde_json::Result<(KnownKey, Secrets)> {
+    serde_json::from_str::<Key>(body).map(|key| key.known())
+}
+
+/// A user out of the store, for the view.
+///
+/// # Errors
+/// It is no user.
+pub fn restore_user(body: &str, scope: Scope) -> serde_json::Result<(Scope, UserId, Role)> {
+    serde_json::from_str::<User>(body).map(|user| (scope, user.user_id, user.role))
+}

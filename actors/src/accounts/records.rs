@@ -1,0 +1,80 @@
+//! The way into the records of one kind: their actors by id, their lists.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, BytesMut};
+
+use super::Identity;
+use super::record::{Record, RecordCommand, RecordError, Rules, Secret};
+use crate::answer::{Answer, Precondition};
+use crate::caller::{Caller, Scope};
+use crate::id::Id;
+use crate::idempotency::Reservation;
+use crate::page::{ListFailure, Page, Paging};
+use crate::runtime::{AskError, Directory};
+use crate::store::{Kind, NameField, RecordQuery, Store};
+
+/// What customers may be filtered by.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// With this e-mail address, whatever its case.
+    pub email: Option<String>,
+    /// With this identifier of the caller's.
+    pub external_id: Option<String>,
+}
+
+/// All records of one kind.
+pub struct Records<R: Rules> {
+    pub(crate) directory: Arc<Directory<Record<R>>>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) identity: Arc<Identity>,
+}
+
+impl<R: Rules> Records<R> {
+    /// Asks one record.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn ask(
+        &self, id: Id<R::Named>, caller: Caller, if_match: Option<Precondition>, reservation: Option<Reservation>,
+        request: R::Request,
+    ) -> Result<Answer, AskError<RecordError>> {
+        let identity = Arc::clone(&self.identity);
+        self.directory.ask(id, RecordCommand { caller, if_match, reservation, request, identity }).await
+    }
+
+    /// A page of them.
+    ///
+    /// # Errors
+    /// The store is away, or the list took too long.
+    pub async fn list(&self, scope: Scope, filter: Filter, paging: Paging) -> Result<Page, ListFailure> {
+        let email = if R::KIND == Kind::User { NameField::UserEmail } else { NameField::CustomerEmail };
+        let by_email = filter.email.map(|value| (email, value.to_lowercase()));
+        let by_external_id = filter.external_id.map(|value| (NameField::CustomerExternalId, value));
+        let names = by_email.into_iter().chain(by_external_id).collect();
+        let found = self.store.records(RecordQuery { scope, kind: R::KIND, names, paging }).await?;
+        let id = |index: Option<usize>| {
+            let record = found.items.get(index?)?;
+            Some(Id::<R::Named>::from_parts(record.subject.number, record.subject.tail).to_string())
+        };
+        let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
+        let mut data = BytesMut::from(&b"["[..]);
+        for record in &found.items {
+            let state: R = serde_json::from_str(&record.body).map_err(|_| ListFailure::Away)?;
+            if data.len() > 1 {
+                data.put_u8(b',');
+            }
+            data.extend_from_slice(&state.show(&self.identity, Secret::Hidden));
+        }
+        data.put_u8(b']');
+        Ok(Page {
+            data: data.freeze(),
+            count: u32::try_from(found.items.len()).unwrap_or(u32::MAX),
+            total: found.total,
+            first,
+            last,
+            before: found.before,
+            after: found.after,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! A conversation as the runtime runs it, and how its room is entered. Only order: look up, decide, commit, apply.
+
+use super::messages::{ConversationCommand, ConversationError, Request};
+use super::state::{Changed, Conversation, Found, Live};
+use crate::accounts::names::Names;
+use crate::answer::{Answer, Invalid};
+use crate::id::ConversationId;
+use crate::journal::Kept;
+use crate::runtime::{Away, BoxFuture, Decision, Entity};
+use crate::store::{Broken, Commit, Store, Stored, StoredConversation, Subject};
+
+impl Conversation {
+    /// As it was committed; its customer's name is the one that all its customer's conversations share.
+    fn restored(id: ConversationId, stored: StoredConversation, names: &Names) -> Self {
+        let (name, revision) = &stored.customer_name;
+        let live = Live {
+            scope: stored.scope,
+            customer: names.cell(stored.state.customer.number(), name, *revision),
+            state: stored.state,
+            sequence: stored.sequence,
+            updated_at: stored.updated_at,
+            tallies: stored.tallies,
+        };
+        Conversation { id, live: Some(live) }
+    }
+}
+
+impl Entity for Conversation {
+    const KIND: &'static str = "conversation";
+    type Id = ConversationId;
+    type Command = ConversationCommand;
+    type Reply = Answer;
+    type Refusal = ConversationError;
+    /// The sequence of a message's row.
+    type Lookup = (ConversationId, u64);
+    type Found = Found;
+    type Change = Changed;
+    type Commit = Commit;
+    type Broken = Broken;
+
+    fn vacant(id: ConversationId) -> Self {
+        Conversation { id, live: None }
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.live.is_none()
+    }
+
+    fn lookup(&self, command: &ConversationCommand) -> Option<Self::Lookup> {
+        let mine = self.live.as_ref().is_some_and(|live| live.scope == command.caller.scope);
+        match &command.request {
+            Request::Edit(message, _) | Request::Redact(message) if mine => Some((self.id, message.sequence())),
+            Request::Create { .. }
+            | Request::Read
+            | Request::Change(_)
+            | Request::Close(_)
+            | Request::Reopen
+            | Request::Send(_)
+            | Request::Edit(..)
+            | Request::Redact(_)
+            | Request::Unassign(_) => None,
+        }
+    }
+
+    fn decide(&self, command: ConversationCommand, found: Option<Found>, now_ms: i64) -> Decision<Self> {
+        self.judge(command, found, now_ms)
+    }
+
+    fn apply(&mut self, change: Changed) {
+        self.take(change);
+    }
+
+    fn refused(broken: Broken) -> ConversationError {
+        let (field, reason) = match broken {
+            Broken::NoUser => ("assignee_id", "must be a valid user ID"),
+            Broken::NoCustomer | Broken::HasConversations | Broken::Taken(_) => ("customer_id", "must be a valid customer ID"),
+        };
+        ConversationError::Invalid(Invalid::new(field, reason))
+    }
+
+    fn revision(&self) -> u64 {
+        self.live.as_ref().map_or(0, |live| live.sequence)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.live.as_ref().map_or(0, Live::bytes)
+    }
+}
+
+impl Kept for Conversation {
+    fn subject(id: ConversationId) -> Subject {
+        Conversation::subject(id)
+    }
+
+    fn restore(id: ConversationId, stored: Stored, names: &Names) -> Option<Self> {
+        match stored {
+            Stored::Conversation(stored) => Some(Conversation::restored(id, *stored, names)),
+            Stored::Record(_) => None,
+        }
+    }
+
+    fn find(store: &dyn Store, (conversation, sequence): Self::Lookup) -> BoxFuture<Result<Found, Away>> {
+        let finding = store.message(Conversation::subject(conversation), sequence);
+        Box::pin(async move { finding.await.map_err(|_| Away) })
+    }
+}

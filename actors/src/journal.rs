@@ -1,0 +1,67 @@
+//! Between the runtime and the store: how each kind of entity is found there.
+
+use std::sync::Arc;
+
+use crate::accounts::names::Names;
+use crate::runtime::{Away, BoxFuture, Entity, Incarnation, Journal, Settle};
+use crate::store::{Broken, Commit, Store, Stored, Subject};
+
+/// An entity that the store keeps.
+pub trait Kept: Entity<Commit = Commit, Broken = Broken> {
+    /// How the store names it.
+    fn subject(id: Self::Id) -> Subject;
+
+    /// What was committed; none where it can't be read as this kind.
+    fn restore(id: Self::Id, stored: Stored, names: &Names) -> Option<Self>;
+
+    /// What a command must know of the store.
+    fn find(store: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>>;
+}
+
+/// The store as one kind's journal.
+#[derive(Clone)]
+pub struct StoreJournal {
+    store: Arc<dyn Store>,
+    names: Arc<Names>,
+}
+
+impl StoreJournal {
+    /// Entities come from here and commits go there.
+    pub fn new(store: Arc<dyn Store>, names: Arc<Names>) -> Self {
+        StoreJournal { store, names }
+    }
+
+    fn restored<E: Kept>(
+        &self, id: E::Id, loading: BoxFuture<Result<Option<Stored>, Away>>,
+    ) -> BoxFuture<Result<Option<E>, Away>> {
+        let names = Arc::clone(&self.names);
+        Box::pin(async move {
+            match loading.await? {
+                Some(stored) => E::restore(id, stored, &names).map(Some).ok_or(Away),
+                None => Ok(None),
+            }
+        })
+    }
+}
+
+impl<E: Kept> Journal<E> for StoreJournal {
+    fn load(&self, id: E::Id) -> BoxFuture<Result<Option<E>, Away>> {
+        self.restored(id, self.store.load(E::subject(id)))
+    }
+
+    fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, Away>> {
+        self.restored(id, self.store.reload(E::subject(id)))
+    }
+
+    fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, Away>> {
+        E::find(&*self.store, lookup)
+    }
+
+    fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle<Broken>) {
+        self.store.submit(incarnation, commit, settle);
+    }
+
+    fn barrier(&self, id: E::Id, incarnation: Incarnation, settle: Settle<Broken>) {
+        self.store.barrier(E::subject(id), incarnation, settle);
+    }
+}

@@ -1,0 +1,309 @@
+//! Lists out of the file: pages of conversations and records. A total comes from a counter wherever one field, alone or
+//! with `status`, is asked for.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use super::codec::{self, Counted, LISTED, RECORD, STATE, int, uint};
+use super::lagging::{Lag, Lagging};
+use crate::conversation::messages::Status;
+use crate::id::first_number_at;
+use crate::page::{Order, Start};
+use crate::store::{ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord};
+
+/// The most that an offset may be: SQLite's integers.
+fn offset(start: Start) -> u64 {
+    match start {
+        Start::Offset(offset) => offset.min(i64::MAX.unsigned_abs()),
+        Start::After(_) | Start::Before(_) => 0,
+    }
+}
+
+/// In which direction rows are read: `Before` reads the page backwards.
+#[derive(Debug, Clone, Copy)]
+struct Scan {
+    descending: bool,
+    reversed: bool,
+    bound: Option<u64>,
+}
+
+impl Scan {
+    fn new(order: Order, start: Start) -> Self {
+        let descending = order == Order::Desc;
+        match start {
+            Start::Offset(_) => Scan { descending, reversed: false, bound: None },
+            Start::After(bound) => Scan { descending, reversed: false, bound: Some(bound) },
+            Start::Before(bound) => Scan { descending: !descending, reversed: true, bound: Some(bound) },
+        }
+    }
+
+    fn direction(self) -> &'static str {
+        if self.descending { "DESC" } else { "ASC" }
+    }
+
+    fn compare(self) -> &'static str {
+        if self.descending { "<" } else { ">" }
+    }
+
+    /// Turns `limit + 1` rows that were read into a page.
+    fn page<T>(self, mut items: Vec<T>, limit: usize, total: u64, skipped: bool) -> StoredPage<T> {
+        let more = items.len() > limit;
+        items.truncate(limit);
+        if self.reversed {
+            items.reverse();
+            return StoredPage { items, total, before: more, after: true };
+        }
+        StoredPage { items, total, before: skipped, after: more }
+    }
+}
+
+/// The values of a statement, in order of their question marks.
+#[derive(Default)]
+struct Where {
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Where {
+    fn and(&mut self, condition: &str, value: impl Into<Value>) {
+        self.values.push(value.into());
+        self.conditions.push(condition.replace('?', &format!("?{}", self.values.len())));
+    }
+
+    fn value(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+}
+
+/// The filters other than status.
+fn filters(query: &ConversationQuery) -> Where {
+    let Facets { channel, priority, customer, assignee, created_after, created_before, .. } = query.facets;
+    let mut filter = Where::default();
+    filter.and("scope = ?", query.scope.number());
+    if let Some(customer) = customer {
+        filter.and("customer = ?", int(customer.number()));
+    }
+    if let Some(assignee) = assignee {
+        filter.and("assignee = ?", int(assignee.number()));
+    }
+    if let Some(channel) = channel {
+        filter.and("channel = ?", channel.code());
+    }
+    if let Some(priority) = priority {
+        filter.and("priority = ?", priority.code());
+    }
+    if let Some(after) = created_after {
+        filter.and("n >= ?", int(first_number_at(after.saturating_add(1))));
+    }
+    if let Some(before) = created_before {
+        filter.and("n < ?", int(first_number_at(before)));
+    }
+    filter
+}
+
+/// The narrowest index that fits.
+fn index(facets: &Facets) -> &'static str {
+    if facets.customer.is_some() {
+        "conversations_by_customer"
+    } else if facets.assignee.is_some() {
+        "conversations_by_assignee"
+    } else if facets.priority.is_some() {
+        "conversations_by_priority"
+    } else if facets.channel.is_some() {
+        "conversations_by_channel"
+    } else {
+        "conversations_by_status"
+    }
+}
+
+/// A page in order of creation.
+pub(super) fn conversations(
+    connection: &Connection, lagging: &Lagging, query: &ConversationQuery,
+) -> rusqlite::Result<StoredPage<ConversationHeader>> {
+    let total = total(connection, query)?;
+    if query.by_update {
+        return by_update(connection, lagging, query, total);
+    }
+    let scan = Scan::new(query.paging.order, query.paging.start);
+    let mut filter = filters(query);
+    if let Some(bound) = scan.bound {
+        filter.and(&format!("n {} ?", scan.compare()), int(bound));
+    }
+    let statuses = query.facets.status.map_or(Status::ALL.to_vec(), |status| vec![status]);
+    let conditions = filter.conditions.join(" AND ");
+    // Each index has the status before the number: three ordered ranges, merged as they are read.
+    let arms: Vec<String> = statuses
+        .iter()
+        .map(|status| {
+            format!("SELECT n FROM conversations INDEXED BY {} WHERE {conditions} AND status = {}", index(&query.facets), status.code())
+        })
+        .collect();
+    let limit = filter.value(i64::from(query.paging.limit) + 1);
+    let skip = offset(query.paging.start);
+    let offset = filter.value(int(skip));
+    let direction = scan.direction();
+    let sql = format!(
+        "SELECT {STATE}, {LISTED} FROM conversations WHERE n IN
+         (SELECT n FROM ({} ORDER BY n {direction} LIMIT {limit} OFFSET {offset})) ORDER BY n {direction}",
+        arms.join(" UNION ALL ")
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(filter.values))?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        items.push(fresh(codec::listed(row)?, lagging));
+    }
+    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0 || scan.bound.is_some()))
+}
+
+/// A header with the numbers that it lags behind by.
+fn fresh((mut header, seq): (ConversationHeader, u64), lagging: &Lagging) -> ConversationHeader {
+    if let Some(lag) = lagging.of(header.id.number()).filter(|lag| lag.seq > seq) {
+        overlay(&mut header, lag);
+    }
+    header
+}
+
+fn overlay(header: &mut ConversationHeader, lag: Lag) {
+    header.messages = lag.messages;
+    header.last_message_at = lag.last_message_at;
+    header.updated_at = lag.updated_at;
+}
+
+/// A page in order of the last change: the headers' index, merged with those that lag behind it. These can only have
+/// moved up.
+fn by_update(
+    connection: &Connection, lagging: &Lagging, query: &ConversationQuery, total: u64,
+) -> rusqlite::Result<StoredPage<ConversationHeader>> {
+    let ascending = query.paging.order == Order::Asc;
+    let mut moved = lagging.in_scope(query.scope.number());
+    if ascending {
+        moved.reverse();
+    }
+    let is_moved: std::collections::HashSet<u64> = moved.iter().map(|(n, _)| *n).collect();
+    let mut filter = filters(query);
+    if let Some(status) = query.facets.status {
+        filter.and("status = ?", status.code());
+    }
+    let columns = format!("SELECT {STATE}, {LISTED} FROM conversations");
+    let conditions = filter.conditions.join(" AND ");
+    let direction = if ascending { "ASC" } else { "DESC" };
+    let sql = format!("{columns} WHERE {conditions} ORDER BY updated_at {direction}, n {direction}");
+    let one = format!("{columns} WHERE {conditions} AND n = {}", filter.value(0));
+    let skip = offset(query.paging.start);
+    let wanted = skip.saturating_add(u64::from(query.paging.limit)).saturating_add(1);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut known = filter.values.clone();
+    known.pop();
+    let mut rows = statement.query(params_from_iter(known))?;
+    let mut single = connection.prepare_cached(&one)?;
+    let mut moved = moved.into_iter().filter_map(|(n, lag)| {
+        let mut values = filter.values.clone();
+        values.pop();
+        values.push(int(n).into());
+        let header = single.query_row(params_from_iter(values), codec::listed).ok()?.0;
+        Some((header, lag))
+    });
+    let (mut next_moved, mut next_row) = (moved.next(), None);
+    let mut items = Vec::new();
+    let mut seen = 0;
+    while seen < wanted {
+        while next_row.is_none()
+            && let Some(row) = rows.next()?
+        {
+            let (header, _) = codec::listed(row)?;
+            next_row = (!is_moved.contains(&header.id.number())).then_some(header);
+        }
+        let moved_first = match (&next_moved, &next_row) {
+            (None, None) => break,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some((moved, lag)), Some(row)) => {
+                ((lag.updated_at, moved.id) < (row.updated_at, row.id)) == ascending
+            }
+        };
+        let header = if moved_first {
+            let taken = next_moved.take().map(|(mut header, lag)| {
+                overlay(&mut header, lag);
+                header
+            });
+            next_moved = moved.next();
+            taken
+        } else {
+            next_row.take()
+        };
+        seen += 1;
+        if seen > skip {
+            items.extend(header);
+        }
+    }
+    let scan = Scan { descending: !ascending, reversed: false, bound: None };
+    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0))
+}
+
+/// How many conversations match.
+fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result<u64> {
+    let Facets { status, channel, priority, customer, assignee, created_after, created_before } = query.facets;
+    let fields = [
+        channel.map(|channel| (Counted::Channel, channel.code())),
+        priority.map(|priority| (Counted::Priority, priority.code())),
+        customer.map(|customer| (Counted::Customer, int(customer.number()))),
+        assignee.map(|assignee| (Counted::Assignee, int(assignee.number()))),
+    ];
+    let mut given = fields.into_iter().flatten();
+    let (first, second) = (given.next(), given.next());
+    if second.is_none() && created_after.is_none() && created_before.is_none() {
+        let (field, value) = first.unwrap_or((Counted::All, 0));
+        return counted(connection, query.scope.number(), field, value, status);
+    }
+    let mut filter = filters(query);
+    if let Some(status) = status {
+        filter.and("status = ?", status.code());
+    }
+    let sql = format!("SELECT count(*) FROM conversations WHERE {}", filter.conditions.join(" AND "));
+    connection.prepare_cached(&sql)?.query_row(params_from_iter(filter.values), |row| row.get(0)).map(uint)
+}
+
+fn counted(connection: &Connection, scope: i64, field: Counted, value: i64, status: Option<Status>) -> rusqlite::Result<u64> {
+    let (low, high) = status.map_or((0, i64::MAX), |status| (status.code(), status.code()));
+    connection
+        .prepare_cached("SELECT coalesce(sum(total), 0) FROM counters WHERE scope = ?1 AND field = ?2 AND value = ?3 AND status BETWEEN ?4 AND ?5")?
+        .query_row([scope, field as i64, value, low, high], |row| row.get(0))
+        .map(uint)
+}
+
+/// A page of records in order of creation.
+pub(super) fn records(connection: &Connection, query: &RecordQuery) -> rusqlite::Result<StoredPage<StoredRecord>> {
+    let scan = Scan::new(query.paging.order, query.paging.start);
+    let mut filter = Where::default();
+    filter.and("scope = ?", query.scope.number());
+    filter.and("kind = ?", query.kind as i64);
+    for (field, value) in &query.names {
+        let scope = filter.value(query.scope.number());
+        let field = filter.value(*field as i64);
+        let value = filter.value(value.clone());
+        filter.conditions.push(format!("n IN (SELECT n FROM names WHERE scope = {scope} AND field = {field} AND value = {value})"));
+    }
+    let total = if query.names.is_empty() {
+        counted(connection, query.scope.number(), Counted::Records, query.kind as i64, None)?
+    } else {
+        let sql = format!("SELECT count(*) FROM records WHERE {}", filter.conditions.join(" AND "));
+        connection.prepare_cached(&sql)?.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?
+    };
+    if let Some(bound) = scan.bound {
+        filter.and(&format!("n {} ?", scan.compare()), int(bound));
+    }
+    let limit = filter.value(i64::from(query.paging.limit) + 1);
+    let skip = offset(query.paging.start);
+    let offset = filter.value(int(skip));
+    let sql = format!(
+        "SELECT {RECORD} FROM records WHERE {} ORDER BY n {} LIMIT {limit} OFFSET {offset}",
+        filter.conditions.join(" AND "),
+        scan.direction()
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(filter.values), |row| codec::record(row, query.kind))?;
+    let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0 || scan.bound.is_some()))
+}

@@ -1,0 +1,297 @@
+//! The embedded store: one SQLite file, one writing thread, a few reading ones.
+//!
+//! Acknowledged means that the transaction's fsync has returned. What makes it lean, and why, stands in `schema`.
+
+mod batch;
+mod check;
+mod chores;
+mod codec;
+mod figures;
+mod lagging;
+mod lists;
+mod loads;
+mod readers;
+mod recovery;
+mod schema;
+mod transcript;
+mod writer;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel, sync_channel};
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+
+pub use check::{Finding, check};
+
+use self::batch::Seals;
+use self::figures::Figures;
+use self::lagging::Lagging;
+use self::readers::Readers;
+use self::writer::{Work, Writer};
+use super::{
+    Chore, Commit, ConversationHeader, ConversationQuery, Effect, KeptRow, Later, MessageQuery, ReadError, RecordQuery,
+    Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
+};
+use crate::accounts::names::Names;
+use crate::accounts::{Identity, KnownAccount, KnownKey};
+use crate::idempotency::Keys;
+use crate::runtime::{Away, CommitFailure, Incarnation};
+
+/// Why the store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("{0} is in use by another process; stop that one, or set [store] path to another file")]
+    InUse(PathBuf),
+    /// Written by a newer version.
+    #[error("the store has schema version {found}, this server knows {known}; start a newer server")]
+    Newer {
+        /// The file's.
+        found: usize,
+        /// The newest that is known here.
+        known: usize,
+    },
+    /// The file or its folder can't be used.
+    #[error("{0}: {1}")]
+    File(PathBuf, std::io::Error),
+    /// SQLite's own word.
+    #[error("the store can't be opened: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// A record that can't be read back.
+    #[error("a record can't be read: {0}")]
+    Record(#[from] serde_json::Error),
+}
+
+/// The views in memory that the writer sets between the fsync and the replies.
+#[derive(Debug, Clone)]
+pub struct Views {
+    /// Keys, accounts and users.
+    pub identity: Arc<Identity>,
+    /// Customers' names.
+    pub names: Arc<Names>,
+    /// Idempotency keys.
+    pub keys: Arc<Keys>,
+}
+
+impl Views {
+    /// Takes in what a commit of this entity's sequence did.
+    fn take_in(&self, effect: Effect, sequence: u64) {
+        match effect {
+            Effect::Account(view, number) => self.identity.put_account(KnownAccount { view: *view, number }),
+            Effect::Key(view, account, secrets) => {
+                self.identity.put_key(KnownKey { view: *view, account, last_used_ms: Arc::default() }, secrets);
+            }
+            Effect::User(account, id, role) => self.identity.put_user(account, id, role),
+            Effect::UserGone(account, id) => self.identity.drop_user(account, id),
+            Effect::CustomerRenamed(customer, name) => self.names.rename(customer.number(), &name, sequence),
+        }
+    }
+}
+
+/// The embedded store.
+pub struct SqliteStore {
+    inbox: Mutex<Option<Sender<Work>>>,
+    writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    loads: Readers,
+    lists: Readers,
+    lagging: Arc<Lagging>,
+    figures: Arc<Figures>,
+    healthy: Arc<AtomicBool>,
+    /// Held as long as the store is open: a second process is refused.
+    _lock: File,
+}
+
+impl SqliteStore {
+    /// Opens or makes the file, recovers what a crash left, and fills the views.
+    ///
+    /// # Errors
+    /// The file is in use, newer than this server, or can't be read.
+    pub fn open(path: &Path, views: Views) -> Result<Self, OpenError> {
+        let lock = lock(path)?;
+        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        schema::migrate(&mut connection)?;
+        let counts = recovery::recover(&mut connection)?;
+        recovery::fill(&connection, &views)?;
+        let housekeeping = chores::Housekeeping::open(&connection, &views)?;
+        let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+        let thread_failed = |error| OpenError::File(path.to_owned(), error);
+        let loads = Readers::start("colloquy-loads", vec![reader()?]).map_err(thread_failed)?;
+        let lists = Readers::start("colloquy-lists", vec![reader()?, reader()?]).map_err(thread_failed)?;
+        let (lagging, figures, healthy) =
+            (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
+        let writer = Writer {
+            connection,
+            counts,
+            sequences: std::collections::HashMap::new(),
+            fold: lagging::Fold::default(),
+            lagging: Arc::clone(&lagging),
+            views,
+            housekeeping,
+            figures: Arc::clone(&figures),
+            healthy: Arc::clone(&healthy),
+            banned: std::collections::HashMap::new(),
+        };
+        let (inbox, works) = channel();
+        let thread = std::thread::Builder::new()
+            .name("colloquy-writer".to_owned())
+            .spawn(move || {
+                // A writer that is gone would leave every caller waiting: better no process than a mute one.
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.run(&works))).is_err() {
+                    tracing::error!("the writer crashed; stopping, so that the next start recovers");
+                    std::process::exit(70);
+                }
+            })
+            .map_err(thread_failed)?;
+        Ok(SqliteStore {
+            inbox: Mutex::new(Some(inbox)),
+            writer: Mutex::new(Some(thread)),
+            loads,
+            lists,
+            lagging,
+            figures,
+            healthy,
+            _lock: lock,
+        })
+    }
+
+    fn send(&self, work: Work) -> Result<(), Work> {
+        match &*self.inbox.lock() {
+            Some(inbox) => inbox.send(work).map_err(|unsent| unsent.0),
+            None => Err(work),
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let failed = |error| OpenError::File(path.to_owned(), error);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    let lock = File::options().create(true).truncate(false).write(true).open(&beside).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let reads_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let settings = [
+        ("journal_mode", "WAL"),
+        ("synchronous", "FULL"),
+        ("secure_delete", "ON"),
+        ("wal_autocheckpoint", "16000"),
+        ("cache_size", if reads_only { "-4096" } else { "-16384" }),
+        ("temp_store", "MEMORY"),
+        ("busy_timeout", "10000"),
+    ];
+    for (name, value) in settings {
+        if !(reads_only && matches!(name, "journal_mode" | "wal_autocheckpoint" | "secure_delete")) {
+            connection.pragma_update(None, name, value)?;
+        }
+    }
+    connection.set_prepared_statement_cache_capacity(96);
+    Ok(connection)
+}
+
+/// A salt and the salted hash of each payload: the audit chain goes over these, so that a text can be erased without
+/// breaking it.
+fn seals(commit: &Commit) -> Seals {
+    let seal = |payload: &[u8]| {
+        let mut salt = [0; 16];
+        crate::random::fill(&mut salt);
+        let digest = Sha256::new().chain_update(salt).chain_update(payload).finalize();
+        (salt, digest.into())
+    };
+    commit.rows.iter().map(|row| seal(&row.payload)).collect()
+}
+
+impl Store for SqliteStore {
+    fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle) {
+        let seals = seals(&commit);
+        if let Err(Work::Commit { settle, .. }) = self.send(Work::Commit { incarnation, commit: Box::new(commit), seals, settle }) {
+            settle(Err(CommitFailure::Away));
+        }
+    }
+
+    fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle) {
+        if let Err(Work::Barrier { settle, .. }) = self.send(Work::Barrier { subject, incarnation, settle }) {
+            settle(Err(CommitFailure::Away));
+        }
+    }
+
+    fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>> {
+        let found = self.loads.read(move |connection| loads::load(connection, subject));
+        Box::pin(async move { found.await.map_err(|_| Away) })
+    }
+
+    fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away.
+        let _ = self.send(Work::Reload { subject, reply });
+        Box::pin(async move { answer.await.unwrap_or(Err(Away)) })
+    }
+
+    fn message(&self, conversation: Subject, sequence: u64) -> Later<Result<Option<StoredMessage>, ReadError>> {
+        self.loads.read(move |connection| loads::message(connection, conversation, sequence))
+    }
+
+    fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {
+        self.lists.read(move |connection| transcript::messages(connection, &query))
+    }
+
+    fn conversations(&self, query: ConversationQuery) -> Later<Result<StoredPage<ConversationHeader>, ReadError>> {
+        let lagging = Arc::clone(&self.lagging);
+        self.lists.read(move |connection| lists::conversations(connection, &lagging, &query))
+    }
+
+    fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {
+        self.lists.read(move |connection| lists::records(connection, &query))
+    }
+
+    fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {
+        self.loads.read(move |connection| loads::kept(connection, position))
+    }
+
+    fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
+        self.lists.read(chores::list)
+    }
+
+    fn chore_done(&self, chore: Chore) {
+        // Unsent, the next start finds the chore again and nothing left to do in it.
+        let _ = self.send(Work::ChoreDone { chore });
+    }
+
+    fn close(&self) {
+        let (done, closed) = sync_channel(1);
+        if self.send(Work::Close { done }).is_ok() {
+            // An error means that the writer is gone already.
+            let _ = closed.recv();
+        }
+        self.inbox.lock().take();
+        self.loads.close();
+        self.lists.close();
+        if let Some(thread) = self.writer.lock().take() {
+            // A panic in there has ended the process.
+            let _ = thread.join();
+        }
+    }
+
+    fn healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        self.figures.list()
+    }
+}

@@ -1,0 +1,97 @@
+//! What a start does before anything is served: headers that a crash left behind are folded, the views are filled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use rusqlite::Connection;
+
+use super::batch::Counts;
+use super::codec::{self, RECORD, uint};
+use super::{OpenError, Views};
+use crate::accounts::record::{restore_account, restore_key, restore_user};
+use crate::store::Kind;
+
+/// Idempotency keys that are held in memory.
+const KEYS_MAX: i64 = 200_000;
+
+/// Folds what lags and finds where the counts stand.
+pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
+    let folded: i64 = connection.query_row("SELECT value FROM meta WHERE key = 'folded'", [], |row| row.get(0))?;
+    let transaction = connection.transaction()?;
+    transaction.execute(
+        "UPDATE conversations SET (seq, messages, last_message_at, updated_at) =
+           (SELECT seq, from_customer + from_agent + from_system, last_message_at, at FROM rows
+            WHERE entity = conversations.n ORDER BY seq DESC LIMIT 1)
+         WHERE n IN (SELECT entity FROM rows WHERE pos >= ?1 AND happened IN (4, 5))",
+        [folded],
+    )?;
+    let mut numbers = HashMap::new();
+    {
+        let mut collect = |sql: &str, from: Option<i64>| -> rusqlite::Result<()> {
+            let mut query = transaction.prepare(sql)?;
+            let mut rows = match from {
+                Some(from) => query.query([from])?,
+                None => query.query([])?,
+            };
+            while let Some(row) = rows.next()? {
+                let (scope, number): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let held = numbers.entry(scope).or_insert(0);
+                *held = number.max(*held);
+            }
+            Ok(())
+        };
+        collect("SELECT scope, number FROM scopes", None)?;
+        collect("SELECT scope, max(number) FROM rows WHERE pos >= ?1 AND number IS NOT NULL GROUP BY scope", Some(folded))?;
+    }
+    let last: Option<i64> = transaction.query_row("SELECT max(pos) FROM rows", [], |row| row.get(0))?;
+    let next_pos = last.unwrap_or(0) + 1;
+    transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'folded'", [next_pos])?;
+    for (scope, number) in &numbers {
+        transaction.execute("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)", [scope, number])?;
+    }
+    let newest: Option<i64> = transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
+    crate::id::never_below(uint(newest.unwrap_or(0)));
+    transaction.commit()?;
+    // A text redacted just before a crash may still stand in the log.
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(Counts::new(next_pos, numbers))
+}
+
+/// Fills the views.
+pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenError> {
+    let mut uses = HashMap::new();
+    let mut query = connection.prepare("SELECT n, at FROM key_uses")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        uses.insert(row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
+    }
+    for kind in [Kind::Account, Kind::Key, Kind::User] {
+        let mut query = connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
+        let mut rows = query.query([kind as i64])?;
+        while let Some(row) = rows.next()? {
+            let record = codec::record(row, kind)?;
+            match kind {
+                Kind::Account => views.identity.put_account(restore_account(&record.body)?),
+                Kind::Key => {
+                    let used = uses.get(&codec::int(record.subject.number)).copied().unwrap_or(0);
+                    let (mut key, secrets) = restore_key(&record.body)?;
+                    key.last_used_ms = Arc::new(AtomicI64::new(used));
+                    views.identity.put_key(key, secrets);
+                }
+                Kind::User => {
+                    let (account, id, role) = restore_user(&record.body, record.scope)?;
+                    views.identity.put_user(account, id, role);
+                }
+                Kind::Customer | Kind::Conversation => {}
+            }
+        }
+    }
+    let mut query =
+        connection.prepare("SELECT pos, key FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL ORDER BY pos DESC LIMIT ?1")?;
+    let mut rows = query.query([KEYS_MAX])?;
+    while let Some(row) = rows.next()? {
+        views.keys.done(row.get(1)?, row.get(0)?);
+    }
+    Ok(())
+}

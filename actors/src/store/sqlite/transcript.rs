@@ -1,0 +1,139 @@
+//! A conversation's messages, page by page. Each row carries how many messages stand up to it, so that a message's
+//! place is a binary search over rows and the last row is the total.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::codec::{self, TALLIES, int, uint};
+use crate::conversation::messages::SenderType;
+use crate::page::{Order, Start};
+use crate::store::{MessageQuery, StoredPage, Subject, Tallies};
+
+/// Ranks count the messages that the filter lets through, from 1.
+struct Transcript<'c> {
+    connection: &'c Connection,
+    entity: i64,
+    sender: Option<SenderType>,
+    last: u64,
+}
+
+/// A page of messages as JSON; none where the conversation is not there for this caller.
+pub(super) fn messages(connection: &Connection, query: &MessageQuery) -> rusqlite::Result<Option<StoredPage<Arc<str>>>> {
+    let Subject { number, tail, .. } = query.conversation;
+    let found = connection
+        .prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?
+        .exists(params![int(number), int(tail), query.scope.number()])?;
+    if !found {
+        return Ok(None);
+    }
+    let entity = int(number);
+    let last: Option<i64> =
+        connection.prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?.query_row([entity], |row| row.get(0))?;
+    let transcript = Transcript { connection, entity, sender: query.sender, last: uint(last.unwrap_or(0)) };
+    transcript.page(query).map(Some)
+}
+
+impl Transcript<'_> {
+    fn page(&self, query: &MessageQuery) -> rusqlite::Result<StoredPage<Arc<str>>> {
+        let total = self.rank(&self.tallies(self.last)?);
+        let limit = u64::from(query.paging.limit);
+        let (first, end) = self.ranks(query, total, limit)?;
+        let count = end.saturating_sub(first);
+        let mut items = if count == 0 { Vec::new() } else { self.read(self.row_of(first)?, count)? };
+        let descending = query.paging.order == Order::Desc;
+        if descending {
+            items.reverse();
+        }
+        let (below, above) = (first > 1, end <= total);
+        let (before, after) = if descending { (above, below) } else { (below, above) };
+        Ok(StoredPage { items, total, before, after })
+    }
+
+    /// The ranks that stand on the page: from the first to one beyond the last.
+    fn ranks(&self, query: &MessageQuery, total: u64, limit: u64) -> rusqlite::Result<(u64, u64)> {
+        let descending = query.paging.order == Order::Desc;
+        let beyond = |first: u64| (first, first.saturating_add(limit).min(total + 1).max(first));
+        let below = |end: u64| (end.saturating_sub(limit).max(1), end.max(1));
+        if query.after_seq.is_some() || query.before_seq.is_some() {
+            let low = match query.after_seq {
+                Some(seq) => self.ranks_up_to(seq)? + 1,
+                None => 1,
+            };
+            let high = match query.before_seq {
+                Some(seq) => self.ranks_up_to(seq.saturating_sub(1))? + 1,
+                None => total + 1,
+            };
+            let from_the_end = query.after_seq.is_none() != descending;
+            let (first, end) = if from_the_end { below(high) } else { beyond(low) };
+            return Ok((first.max(low), end.min(high).max(first.max(low))));
+        }
+        Ok(match (query.paging.start, descending) {
+            (Start::Offset(skip), false) => beyond(skip.saturating_add(1).min(total + 1)),
+            (Start::Offset(skip), true) => below((total + 1).saturating_sub(skip)),
+            (Start::After(row), false) | (Start::Before(row), true) => beyond(self.rank(&self.tallies(row)?) + 1),
+            (Start::After(row), true) | (Start::Before(row), false) => {
+                below(self.rank(&self.tallies(row.saturating_sub(1))?) + 1)
+            }
+        })
+    }
+
+    fn rank(&self, tallies: &Tallies) -> u64 {
+        match self.sender {
+            None => tallies.total(),
+            Some(SenderType::Customer) => tallies.customer,
+            Some(SenderType::Agent) => tallies.agent,
+            Some(SenderType::System) => tallies.system,
+        }
+    }
+
+    /// The counts up to and with this row; those of the last row beyond it.
+    fn tallies(&self, sequence: u64) -> rusqlite::Result<Tallies> {
+        let sql = format!("SELECT {TALLIES} FROM rows WHERE entity = ?1 AND seq = ?2");
+        let found = self
+            .connection
+            .prepare_cached(&sql)?
+            .query_row([self.entity, int(sequence.min(self.last))], |row| codec::tallies(row, 0))
+            .optional()?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// How many of the filtered messages have at most this `seq`.
+    fn ranks_up_to(&self, seq: u64) -> rusqlite::Result<u64> {
+        if seq == 0 {
+            return Ok(0);
+        }
+        let row = self.first_row(|tallies| tallies.total() > seq)?;
+        let before = row.saturating_sub(1);
+        Ok(self.rank(&self.tallies(before)?))
+    }
+
+    /// The row of the message of this rank.
+    fn row_of(&self, rank: u64) -> rusqlite::Result<u64> {
+        self.first_row(|tallies| self.rank(tallies) >= rank)
+    }
+
+    /// The first row for which it holds, one beyond the last where it never does. It must hold from some row on.
+    fn first_row(&self, holds: impl Fn(&Tallies) -> bool) -> rusqlite::Result<u64> {
+        let (mut low, mut high) = (1, self.last + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if holds(&self.tallies(middle)?) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(low)
+    }
+
+    fn read(&self, from: u64, count: u64) -> rusqlite::Result<Vec<Arc<str>>> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT CAST(coalesce(e.payload, r.payload) AS TEXT) FROM rows r LEFT JOIN rows e ON e.pos = r.edit
+             WHERE r.entity = ?1 AND r.seq >= ?2 AND r.happened = 4 AND (?3 IS NULL OR r.sender = ?3) ORDER BY r.seq LIMIT ?4",
+        )?;
+        let sender = self.sender.map(SenderType::code);
+        let rows = query.query_map(params![self.entity, int(from), sender, int(count)], |row| row.get::<_, Arc<str>>(0))?;
+        rows.collect()
+    }
+}

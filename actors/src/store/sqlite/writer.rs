@@ -1,0 +1,313 @@
+//! The one thread that writes. It takes what has gathered, commits it in one durable transaction, hands the batch to the
+//! views, and only then lets the replies go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, ffi};
+use tokio::sync::oneshot;
+use tracing::{error, warn};
+
+use super::batch::{Batch, Counts, Seals, Verdict, lag_of};
+use super::chores::Housekeeping;
+use super::figures::Figures;
+use super::lagging::{Fold, Lagging};
+use super::{Views, loads};
+use crate::runtime::{Away, CommitFailure, Incarnation};
+use crate::store::{Broken, Chore, Commit, Effect, Header, Kind, Settle, Stored, Subject};
+
+/// At most so many commits in one transaction.
+const BATCH_MAX: usize = 1024;
+/// How often the writer looks after what is due when nothing comes.
+const TICK: Duration = Duration::from_millis(500);
+/// Entities whose last sequence is remembered.
+const SEQUENCES_MAX: usize = 200_000;
+
+/// What the writer is asked.
+pub(super) enum Work {
+    Commit { incarnation: Incarnation, commit: Box<Commit>, seals: Seals, settle: Settle },
+    Barrier { subject: Subject, incarnation: Incarnation, settle: Settle },
+    Reload { subject: Subject, reply: oneshot::Sender<Result<Option<Stored>, Away>> },
+    ChoreDone { chore: Chore },
+    Close { done: std::sync::mpsc::SyncSender<()> },
+}
+
+/// How a transaction failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// No room, or the disk refused to write: nothing of the batch stands.
+    Away,
+    /// Something in the batch can't be written; the others may.
+    Poisoned,
+}
+
+/// The writer's own state.
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) counts: Counts,
+    pub(super) sequences: HashMap<u64, u64>,
+    pub(super) fold: Fold,
+    pub(super) lagging: Arc<Lagging>,
+    pub(super) views: Views,
+    pub(super) housekeeping: Housekeeping,
+    pub(super) figures: Arc<Figures>,
+    pub(super) healthy: Arc<AtomicBool>,
+    /// Incarnations that lost a commit, by entity: nothing more of them is taken.
+    pub(super) banned: HashMap<u64, Incarnation>,
+}
+
+impl Writer {
+    /// Runs until it is asked to close or every sender is gone.
+    pub(super) fn run(mut self, inbox: &Receiver<Work>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            match inbox.recv_timeout(TICK) {
+                Ok(first) => batch.push(first),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            while batch.len() < BATCH_MAX
+                && let Ok(next) = inbox.try_recv()
+            {
+                batch.push(next);
+            }
+            let closing = batch.iter().position(|work| matches!(work, Work::Close { .. }));
+            self.figures.queue(batch.len());
+            self.take(&mut batch);
+            self.keep_house(closing.is_some());
+            if closing.is_some() {
+                break;
+            }
+        }
+        self.finish();
+    }
+
+    fn finish(self) {
+        // Everything is durable in the log already; this spares the next start the replay.
+        if let Err(error) = self.connection.pragma_update(None, "wal_checkpoint", "TRUNCATE") {
+            warn!(%error, "the log was not checkpointed at the end");
+        }
+    }
+
+    fn take(&mut self, batch: &mut Vec<Work>) {
+        if batch.is_empty() {
+            return;
+        }
+        let begun = Instant::now();
+        let verdicts = match self.transact(batch) {
+            Ok(verdicts) => verdicts,
+            Err(Failure::Away) => batch.iter().map(|_| Err(CommitFailure::Away)).collect(),
+            Err(Failure::Poisoned) => self.one_by_one(batch),
+        };
+        self.figures.batch(batch.len(), begun.elapsed());
+        self.settle(batch, verdicts);
+    }
+
+    /// All of them in one transaction.
+    fn transact(&mut self, works: &[Work]) -> Result<Vec<Outcome>, Failure> {
+        if !works.iter().any(Work::writes) {
+            return Ok(works.iter().map(|_| Ok(None)).collect());
+        }
+        let counts = self.counts.clone();
+        let result = self.try_transact(works);
+        self.healthy.store(result.is_ok(), Ordering::Relaxed);
+        result.map_err(|error| {
+            self.counts = counts;
+            self.sequences.clear();
+            if !self.connection.is_autocommit()
+                && let Err(error) = self.connection.execute_batch("ROLLBACK")
+            {
+                error!(%error, "the transaction can't be rolled back");
+                std::process::exit(70);
+            }
+            judge(&error)
+        })
+    }
+
+    fn try_transact(&mut self, works: &[Work]) -> rusqlite::Result<Vec<Outcome>> {
+        if self.sequences.len() > SEQUENCES_MAX {
+            self.sequences.clear();
+        }
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut verdicts = Vec::with_capacity(works.len());
+        let mut lost = HashMap::new();
+        let mut batch = Batch::new(&self.connection, &mut self.counts, &mut self.sequences);
+        for work in works {
+            let verdict = match work {
+                Work::Commit { incarnation, commit, seals, .. } => {
+                    let entity = commit.subject.number;
+                    let is_out = |bans: &HashMap<u64, Incarnation>| bans.get(&entity) == Some(incarnation);
+                    if is_out(&self.banned) || is_out(&lost) {
+                        Err(CommitFailure::Away)
+                    } else {
+                        match batch.apply(commit, seals)? {
+                            Verdict::Written { first_pos } => Ok(Some(first_pos)),
+                            Verdict::Broken(broken) => Err(CommitFailure::Broken(broken)),
+                            Verdict::Fenced => {
+                                lost.insert(entity, *incarnation);
+                                Err(CommitFailure::Conflict)
+                            }
+                        }
+                    }
+                }
+                Work::ChoreDone { chore } => {
+                    super::chores::done(&self.connection, *chore)?;
+                    Ok(None)
+                }
+                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => Ok(None),
+            };
+            verdicts.push(verdict);
+        }
+        batch.finish()?;
+        self.connection.execute_batch("COMMIT")?;
+        Ok(verdicts)
+    }
+
+    /// One of them can't be written: it alone is to fail.
+    fn one_by_one(&mut self, works: &[Work]) -> Vec<Outcome> {
+        let mut verdicts: Vec<Outcome> = Vec::with_capacity(works.len());
+        for work in works {
+            let verdict = match self.transact(std::slice::from_ref(work)) {
+                Ok(mut one) => one.pop().unwrap_or(Ok(None)),
+                Err(failure) => {
+                    warn!(?failure, "a commit could not be written");
+                    Err(CommitFailure::Away)
+                }
+            };
+            if let (Err(failure), Work::Commit { incarnation, commit, .. }) = (&verdict, work)
+                && !matches!(failure, CommitFailure::Broken(_))
+            {
+                self.banned.insert(commit.subject.number, *incarnation);
+            }
+            verdicts.push(verdict);
+        }
+        verdicts
+    }
+
+    /// The output gate: the batch is durable; the views first, then the replies.
+    fn settle(&mut self, batch: &mut Vec<Work>, verdicts: Vec<Outcome>) {
+        let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> = Vec::with_capacity(batch.len());
+        let mut reloads = Vec::new();
+        for (work, verdict) in batch.drain(..).zip(verdicts) {
+            match work {
+                Work::Commit { incarnation, commit, settle, .. } => {
+                    replies.push((settle, self.absorb(incarnation, *commit, verdict)));
+                }
+                Work::Barrier { subject, incarnation, settle } => {
+                    let lost = self.banned.get(&subject.number) == Some(&incarnation);
+                    let failed = if lost { Err(CommitFailure::Away) } else { verdict.map(|_| ()) };
+                    replies.push((settle, failed));
+                }
+                Work::Reload { subject, reply } => {
+                    self.banned.remove(&subject.number);
+                    reloads.push((subject, reply));
+                }
+                Work::ChoreDone { .. } => {}
+                Work::Close { done } => {
+                    let _ = done.send(());
+                }
+            }
+        }
+        for (settle, outcome) in replies {
+            settle(outcome);
+        }
+        for (subject, reply) in reloads {
+            let loaded = loads::load(&self.connection, subject).map_err(|error| {
+                error!(%error, "an entity can't be loaded");
+                Away
+            });
+            // Whoever asked may have left.
+            let _ = reply.send(loaded);
+        }
+    }
+
+    /// Hands one commit's effects to the views.
+    fn absorb(&mut self, incarnation: Incarnation, mut commit: Commit, verdict: Outcome) -> Result<(), CommitFailure<Broken>> {
+        let first_pos = match verdict {
+            Ok(first_pos) => first_pos.unwrap_or(0),
+            Err(failure) => {
+                if !matches!(failure, CommitFailure::Broken(_)) {
+                    self.banned.insert(commit.subject.number, incarnation);
+                }
+                return Err(failure);
+            }
+        };
+        self.figures.commit(commit.rows.len());
+        if !commit.rewrites.is_empty() {
+            self.housekeeping.erase();
+        }
+        if commit.subject.kind == Kind::Conversation
+            && let Some(lag) = lag_of(&commit)
+        {
+            let n = commit.subject.number;
+            match commit.header {
+                Header::Unchanged => {
+                    let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);
+                    self.fold.note(&self.lagging, n, lag, rows, first_pos);
+                }
+                Header::Conversation { .. } | Header::Record { .. } | Header::RecordGone => {
+                    self.fold.wrote(&self.lagging, n, lag);
+                }
+            }
+        }
+        for effect in std::mem::take(&mut commit.effects) {
+            if let Effect::CustomerRenamed(customer, name) = &effect {
+                self.housekeeping.rename(customer.number(), name, commit.expected + 1);
+            }
+            self.views.take_in(effect, commit.expected + 1);
+        }
+        if let Some(kept) = commit.answer.take() {
+            kept.reservation.settle(first_pos);
+        }
+        Ok(())
+    }
+
+    /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
+    fn keep_house(&mut self, closing: bool) {
+        let Writer { connection, counts, fold, lagging, views, housekeeping, healthy, .. } = self;
+        match housekeeping.run(connection, counts, fold, lagging, views, closing) {
+            Ok(()) => healthy.store(true, Ordering::Relaxed),
+            Err(error) => {
+                healthy.store(false, Ordering::Relaxed);
+                if !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {
+                    std::process::exit(70);
+                }
+                let _ = judge(&error);
+            }
+        }
+    }
+}
+
+/// The position of what was written, if anything was.
+type Outcome = Result<Option<i64>, CommitFailure<Broken>>;
+
+impl Work {
+    fn writes(&self) -> bool {
+        match self {
+            Work::Commit { .. } | Work::ChoreDone { .. } => true,
+            Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
+        }
+    }
+}
+
+/// A failed fsync is final: what the disk holds is not known any more, and only a new start finds out.
+fn judge(error: &rusqlite::Error) -> Failure {
+    let Some(cause) = error.sqlite_error() else {
+        error!(%error, "a commit can't be written");
+        return Failure::Poisoned;
+    };
+    if matches!(cause.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) {
+        error!(%error, "fsync failed; stopping, so that the next start recovers what is on the disk");
+        std::process::exit(70);
+    }
+    if matches!(cause.code, ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly) {
+        warn!(%error, "the store can't be written to; make room or mend the disk");
+        Failure::Away
+    } else {
+        error!(%error, "a commit can't be written");
+        Failure::Poisoned
+    }
+}

@@ -408,6 +408,18 @@ fn a_wider_plan_counts_from_the_request_that_brings_it() {
 }
 
 #[test]
+fn the_bucket_drains_at_the_rate_that_the_last_request_came_with() {
+    let faster = Limits::new(600, 150);
+    let mut told_early = Allowance::new(BASIC(), 0);
+    assert!(told_early.take(BASIC(), 150, 0).allowed);
+    let mut told_late = told_early;
+    assert!(!told_early.take(faster, 1, 0).allowed);
+    assert_eq!(told_early.peek(faster, 61_000).burst_remaining, 10);
+    assert_eq!(told_late.peek(faster, 61_000).burst_remaining, 1);
+    assert_eq!(told_late.peek(faster, 62_000).burst_remaining, 11);
+}
+
+#[test]
 fn a_limit_of_nothing_is_a_limit_of_one() {
     assert_eq!(Limits::new(0, 0), Limits::new(1, 1));
 }

@@ -8,6 +8,7 @@ pub mod conversation;
 pub mod id;
 pub mod idempotency;
 pub mod journal;
+pub mod limiter;
 pub mod metadata;
 pub mod page;
 pub mod present;

@@ -24,6 +24,7 @@ mod overview;
 mod placement;
 mod policy;
 mod room;
+pub mod shard;
 mod slot;
 mod sweeper;
 #[cfg(test)]

@@ -1,0 +1,163 @@
+//! Allowances by key, of which only those are remembered that are not whole. It knows neither actors nor locks: one owner at a time.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+use super::state::{Allowance, Limits, Permit};
+
+/// How long a key is left alone before it is looked at: nothing is whole before its last request has left the window.
+const LOOK_AFTER_MS: i64 = 61_000;
+/// Each request adds at most one key and looks at most at this many, so the queue shrinks even while only new keys come.
+const LOOKS_PER_REQUEST: usize = 2;
+/// Below this a table that has become empty is not worth making smaller.
+const CAPACITY_MIN: usize = 1_024;
+
+/// The allowances of many keys, bounded in number.
+pub(super) struct AllowanceTable<K> {
+    /// Boxed, so that a forgotten key gives its memory back, and growing moves pointers only.
+    allowances: HashMap<K, Box<Allowance>>,
+    /// Every key of `allowances` once, in the order in which they are looked at.
+    queue: VecDeque<(i64, K)>,
+    keys_max: usize,
+}
+
+impl<K: Copy + Eq + Hash> AllowanceTable<K> {
+    /// Remembers at most `keys_max` keys (at least one): of more it forgets the one that was looked at the longest ago.
+    pub(super) fn new(keys_max: usize) -> Self {
+        Self { allowances: HashMap::new(), queue: VecDeque::new(), keys_max: keys_max.max(1) }
+    }
+
+    pub(super) fn take(&mut self, key: K, limits: Limits, permits: u32, now_unix_ms: i64) -> Permit {
+        self.forget_some_whole(now_unix_ms);
+        if let Some(allowance) = self.allowances.get_mut(&key) {
+            return allowance.take(limits, permits, now_unix_ms);
+        }
+        let mut allowance = Allowance::new(limits, now_unix_ms);
+        let permit = allowance.take(limits, permits, now_unix_ms);
+        if permit.allowed {
+            self.remember(key, allowance, now_unix_ms);
+        }
+        permit
+    }
+
+    pub(super) fn peek(&mut self, key: K, limits: Limits, now_unix_ms: i64) -> Permit {
+        match self.allowances.get_mut(&key) {
+            Some(allowance) => allowance.peek(limits, now_unix_ms),
+            None => Allowance::new(limits, now_unix_ms).peek(limits, now_unix_ms),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.allowances.len()
+    }
+
+    fn remember(&mut self, key: K, allowance: Allowance, now_unix_ms: i64) {
+        while self.allowances.len() >= self.keys_max
+            && let Some((_, oldest)) = self.queue.pop_front()
+        {
+            self.allowances.remove(&oldest);
+        }
+        self.allowances.insert(key, Box::new(allowance));
+        self.queue.push_back((now_unix_ms, key));
+    }
+
+    /// The sweep, a step with each request: never a scan.
+    fn forget_some_whole(&mut self, now_unix_ms: i64) {
+        for _ in 0..LOOKS_PER_REQUEST {
+            // A clock that was set back must not stop the queue: what was queued far in the future is due as well.
+            let due = self
+                .queue
+                .front()
+                .is_some_and(|(queued_ms, _)| now_unix_ms.abs_diff(*queued_ms) >= LOOK_AFTER_MS.unsigned_abs());
+            if !due {
+                return;
+            }
+            let Some((_, key)) = self.queue.pop_front() else { return };
+            if self.allowances.get_mut(&key).is_some_and(|allowance| !allowance.is_whole(now_unix_ms)) {
+                self.queue.push_back((now_unix_ms, key));
+            } else {
+                self.allowances.remove(&key);
+                self.give_back_room();
+            }
+        }
+    }
+
+    /// Rarely, as growing is rare: at an eighth of the room, halve twice.
+    fn give_back_room(&mut self) {
+        let few = self.allowances.len();
+        if self.allowances.capacity() > CAPACITY_MIN && few < self.allowances.capacity() / 8 {
+            self.allowances.shrink_to(few * 2);
+            self.queue.shrink_to(few * 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn basic() -> Limits {
+        Limits::new(100, 150)
+    }
+
+    #[test]
+    fn a_key_that_is_whole_again_is_forgotten_and_one_that_is_not_is_kept() {
+        let mut table = AllowanceTable::new(usize::MAX);
+        for key in 0..1_000_u32 {
+            assert!(table.take(key, basic(), 1, 0).allowed);
+        }
+        assert!(table.take(1_000, basic(), 150, 0).allowed);
+        // Every look forgets one; a look per request would only keep pace with the new keys.
+        for request in 0..510_u32 {
+            table.take(2_000 + request, basic(), 1, 61_000);
+        }
+        assert_eq!(table.allowances.len(), 511);
+        assert!(!table.take(1_000, basic(), 10, 61_000).allowed);
+        assert_eq!(table.queue.len(), table.allowances.len());
+    }
+
+    #[test]
+    fn memory_is_given_back_after_a_flood() {
+        let mut table = AllowanceTable::new(usize::MAX);
+        for key in 0..100_000_u32 {
+            table.take(key, basic(), 1, 0);
+        }
+        for _ in 0..50_001_u32 {
+            table.take(0, basic(), 1, 1_000_000);
+        }
+        assert_eq!(table.allowances.len(), 1);
+        assert!(table.allowances.capacity() < 4_096);
+        assert!(table.queue.capacity() < 4_096);
+    }
+
+    #[test]
+    fn of_too_many_keys_the_oldest_is_forgotten() {
+        let mut table = AllowanceTable::new(3);
+        for key in 0..4_u32 {
+            table.take(key, basic(), 150, 0);
+        }
+        assert_eq!(table.allowances.len(), 3);
+        assert_eq!(table.queue.len(), 3);
+        assert!(table.peek(0, basic(), 0).allowed);
+        assert!(!table.peek(1, basic(), 0).allowed);
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_stop_the_sweep() {
+        let mut table = AllowanceTable::new(usize::MAX);
+        table.take(1_u32, basic(), 1, 10_000_000);
+        table.take(2, basic(), 1, 0);
+        assert_eq!(table.queue.len(), 2);
+        table.take(3, basic(), 1, 61_000);
+        table.take(4, basic(), 1, 122_000);
+        assert!(!table.allowances.contains_key(&1));
+    }
+
+    #[test]
+    fn looking_remembers_nothing() {
+        let mut table = AllowanceTable::new(usize::MAX);
+        assert_eq!(table.peek(1_u32, basic(), 0).remaining, 100);
+        assert!(table.allowances.is_empty());
+    }
+}

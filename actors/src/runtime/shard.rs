@@ -1,0 +1,344 @@
+//! Plain synchronous state cut into shards, one actor each, placed on given arbiters and found by hash.
+//! For state that may be lost: a shard that panics, or whose arbiter dies, begins afresh. It knows nothing of what the shards hold.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix::{Actor, Addr, Context, Handler, Message};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+pub use actix::ArbiterHandle;
+
+/// State that answers each ask at once, from memory alone.
+pub trait Shard: Sized + Unpin + 'static {
+    /// What it may be asked.
+    type Ask: Send + 'static;
+    /// What it answers.
+    type Answer: Send + 'static;
+
+    /// Answers one ask. It must not block: it runs on an HTTP worker's thread.
+    fn handle(&mut self, ask: Self::Ask) -> Self::Answer;
+}
+
+/// No answer came: the shard panicked on this ask, its arbiter died, or no arbiter is known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the shard gave no answer")]
+pub struct ShardLost;
+
+/// What became of an arbiter that was registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Registered {
+    /// It got a shard of its own.
+    Added,
+    /// It took over the place of a shard whose arbiter had died.
+    TookOver,
+    /// Asks had begun and every shard lives: the hash must not move keys, so it got none.
+    NotNeeded,
+}
+
+type Make<S> = Arc<dyn Fn() -> S + Send + Sync>;
+
+/// The shards of one kind and the way to them. An ask costs one queue push and one wake-up.
+///
+/// The queue is not bounded here: the askers are requests in flight, which the edge bounds.
+pub struct Shards<S: Shard> {
+    make: Make<S>,
+    places: ArcSwap<Vec<Place<S>>>,
+    /// Set by the first ask: from then on the number of places is fixed, so that no key changes its shard.
+    asked: AtomicBool,
+    /// Held while `places` changes.
+    changing: Mutex<()>,
+}
+
+struct Place<S: Shard> {
+    arbiter: ArbiterHandle,
+    addr: Addr<ShardActor<S>>,
+}
+
+impl<S: Shard> Clone for Place<S> {
+    fn clone(&self) -> Self {
+        Self { arbiter: self.arbiter.clone(), addr: self.addr.clone() }
+    }
+}
+
+impl<S: Shard> Shards<S> {
+    /// Starts one shard on each of `arbiters`; more may be registered before the first ask.
+    pub fn new(arbiters: Vec<ArbiterHandle>, make: impl Fn() -> S + Send + Sync + 'static) -> Self {
+        let make: Make<S> = Arc::new(make);
+        let places = arbiters.into_iter().map(|arbiter| place(arbiter, &make)).collect::<Vec<_>>();
+        Self { make, places: ArcSwap::from_pointee(places), asked: AtomicBool::new(false), changing: Mutex::new(()) }
+    }
+
+    /// Makes an arbiter known, as each HTTP worker starts.
+    pub fn register(&self, arbiter: ArbiterHandle) -> Registered {
+        let _changing = self.changing.lock();
+        let mut places = self.places.load().as_ref().clone();
+        let registered = if !self.asked.load(Ordering::Acquire) || places.is_empty() {
+            places.push(place(arbiter, &self.make));
+            Registered::Added
+        } else if let Some(dead) = places.iter_mut().find(|place| !place.addr.connected()) {
+            *dead = place(arbiter, &self.make);
+            Registered::TookOver
+        } else {
+            return Registered::NotNeeded;
+        };
+        self.places.store(Arc::new(places));
+        registered
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.places.load().len()
+    }
+
+    /// Asks the shard that `hash` falls to. The hash's upper bits choose, so they must be well mixed.
+    ///
+    /// # Errors
+    /// [`ShardLost`] where no answer came; what was asked may then have been done or not.
+    pub async fn ask(&self, hash: u64, ask: S::Ask) -> Result<S::Answer, ShardLost> {
+        self.send(hash, ask).await.map_err(|_| ShardLost)
+    }
+
+    /// Enqueues at once. Where nobody takes the envelope it is dropped, and with it the sender that the receiver waits for.
+    fn send(&self, hash: u64, ask: S::Ask) -> oneshot::Receiver<S::Answer> {
+        if !self.asked.load(Ordering::Acquire) {
+            let _changing = self.changing.lock();
+            self.asked.store(true, Ordering::Release);
+        }
+        let (answer, answered) = oneshot::channel();
+        let places = self.places.load();
+        let index = index_of(hash, places.len());
+        if let Some(place) = places.get(index) {
+            let envelope = Envelope::<S> { ask, answer };
+            if place.addr.connected() {
+                place.addr.do_send(envelope);
+            } else if let Some(addr) = self.revive(index) {
+                addr.do_send(envelope);
+            }
+        }
+        answered
+    }
+
+    /// Starts a dead shard anew on a living neighbour's arbiter, so that its keys are not refused until a worker is replaced.
+    #[cold]
+    fn revive(&self, index: usize) -> Option<Addr<ShardActor<S>>> {
+        let _changing = self.changing.lock();
+        let mut places = self.places.load().as_ref().clone();
+        if let Some(revived) = places.get(index).filter(|place| place.addr.connected()) {
+            return Some(revived.addr.clone());
+        }
+        let arbiter = places.iter().find(|place| place.addr.connected())?.arbiter.clone();
+        tracing::warn!(shard = index, "a shard's arbiter is gone: the shard begins afresh on another");
+        let fresh = place(arbiter, &self.make);
+        let addr = fresh.addr.clone();
+        *places.get_mut(index)? = fresh;
+        self.places.store(Arc::new(places));
+        Some(addr)
+    }
+}
+
+/// Maps a hash to one of `count` places by its upper bits.
+fn index_of(hash: u64, count: usize) -> usize {
+    usize::try_from((u128::from(hash) * count as u128) >> 64).unwrap_or(0)
+}
+
+fn place<S: Shard>(arbiter: ArbiterHandle, make: &Make<S>) -> Place<S> {
+    let make = Arc::clone(make);
+    let addr = ShardActor::start_in_arbiter(&arbiter, move |_| ShardActor { shard: make(), make });
+    Place { arbiter, addr }
+}
+
+/// The mailbox around one shard.
+struct ShardActor<S: Shard> {
+    shard: S,
+    make: Make<S>,
+}
+
+impl<S: Shard> Actor for ShardActor<S> {
+    type Context = Context<Self>;
+}
+
+struct Envelope<S: Shard> {
+    ask: S::Ask,
+    answer: oneshot::Sender<S::Answer>,
+}
+
+impl<S: Shard> Message for Envelope<S> {
+    type Result = ();
+}
+
+impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
+    type Result = ();
+
+    /// A panic must not reach actix, which would close the mailbox for good: the state, perhaps half changed, is replaced, and
+    /// the asker's channel closes without an answer.
+    fn handle(&mut self, envelope: Envelope<S>, _: &mut Context<Self>) {
+        let Envelope { ask, answer } = envelope;
+        match catch_unwind(AssertUnwindSafe(|| self.shard.handle(ask))) {
+            // An asker that has left needs no answer.
+            Ok(answered) => drop(answer.send(answered)),
+            Err(_) => {
+                tracing::error!(shard = std::any::type_name::<S>(), "a shard panicked: it begins afresh");
+                self.shard = (self.make)();
+            }
+        }
+    }
+}
+
+/// Runs a test among `count` arbiters of their own, for rooms that may not name actix.
+#[cfg(test)]
+pub(crate) fn among_arbiters<F: Future<Output = ()>>(count: usize, test: impl FnOnce(Vec<ArbiterHandle>) -> F) {
+    actix::System::new().block_on(async {
+        let arbiters = (0..count).map(|_| actix::Arbiter::new()).collect::<Vec<_>>();
+        test(arbiters.iter().map(actix::Arbiter::handle).collect()).await;
+        for arbiter in arbiters {
+            arbiter.stop();
+            drop(arbiter.join());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+    use std::thread::ThreadId;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Counts what it was asked; `None` makes it panic half-way.
+    struct Tally {
+        asks: u32,
+    }
+
+    impl Shard for Tally {
+        type Ask = Option<()>;
+        type Answer = (u32, ThreadId);
+
+        fn handle(&mut self, ask: Option<()>) -> Self::Answer {
+            self.asks += 1;
+            if ask.is_none() {
+                panic!("asked to");
+            }
+            (self.asks, std::thread::current().id())
+        }
+    }
+
+    fn tallies(arbiters: Vec<ArbiterHandle>) -> Shards<Tally> {
+        Shards::new(arbiters, || Tally { asks: 0 })
+    }
+
+    const FIRST: u64 = 0;
+    const LAST: u64 = u64::MAX;
+
+    /// An answer that never comes fails the test instead of hanging it.
+    async fn ask(shards: &Shards<Tally>, hash: u64, what: Option<()>) -> Result<(u32, ThreadId), ShardLost> {
+        tokio::time::timeout(Duration::from_secs(20), shards.ask(hash, what)).await.unwrap()
+    }
+
+    #[test]
+    fn a_hash_always_finds_the_same_shard_and_each_shard_has_its_own_thread() {
+        among_arbiters(2, |arbiters| async {
+            let shards = tallies(arbiters);
+            let (_, first) = ask(&shards, FIRST, Some(())).await.unwrap();
+            let (_, last) = ask(&shards, LAST, Some(())).await.unwrap();
+            assert_ne!(first, last);
+            assert_eq!(ask(&shards, FIRST, Some(())).await, Ok((2, first)));
+            assert_eq!(ask(&shards, FIRST + 1, Some(())).await, Ok((3, first)));
+            assert_eq!(ask(&shards, LAST, Some(())).await, Ok((2, last)));
+        });
+    }
+
+    #[test]
+    fn a_panic_fails_its_own_ask_only_and_the_shard_begins_afresh() {
+        among_arbiters(2, |arbiters| async {
+            let shards = tallies(arbiters);
+            assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 1);
+            assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 1);
+            assert_eq!(ask(&shards, FIRST, None).await, Err(ShardLost));
+            assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 1);
+            assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 2);
+        });
+    }
+
+    #[test]
+    fn arbiters_may_join_until_the_first_ask() {
+        among_arbiters(3, |arbiters| async move {
+            let shards = tallies(Vec::new());
+            for arbiter in arbiters.iter().take(2) {
+                assert_eq!(shards.register(arbiter.clone()), Registered::Added);
+            }
+            let (_, before) = ask(&shards, LAST, Some(())).await.unwrap();
+            assert_eq!(shards.register(arbiters.last().unwrap().clone()), Registered::NotNeeded);
+            assert_eq!(shards.count(), 2);
+            assert_eq!(ask(&shards, LAST, Some(())).await, Ok((2, before)));
+        });
+    }
+
+    #[test]
+    fn without_an_arbiter_an_ask_is_answered_at_once_and_a_late_one_still_helps() {
+        among_arbiters(1, |mut arbiters| async move {
+            let shards = tallies(Vec::new());
+            assert_eq!(ask(&shards, FIRST, Some(())).await, Err(ShardLost));
+            assert_eq!(shards.register(arbiters.pop().unwrap()), Registered::Added);
+            assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 1);
+        });
+    }
+
+    /// Stops an arbiter and waits until the shard at `place` is seen to be dead.
+    async fn kill(shards: &Shards<Tally>, arbiter: &ArbiterHandle, place: usize) {
+        arbiter.stop();
+        tokio::time::timeout(Duration::from_secs(20), async {
+            while shards.places.load().get(place).unwrap().addr.connected() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    #[test]
+    fn the_keys_of_a_dead_arbiter_are_answered_by_a_neighbour() {
+        among_arbiters(2, |arbiters| async move {
+            let shards = tallies(arbiters.clone());
+            let (_, first) = ask(&shards, FIRST, Some(())).await.unwrap();
+            ask(&shards, LAST, Some(())).await.unwrap();
+            kill(&shards, arbiters.last().unwrap(), 1).await;
+            assert_eq!(ask(&shards, LAST, Some(())).await, Ok((1, first)));
+            assert_eq!(ask(&shards, LAST, Some(())).await, Ok((2, first)));
+            assert_eq!(ask(&shards, FIRST, Some(())).await, Ok((2, first)));
+        });
+    }
+
+    #[test]
+    fn a_replaced_worker_takes_over_the_dead_place() {
+        among_arbiters(3, |arbiters| async move {
+            let shards = tallies(arbiters.iter().take(2).cloned().collect());
+            let (_, first) = ask(&shards, FIRST, Some(())).await.unwrap();
+            kill(&shards, arbiters.get(1).unwrap(), 1).await;
+            assert_eq!(shards.register(arbiters.last().unwrap().clone()), Registered::TookOver);
+            let (asks, third) = ask(&shards, LAST, Some(())).await.unwrap();
+            assert_eq!(asks, 1);
+            assert_ne!(third, first);
+        });
+    }
+
+    #[test]
+    fn an_ask_that_meets_a_dying_arbiter_is_answered_all_the_same() {
+        among_arbiters(1, |arbiters| async move {
+            let shards = tallies(arbiters.clone());
+            ask(&shards, FIRST, Some(())).await.unwrap();
+            arbiters.last().unwrap().stop();
+            for _ in 0..1_000 {
+                // Answered or lost: both will do, but not silence.
+                ask(&shards, FIRST, Some(())).await.ok();
+            }
+            assert_eq!(ask(&shards, FIRST, Some(())).await, Err(ShardLost));
+        });
+    }
+}

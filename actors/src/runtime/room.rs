@@ -214,8 +214,7 @@ impl<E: Entity> Room<E> {
             // Made on its own thread: an actor's future cannot be sent.
             async move { drop(actix::spawn(Guarded::new(slot, mailbox))) }
         });
-        count(&self.metrics.activations);
-        addr.filter(|_| started)
+        addr.filter(|_| started).inspect(|_| count(&self.metrics.activations))
     }
 
     /// Sees to it that a sweeper runs, and that it comes early when far too many entities are active.

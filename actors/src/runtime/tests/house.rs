@@ -76,9 +76,11 @@ pub(super) fn on_threads<F: Future<Output = ()>>(threads: usize, policy: Policy,
     });
 }
 
-/// Waits until it is so. What never comes to be hangs, and the test runner tells.
+/// Waits until it is so; what never comes to be fails.
 pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
     while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it never came to be");
         tokio::task::yield_now().await;
     }
 }

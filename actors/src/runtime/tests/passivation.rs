@@ -1,8 +1,10 @@
 //! Entities come and go: loads, passivation, vacancy, threads that end. Nothing acknowledged is lost on the way.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -119,6 +121,19 @@ fn vacant_entities_leave_no_slot() {
         assert_eq!(house.answer(1, Ask::AddIf(1)).await, Ok(vec![1]));
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1]));
         assert_eq!(house.directory.overview().live, 1, "who is not vacant any more stays");
+    });
+}
+
+#[test]
+fn an_asker_that_leaves_before_the_load_leaves_no_slot() {
+    on_one_thread(Policy::default(), async |house| {
+        {
+            let mut ask = pin!(house.answer(1, Ask::Read));
+            assert!(ask.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert_eq!(house.places(1), 1);
+        }
+        until(|| house.directory.overview().live == 0).await;
+        assert_eq!(house.memory.loads().0, 0, "nobody waited for it");
     });
 }
 

@@ -26,7 +26,7 @@ async fn quarantine(house: &House, id: u64) {
 
 #[test]
 fn a_panic_fails_its_message_alone() {
-    for poison in [Ask::PanicInDecide, Ask::PanicInApply] {
+    for poison in [Ask::PanicInDecide, Ask::PanicInApply, Ask::PanicInLookup] {
         on_one_thread(Policy::default(), async |house| {
             house.memory.store(1, &[10]);
             assert_eq!(house.answer(2, Ask::Add(20)).await, Ok(vec![20]));

@@ -29,6 +29,7 @@ pub(super) enum Ask {
     Spin(Duration),
     PanicInDecide,
     PanicInApply,
+    PanicInLookup,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,7 @@ impl Entity for Ledger {
     }
 
     fn lookup(&self, command: &Ask) -> Option<u64> {
+        assert!(!matches!(command, Ask::PanicInLookup), "poison in lookup");
         if let Ask::AddFound(number) = command { Some(*number) } else { None }
     }
 
@@ -90,7 +92,7 @@ impl Entity for Ledger {
             Ask::Keep(number) => {
                 Decision::Keep { commit: Append { id: self.id, number, after: None }, reply: vec![number] }
             }
-            Ask::Read => Decision::Answer(self.entries.clone()),
+            Ask::Read | Ask::PanicInLookup => Decision::Answer(self.entries.clone()),
             Ask::Never => Decision::Refuse(Refused),
             Ask::Spin(span) => {
                 let start = Instant::now();

@@ -225,6 +225,31 @@ fn a_thread_that_ends_takes_no_entity_with_it() {
 }
 
 #[test]
+fn what_was_queued_on_a_thread_that_ends_was_not_done() {
+    System::new().block_on(async {
+        let placement = Placement::new();
+        let house = House::build(memory::threaded(), placement.clone(), Policy::default());
+        let (first, second) = (Arbiter::new(), Arbiter::new());
+        placement.register(first.handle());
+        house.memory.hold_loads();
+        let asks: Vec<_> = (0..3).map(|number| house.ask(1, Ask::Add(number))).collect();
+        until(|| house.places(1) == 3 && house.memory.loads().0 == 1).await;
+        first.stop();
+        first.join().unwrap();
+        for ask in asks {
+            assert_eq!(why(&ask.await.unwrap()), Some(Cause::BackingOff));
+        }
+        assert_eq!(house.directory.overview().live, 0);
+        house.memory.release_loads();
+        placement.register(second.handle());
+        assert_eq!(house.answer(1, Ask::Add(9)).await, Ok(vec![9]));
+        assert_eq!(house.memory.stored(1), [9]);
+        second.stop();
+        second.join().unwrap();
+    });
+}
+
+#[test]
 fn an_operator_passivates_what_has_no_work() {
     on_one_thread(Policy::default(), async |house| {
         house.memory.hold();

@@ -154,7 +154,8 @@ impl<E: Entity> Room<E> {
                 self.metrics.refused(Cause::Draining);
                 Err(unavailable(Cause::Draining, SOON))
             }
-            // The thread ended, or the entity was quarantined, in this very moment. The work is dropped here, outside the lock, and answers for itself.
+            // The thread ended, or the entity was quarantined, in this very moment. The work is dropped here, outside the
+            // lock, and answers for itself.
             Met::Closed(work, waiting) => {
                 drop(work);
                 Ok((waiting, now + policy.ask_timeout))

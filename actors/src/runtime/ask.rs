@@ -176,7 +176,8 @@ impl<E: Entity> Drop for Pledge<E> {
         let answer = match self.step {
             Step::Commit => AskError::Unknown,
             Step::Barrier => unavailable(Cause::StoreAway, SOON),
-            Step::Actor if self.stage.is(STARTED) => AskError::Crashed,
+            // While unwinding: this is the command that crashed, however far it had come.
+            Step::Actor if self.stage.is(STARTED) || std::thread::panicking() => AskError::Crashed,
             Step::Actor => {
                 let (cause, retry_after) =
                     self.place.as_ref().map_or((Cause::BackingOff, SOON), |place| place.slot().why_dropped());

@@ -9,7 +9,7 @@ use super::ask::{AskError, Cause};
 use super::entity::Entity;
 use super::entity_actor::Control;
 use super::journal::Journal;
-use super::metrics::{Histogram, Passivation, read};
+use super::metrics::{Histogram, Passivation, count, read};
 use super::overview::{Inspection, Life, Overview, Percentiles};
 use super::placement::Placement;
 use super::policy::Policy;
@@ -39,6 +39,8 @@ impl<E: Entity> Directory<E> {
         let answer = waiting.until(deadline).await;
         if let Err(AskError::Unavailable { cause: Cause::TimedOut, .. }) = answer {
             self.room.metrics.refused(Cause::TimedOut);
+        } else if let Err(AskError::TimedOut) = answer {
+            count(&self.room.metrics.timed_out);
         }
         answer
     }
@@ -120,6 +122,7 @@ impl<E: Entity> Directory<E> {
             bytes: 0,
             handled: read(&metrics.handled_before),
             abandoned: read(&metrics.abandoned),
+            timed_out: read(&metrics.timed_out),
             activations: read(&metrics.activations),
             passivations: metrics.passivations(),
             restarts: metrics.restarts(),

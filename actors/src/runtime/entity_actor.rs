@@ -190,9 +190,11 @@ impl<E: Entity> EntityActor<E> {
             return pledge.answer(answer);
         }
         pledge.step = Step::Barrier;
+        let incarnation = self.incarnation;
+        let has_failed = move |slot: &Arc<Slot<E>>| slot.has_failed(incarnation);
         let settle = Box::new(move |outcome: Result<(), CommitFailure<E::Broken>>| match outcome {
-            Ok(()) => pledge.answer(answer),
-            Err(CommitFailure::Conflict) => pledge.turn_away(Cause::Conflict, SOON),
+            Ok(()) if !pledge.slot().is_some_and(has_failed) => pledge.answer(answer),
+            Ok(()) | Err(CommitFailure::Conflict) => pledge.turn_away(Cause::Conflict, SOON),
             Err(CommitFailure::Broken(_) | CommitFailure::Away | CommitFailure::Unknown) => {
                 pledge.turn_away(Cause::StoreAway, SOON);
             }

@@ -68,6 +68,7 @@ pub(super) struct Metrics {
     /// Commands handled by entities that have left the directory.
     pub(super) handled_before: AtomicU64,
     pub(super) abandoned: AtomicU64,
+    pub(super) timed_out: AtomicU64,
     pub(super) conflicts: AtomicU64,
     pub(super) unknown: AtomicU64,
     pub(super) quarantines: AtomicU64,
@@ -86,6 +87,7 @@ impl Metrics {
             activations: AtomicU64::new(0),
             handled_before: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            timed_out: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             quarantines: AtomicU64::new(0),

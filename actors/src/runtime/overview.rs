@@ -28,6 +28,8 @@ pub struct Overview {
     pub handled: u64,
     /// Commands skipped because their asker had left before the start.
     pub abandoned: u64,
+    /// Asks that ran out of time although their work had started.
+    pub timed_out: u64,
     /// Actors started.
     pub activations: u64,
     /// Entities taken out of the directory.

@@ -23,7 +23,7 @@ use super::loads::Loads;
 use super::metrics::{Metrics, Passivation, Restart, count};
 use super::placement::Placement;
 use super::policy::Policy;
-use super::slot::{Admission, Slot};
+use super::slot::{Admission, Gate, Slot};
 use super::sweeper;
 
 const SHARDS: usize = 64;
@@ -69,7 +69,8 @@ struct Knock<'a> {
 /// How it was met.
 enum Met<E: Entity> {
     Queued(Waiting<E>),
-    Refused(Cause, Duration),
+    /// With the command, so that it is dropped outside the lock.
+    Refused(Cause, Duration, E::Command),
     /// No actor runs and none is to blame: start one.
     Absent(E::Command),
     /// The actor's thread has ended; the work holds its place.
@@ -79,7 +80,7 @@ enum Met<E: Entity> {
 impl<E: Entity> Active<E> {
     fn meet(&self, command: E::Command, knock: Knock<'_>) -> Met<E> {
         match self.slot.admit(knock.policy, knock.now_ms) {
-            Admission::Refused(cause, retry_after) => Met::Refused(cause, retry_after),
+            Admission::Refused(cause, retry_after) => Met::Refused(cause, retry_after, command),
             Admission::Trial => Met::Absent(command),
             Admission::Taken(place) => {
                 // One in sixteen, by the clock's last digits.
@@ -134,7 +135,7 @@ impl<E: Entity> Room<E> {
         let mut met = {
             let active = shard.read();
             match active.get(&id) {
-                _ if self.is_draining() => Met::Refused(Cause::Draining, SOON),
+                _ if self.is_draining() => Met::Refused(Cause::Draining, SOON, command),
                 Some(active) => active.meet(command, knock),
                 None => Met::Absent(command),
             }
@@ -145,7 +146,7 @@ impl<E: Entity> Room<E> {
         }
         match met {
             Met::Queued(waiting) => Ok((waiting, now + policy.ask_timeout)),
-            Met::Refused(cause, retry_after) => {
+            Met::Refused(cause, retry_after, _) => {
                 self.metrics.refused(cause);
                 Err(unavailable(cause, retry_after))
             }
@@ -153,7 +154,8 @@ impl<E: Entity> Room<E> {
                 self.metrics.refused(Cause::Draining);
                 Err(unavailable(Cause::Draining, SOON))
             }
-            // The thread ended in this very moment. The work is dropped here, outside the lock, and answers for itself.
+            // The thread ended, or the entity was quarantined, in this very moment. The work is dropped here, outside the
+            // lock, and answers for itself.
             Met::Closed(work, waiting) => {
                 drop(work);
                 Ok((waiting, now + policy.ask_timeout))
@@ -169,10 +171,8 @@ impl<E: Entity> Room<E> {
         met: Met<E>,
         knock: Knock<'_>,
     ) -> Met<E> {
-        if self.is_draining() && matches!(met, Met::Absent(_)) {
-            return Met::Refused(Cause::Draining, SOON);
-        }
         let met = match (met, shard.get(&id)) {
+            (Met::Absent(command), _) if self.is_draining() => Met::Refused(Cause::Draining, SOON, command),
             (Met::Absent(command), Some(active)) => active.meet(command, knock),
             (Met::Closed(work, waiting), Some(active)) => active.send(work, waiting),
             (met, _) => met,
@@ -195,7 +195,9 @@ impl<E: Entity> Room<E> {
                 met
             }
             Met::Closed(work, waiting) => {
-                let Some(active) = shard.get_mut(&id) else { return Met::Closed(work, waiting) };
+                // Quarantined since it got its place: it is not started again for that.
+                let is_startable = |active: &&mut Active<E>| !matches!(active.slot.gate(), Gate::Quarantined { .. });
+                let Some(active) = shard.get_mut(&id).filter(is_startable) else { return Met::Closed(work, waiting) };
                 let Some(addr) = self.spawn(hash, &active.slot) else { return Met::Closed(work, waiting) };
                 self.metrics.restarted(Restart::Thread);
                 active.addr = addr;
@@ -214,8 +216,7 @@ impl<E: Entity> Room<E> {
             // Made on its own thread: an actor's future cannot be sent.
             async move { drop(actix::spawn(Guarded::new(slot, mailbox))) }
         });
-        count(&self.metrics.activations);
-        addr.filter(|_| started)
+        addr.filter(|_| started).inspect(|_| count(&self.metrics.activations))
     }
 
     /// Sees to it that a sweeper runs, and that it comes early when far too many entities are active.

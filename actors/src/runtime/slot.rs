@@ -97,7 +97,8 @@ impl<E: Entity> Slot<E> {
             revision: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
-            expendable: AtomicBool::new(false),
+            // Nothing is loaded yet.
+            expendable: AtomicBool::new(true),
             trouble: Mutex::new(None),
         }
     }

@@ -1,4 +1,5 @@
-//! Passivation: takes entities that nobody asks out of the directory. A task per directory, no timer per entity.
+//! Passivation: takes entities that nobody asks out of the directory. A task per directory, no timer per entity. When its
+//! thread ends, the next entity that is started starts another sweeper.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

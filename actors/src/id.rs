@@ -87,6 +87,12 @@ impl<K: Prefix> Id<K> {
         u64::try_from(self.0 & ((1 << TAIL_BITS) - 1)).unwrap_or(u64::MAX)
     }
 
+    /// All its bits.
+    #[must_use]
+    pub fn bits(self) -> u128 {
+        self.0
+    }
+
     /// What [`Id::with_sequence`] put in.
     #[must_use]
     pub fn sequence(self) -> u64 {

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use crate::answer::Answer;
 use crate::caller::Scope;
+use crate::store::{KeptRow, ReadError, Store};
+use crate::time::Timestamp;
 
 /// What identifies a key in its scope: a hash, so that a key's text is kept nowhere.
 pub type KeyHash = [u8; 16];
@@ -96,8 +99,15 @@ impl Keys {
         self.shard(&hash).lock().insert(hash, Place::Done { position });
     }
 
-    /// Forgets a key whose time is over.
-    pub fn forget(&self, hash: &KeyHash) {
+    /// Forgets a key whose time is over, unless it has been used again since.
+    pub fn forget_at(&self, hash: &KeyHash, position: i64) {
+        let mut shard = self.shard(hash).lock();
+        if shard.get(hash) == Some(&Place::Done { position }) {
+            shard.remove(hash);
+        }
+    }
+
+    fn release(&self, hash: &KeyHash) {
         self.shard(hash).lock().remove(hash);
     }
 
@@ -139,7 +149,59 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.settled {
-            self.keys.forget(&self.hash);
+            self.keys.release(&self.hash);
+        }
+    }
+}
+
+/// How long a key's answer is kept, in milliseconds.
+const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// What a request's key turned out to be.
+#[derive(Debug)]
+pub enum Known {
+    /// Not seen in the last 24 hours: it is now reserved.
+    Fresh(Reservation),
+    /// The first request with it is still running.
+    Running,
+    /// It was used with another request.
+    Reused,
+    /// The first answer.
+    Replay(Answer),
+}
+
+/// The keys together with the rows that hold their answers.
+pub struct Idempotency {
+    keys: Arc<Keys>,
+    store: Arc<dyn Store>,
+}
+
+impl Idempotency {
+    pub(crate) fn new(keys: Arc<Keys>, store: Arc<dyn Store>) -> Self {
+        Idempotency { keys, store }
+    }
+
+    /// Reserves the key, or gives what is known of it.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub async fn look(&self, scope: Scope, key: &str, request: [u8; 16]) -> Result<Known, ReadError> {
+        let hash = Keys::hash(scope, key);
+        loop {
+            let position = match self.keys.look(hash, request) {
+                Looked::Fresh(reservation) => return Ok(Known::Fresh(reservation)),
+                Looked::Running => return Ok(Known::Running),
+                Looked::Done { position } => position,
+            };
+            let kept = self.store.kept(position).await?;
+            match kept.filter(|kept| kept.hash == hash && kept.at > Timestamp::now().0 - KEPT_MS) {
+                None => self.keys.forget_at(&hash, position),
+                Some(kept) if kept.request != request => return Ok(Known::Reused),
+                Some(kept) => {
+                    let KeptRow { done, id, etag, body, .. } = kept;
+                    return Ok(Known::Replay(Answer { done, id, etag, body, replayed: true }));
+                }
+            }
         }
     }
 }

@@ -32,7 +32,9 @@ impl StoreJournal {
     }
 
     fn restored<E: Kept>(
-        &self, id: E::Id, loading: BoxFuture<Result<Option<Stored>, Away>>,
+        &self,
+        id: E::Id,
+        loading: BoxFuture<Result<Option<Stored>, Away>>,
     ) -> BoxFuture<Result<Option<E>, Away>> {
         let names = Arc::clone(&self.names);
         Box::pin(async move {

@@ -188,7 +188,12 @@ impl Account {
 }
 
 /// The rates that a plan goes with, given what the caller says and what was before.
-fn rates(plan: Plan, rate: Option<u32>, burst: Option<u32>, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, RecordError> {
+fn rates(
+    plan: Plan,
+    rate: Option<u32>,
+    burst: Option<u32>,
+    before: Option<(u32, u32)>,
+) -> Result<Option<(u32, u32)>, RecordError> {
     let refused = |field, reason: &str| Err(RecordError::Invalid(Invalid::new(field, reason)));
     if plan != Plan::Enterprise {
         return match (rate, burst) {
@@ -217,7 +222,11 @@ impl Rules for Account {
     type Named = AccountKind;
     type Request = AccountRequest;
 
-    fn judge(current: Option<&Self>, request: AccountRequest, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+    fn judge(
+        current: Option<&Self>,
+        request: AccountRequest,
+        setting: &Setting<Self>,
+    ) -> Result<Step<Self>, RecordError> {
         match (current, request) {
             (None, AccountRequest::Create(new, number)) => {
                 let plan = new.plan.unwrap_or(Plan::Basic);

@@ -95,7 +95,11 @@ impl Rules for Customer {
     type Named = CustomerKind;
     type Request = CustomerRequest;
 
-    fn judge(current: Option<&Self>, request: CustomerRequest, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+    fn judge(
+        current: Option<&Self>,
+        request: CustomerRequest,
+        setting: &Setting<Self>,
+    ) -> Result<Step<Self>, RecordError> {
         match (current, request) {
             (None, CustomerRequest::Create(new)) => {
                 let made = Timestamp(setting.id.created_ms());

@@ -102,6 +102,12 @@ impl Identity {
         Some(Principal { key: Arc::clone(key), account: Arc::clone(account) })
     }
 
+    /// The largest number that an account has; 0: there is none.
+    #[must_use]
+    pub fn account_numbers(&self) -> u32 {
+        self.tables.read().accounts.values().map(|account| account.number).max().unwrap_or(0)
+    }
+
     /// The account of this name.
     #[must_use]
     pub fn account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {

@@ -200,7 +200,8 @@ const OVERLAP_SECONDS_MAX: u32 = 31_536_000;
 impl Key {
     /// As requests meet it.
     pub(super) fn known(&self) -> (KnownKey, Secrets) {
-        let known = KnownKey { view: self.view.clone(), account: self.account, last_used_ms: std::sync::Arc::default() };
+        let known =
+            KnownKey { view: self.view.clone(), account: self.account, last_used_ms: std::sync::Arc::default() };
         (known, self.hashes())
     }
 
@@ -316,7 +317,8 @@ impl Rules for Key {
 
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes {
         let mut view = self.view.clone();
-        let used = identity.key(view.key_id).map_or(0, |known| known.last_used_ms.load(std::sync::atomic::Ordering::Relaxed));
+        let used =
+            identity.key(view.key_id).map_or(0, |known| known.last_used_ms.load(std::sync::atomic::Ordering::Relaxed));
         view.last_used_at = (used > 0).then_some(Timestamp(used));
         view.key = match secret {
             Secret::Hidden => None,

@@ -11,7 +11,9 @@ mod key;
 mod records;
 mod user;
 
-pub use account::{Account, AccountNumber, AccountRequest, AccountView, ChangeAccount, CreateAccount, Plan, PlanRates, set_plans};
+pub use account::{
+    Account, AccountNumber, AccountRequest, AccountView, ChangeAccount, CreateAccount, Plan, PlanRates, set_plans,
+};
 pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerRequest, CustomerView};
 pub use identity::{Identity, KnownAccount, KnownKey, Principal, SecretHash, Secrets, secret_hash};
 pub use key::{ChangeKey, CreateKey, Key, KeyRequest, KeyType, KeyView, Permission, RotateKey};

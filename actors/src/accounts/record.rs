@@ -65,7 +65,11 @@ pub trait Rules: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync 
     ///
     /// # Errors
     /// Why it refuses.
-    fn judge(current: Option<&Self>, request: Self::Request, setting: &Setting<Self>) -> Result<Step<Self>, RecordError>;
+    fn judge(
+        current: Option<&Self>,
+        request: Self::Request,
+        setting: &Setting<Self>,
+    ) -> Result<Step<Self>, RecordError>;
 
     /// As the interface shows it, in JSON; `secret` is shown once.
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes;
@@ -250,7 +254,8 @@ impl<R: Rules> Turn<'_, R> {
         };
         let effects = state.effects(before, &self.setting);
         let held = Some(Held { scope: self.setting.scope, state });
-        let conditional = !conditions.is_empty() || !matches!(&header, Header::Record { names, .. } if names.is_empty());
+        let conditional =
+            !conditions.is_empty() || !matches!(&header, Header::Record { names, .. } if names.is_empty());
         let mut commit = self.commit(&reply, Some(kept), vec![row(happened, payload)], header);
         commit.conditions = conditions;
         commit.effects = effects;

@@ -36,7 +36,11 @@ impl<R: Rules> Records<R> {
     /// # Errors
     /// Its refusal, or why it could not be asked.
     pub async fn ask(
-        &self, id: Id<R::Named>, caller: Caller, if_match: Option<Precondition>, reservation: Option<Reservation>,
+        &self,
+        id: Id<R::Named>,
+        caller: Caller,
+        if_match: Option<Precondition>,
+        reservation: Option<Reservation>,
         request: R::Request,
     ) -> Result<Answer, AskError<RecordError>> {
         let identity = Arc::clone(&self.identity);

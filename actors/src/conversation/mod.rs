@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 
-pub use self::state::Conversation;
+pub use self::state::{Changed, Conversation, Found};
 
 use self::messages::{
     Channel, ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
@@ -71,9 +71,13 @@ impl Conversations {
     /// # Errors
     /// Its refusal, or why it could not be asked.
     pub async fn create(
-        &self, caller: Caller, new: CreateConversation, reservation: Option<Reservation>,
+        &self,
+        caller: Caller,
+        new: CreateConversation,
+        reservation: Option<Reservation>,
     ) -> Result<Answer, AskError<ConversationError>> {
-        let customer = self.customer(caller.scope, new.customer_id, "customer_id", "must be a valid customer ID").await?;
+        let customer =
+            self.customer(caller.scope, new.customer_id, "customer_id", "must be a valid customer ID").await?;
         let id = ConversationId::new(Timestamp::now().0);
         self.command(id, caller, None, reservation, Request::Create { new: Box::new(new), customer }).await
     }
@@ -83,7 +87,11 @@ impl Conversations {
     /// # Errors
     /// Its refusal, or why it could not be asked.
     pub async fn ask(
-        &self, id: ConversationId, caller: Caller, if_match: Option<Precondition>, reservation: Option<Reservation>,
+        &self,
+        id: ConversationId,
+        caller: Caller,
+        if_match: Option<Precondition>,
+        reservation: Option<Reservation>,
         request: Request,
     ) -> Result<Answer, AskError<ConversationError>> {
         match &request {
@@ -106,7 +114,11 @@ impl Conversations {
     }
 
     async fn command(
-        &self, id: ConversationId, caller: Caller, if_match: Option<Precondition>, reservation: Option<Reservation>,
+        &self,
+        id: ConversationId,
+        caller: Caller,
+        if_match: Option<Precondition>,
+        reservation: Option<Reservation>,
         request: Request,
     ) -> Result<Answer, AskError<ConversationError>> {
         let people = Arc::clone(&self.identity);
@@ -126,7 +138,11 @@ impl Conversations {
 
     /// The customer that a body names.
     async fn customer(
-        &self, scope: Scope, id: CustomerId, field: &'static str, reason: &str,
+        &self,
+        scope: Scope,
+        id: CustomerId,
+        field: &'static str,
+        reason: &str,
     ) -> Result<CustomerShown, AskError<ConversationError>> {
         let subject = Subject { kind: Kind::Customer, number: id.number(), tail: id.tail() };
         let found = self.store.load(subject).await.map_err(|_| away())?;
@@ -210,7 +226,10 @@ impl Conversations {
     /// # Errors
     /// It is not there for this caller, or the store is away.
     pub async fn message(
-        &self, scope: Scope, id: ConversationId, message: MessageId,
+        &self,
+        scope: Scope,
+        id: ConversationId,
+        message: MessageId,
     ) -> Result<Answer, AskError<ConversationError>> {
         let found = self.store.message(Conversation::subject(id), message.sequence()).await.map_err(|_| away())?;
         read_message(message, scope, found.as_ref()).map_err(AskError::Refused)
@@ -221,7 +240,11 @@ impl Conversations {
     /// # Errors
     /// It is not there for this caller, or the store is away.
     pub async fn revisions(
-        &self, scope: Scope, id: ConversationId, message: MessageId, paging: Paging,
+        &self,
+        scope: Scope,
+        id: ConversationId,
+        message: MessageId,
+        paging: Paging,
     ) -> Result<Page, ListFailure> {
         let found = self.store.message(Conversation::subject(id), message.sequence()).await?;
         read_message(message, scope, found.as_ref()).map_err(|_| ListFailure::NotFound)?;

@@ -87,7 +87,12 @@ impl Conversation {
     }
 
     fn go_on(
-        &self, live: &Live, request: Request, asked: Asked, if_match: Option<&Precondition>, found: Option<Found>,
+        &self,
+        live: &Live,
+        request: Request,
+        asked: Asked,
+        if_match: Option<&Precondition>,
+        found: Option<Found>,
     ) -> Decided {
         match request {
             Request::Edit(message, edit) => return self.edit(live, (message, *edit), asked, if_match, found.flatten()),
@@ -194,7 +199,12 @@ impl Conversation {
 
     /// Puts a new state with its one event, or answers that nothing changes.
     fn put(
-        &self, live: &Live, after: ConversationState, asked: Asked, reason: Option<&str>, conditions: Vec<Condition>,
+        &self,
+        live: &Live,
+        after: ConversationState,
+        asked: Asked,
+        reason: Option<&str>,
+        conditions: Vec<Condition>,
     ) -> Decided {
         if after == live.state {
             return Ok(self.unchanged(live, asked));
@@ -238,7 +248,11 @@ impl Conversation {
     }
 
     fn edit(
-        &self, live: &Live, (id, edit): (MessageId, EditMessage), asked: Asked, if_match: Option<&Precondition>,
+        &self,
+        live: &Live,
+        (id, edit): (MessageId, EditMessage),
+        asked: Asked,
+        if_match: Option<&Precondition>,
         found: Found,
     ) -> Decided {
         let held = Held::of(id, live.scope, found.as_ref())?;
@@ -267,7 +281,12 @@ impl Conversation {
     }
 
     fn redact(
-        &self, live: &Live, id: MessageId, asked: Asked, if_match: Option<&Precondition>, found: Found,
+        &self,
+        live: &Live,
+        id: MessageId,
+        asked: Asked,
+        if_match: Option<&Precondition>,
+        found: Found,
     ) -> Decided {
         let held = Held::of(id, live.scope, found.as_ref())?;
         held.check(if_match)?;
@@ -347,7 +366,11 @@ impl Held {
 ///
 /// # Errors
 /// There is no such message for this caller.
-pub(super) fn read_message(id: MessageId, scope: Scope, found: Option<&StoredMessage>) -> Result<Answer, ConversationError> {
+pub(super) fn read_message(
+    id: MessageId,
+    scope: Scope,
+    found: Option<&StoredMessage>,
+) -> Result<Answer, ConversationError> {
     Held::of(id, scope, found).map(|held| held.answer())
 }
 
@@ -415,7 +438,13 @@ impl Draft {
     fn new(id: ConversationId, live: Live, asked: &Asked) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
         let at = asked.now.max(live.updated_at);
-        Draft { id, expected: live.sequence, live: Live { updated_at: at, ..live }, rows: Vec::new(), rewrites: Vec::new() }
+        Draft {
+            id,
+            expected: live.sequence,
+            live: Live { updated_at: at, ..live },
+            rows: Vec::new(),
+            rewrites: Vec::new(),
+        }
     }
 
     fn row(&mut self, happened: Happened, payload: Bytes, sender: Option<SenderType>, edits: Option<u64>) {
@@ -489,7 +518,12 @@ impl Draft {
     }
 
     fn commit(
-        self, asked: Asked, header: Header, conditions: Vec<Condition>, reply: Answer, pipelined: bool,
+        self,
+        asked: Asked,
+        header: Header,
+        conditions: Vec<Condition>,
+        reply: Answer,
+        pipelined: bool,
     ) -> Decision<Conversation> {
         let pipelined = pipelined && conditions.is_empty();
         let (commit, live) = self.into_commit(asked, header, conditions, &reply);

@@ -21,6 +21,12 @@ impl LimitKey {
     }
 }
 
+impl From<u128> for LimitKey {
+    fn from(id: u128) -> Self {
+        Self(id)
+    }
+}
+
 impl From<Uuid> for LimitKey {
     fn from(id: Uuid) -> Self {
         Self(id.as_u128())

@@ -12,6 +12,12 @@ use tokio::sync::oneshot;
 
 pub use actix::ArbiterHandle;
 
+/// The arbiter of the current thread, where it has one.
+#[must_use]
+pub fn current_arbiter() -> Option<ArbiterHandle> {
+    actix::Arbiter::try_current()
+}
+
 /// State that answers each ask at once, from memory alone.
 pub trait Shard: Sized + Unpin + 'static {
     /// What it may be asked.

@@ -7,8 +7,6 @@
 mod commit;
 mod stored;
 
-#[cfg(test)]
-mod contract;
 pub mod sqlite;
 
 use std::pin::Pin;

@@ -59,7 +59,9 @@ pub(super) struct Batch<'c> {
 
 impl<'c> Batch<'c> {
     pub(super) fn new(
-        connection: &'c Connection, counts: &'c mut Counts, sequences: &'c mut HashMap<u64, u64>,
+        connection: &'c Connection,
+        counts: &'c mut Counts,
+        sequences: &'c mut HashMap<u64, u64>,
     ) -> Self {
         Batch { connection, counts, sequences, counters: BTreeMap::new() }
     }
@@ -320,7 +322,10 @@ impl<'c> Batch<'c> {
     }
 
     fn update_conversation(
-        &mut self, commit: &Commit, before: &ConversationState, after: &ConversationState,
+        &mut self,
+        commit: &Commit,
+        before: &ConversationState,
+        after: &ConversationState,
     ) -> rusqlite::Result<()> {
         let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
         let mut update = self.connection.prepare_cached(
@@ -348,7 +353,8 @@ impl<'c> Batch<'c> {
 
     fn count_conversation(&mut self, scope: Scope, state: &ConversationState, delta: i64) {
         let status = state.status.code();
-        let mut count = |field, value| *self.counters.entry((scope.number(), field, value, status)).or_insert(0) += delta;
+        let mut count =
+            |field, value| *self.counters.entry((scope.number(), field, value, status)).or_insert(0) += delta;
         count(Counted::All, 0);
         count(Counted::Channel, state.channel.code());
         count(Counted::Priority, state.priority.code());
@@ -359,7 +365,11 @@ impl<'c> Batch<'c> {
     }
 
     fn put_record(
-        &mut self, commit: &Commit, new: bool, (name, body): (&str, &str), names: &[(NameField, String)],
+        &mut self,
+        commit: &Commit,
+        new: bool,
+        (name, body): (&str, &str),
+        names: &[(NameField, String)],
     ) -> rusqlite::Result<()> {
         let Subject { kind, number, tail } = commit.subject;
         let (n, scope) = (int(number), commit.scope.number());
@@ -390,17 +400,21 @@ impl<'c> Batch<'c> {
 
     fn insert_chore(&self, chore: Chore) -> rusqlite::Result<()> {
         let Chore::Unassign(scope, user) = chore;
-        self.connection
-            .prepare_cached("INSERT OR REPLACE INTO chores VALUES (?1, 1, ?2, ?3)")?
-            .execute(params![scope.number(), int(user.number()), int(user.tail())])?;
+        self.connection.prepare_cached("INSERT OR REPLACE INTO chores VALUES (?1, 1, ?2, ?3)")?.execute(params![
+            scope.number(),
+            int(user.number()),
+            int(user.tail())
+        ])?;
         Ok(())
     }
 
     /// A customer's new name is copied into its conversations' headers later, in slices.
     fn rename(&self, customer: CustomerId, name: &str, revision: u64) -> rusqlite::Result<()> {
-        self.connection
-            .prepare_cached("INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)")?
-            .execute(params![int(customer.number()), name, int(revision)])?;
+        self.connection.prepare_cached("INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)")?.execute(params![
+            int(customer.number()),
+            name,
+            int(revision)
+        ])?;
         Ok(())
     }
 }
@@ -419,5 +433,11 @@ pub(super) fn lag_of(commit: &Commit) -> Option<Lag> {
 }
 
 fn empty_lag(commit: &Commit) -> Lag {
-    Lag { scope: commit.scope.number(), seq: commit.expected, messages: 0, last_message_at: None, updated_at: commit.at }
+    Lag {
+        scope: commit.scope.number(),
+        seq: commit.expected,
+        messages: 0,
+        last_message_at: None,
+        updated_at: commit.at,
+    }
 }

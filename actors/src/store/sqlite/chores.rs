@@ -65,7 +65,13 @@ impl Housekeeping {
 
     /// One slice of everything that is due; with `closing`, all of it that a start would have to repeat.
     pub(super) fn run(
-        &mut self, connection: &Connection, counts: &Counts, fold: &mut Fold, lagging: &Lagging, views: &Views, closing: bool,
+        &mut self,
+        connection: &Connection,
+        counts: &Counts,
+        fold: &mut Fold,
+        lagging: &Lagging,
+        views: &Views,
+        closing: bool,
     ) -> rusqlite::Result<()> {
         fold.release(lagging);
         let age = if closing { Duration::ZERO } else { AGE_MAX };
@@ -99,7 +105,8 @@ impl Housekeeping {
         let Some(rename) = self.renames.front_mut() else { return Ok(()) };
         if rename.left.is_none() {
             let mut query = connection.prepare_cached("SELECT n FROM conversations WHERE customer = ?1")?;
-            let left = query.query_map([int(rename.customer)], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+            let left =
+                query.query_map([int(rename.customer)], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
             rename.left = Some(left);
         }
         let left = rename.left.get_or_insert_default();
@@ -145,8 +152,9 @@ fn write_folded(connection: &Connection, counts: &Counts, fold: &Fold, due: &[(u
 
 fn write_uses(connection: &Connection, views: &Views) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let mut upsert = connection
-        .prepare_cached("INSERT INTO key_uses VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at")?;
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO key_uses VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
+    )?;
     for (key, at) in views.identity.last_uses() {
         upsert.execute([int(key.number()), at])?;
     }
@@ -156,7 +164,8 @@ fn write_uses(connection: &Connection, views: &Views) -> rusqlite::Result<()> {
 /// Chores that are left to be done.
 pub(super) fn list(connection: &Connection) -> rusqlite::Result<Vec<Chore>> {
     let mut query = connection.prepare_cached("SELECT scope, n, tail FROM chores WHERE kind = 1")?;
-    let unassign = |row: &rusqlite::Row<'_>| Ok(Chore::Unassign(Scope::from_number(row.get(0)?), id(row.get(1)?, row.get(2)?)));
+    let unassign =
+        |row: &rusqlite::Row<'_>| Ok(Chore::Unassign(Scope::from_number(row.get(0)?), id(row.get(1)?, row.get(2)?)));
     query.query_map([], unassign)?.collect()
 }
 

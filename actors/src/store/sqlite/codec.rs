@@ -26,7 +26,8 @@ fn word<T>(column: usize, code: i64, from: fn(i64) -> Option<T>) -> rusqlite::Re
 }
 
 /// The columns that [`state`] reads, from index 0.
-pub(super) const STATE: &str = "customer, customer_tail, status, channel, priority, assignee, assignee_tail, metadata, closed_at";
+pub(super) const STATE: &str =
+    "customer, customer_tail, status, channel, priority, assignee, assignee_tail, metadata, closed_at";
 const STATE_COLUMNS: usize = 9;
 
 pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {

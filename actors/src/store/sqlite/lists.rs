@@ -119,7 +119,9 @@ fn index(facets: &Facets) -> &'static str {
 
 /// A page in order of creation.
 pub(super) fn conversations(
-    connection: &Connection, lagging: &Lagging, query: &ConversationQuery,
+    connection: &Connection,
+    lagging: &Lagging,
+    query: &ConversationQuery,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
     let total = total(connection, query)?;
     if query.by_update {
@@ -136,7 +138,11 @@ pub(super) fn conversations(
     let arms: Vec<String> = statuses
         .iter()
         .map(|status| {
-            format!("SELECT n FROM conversations INDEXED BY {} WHERE {conditions} AND status = {}", index(&query.facets), status.code())
+            format!(
+                "SELECT n FROM conversations INDEXED BY {} WHERE {conditions} AND status = {}",
+                index(&query.facets),
+                status.code()
+            )
         })
         .collect();
     let limit = filter.value(i64::from(query.paging.limit) + 1);
@@ -174,7 +180,10 @@ fn overlay(header: &mut ConversationHeader, lag: Lag) {
 /// A page in order of the last change: the headers' index, merged with those that lag behind it. These can only have
 /// moved up.
 fn by_update(
-    connection: &Connection, lagging: &Lagging, query: &ConversationQuery, total: u64,
+    connection: &Connection,
+    lagging: &Lagging,
+    query: &ConversationQuery,
+    total: u64,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
     let ascending = query.paging.order == Order::Asc;
     let mut moved = lagging.in_scope(query.scope.number());
@@ -219,9 +228,7 @@ fn by_update(
             (None, None) => break,
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some((moved, lag)), Some(row)) => {
-                ((lag.updated_at, moved.id) < (row.updated_at, row.id)) == ascending
-            }
+            (Some((moved, lag)), Some(row)) => ((lag.updated_at, moved.id) < (row.updated_at, row.id)) == ascending,
         };
         let header = if moved_first {
             let taken = next_moved.take().map(|(mut header, lag)| {
@@ -265,7 +272,13 @@ fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result
     connection.prepare_cached(&sql)?.query_row(params_from_iter(filter.values), |row| row.get(0)).map(uint)
 }
 
-fn counted(connection: &Connection, scope: i64, field: Counted, value: i64, status: Option<Status>) -> rusqlite::Result<u64> {
+fn counted(
+    connection: &Connection,
+    scope: i64,
+    field: Counted,
+    value: i64,
+    status: Option<Status>,
+) -> rusqlite::Result<u64> {
     let (low, high) = status.map_or((0, i64::MAX), |status| (status.code(), status.code()));
     connection
         .prepare_cached("SELECT coalesce(sum(total), 0) FROM counters WHERE scope = ?1 AND field = ?2 AND value = ?3 AND status BETWEEN ?4 AND ?5")?
@@ -283,13 +296,18 @@ pub(super) fn records(connection: &Connection, query: &RecordQuery) -> rusqlite:
         let scope = filter.value(query.scope.number());
         let field = filter.value(*field as i64);
         let value = filter.value(value.clone());
-        filter.conditions.push(format!("n IN (SELECT n FROM names WHERE scope = {scope} AND field = {field} AND value = {value})"));
+        filter
+            .conditions
+            .push(format!("n IN (SELECT n FROM names WHERE scope = {scope} AND field = {field} AND value = {value})"));
     }
     let total = if query.names.is_empty() {
         counted(connection, query.scope.number(), Counted::Records, query.kind as i64, None)?
     } else {
         let sql = format!("SELECT count(*) FROM records WHERE {}", filter.conditions.join(" AND "));
-        connection.prepare_cached(&sql)?.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?
+        connection
+            .prepare_cached(&sql)?
+            .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
+            .map(uint)?
     };
     if let Some(bound) = scan.bound {
         filter.and(&format!("n {} ?", scan.compare()), int(bound));

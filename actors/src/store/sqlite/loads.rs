@@ -22,7 +22,9 @@ fn record(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<
     let sql = format!("SELECT {RECORD} FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3");
     connection
         .prepare_cached(&sql)?
-        .query_row(params![int(subject.number), int(subject.tail), subject.kind as i64], |row| codec::record(row, subject.kind))
+        .query_row(params![int(subject.number), int(subject.tail), subject.kind as i64], |row| {
+            codec::record(row, subject.kind)
+        })
         .optional()
 }
 
@@ -34,34 +36,39 @@ fn conversation(connection: &Connection, subject: Subject) -> rusqlite::Result<O
     let header = connection
         .prepare_cached(&sql)?
         .query_row([int(subject.number), int(subject.tail)], |row| {
-            let (scope, name, revision): (i64, Option<Box<str>>, Option<i64>) = (row.get(9)?, row.get(10)?, row.get(11)?);
+            let (scope, name, revision): (i64, Option<Box<str>>, Option<i64>) =
+                (row.get(9)?, row.get(10)?, row.get(11)?);
             Ok((codec::state(row)?, scope, name.unwrap_or_default(), uint(revision.unwrap_or(0))))
         })
         .optional()?;
     let Some((state, scope, name, revision)) = header else { return Ok(None) };
     let sql = format!("SELECT seq, at, {TALLIES} FROM rows WHERE entity = ?1 ORDER BY seq DESC LIMIT 1");
-    connection
-        .prepare_cached(&sql)?
-        .query_row([int(subject.number)], |row| {
-            Ok(Some(StoredConversation {
-                scope: Scope::from_number(scope),
-                state,
-                customer_name: (name, revision),
-                sequence: uint(row.get(0)?),
-                updated_at: row.get(1)?,
-                tallies: codec::tallies(row, 2)?,
-            }))
-        })
+    connection.prepare_cached(&sql)?.query_row([int(subject.number)], |row| {
+        Ok(Some(StoredConversation {
+            scope: Scope::from_number(scope),
+            state,
+            customer_name: (name, revision),
+            sequence: uint(row.get(0)?),
+            updated_at: row.get(1)?,
+            tallies: codec::tallies(row, 2)?,
+        }))
+    })
 }
 
 /// A message and its edits, oldest first.
-pub(super) fn message(connection: &Connection, conversation: Subject, sequence: u64) -> rusqlite::Result<Option<StoredMessage>> {
+pub(super) fn message(
+    connection: &Connection,
+    conversation: Subject,
+    sequence: u64,
+) -> rusqlite::Result<Option<StoredMessage>> {
     type Text = (Option<i64>, u64, i64, Bytes, i64);
     let text = |row: &rusqlite::Row<'_>| -> rusqlite::Result<Text> {
         Ok((row.get(0)?, uint(row.get(1)?), row.get(2)?, row.get::<_, Vec<u8>>(3)?.into(), row.get(4)?))
     };
     let first = connection
-        .prepare_cached("SELECT edit, seq, at, payload, scope FROM rows WHERE entity = ?1 AND seq = ?2 AND happened = 4")?
+        .prepare_cached(
+            "SELECT edit, seq, at, payload, scope FROM rows WHERE entity = ?1 AND seq = ?2 AND happened = 4",
+        )?
         .query_row([int(conversation.number), int(sequence)], text)
         .optional()?;
     let Some((latest, seq, at, payload, scope)) = first else { return Ok(None) };

@@ -25,7 +25,7 @@ use std::sync::mpsc::{Sender, channel, sync_channel};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use sha2::{Digest, Sha256};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 pub use check::{Finding, check};
 
@@ -39,7 +39,7 @@ use super::{
     Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
 };
 use crate::accounts::names::Names;
-use crate::accounts::{Identity, KnownAccount, KnownKey};
+use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
 use crate::idempotency::Keys;
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -63,6 +63,9 @@ pub enum OpenError {
     /// SQLite's own word.
     #[error("the store can't be opened: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// The first account could not be made.
+    #[error("the first account could not be made; is the disk full?")]
+    FirstStart,
     /// A record that can't be read back.
     #[error("a record can't be read: {0}")]
     Record(#[from] serde_json::Error),
@@ -77,6 +80,17 @@ pub struct Views {
     pub names: Arc<Names>,
     /// Idempotency keys.
     pub keys: Arc<Keys>,
+    /// Called when a commit leaves a chore.
+    pub chores: Arc<Notify>,
+}
+
+/// How operators are known.
+#[derive(Debug)]
+pub struct Operator {
+    /// Their token's hash.
+    pub hash: SecretHash,
+    /// The token, where it has just been made.
+    pub fresh: Option<String>,
 }
 
 impl Views {
@@ -88,7 +102,10 @@ impl Views {
                 self.identity.put_key(KnownKey { view: *view, account, last_used_ms: Arc::default() }, secrets);
             }
             Effect::User(account, id, role) => self.identity.put_user(account, id, role),
-            Effect::UserGone(account, id) => self.identity.drop_user(account, id),
+            Effect::UserGone(account, id) => {
+                self.identity.drop_user(account, id);
+                self.chores.notify_one();
+            }
             Effect::CustomerRenamed(customer, name) => self.names.rename(customer.number(), &name, sequence),
         }
     }
@@ -112,12 +129,13 @@ impl SqliteStore {
     ///
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
-    pub fn open(path: &Path, views: Views) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, views: Views, operator_token: Option<&str>) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
         let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         schema::migrate(&mut connection)?;
         let counts = recovery::recover(&mut connection)?;
         recovery::fill(&connection, &views)?;
+        let operator = recovery::operator(&connection, operator_token)?;
         let housekeeping = chores::Housekeeping::open(&connection, &views)?;
         let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
@@ -148,7 +166,7 @@ impl SqliteStore {
                 }
             })
             .map_err(thread_failed)?;
-        Ok(SqliteStore {
+        let store = SqliteStore {
             inbox: Mutex::new(Some(inbox)),
             writer: Mutex::new(Some(thread)),
             loads,
@@ -157,7 +175,8 @@ impl SqliteStore {
             figures,
             healthy,
             _lock: lock,
-        })
+        };
+        Ok((store, operator))
     }
 
     fn send(&self, work: Work) -> Result<(), Work> {
@@ -219,7 +238,9 @@ fn seals(commit: &Commit) -> Seals {
 impl Store for SqliteStore {
     fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle) {
         let seals = seals(&commit);
-        if let Err(Work::Commit { settle, .. }) = self.send(Work::Commit { incarnation, commit: Box::new(commit), seals, settle }) {
+        if let Err(Work::Commit { settle, .. }) =
+            self.send(Work::Commit { incarnation, commit: Box::new(commit), seals, settle })
+        {
             settle(Err(CommitFailure::Away));
         }
     }

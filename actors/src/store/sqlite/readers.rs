@@ -44,7 +44,8 @@ impl Readers {
 
     /// Reads on one of the threads.
     pub(super) fn read<T: Send + 'static>(
-        &self, read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Later<Result<T, ReadError>> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
@@ -76,7 +77,8 @@ impl Readers {
 
 /// Reads in one transaction, so that a page and its total are of one moment.
 fn timed<T>(
-    connection: &mut Connection, read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    connection: &mut Connection,
+    read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, ReadError> {
     in_one_transaction(connection, read).map_err(|error| {
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
@@ -88,7 +90,8 @@ fn timed<T>(
 }
 
 fn in_one_transaction<T>(
-    connection: &mut Connection, read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    connection: &mut Connection,
+    read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     let begun = Instant::now();
     connection.progress_handler(LOOK_EVERY, Some(move || begun.elapsed() > READ_MAX))?;

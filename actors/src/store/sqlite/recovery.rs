@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::Counts;
 use super::codec::{self, RECORD, uint};
-use super::{OpenError, Views};
+use super::{OpenError, Operator, Views};
 use crate::accounts::record::{restore_account, restore_key, restore_user};
+use crate::accounts::{secret, secret_hash};
 use crate::store::Kind;
 
 /// Idempotency keys that are held in memory.
@@ -42,7 +43,10 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
             Ok(())
         };
         collect("SELECT scope, number FROM scopes", None)?;
-        collect("SELECT scope, max(number) FROM rows WHERE pos >= ?1 AND number IS NOT NULL GROUP BY scope", Some(folded))?;
+        collect(
+            "SELECT scope, max(number) FROM rows WHERE pos >= ?1 AND number IS NOT NULL GROUP BY scope",
+            Some(folded),
+        )?;
     }
     let last: Option<i64> = transaction.query_row("SELECT max(pos) FROM rows", [], |row| row.get(0))?;
     let next_pos = last.unwrap_or(0) + 1;
@@ -87,11 +91,26 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
             }
         }
     }
-    let mut query =
-        connection.prepare("SELECT pos, key FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL ORDER BY pos DESC LIMIT ?1")?;
+    let mut query = connection
+        .prepare("SELECT pos, key FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL ORDER BY pos DESC LIMIT ?1")?;
     let mut rows = query.query([KEYS_MAX])?;
     while let Some(row) = rows.next()? {
         views.keys.done(row.get(1)?, row.get(0)?);
     }
     Ok(())
+}
+
+/// How operators are known: by the token that is set, else by the one that the first start made.
+pub(super) fn operator(connection: &Connection, set: Option<&str>) -> rusqlite::Result<Operator> {
+    if let Some(token) = set {
+        return Ok(Operator { hash: secret_hash(token), fresh: None });
+    }
+    let made = connection.query_row("SELECT hash FROM operator", [], |row| row.get(0)).optional()?;
+    if let Some(hash) = made {
+        return Ok(Operator { hash, fresh: None });
+    }
+    let token = secret::generate("op_");
+    let hash = secret_hash(&token);
+    connection.execute("INSERT INTO operator VALUES (?1)", [hash])?;
+    Ok(Operator { hash, fresh: Some(token) })
 }

@@ -50,6 +50,7 @@ CREATE TABLE chores(scope INTEGER NOT NULL, kind INTEGER NOT NULL, n INTEGER NOT
   PRIMARY KEY(scope, kind, n)) STRICT, WITHOUT ROWID;
 CREATE TABLE key_uses(n INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT;
 
+CREATE TABLE operator(hash BLOB NOT NULL) STRICT;
 INSERT INTO meta VALUES ('folded', 0);
 ";
 
@@ -58,7 +59,9 @@ INSERT INTO meta VALUES ('folded', 0);
 /// # Errors
 /// A file of a newer version is refused as it stands.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
-    let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| usize::try_from(v).unwrap_or(usize::MAX))?;
+    let version: usize = connection
+        .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
+        .map(|v| usize::try_from(v).unwrap_or(usize::MAX))?;
     if version > MIGRATIONS.len() {
         return Err(OpenError::Newer { found: version, known: MIGRATIONS.len() });
     }

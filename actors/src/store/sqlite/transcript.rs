@@ -19,7 +19,10 @@ struct Transcript<'c> {
 }
 
 /// A page of messages as JSON; none where the conversation is not there for this caller.
-pub(super) fn messages(connection: &Connection, query: &MessageQuery) -> rusqlite::Result<Option<StoredPage<Arc<str>>>> {
+pub(super) fn messages(
+    connection: &Connection,
+    query: &MessageQuery,
+) -> rusqlite::Result<Option<StoredPage<Arc<str>>>> {
     let Subject { number, tail, .. } = query.conversation;
     let found = connection
         .prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?
@@ -28,8 +31,9 @@ pub(super) fn messages(connection: &Connection, query: &MessageQuery) -> rusqlit
         return Ok(None);
     }
     let entity = int(number);
-    let last: Option<i64> =
-        connection.prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?.query_row([entity], |row| row.get(0))?;
+    let last: Option<i64> = connection
+        .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
+        .query_row([entity], |row| row.get(0))?;
     let transcript = Transcript { connection, entity, sender: query.sender, last: uint(last.unwrap_or(0)) };
     transcript.page(query).map(Some)
 }
@@ -133,7 +137,8 @@ impl Transcript<'_> {
              WHERE r.entity = ?1 AND r.seq >= ?2 AND r.happened = 4 AND (?3 IS NULL OR r.sender = ?3) ORDER BY r.seq LIMIT ?4",
         )?;
         let sender = self.sender.map(SenderType::code);
-        let rows = query.query_map(params![self.entity, int(from), sender, int(count)], |row| row.get::<_, Arc<str>>(0))?;
+        let rows =
+            query.query_map(params![self.entity, int(from), sender, int(count)], |row| row.get::<_, Arc<str>>(0))?;
         rows.collect()
     }
 }

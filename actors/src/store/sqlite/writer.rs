@@ -225,7 +225,12 @@ impl Writer {
     }
 
     /// Hands one commit's effects to the views.
-    fn absorb(&mut self, incarnation: Incarnation, mut commit: Commit, verdict: Outcome) -> Result<(), CommitFailure<Broken>> {
+    fn absorb(
+        &mut self,
+        incarnation: Incarnation,
+        mut commit: Commit,
+        verdict: Outcome,
+    ) -> Result<(), CommitFailure<Broken>> {
         let first_pos = match verdict {
             Ok(first_pos) => first_pos.unwrap_or(0),
             Err(failure) => {
@@ -303,7 +308,10 @@ fn judge(error: &rusqlite::Error) -> Failure {
         error!(%error, "fsync failed; stopping, so that the next start recovers what is on the disk");
         std::process::exit(70);
     }
-    if matches!(cause.code, ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly) {
+    if matches!(
+        cause.code,
+        ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly
+    ) {
         warn!(%error, "the store can't be written to; make room or mend the disk");
         Failure::Away
     } else {

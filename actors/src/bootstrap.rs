@@ -1,0 +1,71 @@
+//! The first start: one account with a test key, a production key and a read-only key, committed like anything else.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use crate::accounts::record::{Record, RecordCommand, Rules};
+use crate::accounts::{Account, AccountNumber, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest, KeyType};
+use crate::answer::Answer;
+use crate::caller::{By, Caller, Scope};
+use crate::id::{AccountId, Id, KeyId};
+use crate::runtime::{Decision, Entity, Incarnation};
+use crate::store::Store;
+use crate::store::sqlite::{OpenError, Views};
+use crate::system::FirstStart;
+use crate::text::Name;
+use crate::time::Timestamp;
+
+/// Makes the first account and its keys.
+///
+/// # Errors
+/// The store did not take them.
+pub(crate) fn first_start(
+    store: &dyn Store,
+    views: &Views,
+    operator_token: Option<String>,
+) -> Result<FirstStart, OpenError> {
+    let now = Timestamp::now().0;
+    let account = AccountId::new(now);
+    let name = Name::new("Default account").map_err(|_| OpenError::FirstStart)?;
+    let new =
+        CreateAccount { name, plan: None, rate_per_minute: None, burst_per_minute: None, allowed_ips: Vec::new() };
+    let number = AccountNumber(1);
+    create::<Account>(store, views, account, Scope::OPERATORS, AccountRequest::Create(new, number))?;
+    let key = |kind: KeyType, name: &str| {
+        let name = Some(Name::new(name).map_err(|_| OpenError::FirstStart)?);
+        let new = CreateKey { kind, name, scopes: None, allowed_ips: Vec::new(), expires_at: None, user_id: None };
+        let request = KeyRequest::Create(new, account);
+        let answer = create::<Key>(store, views, KeyId::new(now), Scope::account(number.0), request)?;
+        let shown: serde_json::Value = serde_json::from_slice(&answer.body)?;
+        shown.get("key").and_then(|key| key.as_str()).map(str::to_owned).ok_or(OpenError::FirstStart)
+    };
+    Ok(FirstStart {
+        test_key: key(KeyType::Test, "First test key")?,
+        production_key: key(KeyType::Prod, "First production key")?,
+        read_key: key(KeyType::Read, "First read-only key")?,
+        operator_token,
+    })
+}
+
+fn create<R: Rules>(
+    store: &dyn Store,
+    views: &Views,
+    id: Id<R::Named>,
+    scope: Scope,
+    request: R::Request,
+) -> Result<Answer, OpenError> {
+    let caller = Caller { scope, by: By::server("first start") };
+    let identity = Arc::clone(&views.identity);
+    let command = RecordCommand { caller, if_match: None, reservation: None, request, identity };
+    let Decision::Change { commit, reply, .. } = Record::<R>::vacant(id).decide(command, None, Timestamp::now().0)
+    else {
+        return Err(OpenError::FirstStart);
+    };
+    let (settled, outcome) = sync_channel(1);
+    let settle = Box::new(move |outcome: Result<(), _>| {
+        // Whoever waits is in the next line.
+        let _ = settled.send(outcome.is_ok());
+    });
+    store.submit(Incarnation::next(), commit, settle);
+    if outcome.recv().unwrap_or(false) { Ok(reply) } else { Err(OpenError::FirstStart) }
+}

@@ -1,0 +1,251 @@
+//! The wiring of everything that remembers: store, views, directories, limits. What the edge holds.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::accounts::record::{Record, Rules};
+use crate::accounts::{
+    Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User, set_plans,
+};
+use crate::bootstrap;
+use crate::chores::Chores;
+use crate::conversation::{Conversation, Conversations};
+use crate::idempotency::Idempotency;
+use crate::journal::{Kept, StoreJournal};
+use crate::limiter::{AddressLimiter, LimitKey, Limits, PeekPermit, Permit, RateLimits, TakePermit};
+use crate::runtime::shard::current_arbiter;
+use crate::runtime::{Directory, Overview, Placement, Policy};
+use crate::store::Store;
+use crate::store::sqlite::{OpenError, SqliteStore, Views};
+
+/// What is set before anything starts.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The embedded store's file.
+    pub store_path: PathBuf,
+    /// The operators' token; unset, one is made at the first start.
+    pub operator_token: Option<String>,
+    /// The basic plan.
+    pub basic: PlanRates,
+    /// The pro plan.
+    pub pro: PlanRates,
+    /// Failed authentications that one address may make in a minute.
+    pub auth_failures_per_minute: u32,
+    /// By kind: `conversation`, `account`, `key`, `user`, `customer`.
+    pub policies: BTreeMap<&'static str, Policy>,
+}
+
+/// A system that has been opened.
+pub struct Opened {
+    /// It.
+    pub system: Arc<System>,
+    /// What a first start made, to be shown once.
+    pub first_start: Option<FirstStart>,
+}
+
+/// What a first start made.
+#[derive(Debug)]
+pub struct FirstStart {
+    /// A key for test data.
+    pub test_key: String,
+    /// A key for live data.
+    pub production_key: String,
+    /// A key that reads live data.
+    pub read_key: String,
+    /// The operators' token, where none was set.
+    pub operator_token: Option<String>,
+}
+
+/// Everything that remembers.
+pub struct System {
+    /// Who may come in.
+    pub identity: Arc<Identity>,
+    /// All conversations.
+    pub conversations: Arc<Conversations>,
+    /// All accounts.
+    pub accounts: Records<Account>,
+    /// All keys.
+    pub keys: Records<Key>,
+    /// All users.
+    pub users: Records<User>,
+    /// All customers.
+    pub customers: Records<Customer>,
+    /// Idempotency keys.
+    pub idempotency: Idempotency,
+    /// Limits by key.
+    pub limiter: Limiter,
+    /// Limits by address.
+    pub addresses: AddressLimiter,
+    store: Arc<dyn Store>,
+    placement: Placement,
+    operator: SecretHash,
+    next_account: AtomicU32,
+    draining: AtomicBool,
+    chores: Mutex<Option<Chores>>,
+}
+
+impl System {
+    /// Opens the store, recovers it, fills the views; at the first start makes an account with its keys.
+    ///
+    /// # Errors
+    /// The store can't be opened.
+    pub fn open(settings: Settings) -> Result<Opened, OpenError> {
+        set_plans(settings.basic, settings.pro);
+        let views = Views {
+            identity: Arc::default(),
+            names: Arc::default(),
+            keys: Arc::default(),
+            chores: Arc::new(Notify::new()),
+        };
+        let (store, operator) =
+            SqliteStore::open(&settings.store_path, views.clone(), settings.operator_token.as_deref())?;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let fresh = views.identity.account_numbers() == 0;
+        let first_start = if fresh { Some(bootstrap::first_start(&*store, &views, operator.fresh)?) } else { None };
+        let system = Self::wire(&settings, store, &views, operator.hash);
+        Ok(Opened { system: Arc::new(system), first_start })
+    }
+
+    fn wire(settings: &Settings, store: Arc<dyn Store>, views: &Views, operator: SecretHash) -> Self {
+        let placement = Placement::new();
+        let builder = Builder { settings, store: &store, views, placement: &placement };
+        let conversations = Arc::new(Conversations {
+            directory: builder.directory::<Conversation>(),
+            store: Arc::clone(&store),
+            identity: Arc::clone(&views.identity),
+            names: Arc::clone(&views.names),
+        });
+        let chores = Chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores));
+        System {
+            accounts: builder.records(),
+            keys: builder.records(),
+            users: builder.records(),
+            customers: builder.records(),
+            idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
+            limiter: Limiter(RateLimits::new(Vec::new())),
+            addresses: AddressLimiter::new(settings.auth_failures_per_minute),
+            next_account: AtomicU32::new(views.identity.account_numbers() + 1),
+            identity: Arc::clone(&views.identity),
+            conversations,
+            store,
+            placement,
+            operator,
+            draining: AtomicBool::new(false),
+            chores: Mutex::new(chores),
+        }
+    }
+
+    /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls it as it starts.
+    pub fn register_worker(&self) {
+        if let Some(arbiter) = current_arbiter() {
+            self.placement.register(arbiter.clone());
+            self.limiter.0.register(arbiter);
+        }
+    }
+
+    /// Whether it can serve: a thread to live on, a store that commits, no drain.
+    pub fn ready(&self) -> bool {
+        !self.placement.is_empty() && self.store.healthy() && !self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The number of an account that is to be made.
+    pub fn next_account_number(&self) -> AccountNumber {
+        AccountNumber(self.next_account.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The hash of the operators' token.
+    pub fn operator_token_hash(&self) -> SecretHash {
+        self.operator
+    }
+
+    /// Refuses new work from now on; what is queued is still done.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        // The chores ask conversations: they end before these refuse.
+        drop(self.chores.lock().take());
+        self.conversations.directory.drain();
+        self.accounts.directory.drain();
+        self.keys.directory.drain();
+        self.users.directory.drain();
+        self.customers.directory.drain();
+    }
+
+    /// Waits until no place is taken, at most so long; whether that was reached.
+    pub async fn drained(&self, at_most: Duration) -> bool {
+        let deadline = Instant::now() + at_most;
+        let mut done = self.conversations.directory.drained(deadline).await;
+        done &= self.accounts.directory.drained(deadline).await;
+        done &= self.keys.directory.drained(deadline).await;
+        done &= self.users.directory.drained(deadline).await;
+        done & self.customers.directory.drained(deadline).await
+    }
+
+    /// Writes down what lags and closes the store.
+    pub fn close(&self) {
+        self.store.close();
+    }
+
+    /// Each kind of entity at a glance.
+    pub fn overviews(&self) -> Vec<Overview> {
+        vec![
+            self.conversations.directory.overview(),
+            self.accounts.directory.overview(),
+            self.keys.directory.overview(),
+            self.users.directory.overview(),
+            self.customers.directory.overview(),
+        ]
+    }
+
+    /// Figures of the actors and the store, in Prometheus' text format.
+    pub fn metrics(&self) -> String {
+        crate::metrics::text(&self.overviews(), &self.store.figures())
+    }
+}
+
+/// The limits by key, as the edge asks them.
+pub struct Limiter(RateLimits);
+
+impl Limiter {
+    /// Counts requests of this key, or refuses them; none where no answer came.
+    pub async fn take(&self, key: u128, (rate, burst): (u32, u32), permits: u32, now_ms: i64) -> Option<Permit> {
+        let take =
+            TakePermit { key: LimitKey::from(key), limits: Limits::new(rate, burst), permits, now_unix_ms: now_ms };
+        self.0.take(take).await.ok()
+    }
+
+    /// Shows the numbers as they stand.
+    pub async fn peek(&self, key: u128, (rate, burst): (u32, u32), now_ms: i64) -> Option<Permit> {
+        let peek = PeekPermit { key: LimitKey::from(key), limits: Limits::new(rate, burst), now_unix_ms: now_ms };
+        self.0.peek(peek).await.ok()
+    }
+}
+
+struct Builder<'b> {
+    settings: &'b Settings,
+    store: &'b Arc<dyn Store>,
+    views: &'b Views,
+    placement: &'b Placement,
+}
+
+impl Builder<'_> {
+    fn directory<E: Kept>(&self) -> Arc<Directory<E>> {
+        let journal = StoreJournal::new(Arc::clone(self.store), Arc::clone(&self.views.names));
+        let policy = self.settings.policies.get(E::KIND).cloned().unwrap_or_default();
+        Directory::new(Arc::new(journal), self.placement.clone(), policy)
+    }
+
+    fn records<R: Rules>(&self) -> Records<R> {
+        Records {
+            directory: self.directory::<Record<R>>(),
+            store: Arc::clone(self.store),
+            identity: Arc::clone(&self.views.identity),
+        }
+    }
+}

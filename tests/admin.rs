@@ -44,7 +44,11 @@ async fn a_plan_brings_its_limits_and_only_enterprise_sets_its_own() {
     let body = json!({"plan": "enterprise", "rate_per_minute": 7, "burst_per_minute": 9});
     let after = operator.patch(&at, body).await.expect(200);
     assert_eq!((&after["rate_per_minute"], &after["burst_per_minute"]), (&json!(7), &json!(9)));
-    operator.post("/admin/v1/accounts", json!({"name": "x", "plan": "gold"})).await.error(400, "invalid_request", "plan");
+    operator.post("/admin/v1/accounts", json!({"name": "x", "plan": "gold"})).await.error(
+        400,
+        "invalid_request",
+        "plan",
+    );
 }
 
 #[tokio::test]

@@ -106,7 +106,9 @@ async fn if_match_guards_every_resource_that_changes() {
     let user = format!("/v1/users/{}", c.user("agent").await);
     let conversation = c.conversation().await;
     let message = c.message(&conversation, "x").await.header("location").to_owned();
-    for (path, body) in [(&customer, json!({"name": "n"})), (&user, json!({"name": "n"})), (&message, json!({"content": "n"}))] {
+    for (path, body) in
+        [(&customer, json!({"name": "n"})), (&user, json!({"name": "n"})), (&message, json!({"content": "n"}))]
+    {
         let old = c.get(path).await.expect(200).etag();
         c.patch(path, body).with("if-match", &old).await.expect(200);
         c.patch(path, json!({})).with("if-match", &old).await.error(412, "precondition_failed", "");

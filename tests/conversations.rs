@@ -105,7 +105,9 @@ async fn a_patch_that_changes_nothing_keeps_etag_and_updated_at() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
     let before = c.get(&at).await.expect(200);
-    for body in [json!({}), json!({"status": "active"}), json!({"priority": "normal"}), json!({"metadata": {"no": null}})] {
+    for body in
+        [json!({}), json!({"status": "active"}), json!({"priority": "normal"}), json!({"metadata": {"no": null}})]
+    {
         let same = c.patch(&at, body).await.expect(200);
         assert_eq!((same.etag(), &same.body), (before.etag(), &before.body));
     }
@@ -132,7 +134,8 @@ async fn metadata_is_merged_as_rfc_7396_says() {
 async fn merge_patch_json_is_a_media_type_that_patch_takes() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
-    let call = c.call("PATCH", &at).bytes(r#"{"priority":"high"}"#).with("content-type", "application/merge-patch+json");
+    let call =
+        c.call("PATCH", &at).bytes(r#"{"priority":"high"}"#).with("content-type", "application/merge-patch+json");
     assert_eq!(call.await.expect(200)["priority"], "high");
 }
 

@@ -63,8 +63,18 @@ async fn unknown_fields_and_wrong_types_are_refused_naming_the_field() {
 async fn a_body_that_is_no_json_object_is_a_bad_request() {
     let (_account, c) = account_with_client().await;
     let bodies: [&[u8]; 12] = [
-        b"", b"{", b"null", b"[]", b"\"x\"", b"7", b"{\"name\":\"x\"} trailing", b"{\"name\":\"x\",}", b"{'name':'x'}",
-        b"{\"name\":\"\xff\xfe\"}", b"{\"name\":\"\\ud800\"}", b"\xef\xbb\xbf",
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"\"x\"",
+        b"7",
+        b"{\"name\":\"x\"} trailing",
+        b"{\"name\":\"x\",}",
+        b"{'name':'x'}",
+        b"{\"name\":\"\xff\xfe\"}",
+        b"{\"name\":\"\\ud800\"}",
+        b"\xef\xbb\xbf",
     ];
     for body in bodies {
         let refused = post_bytes(&c, "/v1/customers", body).await.expect(400);
@@ -142,7 +152,8 @@ async fn ids_of_the_wrong_kind_are_404_in_a_path() {
     let upper = customer.to_uppercase();
     let tail = customer.replace("cus_", "conv_");
     let long = "x".repeat(3000);
-    for id in [customer.as_str(), &tail, &upper, "conv_", "conv_1", "..", "%00", "%ff", "a%2Fb", &long, "null", "🎈"] {
+    for id in [customer.as_str(), &tail, &upper, "conv_", "conv_1", "..", "%00", "%ff", "a%2Fb", &long, "null", "🎈"]
+    {
         let path = format!("/v1/conversations/{id}");
         let refused = c.get(&path).await.expect(404);
         assert_eq!(refused["error"]["code"], "not_found", "{id}");
@@ -152,7 +163,9 @@ async fn ids_of_the_wrong_kind_are_404_in_a_path() {
 #[tokio::test]
 async fn unknown_routes_are_404_without_a_credential_too() {
     let (account, c) = account_with_client().await;
-    for path in ["/", "/v1/", "/v1/conversations/", "/v2/conversations", "/V1/conversations", "//v1", "/v1/nowhere", "/admin"] {
+    for path in
+        ["/", "/v1/", "/v1/conversations/", "/v2/conversations", "/V1/conversations", "//v1", "/v1/nowhere", "/admin"]
+    {
         account.anonymous().get(path).await.error(404, "not_found", "");
         c.post(path, json!({})).await.error(404, "not_found", "");
     }
@@ -183,7 +196,8 @@ async fn a_wrong_method_is_405_with_allow_before_the_credential() {
 #[tokio::test]
 async fn options_answers_204_with_allow_and_needs_no_credential() {
     let account = account().await;
-    for (path, allowed) in [("/v1/conversations", "POST"), (NOBODY, "PATCH"), ("/v1/users", "GET"), ("/healthz", "GET")] {
+    for (path, allowed) in [("/v1/conversations", "POST"), (NOBODY, "PATCH"), ("/v1/users", "GET"), ("/healthz", "GET")]
+    {
         let answer = account.anonymous().call("OPTIONS", path).await.expect(204);
         assert!(answer.header("allow").contains(allowed), "{answer}");
         assert!(answer.bytes.is_empty());
@@ -211,13 +225,24 @@ async fn only_json_is_taken_and_only_in_utf_8() {
     let (_account, c) = account_with_client().await;
     let body = br#"{"name":"x"}"#;
     for kind in [
-        "text/plain", "application/xml", "application/x-www-form-urlencoded", "application/json; charset=latin1",
-        "application/json; charset=utf-16", "multipart/form-data; boundary=x", "application/merge-patch+json", "nonsense",
+        "text/plain",
+        "application/xml",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=latin1",
+        "application/json; charset=utf-16",
+        "multipart/form-data; boundary=x",
+        "application/merge-patch+json",
+        "nonsense",
     ] {
         let refused = c.call("POST", "/v1/customers").bytes(*body).with("content-type", kind).await;
         refused.error(415, "unsupported_media_type", "");
     }
-    for kind in ["application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8", "application/json;charset=\"utf-8\""] {
+    for kind in [
+        "application/json",
+        "application/json; charset=utf-8",
+        "Application/JSON;charset=UTF-8",
+        "application/json;charset=\"utf-8\"",
+    ] {
         c.call("POST", "/v1/customers").bytes(*body).with("content-type", kind).await.expect(201);
     }
     c.call("POST", "/v1/customers").bytes(*body).without("content-type").await.expect(201);
@@ -315,6 +340,10 @@ async fn what_is_checked_first_wins() {
     c.post("/v1/customers", json!({"name": "x"})).with("idempotency-key", "taken").await.expect(201);
     let agent = json!({"content": "x", "sender_type": "agent"});
     c.post(&nobody, agent.clone()).with("idempotency-key", "taken").await.error(422, "idempotency_key_reused", "");
-    c.post(&messages, json!({"content": 1})).with("idempotency-key", "taken").await.error(400, "invalid_request", "content");
+    c.post(&messages, json!({"content": 1})).with("idempotency-key", "taken").await.error(
+        400,
+        "invalid_request",
+        "content",
+    );
     c.post(&messages, agent).await.error(409, "conversation_closed", "");
 }

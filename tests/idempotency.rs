@@ -163,7 +163,9 @@ async fn a_key_holds_across_kill_9() {
     let c = server.with_key(&secret);
     let again = c.post("/v1/conversations", body).with("idempotency-key", "over-the-crash").await;
     assert_replay(&first, &again);
-    c.post("/v1/conversations", json!({"customer_id": customer})).with("idempotency-key", "over-the-crash").await
+    c.post("/v1/conversations", json!({"customer_id": customer}))
+        .with("idempotency-key", "over-the-crash")
+        .await
         .error(422, "idempotency_key_reused", "");
     assert_eq!(c.get("/v1/conversations").await.expect(200).total(), 1);
 }

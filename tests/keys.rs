@@ -198,7 +198,8 @@ async fn an_overlap_ends_by_itself() {
     let (old, made) = account.key(json!({"type": "test"})).await;
     rotated(&account, &made, json!({"overlap_seconds": 1})).await;
     old.get("/v1").await.expect(200);
-    until("the overlap is over", Duration::from_secs(10), async || (old.get("/v1").await.status == 401).then_some(())).await;
+    until("the overlap is over", Duration::from_secs(10), async || (old.get("/v1").await.status == 401).then_some(()))
+        .await;
 }
 
 #[tokio::test]

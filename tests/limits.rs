@@ -27,7 +27,8 @@ async fn every_authenticated_answer_carries_the_limits_errors_included() {
         c.get(&at).with("if-none-match", &tag).await.expect(304)
     };
     for answer in [found, refused, forbidden, unmodified] {
-        for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "ratelimit-policy"] {
+        for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "ratelimit-policy"]
+        {
             assert!(answer.header_opt(name).is_some(), "{name}: {answer}");
         }
     }

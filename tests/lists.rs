@@ -66,7 +66,8 @@ async fn links_lead_through_the_whole_list_and_back() {
     let (_account, c) = account_with_client().await;
     let expected = many(&c, 23).await;
     let last = expected.last().unwrap();
-    for start in ["/v1/conversations?limit=5".to_owned(), format!("/v1/conversations?limit=5&before={last}&order=desc")] {
+    for start in ["/v1/conversations?limit=5".to_owned(), format!("/v1/conversations?limit=5&before={last}&order=desc")]
+    {
         if start.contains("before") {
             let (seen, _) = follow(&c, &start, "prev").await;
             assert_eq!(seen, expected[..22], "all that stands before the last");

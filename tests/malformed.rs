@@ -14,7 +14,9 @@ const UNAFFECTED_WITHIN: Duration = Duration::from_secs(3);
 
 fn post(account: &Account, path: &str, more: &str) -> String {
     let key = account.test_key();
-    format!("POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n{more}\r\n")
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n{more}\r\n"
+    )
 }
 
 async fn assert_unaffected(c: &Client) {

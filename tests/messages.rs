@@ -86,7 +86,9 @@ async fn seq_counts_without_gap_and_sent_at_never_runs_backwards() {
 async fn every_type_and_metadata_come_back_as_sent() {
     let (_account, c) = account_with_client().await;
     let list = path(&c.conversation().await);
-    for (kind, content) in [("text", "plain"), ("image", "https://example.com/a.png"), ("file", "https://example.com/b")] {
+    for (kind, content) in
+        [("text", "plain"), ("image", "https://example.com/a.png"), ("file", "https://example.com/b")]
+    {
         let body = json!({"content": content, "type": kind, "metadata": {"k": [1, {"x": null}]}});
         let sent = c.post(&list, body.clone()).await.expect(201);
         for field in ["content", "type", "metadata"] {

@@ -90,7 +90,8 @@ async fn the_version_and_the_changelog_are_as_given() {
     assert_eq!(account.read().get("/v1").await.expect(200).body, expected);
     let changelog = account.test().get("/v1/changelog").await.expect(200);
     let text = String::from_utf8_lossy(&changelog.bytes).to_lowercase();
-    for part in ["v0.9.0", "2024-02-15", "beta", "limited access", "v1.0.0", "2024-03-15", "initial release", "webhook"] {
+    for part in ["v0.9.0", "2024-02-15", "beta", "limited access", "v1.0.0", "2024-03-15", "initial release", "webhook"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -304,8 +305,7 @@ async fn sigterm_ends_an_idle_server_at_once_and_idle_connections_do_not_hold_it
 }
 
 #[tokio::test]
-async fn every_answer_was_checked_against_this_operator_token() {
-    // A token given by the settings is the one that opens the door, and it is not printed.
+async fn a_token_given_by_the_settings_opens_the_door_and_is_not_printed() {
     let server = Server::start();
     assert!(!server.printed().contains(OPERATOR) && !server.log().contains(OPERATOR), "a given token is a secret");
     server.operator().get("/admin/v1/accounts").await.expect(200);

@@ -125,8 +125,19 @@ async fn every_text_comes_back_as_it_was_sent() {
     let (_account, c) = account_with_client().await;
     let messages = format!("/v1/conversations/{}/messages", c.conversation().await);
     for text in [
-        "a\tb\r\nc", " leading and trailing ", "\u{feff}bom", "\u{202e}rtl", "e\u{301}", "'; DROP TABLE x; --", "\\u0041",
-        "</script>", "\u{1}\u{1f}\u{7f}", "🧑🏽‍🚀", "\u{10ffff}", "%00", "${jndi:ldap://x}",
+        "a\tb\r\nc",
+        " leading and trailing ",
+        "\u{feff}bom",
+        "\u{202e}rtl",
+        "e\u{301}",
+        "'; DROP TABLE x; --",
+        "\\u0041",
+        "</script>",
+        "\u{1}\u{1f}\u{7f}",
+        "🧑🏽‍🚀",
+        "\u{10ffff}",
+        "%00",
+        "${jndi:ldap://x}",
     ] {
         let sent = c.post(&messages, json!({"content": text})).await.expect(201);
         assert_eq!(c.get(sent.header("location")).await.expect(200)["content"], text);

@@ -48,7 +48,8 @@ async fn a_role_is_admin_or_agent() {
     let body = json!({"name": "Grace", "email": "g@example.com", "role": "owner"});
     c.post("/v1/users", body).await.error(400, "invalid_request", "role");
     let user = c.user("agent").await;
-    let after = c.patch(&format!("/v1/users/{user}"), json!({"role": "admin", "name": "Rear Admiral"})).await.expect(200);
+    let after =
+        c.patch(&format!("/v1/users/{user}"), json!({"role": "admin", "name": "Rear Admiral"})).await.expect(200);
     assert_eq!((&after["role"], &after["name"]), (&json!("admin"), &json!("Rear Admiral")));
 }
 

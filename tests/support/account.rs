@@ -21,7 +21,9 @@ pub(crate) struct Account {
 /// A fresh account on the shared server, whose log must stay quiet.
 pub(crate) async fn account() -> Account {
     let server = shared();
-    Account { watched: Some(server), ..Account::parts(server.anonymous()).await }
+    let mut account = Account::make(server.anonymous()).await;
+    account.watched = Some(server);
+    account
 }
 
 /// The same with the client of its test key.
@@ -34,10 +36,6 @@ pub(crate) async fn account_with_client() -> (Account, Client) {
 impl Account {
     /// A fresh account on any server.
     pub(crate) async fn make(anonymous: Client) -> Self {
-        Self::parts(anonymous).await
-    }
-
-    async fn parts(anonymous: Client) -> Self {
         let operator = anonymous.with_operator(OPERATOR);
         let body = json!({
             "name": "Black box", "plan": "enterprise",

@@ -27,7 +27,8 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn checked(op: String, status: u16, headers: HeaderMap, bytes: Vec<u8>, expected: Expected) -> Self {
-        let json = headers.get("content-type").and_then(|value| value.to_str().ok()).is_some_and(|kind| kind.contains("json"));
+        let json =
+            headers.get("content-type").and_then(|value| value.to_str().ok()).is_some_and(|kind| kind.contains("json"));
         let parsed = if json && !bytes.is_empty() { serde_json::from_slice(&bytes) } else { Ok(Value::Null) };
         let body = parsed.unwrap_or_else(|error| panic!("{op}: {status}, no JSON ({error}): {bytes:?}"));
         let answer = Self { operation: op, status, headers, bytes, body };
@@ -154,7 +155,8 @@ impl Answer {
     pub(crate) fn link(&self, relation: &str) -> Option<String> {
         self.header_opt("link")?.split(',').find_map(|link| {
             let (target, parameters) = link.split_once('>')?;
-            let named = parameters.contains(&format!("rel=\"{relation}\"")) || parameters.contains(&format!("rel={relation}"));
+            let named =
+                parameters.contains(&format!("rel=\"{relation}\"")) || parameters.contains(&format!("rel={relation}"));
             named.then(|| path_of(target.trim().trim_start_matches('<')))
         })
     }

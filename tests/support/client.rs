@@ -58,7 +58,8 @@ impl Client {
     /// Any method on any path.
     pub(crate) fn call(&self, method: &str, path: &str) -> Call {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let mut call = Call { client: self.clone(), method, path: path.to_owned(), headers: HeaderMap::new(), body: None };
+        let mut call =
+            Call { client: self.clone(), method, path: path.to_owned(), headers: HeaderMap::new(), body: None };
         if let Some(credential) = &self.credential {
             call = call.with("authorization", credential);
         }

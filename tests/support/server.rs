@@ -66,8 +66,15 @@ impl Setup {
         if let Some(text) = &self.config {
             fs::write(folder.work().join("config.toml"), text).unwrap();
         }
-        let mut server =
-            Server { setup: self, folder, child: None, starts: 0, port: 0, printed: String::new(), allow_errors: false };
+        let mut server = Server {
+            setup: self,
+            folder,
+            child: None,
+            starts: 0,
+            port: 0,
+            printed: String::new(),
+            allow_errors: false,
+        };
         server.launch();
         server
     }
@@ -270,11 +277,6 @@ impl Server {
     pub(crate) fn restart(&mut self) {
         self.kill9();
         self.launch();
-    }
-
-    /// Resident memory and the like are read from `/proc` by this id.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.as_ref().expect("it runs").id()
     }
 }
 

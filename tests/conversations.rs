@@ -169,7 +169,7 @@ async fn every_transition_is_as_the_table_says() {
             let at = in_state(&c, from).await;
             let answer = c.patch(&at, json!({"status": to})).await;
             if (from, to) == ("closed", "pending") {
-                answer.error(409, "invalid_transition", "status");
+                answer.error(409, "invalid_transition", "*");
                 assert_eq!(c.get(&at).await.expect(200)["status"], from);
             } else {
                 let answer = answer.expect(200);
@@ -242,7 +242,7 @@ async fn agents_and_system_can_not_write_into_a_closed_conversation() {
     for sender in ["agent", "system"] {
         let at = in_state(&c, "closed").await;
         let body = json!({"content": "One more thing", "sender_type": sender});
-        c.post(&format!("{at}/messages"), body).await.error(409, "conversation_closed", "");
+        c.post(&format!("{at}/messages"), body).await.error(409, "conversation_closed", "*");
         let now = c.get(&at).await.expect(200);
         assert_eq!((&now["status"], &now["message_count"]), (&json!("closed"), &json!(0)));
     }
@@ -262,9 +262,9 @@ async fn test_and_live_conversations_do_not_see_each_other() {
     let account = account().await;
     let (test, live) = (account.test(), account.live());
     let at = path(&test.conversation().await);
-    live.get(&at).await.error(404, "not_found", "");
-    live.patch(&at, json!({"priority": "low"})).await.error(404, "not_found", "");
-    live.call("POST", &format!("{at}/close")).await.error(404, "not_found", "");
+    live.get(&at).await.error(404, "not_found", "*");
+    live.patch(&at, json!({"priority": "low"})).await.error(404, "not_found", "*");
+    live.call("POST", &format!("{at}/close")).await.error(404, "not_found", "*");
     assert_eq!(live.get("/v1/conversations").await.expect(200).total(), 0);
     test.get(&at).await.expect(200);
 }
@@ -274,9 +274,9 @@ async fn another_accounts_conversation_is_404_never_403() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
     let stranger = account().await;
-    stranger.test().get(&at).await.error(404, "not_found", "");
-    stranger.test().get(&format!("{at}/messages")).await.error(404, "not_found", "");
-    stranger.test().post(&format!("{at}/messages"), json!({"content": "x"})).await.error(404, "not_found", "");
+    stranger.test().get(&at).await.error(404, "not_found", "*");
+    stranger.test().get(&format!("{at}/messages")).await.error(404, "not_found", "*");
+    stranger.test().post(&format!("{at}/messages"), json!({"content": "x"})).await.error(404, "not_found", "*");
     assert_eq!(stranger.test().get("/v1/conversations").await.expect(200).total(), 0);
 }
 

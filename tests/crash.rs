@@ -85,7 +85,7 @@ impl Attempt {
         self.heard = match answer.status {
             200 | 201 => Heard::Done(Kept::of(&answer)),
             _ => {
-                answer.error(409, "conversation_closed", "");
+                answer.error(409, "conversation_closed", "*");
                 Heard::Refused
             }
         };

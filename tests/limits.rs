@@ -18,7 +18,7 @@ async fn limited(account: &Account, rate: u64, burst: u64) -> Client {
 async fn every_authenticated_answer_carries_the_limits_errors_included() {
     let account = account().await;
     let c = account.test();
-    let found = c.get("/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f").await.error(404, "not_found", "");
+    let found = c.get("/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f").await.error(404, "not_found", "*");
     let refused = c.post("/v1/customers", json!({})).await.expect(400);
     let forbidden = account.read().post("/v1/customers", json!({})).await.expect(403);
     let unmodified = {
@@ -123,7 +123,7 @@ async fn errors_and_replays_cost_one_but_a_refused_address_nothing() {
     let (elsewhere, made) = account.key(json!({"type": "test", "allowed_ips": ["10.0.0.0/8"]})).await;
     limited(&account, 100, 100).await;
     for _ in 0..5 {
-        assert_eq!(elsewhere.get("/v1").await.error(403, "forbidden", "").number("x-ratelimit-remaining"), 100);
+        assert_eq!(elsewhere.get("/v1").await.error(403, "forbidden", "*").number("x-ratelimit-remaining"), 100);
     }
     let at = format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap());
     account.operator().patch(&at, json!({"allowed_ips": ["127.0.0.1/32"]})).await.expect(200);
@@ -140,7 +140,7 @@ async fn a_limited_request_is_429_before_it_is_anything_else() {
     c.get("/v1").await.expect(200);
     c.post("/v1/customers", json!({"unknown": true})).await.error(429, "rate_limited", "");
     c.get("/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f").await.error(429, "rate_limited", "");
-    c.get("/v1/nowhere").await.error(404, "not_found", "");
+    c.get("/v1/nowhere").await.error(404, "not_found", "*");
     c.delete("/v1").await.error(405, "method_not_allowed", "");
 }
 

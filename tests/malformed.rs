@@ -85,9 +85,7 @@ async fn what_is_no_http_is_refused_and_closed() {
 async fn two_meanings_of_one_body_are_refused() {
     let account = account().await;
     let c = account.test();
-    let smuggled = r#"0
-
-"#;
+    let smuggled = "0\r\n\r\n";
     for more in [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
         "Content-Length: 12\r\nContent-Length: 3\r\n",

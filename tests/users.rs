@@ -69,7 +69,7 @@ async fn a_deleted_users_assignments_read_as_null_from_the_answer_on() {
     }
     let listed = c.get("/v1/conversations").await.expect(200);
     assert!(listed.data().iter().all(|conversation| conversation["assignee_id"].is_null()));
-    c.get(&format!("/v1/users/{user}")).await.error(404, "not_found", "");
+    c.get(&format!("/v1/users/{user}")).await.error(404, "not_found", "*");
     assert_eq!(c.get("/v1/users").await.expect(200).total(), 0);
 }
 
@@ -88,8 +88,8 @@ async fn an_agent_may_not_manage_users() {
     let (_account, c) = account_with_client().await;
     let (agent, admin) = (c.user("agent").await, c.user("admin").await);
     let body = json!({"name": "New", "email": "new@example.com", "role": "agent"});
-    c.acting_for(&agent).post("/v1/users", body.clone()).await.error(403, "forbidden", "");
-    c.acting_for(&agent).delete(&format!("/v1/users/{admin}")).await.error(403, "forbidden", "");
+    c.acting_for(&agent).post("/v1/users", body.clone()).await.error(403, "forbidden", "*");
+    c.acting_for(&agent).delete(&format!("/v1/users/{admin}")).await.error(403, "forbidden", "*");
     c.acting_for(&admin).post("/v1/users", body).await.expect(201);
     c.acting_for(&agent).get("/v1/conversations").await.expect(200);
 }
@@ -111,6 +111,6 @@ async fn a_key_of_one_user_can_not_act_for_another() {
 async fn another_accounts_user_is_404() {
     let user = account().await.test().user("agent").await;
     let stranger = account().await;
-    stranger.test().get(&format!("/v1/users/{user}")).await.error(404, "not_found", "");
-    stranger.test().delete(&format!("/v1/users/{user}")).await.error(404, "not_found", "");
+    stranger.test().get(&format!("/v1/users/{user}")).await.error(404, "not_found", "*");
+    stranger.test().delete(&format!("/v1/users/{user}")).await.error(404, "not_found", "*");
 }

@@ -86,8 +86,10 @@ impl Setup {
             fs::write(work.join("config.toml"), text).unwrap();
         }
         let mut command = process::colloquy();
-        command.current_dir(work).envs(self.env).stdin(std::process::Stdio::null());
-        command.stdout(output.reopen().unwrap()).stderr(output.reopen().unwrap());
+        command.current_dir(work).env("NO_COLOR", "1").envs(self.env).stdin(std::process::Stdio::null());
+        // One handle for both, so that they share its place in the file.
+        let both = output.reopen().unwrap();
+        command.stdout(both.try_clone().unwrap()).stderr(both);
         let mut child = process::spawn(command);
         let read = || String::from_utf8_lossy(&fs::read(output.path()).unwrap()).into_owned();
         let status = until_now("a server that must not start has ended", START_MAX, || {
@@ -171,6 +173,7 @@ impl Server {
         self.port = first_port(&self.printed).unwrap();
         self.child = Some(child);
         until_now("readyz answers 200", START_MAX, || self.is_ready().then_some(()));
+        self.printed = fs::read_to_string(&path).unwrap();
     }
 
     /// Asks `/readyz` over a bare socket.

@@ -1,0 +1,326 @@
+//! What an operator meets: start-up output, health, metrics, OpenAPI, settings, the folder's lock, drain.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::raw::Raw;
+use crate::support::shapes::keys;
+use crate::support::{OPERATOR, Server, Setup, account, shared, until};
+
+/// Every route of this issue with its methods; a route that is not in the document does not exist.
+const ROUTES: [(&str, &str); 23] = [
+    ("/v1", "get"),
+    ("/v1/changelog", "get"),
+    ("/v1/customers", "get post"),
+    ("/v1/customers/{customer_id}", "get patch delete"),
+    ("/v1/users", "get post"),
+    ("/v1/users/{user_id}", "get patch delete"),
+    ("/v1/conversations", "get post"),
+    ("/v1/conversations/{conversation_id}", "get patch"),
+    ("/v1/conversations/{conversation_id}/close", "post"),
+    ("/v1/conversations/{conversation_id}/reopen", "post"),
+    ("/v1/conversations/{conversation_id}/messages", "get post"),
+    ("/v1/conversations/{conversation_id}/messages/{message_id}", "get patch delete"),
+    ("/v1/conversations/{conversation_id}/messages/{message_id}/revisions", "get"),
+    ("/admin/v1/accounts", "get post"),
+    ("/admin/v1/accounts/{account_id}", "get patch"),
+    ("/admin/v1/accounts/{account_id}/keys", "get post"),
+    ("/admin/v1/keys/{key_id}", "get patch delete"),
+    ("/admin/v1/keys/{key_id}/rotate", "post"),
+    ("/healthz", "get"),
+    ("/readyz", "get"),
+    ("/metrics", "get"),
+    ("/openapi.json", "get"),
+    ("/docs", "get"),
+];
+
+#[tokio::test]
+async fn the_first_start_prints_three_keys_an_operator_token_and_a_curl_line_that_works() {
+    let mut server = Setup::default().unset("COLLOQUY__ADMIN__TOKEN").start();
+    let printed = server.printed().to_owned();
+    for prefix in ["sk_test_", "sk_prod_", "sk_read_"] {
+        let key = server.printed_token(prefix).unwrap_or_else(|| panic!("no {prefix} in\n{printed}"));
+        let c = server.with_key(&key);
+        assert_eq!(c.get("/v1").await.expect(200).number("x-ratelimit-limit"), 100, "the made account is on Basic");
+    }
+    let token = server.printed_token("op_").unwrap_or_else(|| panic!("no operator token in\n{printed}"));
+    let operator = server.anonymous().with_operator(&token);
+    assert_eq!(operator.get("/admin/v1/accounts").await.expect(200).total(), 1);
+    let curl = printed.lines().find(|line| line.trim_start().starts_with("curl ")).expect("a curl line");
+    let run = tokio::process::Command::new("bash").args(["-c", &format!("{curl} -sS --fail-with-body")]).output();
+    let run = run.await.unwrap();
+    assert!(run.status.success(), "{curl}\n{}", String::from_utf8_lossy(&run.stdout));
+    server.restart();
+    for prefix in ["sk_test_", "sk_prod_", "sk_read_", "op_"] {
+        assert!(server.printed_token(prefix).is_none(), "printed once only:\n{}", server.printed());
+    }
+    let operator = server.anonymous().with_operator(&token);
+    assert_eq!(operator.get("/admin/v1/accounts").await.expect(200).total(), 1);
+}
+
+#[tokio::test]
+async fn health_needs_no_credential() {
+    for path in ["/healthz", "/readyz", "/openapi.json", "/docs"] {
+        shared().anonymous().get(path).await.expect(200);
+        shared().anonymous().call("HEAD", path).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn metrics_want_the_operator_token() {
+    shared().anonymous().get("/metrics").await.error(401, "unauthorized", "");
+    let (_account, key) = crate::support::account_with_client().await;
+    key.get("/metrics").await.error(401, "unauthorized", "");
+    let metrics = shared().operator().get("/metrics").await.expect(200);
+    assert!(metrics.header("content-type").starts_with("text/plain"), "{metrics}");
+    let text = String::from_utf8(metrics.bytes).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("# TYPE ")));
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let number = line.rsplit(' ').next().unwrap();
+        assert!(number.parse::<f64>().is_ok(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_version_and_the_changelog_are_as_given() {
+    let account = account().await;
+    account.anonymous().get("/v1").await.error(401, "unauthorized", "");
+    let expected = json!({"api_version": "1.0", "version": "v1.0.0", "released": "2024-03-15", "status": "Stable"});
+    assert_eq!(account.read().get("/v1").await.expect(200).body, expected);
+    let changelog = account.test().get("/v1/changelog").await.expect(200);
+    let text = String::from_utf8_lossy(&changelog.bytes).to_lowercase();
+    for part in ["v0.9.0", "2024-02-15", "beta", "limited access", "v1.0.0", "2024-03-15", "initial release", "webhook"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+async fn openapi() -> Value {
+    shared().anonymous().get("/openapi.json").await.expect(200).body
+}
+
+#[tokio::test]
+async fn the_openapi_document_is_3_1_and_has_every_route() {
+    let document = openapi().await;
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    for (path, methods) in ROUTES {
+        for method in methods.split(' ') {
+            let operation = &document["paths"][path][method];
+            assert!(operation["responses"].is_object(), "{method} {path} is not in the document");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_operation_lists_every_status_with_the_error_schema() {
+    let document = openapi().await;
+    for (path, methods) in ROUTES.iter().filter(|(path, _)| path.starts_with("/v1") || path.starts_with("/admin")) {
+        for method in methods.split(' ') {
+            let responses = &document["paths"][*path][method]["responses"];
+            let mut expected = vec!["401", "500"];
+            expected.extend((path.matches('/').count() > 2).then_some("503"));
+            expected.extend(path.starts_with("/v1").then_some("429"));
+            expected.extend(path.contains('{').then_some("404"));
+            expected.extend(["post", "patch"].contains(&method).then_some("400"));
+            expected.extend(["post", "patch"].contains(&method).then_some("413"));
+            expected.extend((method == "patch").then_some("412"));
+            for status in expected {
+                let content = &responses[status]["content"]["application/json"]["schema"];
+                assert!(content.is_object(), "{status} of {method} {path}: {responses}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_path_of_the_document_is_a_route() {
+    let document = openapi().await;
+    for path in keys(&document["paths"]) {
+        let filled = path.replace(['{', '}'], "x");
+        let answer = shared().anonymous().call("OPTIONS", &filled).await;
+        assert_eq!(answer.expect(204).bytes.len(), 0, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_docs_are_a_page_that_loads_nothing_from_elsewhere() {
+    let page = shared().anonymous().get("/docs").await.expect(200);
+    assert!(page.header("content-type").starts_with("text/html"));
+    let text = String::from_utf8(page.bytes).unwrap();
+    for outside in ["src=\"http", "href=\"http://", "src=\"//", "@import"] {
+        assert!(!text.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn a_typo_in_the_settings_stops_the_start_with_key_value_and_what_would_be_right() {
+    for (config, named) in [
+        ("[server]\nbnd = \"127.0.0.1:0\"\n", vec!["bnd", "127.0.0.1:0", "bind"]),
+        ("[limits]\nmax_body_bytes = \"plenty\"\n", vec!["max_body_bytes", "plenty"]),
+        ("[limits]\nmax_body_bytes = -5\n", vec!["max_body_bytes", "-5"]),
+        ("[sever]\nbind = \"127.0.0.1:0\"\n", vec!["sever", "server"]),
+        ("[store]\nkind = \"postgres\"\n", vec!["kind", "postgres", "sqlite"]),
+        ("[server\n", vec!["config.toml"]),
+        ("[admin]\ntoken = \"op_short\"\n", vec!["token", "20"]),
+    ] {
+        let folder = tempfile::TempDir::new().unwrap();
+        let setup = Setup::default().unset("COLLOQUY__ADMIN__TOKEN").config(config);
+        let (status, output) = setup.refused_in(folder.path());
+        assert!(!status.success(), "{config}");
+        for name in named {
+            assert!(output.contains(name), "{name:?} is not named for {config:?}:\n{output}");
+        }
+        assert!(!output.contains("panicked"), "{output}");
+        assert!(!folder.path().join("data").exists(), "it made data/ before it read the settings");
+    }
+}
+
+#[test]
+fn a_typo_in_the_environment_stops_the_start_too() {
+    for (name, value, named) in [
+        ("COLLOQUY__SERVER__BND", "127.0.0.1:0", "BND"),
+        ("COLLOQUY__LIMITS__MAX_BODY_BYTES", "plenty", "plenty"),
+        ("COLLOQUY__SERVER__BIND", "nowhere", "nowhere"),
+    ] {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (status, output) = Setup::default().env(name, value).refused_in(folder.path());
+        assert!(!status.success());
+        assert!(output.to_uppercase().contains(&named.to_uppercase()), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+    let server = Setup::default()
+        .config("[limits]\nmax_body_bytes = 2000\nauth_failures_per_minute = 1\n")
+        .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "1000")
+        .start();
+    let c = server.account().await.test();
+    let post = |length: usize| {
+        let body = format!("{}{}", r#"{"name":"x"}"#, " ".repeat(length - 12));
+        c.call("POST", "/v1/customers").bytes(body).with("content-type", "application/json")
+    };
+    post(2000).await.expect(201);
+    post(2001).await.error(413, "payload_too_large", "");
+    for _ in 0..5 {
+        server.anonymous().get("/v1").await.error(401, "unauthorized", "");
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_folder_is_refused_and_the_first_goes_on() {
+    let server = Server::start();
+    let (status, output) = Setup::default().refused_in(&server.work());
+    assert!(!status.success());
+    assert!(output.contains("colloquy.db") || output.contains("data"), "the folder is not named:\n{output}");
+    assert!(!output.contains("panicked"), "{output}");
+    assert!(server.is_ready());
+}
+
+#[tokio::test]
+async fn missing_folders_of_the_store_path_are_made() {
+    let server = Setup::default().env("COLLOQUY__STORE__PATH", "a/b/c/store.db").start();
+    assert!(server.work().join("a/b/c/store.db").exists());
+    server.account().await.test().customer().await;
+}
+
+#[tokio::test]
+async fn sigterm_drains_and_loses_nothing_that_was_acknowledged() {
+    let mut server = Server::start();
+    let account = server.account().await;
+    let (secret, c) = (account.test_key().to_owned(), account.test());
+    let list = format!("/v1/conversations/{}/messages", c.conversation().await);
+    let writers = (0..16).map(|writer| {
+        let (c, list) = (c.clone(), list.clone());
+        tokio::spawn(async move {
+            let mut acknowledged = Vec::new();
+            for n in 0.. {
+                let content = format!("{writer}/{n}");
+                match c.post(&list, json!({"content": content})).try_send().await {
+                    Ok(answer) if answer.status == 201 => acknowledged.push(content),
+                    Ok(answer) => assert_eq!(answer.status, 503, "{answer}"),
+                    Err(_) => break,
+                }
+            }
+            acknowledged
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    until("messages flow", Duration::from_secs(20), async || (c.get(&list).await.total() > 50).then_some(())).await;
+    assert_eq!(server.term().code(), Some(0));
+    let mut acknowledged = Vec::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap());
+    }
+    server.restart();
+    let mut stored = contents(&server.with_key(&secret), &list).await;
+    stored.retain(|content| acknowledged.contains(content));
+    acknowledged.sort_unstable();
+    stored.sort_unstable();
+    assert_eq!(stored, acknowledged);
+}
+
+async fn contents(c: &crate::support::Client, list: &str) -> Vec<String> {
+    let (mut all, mut path) = (Vec::new(), Some(format!("{list}?limit=100&after_seq=0")));
+    while let Some(next) = path {
+        let page = c.get(&next).await.expect(200);
+        all.extend(page.column("content"));
+        path = page.link("next");
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_request_that_is_running_when_sigterm_comes_is_finished() {
+    let mut server = Server::start();
+    let account = server.account().await;
+    let body = r#"{"name":"sent in two halves"}"#;
+    let head = format!(
+        "POST /v1/customers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        account.test_key(),
+        body.len()
+    );
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.write(head.as_bytes()).await;
+    raw.write(&body.as_bytes()[..10]).await;
+    account.test().get("/v1").await.expect(200);
+    server.send_term();
+    until("it is draining", Duration::from_secs(5), async || (!server.is_ready()).then_some(())).await;
+    raw.write(&body.as_bytes()[10..]).await;
+    let answer = raw.read_to_end(Duration::from_secs(15)).await;
+    assert!(matches!(answer.status, 201 | 503), "{}", answer.text);
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[tokio::test]
+async fn sigterm_ends_an_idle_server_at_once_and_idle_connections_do_not_hold_it() {
+    let mut server = Server::start();
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        idle.push(Raw::connect(&server.address()).await);
+    }
+    let asked = std::time::Instant::now();
+    assert_eq!(server.term().code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(11), "{:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn a_token_given_by_the_settings_opens_the_door_and_is_not_printed() {
+    let server = Server::start();
+    assert!(!server.printed().contains(OPERATOR) && !server.log().contains(OPERATOR), "a given token is a secret");
+    server.operator().get("/admin/v1/accounts").await.expect(200);
+}
+
+#[test]
+fn secrets_do_not_stand_in_the_log() {
+    let server = shared();
+    let log = server.log();
+    let printed = server.printed();
+    for line in log.lines().filter(|line| !printed.contains(*line)) {
+        for prefix in ["sk_test_", "sk_prod_", "sk_read_"] {
+            let secret = line.find(prefix).map(|at| &line[at..]).unwrap_or_default();
+            assert!(secret.len() < 24 || secret.contains(' '), "a key in the log: {line}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What every test stands on: the server as a process, a client that checks what holds for every answer, and shapes.
+
+pub(crate) mod account;
+pub(crate) mod answer;
+pub(crate) mod client;
+pub(crate) mod process;
+pub(crate) mod raw;
+pub(crate) mod server;
+pub(crate) mod shapes;
+
+pub(crate) use account::{Account, account, account_with_client};
+pub(crate) use answer::Answer;
+pub(crate) use client::Client;
+pub(crate) use server::{OPERATOR, Server, Setup, shared};
+
+use std::time::{Duration, Instant};
+
+/// How often a condition is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(15);
+
+/// Asks `look` again and again until it has an answer; past the deadline the test fails, naming `what`.
+pub(crate) async fn until<T>(what: &str, deadline: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + deadline;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// The same for what is no future: a process, a file.
+pub(crate) fn until_now<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + deadline;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// A text that nothing else contains.
+pub(crate) fn unique(stem: &str) -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    format!("{stem}-{:x}-{}", since.as_nanos(), NEXT.fetch_add(1, Ordering::Relaxed))
+}

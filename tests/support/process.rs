@@ -1,0 +1,39 @@
+//! Starts processes that die with the test binary, however that ends: `setpriv --pdeathsig` in front of each.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::{OnceLock, mpsc};
+
+/// One order to the spawning thread: what to start, and where the child goes.
+type Order = (Command, mpsc::Sender<io::Result<Child>>);
+
+/// A command for the server under test that the kernel kills when the test binary is gone.
+pub(crate) fn colloquy() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", env!("CARGO_BIN_EXE_colloquy")]);
+    command
+}
+
+/// Spawns from one thread that lives as long as the binary: the death signal follows the *thread* that spawned, and a
+/// test's own thread ends with its test.
+pub(crate) fn spawn(command: Command) -> Child {
+    static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (orders, inbox) = mpsc::channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, reply) in inbox {
+                drop(reply.send(command.spawn()));
+            }
+        });
+        orders
+    });
+    let (reply, child) = mpsc::channel();
+    spawner.send((command, reply)).expect("the spawning thread lives");
+    child.recv().expect("the spawning thread answers").expect("setpriv (util-linux) starts the server")
+}
+
+/// Sends a signal by name to one process.
+pub(crate) fn signal(name: &str, id: u32) {
+    let done = Command::new("kill").args([&format!("-{name}"), &id.to_string()]).status();
+    assert!(done.is_ok_and(|status| status.success()), "kill -{name} {id}");
+}

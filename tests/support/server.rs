@@ -1,0 +1,313 @@
+//! The real server as a child process in a folder of its own. Its `Drop` fails the test when the log holds an error
+//! that the test did not expect.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::account::Account;
+use super::client::Client;
+use super::{process, until_now};
+
+/// The operator token that the fixture gives every server unless a test wants the made one.
+pub(crate) const OPERATOR: &str = "op_blackbox0123456789abcdefghijABCDEFGHIJ";
+/// The longest that a start may take in a debug build on a busy machine.
+const START_MAX: Duration = Duration::from_secs(30);
+/// Drain is 10 s by default; beyond this it hangs.
+const STOP_MAX: Duration = Duration::from_secs(20);
+
+/// How a server is to be started.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    env: Vec<(String, String)>,
+    config: Option<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { env: Vec::new(), config: None }
+            .env("COLLOQUY__SERVER__BIND", "127.0.0.1:0")
+            .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
+            .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "1000000")
+    }
+}
+
+impl Setup {
+    /// Sets one variable of the environment.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Takes one variable away, so that the default holds.
+    pub(crate) fn unset(mut self, name: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// Writes `config.toml` before the start.
+    pub(crate) fn config(mut self, text: &str) -> Self {
+        self.config = Some(text.to_owned());
+        self
+    }
+
+    /// Makes the folder and starts; waits for the printed address and for `/readyz`.
+    pub(crate) fn start(self) -> Server {
+        self.start_in(Folder::new())
+    }
+
+    /// The same in a folder that the test has prepared.
+    pub(crate) fn start_in(self, folder: Folder) -> Server {
+        if let Some(text) = &self.config {
+            fs::write(folder.work().join("config.toml"), text).unwrap();
+        }
+        let mut server = Server {
+            setup: self,
+            folder,
+            child: None,
+            starts: 0,
+            port: 0,
+            printed: String::new(),
+            allow_errors: false,
+        };
+        server.launch();
+        server
+    }
+
+    /// Starts in `work` what must refuse to start; gives its exit status and all that it printed.
+    pub(crate) fn refused_in(self, work: &Path) -> (ExitStatus, String) {
+        let output = tempfile::NamedTempFile::new().unwrap();
+        if let Some(text) = &self.config {
+            fs::write(work.join("config.toml"), text).unwrap();
+        }
+        let mut command = process::colloquy();
+        command.current_dir(work).env("NO_COLOR", "1").envs(self.env).stdin(std::process::Stdio::null());
+        // One handle for both, so that they share its place in the file.
+        let both = output.reopen().unwrap();
+        command.stdout(both.try_clone().unwrap()).stderr(both);
+        let mut child = process::spawn(command);
+        let read = || String::from_utf8_lossy(&fs::read(output.path()).unwrap()).into_owned();
+        let status = until_now("a server that must not start has ended", START_MAX, || {
+            if first_port(&read()).is_some() {
+                child.kill().unwrap();
+                panic!("it started: {}", read());
+            }
+            child.try_wait().unwrap()
+        });
+        (status, read())
+    }
+}
+
+/// A temporary folder: `work` is the server's, `out` is where its output goes.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    /// Inside the target folder, so that it lies on the same disk as the build and goes with it.
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::with_prefix_in("colloquy-", env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        fs::create_dir(folder.path().join("out")).unwrap();
+        Self(folder)
+    }
+
+    /// The server's working folder.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.0.path().join("work")
+    }
+
+    fn out(&self, name: &str, start: u32) -> PathBuf {
+        self.0.path().join("out").join(format!("{name}.{start}"))
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    setup: Setup,
+    folder: Folder,
+    child: Option<Child>,
+    starts: u32,
+    port: u16,
+    printed: String,
+    allow_errors: bool,
+}
+
+/// One server for all tests that neither stop nor configure it. It lives until the test binary ends.
+pub(crate) fn shared() -> &'static Server {
+    static SHARED: OnceLock<Server> = OnceLock::new();
+    SHARED.get_or_init(Server::start)
+}
+
+impl Server {
+    /// A server of the test's own, with the fixture's settings.
+    pub(crate) fn start() -> Self {
+        Setup::default().start()
+    }
+
+    fn launch(&mut self) {
+        self.starts += 1;
+        let out = File::create(self.folder.out("stdout", self.starts)).unwrap();
+        let log = File::create(self.folder.out("stderr", self.starts)).unwrap();
+        let mut command = process::colloquy();
+        command.current_dir(self.folder.work()).env("NO_COLOR", "1").envs(self.setup.env.clone());
+        command.stdin(std::process::Stdio::null()).stdout(out).stderr(log);
+        let mut child = process::spawn(command);
+        let path = self.folder.out("stdout", self.starts);
+        let first = self.starts == 1;
+        self.printed = until_now("the server prints its address", START_MAX, || {
+            let ended = child.try_wait().unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            let keys = ["sk_test_", "sk_prod_", "sk_read_"].iter().all(|prefix| token(&text, prefix).is_some());
+            if text.ends_with('\n') && first_port(&text).is_some() && (keys || !first) {
+                return Some(text);
+            }
+            if let Some(status) = ended {
+                panic!("the server ended at its start with {status}:\n{text}\n{}", self.log());
+            }
+            None
+        });
+        self.port = first_port(&self.printed).unwrap();
+        self.child = Some(child);
+        until_now("readyz answers 200", START_MAX, || self.is_ready().then_some(()));
+        self.printed = fs::read_to_string(&path).unwrap();
+    }
+
+    /// Asks `/readyz` over a bare socket.
+    pub(crate) fn is_ready(&self) -> bool {
+        use std::io::{Read, Write};
+        let ask = || -> std::io::Result<String> {
+            let mut stream = std::net::TcpStream::connect(self.address())?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        ask().is_ok_and(|text| text.starts_with("HTTP/1.1 200"))
+    }
+
+    /// `127.0.0.1:port`.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// A client without a credential.
+    pub(crate) fn anonymous(&self) -> Client {
+        Client::anonymous(&format!("http://{}", self.address()))
+    }
+
+    /// A client with an API key.
+    pub(crate) fn with_key(&self, key: &str) -> Client {
+        self.anonymous().with_key(key)
+    }
+
+    /// A client with the fixture's operator token.
+    pub(crate) fn operator(&self) -> Client {
+        self.anonymous().with_operator(OPERATOR)
+    }
+
+    /// A fresh account with three keys and a limit that no test reaches.
+    pub(crate) async fn account(&self) -> Account {
+        Account::make(self.anonymous()).await
+    }
+
+    /// What the last start printed on stdout.
+    pub(crate) fn printed(&self) -> &str {
+        &self.printed
+    }
+
+    /// The secret with this prefix that the last start printed.
+    pub(crate) fn printed_token(&self, prefix: &str) -> Option<String> {
+        token(&self.printed, prefix)
+    }
+
+    /// The server's working folder.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.work()
+    }
+
+    /// Tells that errors in the log are what the test is about.
+    pub(crate) fn expect_errors(&mut self) {
+        self.allow_errors = true;
+    }
+
+    /// Everything that every start of this server has logged.
+    pub(crate) fn log(&self) -> String {
+        (1..=self.starts)
+            .flat_map(|start| [self.folder.out("stderr", start), self.folder.out("stdout", start)])
+            .map(|path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned())
+            .collect()
+    }
+
+    /// Fails when the log holds an error or a panic.
+    pub(crate) fn assert_quiet(&self) {
+        let log = self.log();
+        let loud: Vec<&str> =
+            log.lines().filter(|line| line.contains("ERROR") || line.contains("panicked")).take(20).collect();
+        assert!(self.allow_errors || loud.is_empty(), "the server logged errors:\n{}", loud.join("\n"));
+    }
+
+    /// kill -9, and waits until the process is gone.
+    pub(crate) fn kill9(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Only sends SIGTERM; [`Server::ended`] waits.
+    pub(crate) fn send_term(&self) {
+        process::signal("TERM", self.child.as_ref().expect("it runs").id());
+    }
+
+    /// Waits for the end of a server that was told to stop.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it runs");
+        until_now("the server has ended", STOP_MAX, || child.try_wait().unwrap())
+    }
+
+    /// SIGTERM, and the exit status.
+    pub(crate) fn term(&mut self) -> ExitStatus {
+        self.send_term();
+        self.ended()
+    }
+
+    /// Starts again in the same folder; the port is another.
+    pub(crate) fn restart(&mut self) {
+        self.kill9();
+        self.launch();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill9();
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(15).collect();
+            eprintln!("--- the server's log, newest first:\n{}", tail.join("\n"));
+        } else {
+            self.assert_quiet();
+        }
+    }
+}
+
+/// The first port other than 0 in `http://127.0.0.1:PORT`.
+fn first_port(text: &str) -> Option<u16> {
+    text.split("http://127.0.0.1:").skip(1).find_map(|rest| {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok().filter(|port| *port != 0)
+    })
+}
+
+/// The first word with this prefix and something behind it.
+fn token(text: &str, prefix: &str) -> Option<String> {
+    text.match_indices(prefix).find_map(|(at, _)| {
+        let word: String = text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        (word.len() > prefix.len() + 10).then_some(word)
+    })
+}

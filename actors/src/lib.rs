@@ -11,5 +11,6 @@ pub mod metadata;
 pub mod page;
 pub mod present;
 pub mod random;
+pub mod system;
 pub mod text;
 pub mod time;

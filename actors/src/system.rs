@@ -4,7 +4,6 @@
     clippy::unused_async,
     clippy::missing_errors_doc,
     clippy::must_use_candidate,
-    clippy::type_complexity,
     reason = "a stand-in, to be replaced"
 )]
 

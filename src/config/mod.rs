@@ -68,7 +68,10 @@ impl Config {
         settings.environment(environment)?;
         let (table, origins) = settings.finish();
         let config: Config = serde_path_to_error::deserialize(Value::Table(table.clone())).map_err(|error| {
-            let right = error.inner().message().replace("invalid value: ", "is out of its bounds: ");
+            let expected = error.inner().message().rsplit_once(", expected ").map_or("", |(_, expected)| expected);
+            let whole = ["u32", "u64", "usize"].contains(&expected);
+            let right =
+                if whole { "must be a whole number, 0 or more".to_owned() } else { error.inner().message().to_owned() };
             overlay::bad(&table, &origins, error.path().to_string(), right)
         })?;
         config.check().map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;

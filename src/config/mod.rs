@@ -68,7 +68,10 @@ impl Config {
         settings.environment(environment)?;
         let (table, origins) = settings.finish();
         let config: Config = serde_path_to_error::deserialize(Value::Table(table.clone())).map_err(|error| {
-            let right = error.inner().message().replace("invalid value: ", "is out of its bounds: ");
+            let expected = error.inner().message().rsplit_once(", expected ").map_or("", |(_, expected)| expected);
+            let whole = ["u32", "u64", "usize"].contains(&expected);
+            let right =
+                if whole { "must be a whole number, 0 or more".to_owned() } else { error.inner().message().to_owned() };
             overlay::bad(&table, &origins, error.path().to_string(), right)
         })?;
         config.check().map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;
@@ -118,9 +121,8 @@ mod tests {
         assert_eq!(config.server.bind, "[::1]:0");
         assert!((config.server.drain_seconds - 0.5).abs() < f64::EPSILON);
         assert_eq!(config.limits.auth_failures_per_minute, 7);
-        let policies = config.policies();
-        assert_eq!(policies["key"].idle.as_secs(), 7);
-        assert_eq!(policies["user"].idle.as_secs(), 300);
+        let idle_seconds = |kind| config.policies().get(kind).map(|policy| policy.idle.as_secs());
+        assert_eq!((idle_seconds("key"), idle_seconds("user")), (Some(7), Some(300)));
     }
 
     #[test]

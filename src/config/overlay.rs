@@ -59,9 +59,10 @@ impl Overlay {
     fn lay(&mut self, origin: &str, path: &mut Vec<String>, table: Table) -> Result<(), ConfigError> {
         for (key, value) in table {
             path.push(key);
-            match value {
-                Value::Table(inner) if self.is_section(path) => self.lay(origin, path, inner)?,
-                value => self.set(origin, path, value)?,
+            let section = self.is_section(path);
+            match value.as_table() {
+                Some(inner) if section => self.lay(origin, path, inner.clone())?,
+                Some(_) | None => self.set(origin, path, value)?,
             }
             path.pop();
         }
@@ -136,10 +137,8 @@ pub(super) fn bad(table: &Table, origins: &Origins, key: String, right: String) 
 }
 
 fn bare(text: &str) -> Value {
-    match typed(text) {
-        Value::String(quoted) if text.starts_with(['"', '\'']) => Value::String(quoted),
-        _ => Value::String(text.to_owned()),
-    }
+    let quoted = Some(typed(text)).filter(|value| value.is_str() && text.starts_with(['"', '\'']));
+    quoted.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 fn typed(text: &str) -> Value {
@@ -153,7 +152,6 @@ fn shown(key: &str, value: &Value) -> String {
     if key.ends_with("token") { "(not shown)".to_owned() } else { value.to_string() }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "pairs of types: all that are not alike are unlike")]
 fn alike(default: &Value, value: &Value) -> bool {
     match (default, value) {
         (Value::Integer(_) | Value::Float(_), Value::Integer(_) | Value::Float(_)) => true,

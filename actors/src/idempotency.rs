@@ -177,7 +177,8 @@ impl Keys {
             None => {
                 // A key that goes behind is in a slice before it leaves the map.
                 let behind = self.behind.read();
-                let slices = behind.iter().filter(|(_, filter)| filter.may_hold(key)).map(|(slice, _)| *slice).collect();
+                let slices =
+                    behind.iter().filter(|(_, filter)| filter.may_hold(key)).map(|(slice, _)| *slice).collect();
                 self.insert(&mut shard, key, RUNNING);
                 Looked::Fresh(Reservation { keys: Arc::clone(self), hash, request, settled: false }, slices)
             }

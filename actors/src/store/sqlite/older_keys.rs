@@ -31,8 +31,10 @@ pub(super) fn write(connection: &Connection, mut keys: Vec<(Short, i64)>, now: T
     let mut insert = connection.prepare_cached("INSERT INTO older_keys VALUES (?1, ?2, ?3)")?;
     for block in keys.chunks(BLOCK) {
         let first = block.first().map_or(0, |(short, _)| signed(*short));
-        let bytes: Vec<u8> =
-            block.iter().flat_map(|(short, pos)| signed(*short).to_le_bytes().into_iter().chain(pos.to_le_bytes())).collect();
+        let bytes: Vec<u8> = block
+            .iter()
+            .flat_map(|(short, pos)| signed(*short).to_le_bytes().into_iter().chain(pos.to_le_bytes()))
+            .collect();
         insert.execute(params![number, first, bytes])?;
     }
     connection.execute_batch("COMMIT")?;
@@ -42,9 +44,8 @@ pub(super) fn write(connection: &Connection, mut keys: Vec<(Short, i64)>, now: T
 /// The position of a key's answer, if one of these slices has it; the newest counts.
 pub(super) fn find(connection: &Connection, slices: &[i64], key: &KeyHash) -> rusqlite::Result<Option<i64>> {
     let wanted = signed(short(key)).to_le_bytes();
-    let mut query = connection.prepare_cached(
-        "SELECT keys FROM older_keys WHERE slice = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1",
-    )?;
+    let mut query = connection
+        .prepare_cached("SELECT keys FROM older_keys WHERE slice = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1")?;
     let mut newest = None;
     for slice in slices {
         let block: Option<Vec<u8>> =
@@ -91,7 +92,8 @@ pub(super) fn fill(connection: &Connection, keys: &Keys, now: Timestamp) -> rusq
     while let Some(row) = rows.next()? {
         keys.put_behind(Slice { number: row.get(0)?, filter: Filter::from_bytes(row.get(1)?), keys: Vec::new() });
     }
-    let behind: i64 = connection.query_row("SELECT coalesce(max(last_pos), 0) FROM key_slices", [], |row| row.get(0))?;
+    let behind: i64 =
+        connection.query_row("SELECT coalesce(max(last_pos), 0) FROM key_slices", [], |row| row.get(0))?;
     let mut query = connection.prepare(
         "SELECT pos, key, at FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL AND pos > ?1 ORDER BY pos DESC",
     )?;

@@ -53,8 +53,8 @@ pub(super) struct Writer {
     pub(super) housekeeping: Housekeeping,
     pub(super) figures: Arc<Figures>,
     pub(super) healthy: Arc<AtomicBool>,
-    /// The newest incarnation of an entity that lost a commit: nothing more of it, or of older ones, is taken.
-    pub(super) banned: HashMap<u64, Incarnation>,
+    /// Nothing more of these is taken.
+    pub(super) banned: Bans,
 }
 
 impl Writer {
@@ -285,14 +285,17 @@ impl Writer {
     }
 }
 
-/// Notes that this incarnation lost a commit.
-fn ban(bans: &mut HashMap<u64, Incarnation>, entity: u64, incarnation: Incarnation) {
-    let held = bans.entry(entity).or_insert(incarnation);
-    *held = incarnation.max(*held);
+/// Incarnations that lost a commit, by entity.
+pub(super) type Bans = HashMap<u64, Vec<Incarnation>>;
+
+fn ban(bans: &mut Bans, entity: u64, incarnation: Incarnation) {
+    if !is_banned(bans, entity, incarnation) {
+        bans.entry(entity).or_default().push(incarnation);
+    }
 }
 
-fn is_banned(bans: &HashMap<u64, Incarnation>, entity: u64, incarnation: Incarnation) -> bool {
-    bans.get(&entity).is_some_and(|banned| incarnation <= *banned)
+fn is_banned(bans: &Bans, entity: u64, incarnation: Incarnation) -> bool {
+    bans.get(&entity).is_some_and(|lost| lost.contains(&incarnation))
 }
 
 /// The position of what was written, if anything was.

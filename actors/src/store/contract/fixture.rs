@@ -120,6 +120,10 @@ impl<B: Bench> House<B> {
         House { bench, store, views, bounds, lagging }
     }
 
+    pub(in crate::store) fn bench(&self) -> &B {
+        &self.bench
+    }
+
     /// The process is killed and started again.
     pub(in crate::store) fn crash(self) -> Self {
         self.settle();

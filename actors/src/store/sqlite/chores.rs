@@ -42,7 +42,7 @@ impl Default for Pace {
             tick: Duration::from_millis(500),
             age_max: Duration::from_secs(60),
             uses_every: Duration::from_secs(30),
-            erase_within: Duration::from_secs(10),
+            erase_within: Duration::from_secs(5),
         }
     }
 }
@@ -168,7 +168,9 @@ impl Housekeeping {
         connection.busy_timeout(if closing { WAIT_MAX } else { wait })?;
         let tried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         connection.busy_timeout(WAIT_OTHERWISE)?;
-        let again = (Instant::now() + self.pace.tick, (2 * wait).min(WAIT_MAX));
+        // Twice as long for commits as without them; and anew from short waits if a stranger reads for ever.
+        let longer = if wait < WAIT_MAX { 2 * wait } else { WAIT_FIRST };
+        let again = (Instant::now() + self.pace.tick.max(2 * wait), longer);
         self.erase_at = (tried? != 0).then_some(again);
         Ok(())
     }

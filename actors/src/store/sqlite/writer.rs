@@ -90,7 +90,7 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, batch: &mut Vec<Work>) {
+    pub(super) fn take(&mut self, batch: &mut Vec<Work>) {
         if batch.is_empty() {
             return;
         }
@@ -267,7 +267,7 @@ impl Writer {
     }
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
-    fn keep_house(&mut self, closing: bool) {
+    pub(super) fn keep_house(&mut self, closing: bool) {
         let Writer { connection, counts, fold, lagging, views, housekeeping, healthy, .. } = self;
         let well = healthy.load(Ordering::Relaxed);
         match housekeeping.run(connection, counts, fold, lagging, views, closing) {

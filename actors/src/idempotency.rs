@@ -1,12 +1,14 @@
-//! Idempotency keys: which are running, and where the answers of those that are done stand.
+//! Idempotency keys: which are running, and where the answers of those that are done stand. Memory holds a
+//! bounded number of them; older ones stand behind, in slices of the store, each with a filter in memory.
 //!
 //! A key is reserved before its command is enqueued. The reservation travels with the command and its commit and ends
 //! there, as result or refusal, never when the caller leaves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 
 use crate::answer::Answer;
@@ -17,25 +19,103 @@ use crate::time::Timestamp;
 /// What identifies a key in its scope: a hash, so that a key's text is kept nowhere.
 pub type KeyHash = [u8; 16];
 
-const SHARDS: usize = 16;
+/// The first 8 bytes of a key's hash: by these it stands in memory. The row, which has all of it, decides.
+pub(crate) type Short = u64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Running,
-    Done { position: i64 },
+/// What memory knows a key by.
+pub(crate) fn short(hash: &KeyHash) -> Short {
+    hash.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
+}
+
+const SHARDS: usize = 16;
+/// Keys in memory; beyond, the older ones go behind.
+const KEYS_MAX: usize = 200_000;
+/// Keys that go behind at once.
+const SLICE: usize = 100_000;
+
+/// Where a key's answer stands; positions begin at 1.
+type Place = i64;
+const RUNNING: Place = 0;
+
+/// Which keys a slice may hold: a Bloom filter of 10 bits a key, wrong for about 1 in 100 keys that it does not hold.
+#[derive(Debug)]
+pub(crate) struct Filter(Vec<u8>);
+
+const FILTER_BITS_PER_KEY: usize = 10;
+const FILTER_PROBES: u64 = 7;
+
+impl Filter {
+    /// A filter of these keys.
+    pub(crate) fn of(keys: impl ExactSizeIterator<Item = Short>) -> Self {
+        let mut filter = Filter(vec![0; (keys.len() * FILTER_BITS_PER_KEY).div_ceil(8).max(1)]);
+        for key in keys {
+            for (byte, bit) in filter.places(key) {
+                if let Some(byte) = filter.0.get_mut(byte) {
+                    *byte |= bit;
+                }
+            }
+        }
+        filter
+    }
+
+    /// As it was kept.
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Self {
+        Filter(bytes)
+    }
+
+    /// To be kept.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// False only if the key is not among them.
+    pub(crate) fn may_hold(&self, key: Short) -> bool {
+        self.places(key).into_iter().all(|(byte, bit)| self.0.get(byte).is_some_and(|held| held & bit != 0))
+    }
+
+    /// The bits that stand for a key: keys are hashes already, so two halves of one give all of them.
+    fn places(&self, key: Short) -> impl Iterator<Item = (usize, u8)> + use<> {
+        let bits = u64::try_from(self.0.len()).unwrap_or(0).saturating_mul(8).max(1);
+        let step = key.rotate_left(32) | 1;
+        (0..FILTER_PROBES).map(move |probe| {
+            let place = key.wrapping_add(step.wrapping_mul(probe)) % bits;
+            (usize::try_from(place / 8).unwrap_or(0), 1 << (place % 8))
+        })
+    }
+}
+
+/// Keys that the store holds and memory does not.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    /// How the store names it.
+    pub(crate) number: i64,
+    /// Which keys it may hold.
+    pub(crate) filter: Filter,
+    /// What has just been put there and leaves memory.
+    pub(crate) keys: Vec<(Short, Place)>,
 }
 
 /// The process-wide map of keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Keys {
-    shards: [Mutex<HashMap<KeyHash, Place>>; SHARDS],
+    shards: [Mutex<HashMap<Short, Place>>; SHARDS],
+    held: AtomicUsize,
+    behind: RwLock<Vec<(i64, Filter)>>,
+    keys_max: usize,
+    slice: usize,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Keys::bounded(KEYS_MAX, SLICE)
+    }
 }
 
 /// What a key turned out to be.
 #[derive(Debug)]
 pub enum Looked {
-    /// Not seen before: it is now reserved.
-    Fresh(Reservation),
+    /// Not in memory: it is now reserved. Its answer may stand behind, in one of these slices.
+    Fresh(Reservation, Vec<i64>),
     /// The first request with it is still running.
     Running,
     /// Its answer stands in the row at this position.
@@ -80,41 +160,98 @@ impl Keys {
         first_half(&hasher.finalize())
     }
 
+    /// At most `keys_max` in memory; beyond, `slice` of them go behind.
+    pub(crate) fn bounded(keys_max: usize, slice: usize) -> Self {
+        let shards = std::array::from_fn(|_| Mutex::default());
+        Keys { shards, held: AtomicUsize::new(0), behind: RwLock::default(), keys_max, slice }
+    }
+
     /// Reserves the key, or says what it is.
     #[must_use]
     pub fn look(self: &Arc<Self>, hash: KeyHash, request: [u8; 16]) -> Looked {
-        let mut shard = self.shard(&hash).lock();
-        match shard.get(&hash) {
-            Some(Place::Running) => Looked::Running,
-            Some(Place::Done { position }) => Looked::Done { position: *position },
+        let key = short(&hash);
+        let mut shard = self.shard(key).lock();
+        match shard.get(&key) {
+            Some(&RUNNING) => Looked::Running,
+            Some(position) => Looked::Done { position: *position },
             None => {
-                shard.insert(hash, Place::Running);
-                Looked::Fresh(Reservation { keys: Arc::clone(self), hash, request, settled: false })
+                // A key that goes behind is in a slice before it leaves the map.
+                let behind = self.behind.read();
+                let slices =
+                    behind.iter().filter(|(_, filter)| filter.may_hold(key)).map(|(slice, _)| *slice).collect();
+                self.insert(&mut shard, key, RUNNING);
+                Looked::Fresh(Reservation { keys: Arc::clone(self), hash, request, settled: false }, slices)
             }
         }
     }
 
-    /// Notes at the start, or after a commit, where a key's answer stands.
+    /// Notes after a commit where a key's answer stands.
     pub fn done(&self, hash: KeyHash, position: i64) {
-        self.shard(&hash).lock().insert(hash, Place::Done { position });
+        let key = short(&hash);
+        self.insert(&mut self.shard(key).lock(), key, position);
+    }
+
+    /// The same at the start, where newer keys have been noted before older ones.
+    pub(crate) fn done_before(&self, hash: &KeyHash, position: i64) {
+        let key = short(hash);
+        let mut shard = self.shard(key).lock();
+        if !shard.contains_key(&key) {
+            self.insert(&mut shard, key, position);
+        }
     }
 
     /// Forgets a key whose time is over, unless it has been used again since.
     pub fn forget_at(&self, hash: &KeyHash, position: i64) {
-        let mut shard = self.shard(hash).lock();
-        if shard.get(hash) == Some(&Place::Done { position }) {
-            shard.remove(hash);
+        self.remove(short(hash), position);
+    }
+
+    /// The oldest keys, where memory holds too many: they are to be put behind.
+    pub(crate) fn overflow(&self) -> Option<Vec<(Short, Place)>> {
+        if self.held.load(Ordering::Relaxed) <= self.keys_max {
+            return None;
+        }
+        let mut done = Vec::with_capacity(self.keys_max);
+        for shard in &self.shards {
+            done.extend(shard.lock().iter().filter(|(_, at)| **at != RUNNING).map(|(key, at)| (*key, *at)));
+        }
+        if done.len() <= self.slice {
+            return None;
+        }
+        done.select_nth_unstable_by_key(self.slice, |(_, at)| *at);
+        done.truncate(self.slice);
+        Some(done)
+    }
+
+    /// The store holds these keys: memory needs them no more.
+    pub(crate) fn put_behind(&self, slice: Slice) {
+        self.behind.write().push((slice.number, slice.filter));
+        for (key, position) in slice.keys {
+            self.remove(key, position);
         }
     }
 
-    fn release(&self, hash: &KeyHash) {
-        self.shard(hash).lock().remove(hash);
+    /// The time of all keys of this slice is over.
+    pub(crate) fn drop_slice(&self, slice: i64) {
+        self.behind.write().retain(|(number, _)| *number != slice);
     }
 
-    fn shard(&self, hash: &KeyHash) -> &Mutex<HashMap<KeyHash, Place>> {
-        let [first, ..] = self.shards.each_ref();
-        let index = usize::from(hash.first().copied().unwrap_or(0)) % SHARDS;
-        self.shards.get(index).unwrap_or(first)
+    fn insert(&self, shard: &mut HashMap<Short, Place>, key: Short, place: Place) {
+        if shard.insert(key, place).is_none() {
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn remove(&self, key: Short, place: Place) {
+        let mut shard = self.shard(key).lock();
+        if shard.get(&key) == Some(&place) {
+            shard.remove(&key);
+            self.held.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn shard(&self, key: Short) -> &Mutex<HashMap<Short, Place>> {
+        let [first, ..] = &self.shards;
+        self.shards.get(usize::try_from(key >> 60).unwrap_or(0)).unwrap_or(first)
     }
 }
 
@@ -149,13 +286,13 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.settled {
-            self.keys.release(&self.hash);
+            self.keys.remove(short(&self.hash), RUNNING);
         }
     }
 }
 
 /// How long a key's answer is kept, in milliseconds.
-const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+pub(crate) const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// What a request's key turned out to be.
 #[derive(Debug)]
@@ -181,6 +318,12 @@ impl Idempotency {
         Idempotency { keys, store }
     }
 
+    /// Whether the row at this position has this key's answer, and it is still kept.
+    async fn holds(&self, hash: KeyHash, position: i64) -> Result<bool, ReadError> {
+        let kept = self.store.kept(position).await?;
+        Ok(kept.is_some_and(|kept| kept.hash == hash && kept.at > Timestamp::now().0 - KEPT_MS))
+    }
+
     /// Reserves the key, or gives what is known of it.
     ///
     /// # Errors
@@ -189,7 +332,14 @@ impl Idempotency {
         let hash = Keys::hash(scope, key);
         loop {
             let position = match self.keys.look(hash, request) {
-                Looked::Fresh(reservation) => return Ok(Known::Fresh(reservation)),
+                Looked::Fresh(reservation, slices) if slices.is_empty() => return Ok(Known::Fresh(reservation)),
+                Looked::Fresh(reservation, slices) => match self.store.older_key(slices, hash).await? {
+                    Some(position) if self.holds(hash, position).await? => {
+                        reservation.settle(position);
+                        position
+                    }
+                    Some(_) | None => return Ok(Known::Fresh(reservation)),
+                },
                 Looked::Running => return Ok(Known::Running),
                 Looked::Done { position } => position,
             };

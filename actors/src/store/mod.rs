@@ -9,6 +9,9 @@ mod stored;
 
 pub mod sqlite;
 
+#[cfg(test)]
+mod contract;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -21,6 +24,7 @@ pub use stored::{
     StoredMessage, StoredPage, StoredRecord,
 };
 
+use crate::idempotency::KeyHash;
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
 /// Called once, on the store's thread, when a commit's fate is known.
@@ -71,6 +75,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The answer that was kept in the row at this position.
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
+
+    /// The position of the answer under a key that was put behind into one of these slices.
+    fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
 
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;

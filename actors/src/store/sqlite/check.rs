@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use rusqlite::OpenFlags;
+use rusqlite::{Connection, OpenFlags};
+use sha2::{Digest, Sha256};
 
 use super::{OpenError, connect, lock};
 
@@ -45,6 +46,20 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT 'conversation ' || n FROM conversations c
          WHERE c.messages <> (SELECT count(*) FROM rows WHERE entity = c.n AND happened = 4)",
     ),
+    (
+        "conversations have rows",
+        "SELECT 'conversation ' || n FROM conversations c WHERE NOT EXISTS (SELECT 1 FROM rows WHERE entity = c.n)",
+    ),
+    (
+        "records as their last row",
+        "SELECT 'record ' || n FROM records WHERE seq <> (SELECT coalesce(max(seq), 0) FROM rows WHERE entity = records.n)",
+    ),
+    (
+        "messages point to edits",
+        "SELECT 'position ' || r.pos FROM rows r LEFT JOIN rows e ON e.pos = r.edit
+         WHERE r.edit IS NOT NULL AND (e.pos IS NULL OR e.entity <> r.entity OR e.happened <> 5)",
+    ),
+    ("names have records", "SELECT 'record ' || n FROM names WHERE n NOT IN (SELECT n FROM records)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),
 ];
 
@@ -72,6 +87,23 @@ pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
     run("SQLite's integrity check", "PRAGMA integrity_check")?;
     for (check, sql) in CHECKS {
         run(check, sql)?;
+    }
+    findings.extend(altered(&connection)?);
+    Ok(findings)
+}
+
+/// Rows whose payload is not the one that was sealed; a redacted one has lost its salt.
+fn altered(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut query = connection.prepare("SELECT pos, salt, payload, hash FROM rows WHERE salt IS NOT NULL")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let (salt, payload, hash) =
+            (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?);
+        if Sha256::new().chain_update(salt).chain_update(payload).finalize()[..] != *hash {
+            let found = format!("position {}", row.get::<_, i64>(0)?);
+            findings.push(Finding { check: "payloads as they were sealed", found });
+        }
     }
     Ok(findings)
 }

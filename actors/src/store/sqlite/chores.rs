@@ -9,17 +9,43 @@ use super::Views;
 use super::batch::Counts;
 use super::codec::{id, int, uint};
 use super::lagging::{Fold, Lag, Lagging};
+use super::older_keys;
 use crate::caller::Scope;
 use crate::store::Chore;
+use crate::time::Timestamp;
 
 /// Headers folded, or names copied, in one slice.
 const SLICE: usize = 256;
-/// A header lags for at most so long.
-const AGE_MAX: Duration = Duration::from_secs(60);
-/// How often keys' last uses are written down.
-const USES_EVERY: Duration = Duration::from_secs(30);
-/// How soon a redacted text leaves the log.
-const ERASE_WITHIN: Duration = Duration::from_secs(10);
+/// The first attempt to empty the log waits so long for readers of older pages; every further one twice as long.
+const WAIT_FIRST: Duration = Duration::from_millis(25);
+/// Longer than any read transaction lives, so that the last attempt succeeds.
+const WAIT_MAX: Duration = Duration::from_millis(3200);
+/// How long other connections are waited for otherwise.
+const WAIT_OTHERWISE: Duration = Duration::from_secs(10);
+
+/// How often the writer does what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// It looks for what is due when nothing comes.
+    pub(super) tick: Duration,
+    /// A header lags for at most so long.
+    pub(super) age_max: Duration,
+    /// Keys' last uses are written down, and expired idempotency keys looked for.
+    pub(super) uses_every: Duration,
+    /// A redacted text leaves the log.
+    pub(super) erase_within: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            tick: Duration::from_millis(500),
+            age_max: Duration::from_secs(60),
+            uses_every: Duration::from_secs(30),
+            erase_within: Duration::from_secs(5),
+        }
+    }
+}
 
 /// A customer whose conversations' headers still hold an older name.
 #[derive(Debug)]
@@ -34,13 +60,17 @@ struct Rename {
 #[derive(Debug)]
 pub(super) struct Housekeeping {
     renames: VecDeque<Rename>,
+    pace: Pace,
     uses_at: Instant,
-    erase_at: Option<Instant>,
+    erase_at: Option<(Instant, Duration)>,
+    expiring: bool,
+    low_water: i64,
+    probe_at: Instant,
 }
 
 impl Housekeeping {
     /// With what an earlier run left to be done.
-    pub(super) fn open(connection: &Connection, views: &Views) -> rusqlite::Result<Self> {
+    pub(super) fn open(pace: Pace, connection: &Connection, views: &Views) -> rusqlite::Result<Self> {
         let mut renames = VecDeque::new();
         let mut query = connection.prepare("SELECT customer, name, revision FROM renames")?;
         let mut found = query.query([])?;
@@ -49,7 +79,16 @@ impl Housekeeping {
             views.names.rename(uint(customer), &name, uint(revision));
             renames.push_back(Rename { customer: uint(customer), name, revision: uint(revision), left: None });
         }
-        Ok(Housekeeping { renames, uses_at: Instant::now() + USES_EVERY, erase_at: None })
+        let now = Instant::now();
+        Ok(Housekeeping {
+            renames,
+            pace,
+            uses_at: now + pace.uses_every,
+            erase_at: None,
+            expiring: true,
+            low_water: 0,
+            probe_at: now,
+        })
     }
 
     /// A customer has a new name.
@@ -60,7 +99,21 @@ impl Housekeeping {
 
     /// A text was redacted: the log must lose it.
     pub(super) fn erase(&mut self) {
-        self.erase_at.get_or_insert(Instant::now() + ERASE_WITHIN);
+        self.erase_at.get_or_insert((Instant::now() + self.pace.erase_within, WAIT_FIRST));
+    }
+
+    /// How long the writer may sleep.
+    pub(super) fn tick(&self) -> Duration {
+        self.pace.tick
+    }
+
+    /// Whether the disk takes anything, after it did not.
+    pub(super) fn can_write(&mut self, connection: &Connection) -> bool {
+        if self.probe_at > Instant::now() {
+            return false;
+        }
+        self.probe_at = Instant::now() + self.pace.tick;
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('probe', 0)", []).is_ok()
     }
 
     /// One slice of everything that is due; with `closing`, all of it that a start would have to repeat.
@@ -74,7 +127,7 @@ impl Housekeeping {
         closing: bool,
     ) -> rusqlite::Result<()> {
         fold.release(lagging);
-        let age = if closing { Duration::ZERO } else { AGE_MAX };
+        let age = if closing { Duration::ZERO } else { self.pace.age_max };
         let most = if closing { usize::MAX } else { SLICE };
         let due = fold.due(lagging, age, most);
         if !due.is_empty()
@@ -87,17 +140,38 @@ impl Housekeeping {
             fold.wrote(lagging, n, lag);
         }
         self.copy_names(connection, views)?;
+        if let Some(keys) = views.keys.overflow() {
+            let slice = older_keys::write(connection, keys, Timestamp::now())?;
+            views.keys.put_behind(slice);
+        }
         if closing || self.uses_at <= Instant::now() {
-            self.uses_at = Instant::now() + USES_EVERY;
+            self.uses_at = Instant::now() + self.pace.uses_every;
             write_uses(connection, views)?;
-        }
-        if self.erase_at.is_some_and(|at| closing || at <= Instant::now()) {
-            // Busy means that a reader still sees the old log: the next tick tries again.
-            let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-            if busy == 0 {
-                self.erase_at = None;
+            // Commits that write their headers themselves move the mark too.
+            let low_water = fold.low_water(counts.next_pos);
+            if low_water != self.low_water {
+                write_folded(connection, counts, fold, &[])?;
+                self.low_water = low_water;
             }
+            self.expiring = true;
         }
+        if self.expiring {
+            self.expiring = older_keys::expire(connection, &views.keys, Timestamp::now())?;
+        }
+        self.erase_log(connection, closing)
+    }
+
+    /// Empties the log, so that no redacted text stays in it. A reader of older pages is waited for a little, while no
+    /// commit can be made, then once more after a tick; longer each time, so that it comes about.
+    fn erase_log(&mut self, connection: &Connection, closing: bool) -> rusqlite::Result<()> {
+        let Some((_, wait)) = self.erase_at.filter(|(at, _)| closing || *at <= Instant::now()) else { return Ok(()) };
+        connection.busy_timeout(if closing { WAIT_MAX } else { wait })?;
+        let tried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        connection.busy_timeout(WAIT_OTHERWISE)?;
+        // Twice as long for commits as without them; and anew from short waits if a stranger reads for ever.
+        let longer = if wait < WAIT_MAX { 2 * wait } else { WAIT_FIRST };
+        let again = (Instant::now() + self.pace.tick.max(2 * wait), longer);
+        self.erase_at = (tried? != 0).then_some(again);
         Ok(())
     }
 

@@ -129,6 +129,8 @@ impl Fold {
                 self.by_age.push_front(entry);
             }
         }
+        // The low-water mark is the front's: it must stay the lowest.
+        self.by_age.make_contiguous().sort_unstable_by_key(|(_, _, pos)| *pos);
     }
 
     /// Where a restart has to begin to look for lagging headers, if the log ends before `end`.

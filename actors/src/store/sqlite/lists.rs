@@ -211,7 +211,10 @@ fn by_update(
         let mut values = filter.values.clone();
         values.pop();
         values.push(int(n).into());
-        let header = single.query_row(params_from_iter(values), codec::listed).ok()?.0;
+        let (mut header, seq) = single.query_row(params_from_iter(values), codec::listed).ok()?;
+        if lag.seq > seq {
+            overlay(&mut header, lag);
+        }
         Some((header, lag))
     });
     let (mut next_moved, mut next_row) = (moved.next(), None);
@@ -231,10 +234,7 @@ fn by_update(
             (Some((moved, lag)), Some(row)) => ((lag.updated_at, moved.id) < (row.updated_at, row.id)) == ascending,
         };
         let header = if moved_first {
-            let taken = next_moved.take().map(|(mut header, lag)| {
-                overlay(&mut header, lag);
-                header
-            });
+            let taken = next_moved.take().map(|(header, _)| header);
             next_moved = moved.next();
             taken
         } else {

@@ -10,11 +10,15 @@ mod figures;
 mod lagging;
 mod lists;
 mod loads;
+mod older_keys;
 mod readers;
 mod recovery;
 mod schema;
 mod transcript;
 mod writer;
+
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,6 +34,7 @@ use tokio::sync::{Notify, oneshot};
 pub use check::{Finding, check};
 
 use self::batch::Seals;
+use self::chores::{Housekeeping, Pace};
 use self::figures::Figures;
 use self::lagging::Lagging;
 use self::readers::Readers;
@@ -40,7 +45,7 @@ use super::{
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
-use crate::idempotency::Keys;
+use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
 /// Why the store could not be opened.
@@ -130,13 +135,23 @@ impl SqliteStore {
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
     pub fn open(path: &Path, views: Views, operator_token: Option<&str>) -> Result<(Self, Operator), OpenError> {
+        Self::open_at(Pace::default(), path, views, operator_token)
+    }
+
+    /// The same, with the writer's chores at another pace.
+    fn open_at(
+        pace: Pace,
+        path: &Path,
+        views: Views,
+        operator_token: Option<&str>,
+    ) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
         let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         schema::migrate(&mut connection)?;
         let counts = recovery::recover(&mut connection)?;
         recovery::fill(&connection, &views)?;
         let operator = recovery::operator(&connection, operator_token)?;
-        let housekeeping = chores::Housekeeping::open(&connection, &views)?;
+        let housekeeping = Housekeeping::open(pace, &connection, &views)?;
         let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
         let loads = Readers::start("colloquy-loads", vec![reader()?]).map_err(thread_failed)?;
@@ -284,6 +299,10 @@ impl Store for SqliteStore {
         self.loads.read(move |connection| loads::kept(connection, position))
     }
 
+    fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>> {
+        self.loads.read(move |connection| older_keys::find(connection, &slices, &key))
+    }
+
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
         self.lists.read(chores::list)
     }
@@ -294,12 +313,13 @@ impl Store for SqliteStore {
     }
 
     fn close(&self) {
+        // Whoever comes from here on is told so at once: behind the writer's end nothing would ever be settled.
+        let inbox = self.inbox.lock().take();
         let (done, closed) = sync_channel(1);
-        if self.send(Work::Close { done }).is_ok() {
+        if inbox.is_some_and(|inbox| inbox.send(Work::Close { done }).is_ok()) {
             // An error means that the writer is gone already.
             let _ = closed.recv();
         }
-        self.inbox.lock().take();
         self.loads.close();
         self.lists.close();
         if let Some(thread) = self.writer.lock().take() {

@@ -8,13 +8,11 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::Counts;
 use super::codec::{self, RECORD, uint};
-use super::{OpenError, Operator, Views};
+use super::{OpenError, Operator, Views, older_keys};
 use crate::accounts::record::{restore_account, restore_key, restore_user};
 use crate::accounts::{secret, secret_hash};
 use crate::store::Kind;
-
-/// Idempotency keys that are held in memory.
-const KEYS_MAX: i64 = 200_000;
+use crate::time::Timestamp;
 
 /// Folds what lags and finds where the counts stand.
 pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
@@ -91,13 +89,7 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
             }
         }
     }
-    let mut query = connection
-        .prepare("SELECT pos, key FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL ORDER BY pos DESC LIMIT ?1")?;
-    let mut rows = query.query([KEYS_MAX])?;
-    while let Some(row) = rows.next()? {
-        views.keys.done(row.get(1)?, row.get(0)?);
-    }
-    Ok(())
+    Ok(older_keys::fill(connection, &views.keys, Timestamp::now())?)
 }
 
 /// How operators are known: by the token that is set, else by the one that the first start made.

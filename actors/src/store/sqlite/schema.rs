@@ -11,7 +11,8 @@ const MIGRATIONS: &[&str] = &[V1];
 ///
 /// Numbers of entities are those of their identifiers (60 bits, in order of creation), so that no index is needed to
 /// find one. `rows.edit` of a message points to its latest edit, that of an edit to the one before. `counters` holds a
-/// total for (scope, field, value, status), where status is 0 for what has none.
+/// total for (scope, field, value, status), where status is 0 for what has none. `older_keys` holds idempotency keys that
+/// memory does not: blocks of (key, position), sorted by key, whose filters stand in `key_slices`.
 const V1: &str = "
 CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE rows(
@@ -50,6 +51,10 @@ CREATE TABLE chores(scope INTEGER NOT NULL, kind INTEGER NOT NULL, n INTEGER NOT
   PRIMARY KEY(scope, kind, n)) STRICT, WITHOUT ROWID;
 CREATE TABLE key_uses(n INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT;
 
+CREATE TABLE key_slices(
+  slice INTEGER PRIMARY KEY, last_pos INTEGER NOT NULL, at INTEGER NOT NULL, filter BLOB NOT NULL) STRICT;
+CREATE TABLE older_keys(slice INTEGER NOT NULL, first INTEGER NOT NULL, keys BLOB NOT NULL,
+  PRIMARY KEY(slice, first)) STRICT, WITHOUT ROWID;
 CREATE TABLE operator(hash BLOB NOT NULL) STRICT;
 INSERT INTO meta VALUES ('folded', 0);
 ";

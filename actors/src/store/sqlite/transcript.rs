@@ -68,7 +68,7 @@ impl Transcript<'_> {
                 Some(seq) => self.ranks_up_to(seq.saturating_sub(1))? + 1,
                 None => total + 1,
             };
-            let from_the_end = query.after_seq.is_none() != descending;
+            let from_the_end = descending || query.after_seq.is_none();
             let (first, end) = if from_the_end { below(high) } else { beyond(low) };
             return Ok((first.max(low), end.min(high).max(first.max(low))));
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
@@ -21,8 +21,6 @@ use crate::store::{Broken, Chore, Commit, Effect, Header, Kind, Settle, Stored, 
 
 /// At most so many commits in one transaction.
 const BATCH_MAX: usize = 1024;
-/// How often the writer looks after what is due when nothing comes.
-const TICK: Duration = Duration::from_millis(500);
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
 
@@ -55,8 +53,8 @@ pub(super) struct Writer {
     pub(super) housekeeping: Housekeeping,
     pub(super) figures: Arc<Figures>,
     pub(super) healthy: Arc<AtomicBool>,
-    /// Incarnations that lost a commit, by entity: nothing more of them is taken.
-    pub(super) banned: HashMap<u64, Incarnation>,
+    /// Nothing more of these is taken.
+    pub(super) banned: Bans,
 }
 
 impl Writer {
@@ -64,7 +62,7 @@ impl Writer {
     pub(super) fn run(mut self, inbox: &Receiver<Work>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
-            match inbox.recv_timeout(TICK) {
+            match inbox.recv_timeout(self.housekeeping.tick()) {
                 Ok(first) => batch.push(first),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -92,7 +90,7 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, batch: &mut Vec<Work>) {
+    pub(super) fn take(&mut self, batch: &mut Vec<Work>) {
         if batch.is_empty() {
             return;
         }
@@ -139,15 +137,14 @@ impl Writer {
             let verdict = match work {
                 Work::Commit { incarnation, commit, seals, .. } => {
                     let entity = commit.subject.number;
-                    let is_out = |bans: &HashMap<u64, Incarnation>| bans.get(&entity) == Some(incarnation);
-                    if is_out(&self.banned) || is_out(&lost) {
+                    if is_banned(&self.banned, entity, *incarnation) || is_banned(&lost, entity, *incarnation) {
                         Err(CommitFailure::Away)
                     } else {
                         match batch.apply(commit, seals)? {
                             Verdict::Written { first_pos } => Ok(Some(first_pos)),
                             Verdict::Broken(broken) => Err(CommitFailure::Broken(broken)),
                             Verdict::Fenced => {
-                                lost.insert(entity, *incarnation);
+                                ban(&mut lost, entity, *incarnation);
                                 Err(CommitFailure::Conflict)
                             }
                         }
@@ -180,7 +177,7 @@ impl Writer {
             if let (Err(failure), Work::Commit { incarnation, commit, .. }) = (&verdict, work)
                 && !matches!(failure, CommitFailure::Broken(_))
             {
-                self.banned.insert(commit.subject.number, *incarnation);
+                ban(&mut self.banned, commit.subject.number, *incarnation);
             }
             verdicts.push(verdict);
         }
@@ -197,9 +194,8 @@ impl Writer {
                     replies.push((settle, self.absorb(incarnation, *commit, verdict)));
                 }
                 Work::Barrier { subject, incarnation, settle } => {
-                    let lost = self.banned.get(&subject.number) == Some(&incarnation);
-                    let failed = if lost { Err(CommitFailure::Away) } else { verdict.map(|_| ()) };
-                    replies.push((settle, failed));
+                    let lost = is_banned(&self.banned, subject.number, incarnation);
+                    replies.push((settle, if lost { Err(CommitFailure::Away) } else { Ok(()) }));
                 }
                 Work::Reload { subject, reply } => {
                     self.banned.remove(&subject.number);
@@ -235,7 +231,7 @@ impl Writer {
             Ok(first_pos) => first_pos.unwrap_or(0),
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Broken(_)) {
-                    self.banned.insert(commit.subject.number, incarnation);
+                    ban(&mut self.banned, commit.subject.number, incarnation);
                 }
                 return Err(failure);
             }
@@ -271,10 +267,13 @@ impl Writer {
     }
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
-    fn keep_house(&mut self, closing: bool) {
+    pub(super) fn keep_house(&mut self, closing: bool) {
         let Writer { connection, counts, fold, lagging, views, housekeeping, healthy, .. } = self;
+        let well = healthy.load(Ordering::Relaxed);
         match housekeeping.run(connection, counts, fold, lagging, views, closing) {
-            Ok(()) => healthy.store(true, Ordering::Relaxed),
+            // What failed before is not well again because nothing was due now.
+            Ok(()) if well || housekeeping.can_write(connection) => healthy.store(true, Ordering::Relaxed),
+            Ok(()) => {}
             Err(error) => {
                 healthy.store(false, Ordering::Relaxed);
                 if !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {
@@ -284,6 +283,19 @@ impl Writer {
             }
         }
     }
+}
+
+/// Incarnations that lost a commit, by entity.
+pub(super) type Bans = HashMap<u64, Vec<Incarnation>>;
+
+fn ban(bans: &mut Bans, entity: u64, incarnation: Incarnation) {
+    if !is_banned(bans, entity, incarnation) {
+        bans.entry(entity).or_default().push(incarnation);
+    }
+}
+
+fn is_banned(bans: &Bans, entity: u64, incarnation: Incarnation) -> bool {
+    bans.get(&entity).is_some_and(|lost| lost.contains(&incarnation))
 }
 
 /// The position of what was written, if anything was.

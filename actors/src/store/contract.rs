@@ -1,0 +1,317 @@
+//! The suite that every store passes: what a commit promises, what lists show, what a crash leaves. Knows no store; each
+//! one's tests name a [`Bench`] and let [`contract`] make a test of every function here.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod fixture;
+mod model;
+
+pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};
+pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
+
+use serde_json::json;
+
+use self::fixture::{live, other, test};
+use crate::accounts::{Customer, CustomerRequest, User, UserRequest};
+use crate::answer::Done;
+use crate::conversation::messages::{ConversationError, Request, Status};
+use crate::idempotency::{Idempotency, Keys, Known, Looked};
+use crate::runtime::{CommitFailure, Incarnation};
+use crate::store::{Broken, Chore, Facets, Stored};
+
+/// Makes a test of each promise for one store.
+macro_rules! contract {
+    ($bench:ty: $($promise:ident),* $(,)?) => {$(
+        #[test]
+        fn $promise() {
+            $crate::store::contract::$promise::<$bench>();
+        }
+    )*};
+}
+pub(super) use contract;
+
+pub(super) fn an_acknowledged_commit_is_there_after_a_crash<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut conversation = house.conversation(live(), customer, Some("hello"));
+    conversation.send("second").unwrap();
+    let shown = conversation.ask(Request::Read).unwrap();
+    let house = house.crash();
+    let again = house.reopened(conversation.id).ask(Request::Read).unwrap();
+    assert_eq!(shown, again);
+    let page = house.transcript(live(), conversation.id);
+    assert_eq!(page.items.len(), 2);
+    assert!(page.items[1].contains("second"));
+    assert_eq!(house.list(live(), Facets::default()).items[0].messages, 2, "recovery folds headers");
+}
+
+pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut first = house.conversation(live(), customer, None);
+    let mut second = house.reopened(first.id);
+    first.send("from the first").unwrap();
+    // The second copy does not know: its change is refused, and what was decided on top of it as well.
+    let refused = second.prepare(Request::Close(Default::default()));
+    let later = second.prepare(Request::Reopen);
+    assert_eq!(refused.settled(), Err(CommitFailure::Conflict));
+    assert_eq!(later.settled(), Err(CommitFailure::Away));
+    first.send("the first goes on").unwrap();
+    assert_eq!(house.counted(live(), Some(Status::Closed)), 0);
+    assert_eq!(house.counted(live(), None), 1);
+}
+
+pub(super) fn what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut first = house.conversation(live(), customer, None);
+    let mut second = house.reopened(first.id);
+    first.send("takes the sequence").unwrap();
+    assert_eq!(second.prepare(message("lost")).settled(), Err(CommitFailure::Conflict));
+    // The sequence that it expects is there now, but it is not the one that it meant.
+    assert_eq!(second.prepare(message("fits by chance")).settled(), Err(CommitFailure::Away));
+    assert_eq!(second.barrier(), Err(CommitFailure::Away));
+    assert_eq!(first.barrier_of(Incarnation::next()), Ok(()), "a newer copy is not touched");
+    assert!(wait(house.store().reload(first.subject())).unwrap().is_some());
+    let mut third = house.reopened(first.id);
+    third.send("after the reload").unwrap();
+    assert_eq!(house.transcript(live(), first.id).items.len(), 2);
+}
+
+pub(super) fn a_loser_in_a_batch_leaves_nothing_and_the_batch_goes_on<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut lost = house.conversation(live(), customer, None);
+    let mut winner = house.reopened(lost.id);
+    winner.ask(Request::Close(Default::default())).unwrap();
+    let mut others: Vec<_> = (0..20).map(|_| house.conversation(live(), customer, None)).collect();
+    let mut settles = Vec::new();
+    for (index, other) in others.iter_mut().enumerate() {
+        settles.push(other.prepare(message("before")));
+        if index == 10 {
+            assert_eq!(lost.prepare(change(json!({"priority": "high"}))).settled(), Err(CommitFailure::Conflict));
+        }
+        settles.push(other.prepare(change(json!({"status": "pending"}))));
+    }
+    assert!(settles.into_iter().all(|settle| settle.settled() == Ok(())));
+    assert_eq!(house.counted(live(), Some(Status::Pending)), 20);
+    assert_eq!(house.counted(live(), Some(Status::Closed)), 1);
+    assert_eq!(house.counted(live(), None), 21);
+    house.is_sound();
+}
+
+pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let stranger = house.customer(test(), "in another mode");
+    let elsewhere = house.customer(other(), "in another account");
+    for absent in [stranger, elsewhere] {
+        let refused = house.try_conversation(live(), absent, None);
+        assert_eq!(refused.unwrap_err(), Failed::Commit(CommitFailure::Broken(Broken::NoCustomer)));
+    }
+    let mut conversation = house.conversation(live(), customer, None);
+    let user = house.user(other(), "else@example.org").unwrap();
+    let refused = conversation.ask(change(json!({"assignee_id": user.id}))).unwrap_err();
+    assert_eq!(refused, Failed::Commit(CommitFailure::Broken(Broken::NoUser)));
+    conversation.send("the incarnation goes on").unwrap();
+    let refused = house.record::<Customer>(live(), customer).ask(CustomerRequest::Delete).unwrap_err();
+    assert_eq!(refused, Failed::Commit(CommitFailure::Broken(Broken::HasConversations)));
+    let idle = house.customer(live(), "idle");
+    let deleted = house.record::<Customer>(live(), idle).ask(CustomerRequest::Delete).unwrap();
+    assert_eq!(deleted.done, Done::Deleted);
+    assert!(house.try_conversation(live(), idle, None).is_err());
+    house.is_sound();
+}
+
+pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
+    let house = House::<B>::new();
+    let create = |email: &str| UserRequest::Create(house.new_user(email));
+    let both: Vec<_> = (0..2)
+        .map(|_| house.vacant::<User>(live().account_wide()).prepare(create("Twice@Example.org")).settled())
+        .collect();
+    assert_eq!(both.iter().filter(|settled| settled.is_ok()).count(), 1);
+    assert!(both.contains(&Err(CommitFailure::Broken(Broken::Taken(crate::store::NameField::UserEmail)))));
+    let mut user = house.user(other(), "twice@example.org").unwrap();
+    user.ask(UserRequest::Delete).unwrap();
+    assert!(house.user(other(), "twice@example.org").is_ok(), "a deleted record gives its name back");
+    house.is_sound();
+}
+
+pub(super) fn positions_and_numbers_have_no_gap<B: Bench>() {
+    let house = House::<B>::new();
+    let mut settles = Vec::new();
+    for scope in [live(), test(), other()] {
+        let customer = house.customer(scope, "Ada");
+        for _ in 0..5 {
+            let mut conversation = house.conversation(scope, customer, Some("one"));
+            settles.push(conversation.prepare(message("two")));
+            settles.push(conversation.prepare(change(json!({"status": "pending"}))));
+        }
+    }
+    assert!(settles.into_iter().all(|settle| settle.settled() == Ok(())));
+    house.is_sound();
+    let house = house.crash();
+    let customer = house.customer(live(), "after the crash");
+    house.conversation(live(), customer, Some("goes on"));
+    house.is_sound();
+}
+
+pub(super) fn a_kept_answer_survives<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut conversation = house.conversation(live(), customer, None);
+    let sent = conversation.ask_with_key("send", message("kept")).unwrap();
+    let unchanged = conversation.ask_with_key("nothing", Request::Reopen).unwrap();
+    let closed = conversation.ask_with_key("close", Request::Close(Default::default())).unwrap();
+    let refused = conversation.ask_with_key("refused", system_message()).unwrap_err();
+    assert_eq!(refused, Failed::Refused(ConversationError::Closed));
+    let house = house.crash();
+    for (key, first) in [("send", sent), ("nothing", unchanged), ("close", closed)] {
+        let Known::Replay(again) = house.look(live(), key, 1) else { panic!("{key} is not known") };
+        assert_eq!((again.body, again.done, again.id, again.etag), (first.body, first.done, first.id, first.etag));
+        assert!(again.replayed);
+        assert!(matches!(house.look(live(), key, 2), Known::Reused));
+        assert!(matches!(house.look(test(), key, 1), Known::Fresh(_)));
+    }
+    assert!(matches!(house.look(live(), "refused", 1), Known::Fresh(_)), "a refusal is decided anew");
+}
+
+pub(super) fn memory_holds_a_bounded_number_of_keys_and_none_is_forgotten<B: Bench>() {
+    let house = House::<B>::with_keys(40, 20);
+    let customer = house.customer(live(), "Ada");
+    let mut conversation = house.conversation(live(), customer, None);
+    let keys: Vec<String> = (0..150).map(|index| format!("key {index}")).collect();
+    for key in &keys {
+        conversation.ask_with_key(key, message(key)).unwrap();
+    }
+    house.rest();
+    let in_memory = |house: &House<B>| {
+        let looked =
+            |key: &&String| matches!(house.views.keys.look(Keys::hash(live(), key), [1; 16]), Looked::Done { .. });
+        keys.iter().filter(looked).count()
+    };
+    assert!((1..=40).contains(&in_memory(&house)), "{}", in_memory(&house));
+    let house = house.crash();
+    for key in &keys {
+        let Known::Replay(again) = house.look(live(), key, 1) else { panic!("{key} is not known") };
+        assert!(String::from_utf8_lossy(&again.body).contains(key.as_str()));
+    }
+    for index in 0..200 {
+        assert!(matches!(house.look(live(), &format!("new {index}"), 1), Known::Fresh(_)));
+    }
+}
+
+pub(super) fn a_renamed_customer_is_renamed_everywhere_at_once<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "before");
+    let mut active = house.conversation(live(), customer, None);
+    for _ in 0..600 {
+        house.conversation(live(), customer, None);
+    }
+    let renamed = |house: &House<B>, name: &str| {
+        house.list(live(), Facets::default()).items.iter().all(|header| &*house.name_of(header) == name)
+    };
+    assert!(renamed(&house, "before"));
+    house
+        .record::<Customer>(live(), customer)
+        .ask(CustomerRequest::Change(serde_json::from_value(json!({"name": "after"})).unwrap()))
+        .unwrap();
+    assert!(renamed(&house, "after"), "before and during the copying");
+    let body = active.ask(Request::Read).unwrap().body;
+    assert!(String::from_utf8_lossy(&body).contains("after"), "the active conversation shows it");
+    house.conversation(live(), customer, None);
+    let house = house.crash();
+    assert!(renamed(&house, "after"), "a crash in the middle of the copying");
+    house.rest();
+    assert!(house.list(live(), Facets::default()).items.iter().all(|header| &*header.customer_name == "after"));
+    house.is_sound();
+}
+
+pub(super) fn a_redacted_text_is_gone_from_every_file<B: Bench>() {
+    const MARKER: &str = "xyzzy-2718281828";
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut conversation = house.conversation(live(), customer, None);
+    let sent = conversation.ask_with_key("key", message(&format!("{MARKER} first"))).unwrap();
+    let id = sent.id.unwrap().parse().unwrap();
+    let edit = json!({"content": format!("{MARKER} second"), "metadata": {"note": MARKER}});
+    conversation.ask(Request::Edit(id, Box::new(serde_json::from_value(edit).unwrap()))).unwrap();
+    house.rest();
+    assert!(house.holds(MARKER), "the test looks in the right place");
+    conversation.ask(Request::Redact(id)).unwrap();
+    house.until("the text is gone", || !house.holds(MARKER));
+    let Known::Replay(again) = house.look(live(), "key", 1) else { panic!("the key is not known") };
+    assert!(!String::from_utf8_lossy(&again.body).contains(MARKER));
+    let found = wait(house.store().message(conversation.subject(), id.sequence())).unwrap().unwrap();
+    assert_eq!(found.texts.len(), 3);
+    assert!(found.texts.iter().all(|(_, _, payload)| !String::from_utf8_lossy(payload).contains(MARKER)));
+    house.is_sound();
+}
+
+pub(super) fn a_last_use_of_a_key_is_written_down<B: Bench>() {
+    let house = House::<B>::new();
+    let (id, secret) = house.key();
+    assert!(house.views.identity.authenticate(&secret, 120_000).is_some());
+    house.rest();
+    let house = house.crash();
+    let known = house.views.identity.key(id).unwrap();
+    assert_eq!(known.last_used_ms.load(std::sync::atomic::Ordering::Relaxed), 120_000);
+    assert!(house.views.identity.authenticate(&secret, 180_000).is_some());
+}
+
+pub(super) fn a_chore_stays_until_it_is_done<B: Bench>() {
+    let house = House::<B>::new();
+    let mut user = house.user(live(), "gone@example.org").unwrap();
+    user.ask(UserRequest::Delete).unwrap();
+    let house = house.crash();
+    let left = wait(house.store().chores()).unwrap();
+    assert_eq!(left, [Chore::Unassign(live().account_wide(), user.id)]);
+    house.store().chore_done(left[0]);
+    house.settle();
+    assert_eq!(wait(house.store().chores()).unwrap(), []);
+    assert_eq!(wait(house.crash().store().chores()).unwrap(), []);
+}
+
+pub(super) fn after_its_end_nothing_is_acknowledged<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut conversation = house.conversation(live(), customer, None);
+    let last = conversation.prepare(message("just before the end"));
+    house.store().close();
+    assert_eq!(last.settled(), Ok(()));
+    assert_eq!(conversation.send("after the end").unwrap_err(), Failed::Commit(CommitFailure::Away));
+    assert_eq!(conversation.barrier(), Err(CommitFailure::Away));
+    assert!(wait(house.store().reload(conversation.subject())).is_err());
+    assert!(wait(house.store().chores()).is_err());
+}
+
+pub(super) fn a_thing_is_loaded_by_its_whole_identifier<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let conversation = house.conversation(live(), customer, None);
+    let mut subject = conversation.subject();
+    assert!(matches!(wait(house.store().load(subject)), Ok(Some(Stored::Conversation(_)))));
+    subject.tail ^= 1;
+    assert!(matches!(wait(house.store().load(subject)), Ok(None)));
+}
+
+/// A customer's message.
+pub(super) fn message(text: &str) -> Request {
+    Request::Send(Box::new(serde_json::from_value(json!({"content": text})).unwrap()))
+}
+
+fn system_message() -> Request {
+    Request::Send(Box::new(serde_json::from_value(json!({"content": "x", "sender_type": "system"})).unwrap()))
+}
+
+/// A change of a conversation.
+pub(super) fn change(change: serde_json::Value) -> Request {
+    Request::Change(Box::new(serde_json::from_value(change).unwrap()))
+}
+
+impl<B: Bench> House<B> {
+    /// What a key turns out to be for a request that is told apart by `request`.
+    fn look(&self, scope: crate::caller::Scope, key: &str, request: u8) -> Known {
+        let idempotency = Idempotency::new(self.views.keys.clone(), self.store());
+        wait(async move { idempotency.look(scope, key, [request; 16]).await }).unwrap()
+    }
+}

@@ -1,0 +1,425 @@
+//! A store with its views, and entities that commit to it without a runtime.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::accounts::record::{Record, RecordCommand, Rules};
+use crate::accounts::{
+    Account, AccountNumber, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest, User, UserRequest,
+};
+use crate::answer::Answer;
+use crate::caller::{By, Caller, Mode, Scope};
+use crate::conversation::Conversation;
+use crate::conversation::messages::{ConversationCommand, ConversationError, CustomerShown, Request, Status};
+use crate::id::{ConversationId, CustomerId, Id, KeyId};
+use crate::idempotency::{Keys, Looked, Reservation};
+use crate::journal::Kept;
+use crate::page::{Order, Paging, Start};
+use crate::runtime::{CommitFailure, Decision, Incarnation};
+use crate::store::sqlite::Views;
+use crate::store::{
+    Broken, ConversationHeader, ConversationQuery, Facets, MessageQuery, Store, Stored, StoredPage, Subject,
+};
+use crate::time::Timestamp;
+
+/// Live data of account 1.
+pub(super) fn live() -> Scope {
+    Scope::of(1, Mode::Live)
+}
+
+/// Its test data.
+pub(super) fn test() -> Scope {
+    Scope::of(1, Mode::Test)
+}
+
+/// Live data of account 2.
+pub(super) fn other() -> Scope {
+    Scope::of(2, Mode::Live)
+}
+
+/// Waits for what a store gives later.
+pub(in crate::store) fn wait<T>(later: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(later)
+}
+
+/// An open store.
+pub(in crate::store) type Opened = Arc<dyn Store>;
+
+/// A place where a store can be opened, again and again.
+pub(in crate::store) trait Bench: Sized {
+    /// An empty one.
+    fn new() -> Self;
+
+    /// Opens what is there. Whatever is written behind happens within milliseconds.
+    fn open(&self, views: Views) -> Opened;
+
+    /// The same, but headers are not folded by themselves.
+    fn open_lagging(&self, views: Views) -> Opened;
+
+    /// What would be left if the process were killed now.
+    fn killed(&self) -> Self;
+
+    /// Whether any file has this text.
+    fn holds(&self, text: &str) -> bool;
+
+    /// What a check of what would be left finds.
+    fn findings(&self) -> Vec<String>;
+}
+
+/// A bench, the store on it, and its views.
+pub(in crate::store) struct House<B> {
+    bench: B,
+    store: Opened,
+    pub(in crate::store) views: Views,
+    bounds: (usize, usize),
+    lagging: bool,
+}
+
+impl<B> Drop for House<B> {
+    fn drop(&mut self) {
+        self.store.close();
+    }
+}
+
+/// Why a command came to nothing.
+#[derive(Debug, PartialEq)]
+pub(in crate::store) enum Failed<R> {
+    /// The rules refused.
+    Refused(R),
+    /// The store refused.
+    Commit(CommitFailure<Broken>),
+}
+
+impl<B: Bench> House<B> {
+    pub(in crate::store) fn new() -> Self {
+        Self::with_keys(1000, 500)
+    }
+
+    pub(in crate::store) fn with_keys(keys_max: usize, slice: usize) -> Self {
+        Self::on(B::new(), (keys_max, slice), false)
+    }
+
+    /// Headers lag for as long as the store is open.
+    pub(in crate::store) fn lagging() -> Self {
+        Self::on(B::new(), (1000, 500), true)
+    }
+
+    fn on(bench: B, bounds: (usize, usize), lagging: bool) -> Self {
+        let views = Views {
+            identity: Arc::default(),
+            names: Arc::default(),
+            keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
+            chores: Arc::new(Notify::new()),
+        };
+        let store = if lagging { bench.open_lagging(views.clone()) } else { bench.open(views.clone()) };
+        House { bench, store, views, bounds, lagging }
+    }
+
+    pub(in crate::store) fn bench(&self) -> &B {
+        &self.bench
+    }
+
+    /// The process is killed and started again.
+    pub(in crate::store) fn crash(self) -> Self {
+        self.settle();
+        let bench = self.bench.killed();
+        let (bounds, lagging) = (self.bounds, self.lagging);
+        drop(self);
+        Self::on(bench, bounds, lagging)
+    }
+
+    pub(in crate::store) fn store(&self) -> Opened {
+        Arc::clone(&self.store)
+    }
+
+    /// Waits until all that was submitted is settled.
+    pub(in crate::store) fn settle(&self) {
+        let (settled, outcome) = sync_channel(1);
+        let settle = Box::new(move |_| settled.send(()).unwrap());
+        let nobody = Subject { kind: crate::store::Kind::User, number: 1, tail: 1 };
+        self.store.barrier(nobody, Incarnation::next(), settle);
+        outcome.recv().unwrap();
+    }
+
+    /// Waits until everything behind has had many chances to be written.
+    pub(in crate::store) fn rest(&self) {
+        for _ in 0..20 {
+            self.settle();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(in crate::store) fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(in crate::store) fn holds(&self, text: &str) -> bool {
+        self.bench.holds(text)
+    }
+
+    /// Nothing is found by a check.
+    pub(in crate::store) fn is_sound(&self) {
+        self.settle();
+        assert_eq!(self.bench.killed().findings(), Vec::<String>::new());
+    }
+
+    pub(in crate::store) fn list(&self, scope: Scope, facets: Facets) -> StoredPage<ConversationHeader> {
+        let paging = Paging { limit: 1000, start: Start::Offset(0), order: Order::Desc };
+        wait(self.store.conversations(ConversationQuery { scope, facets, by_update: false, paging })).unwrap()
+    }
+
+    pub(in crate::store) fn counted(&self, scope: Scope, status: Option<Status>) -> u64 {
+        self.list(scope, Facets { status, ..Facets::default() }).total
+    }
+
+    /// The customer's name as lists show it.
+    pub(in crate::store) fn name_of(&self, header: &ConversationHeader) -> Box<str> {
+        let newer = self.views.names.renamed(header.state.customer.number());
+        newer.unwrap_or_else(|| header.customer_name.clone())
+    }
+
+    pub(in crate::store) fn transcript(&self, scope: Scope, id: ConversationId) -> StoredPage<Arc<str>> {
+        let paging = Paging { limit: 1000, start: Start::Offset(0), order: Order::Asc };
+        let conversation = Conversation::subject(id);
+        let query = MessageQuery { scope, conversation, sender: None, after_seq: None, before_seq: None, paging };
+        wait(self.store.messages(query)).unwrap().unwrap()
+    }
+
+    pub(in crate::store) fn vacant<R: Rules>(&self, scope: Scope) -> Acting<Record<R>> {
+        self.acting(scope, Id::new(Timestamp::now().0), None)
+    }
+
+    pub(in crate::store) fn record<R: Rules>(&self, scope: Scope, id: Id<R::Named>) -> Acting<Record<R>> {
+        self.acting(scope, id, self.load::<Record<R>>(id))
+    }
+
+    pub(in crate::store) fn customer(&self, scope: Scope, name: &str) -> CustomerId {
+        let mut customer = self.vacant::<Customer>(scope);
+        let new = serde_json::from_value(json!({"name": name})).unwrap();
+        customer.ask(CustomerRequest::Create(new)).unwrap();
+        customer.id
+    }
+
+    pub(in crate::store) fn new_user(&self, email: &str) -> CreateUser {
+        serde_json::from_value(json!({"name": "Somebody", "email": email, "role": "agent"})).unwrap()
+    }
+
+    pub(in crate::store) fn user(
+        &self,
+        scope: Scope,
+        email: &str,
+    ) -> Result<Acting<Record<User>>, Failed<crate::accounts::record::RecordError>> {
+        let mut user = self.vacant::<User>(scope.account_wide());
+        user.ask(UserRequest::Create(self.new_user(email)))?;
+        Ok(user)
+    }
+
+    /// An account's key and its secret.
+    pub(in crate::store) fn key(&self) -> (KeyId, String) {
+        let mut account = self.vacant::<Account>(Scope::OPERATORS);
+        let new = serde_json::from_value(json!({"name": "An account"})).unwrap();
+        account.ask(AccountRequest::Create(new, AccountNumber(1))).unwrap();
+        let mut key = self.vacant::<Key>(Scope::account(1));
+        let new = serde_json::from_value(json!({"type": "test"})).unwrap();
+        let shown = key.ask(KeyRequest::Create(new, account.id)).unwrap();
+        let shown: serde_json::Value = serde_json::from_slice(&shown.body).unwrap();
+        (key.id, shown.get("key").unwrap().as_str().unwrap().to_owned())
+    }
+
+    pub(in crate::store) fn conversation(
+        &self,
+        scope: Scope,
+        customer: CustomerId,
+        first: Option<&str>,
+    ) -> Acting<Conversation> {
+        self.try_conversation(scope, customer, first).unwrap()
+    }
+
+    pub(in crate::store) fn try_conversation(
+        &self,
+        scope: Scope,
+        customer: CustomerId,
+        first: Option<&str>,
+    ) -> Result<Acting<Conversation>, Failed<ConversationError>> {
+        let new = json!({"customer_id": customer, "initial_message": first});
+        self.create(scope, customer, new)
+    }
+
+    pub(in crate::store) fn create(
+        &self,
+        scope: Scope,
+        customer: CustomerId,
+        new: serde_json::Value,
+    ) -> Result<Acting<Conversation>, Failed<ConversationError>> {
+        let mut conversation = self.acting(scope, ConversationId::new(Timestamp::now().0), None);
+        let subject = Subject { kind: crate::store::Kind::Customer, number: customer.number(), tail: customer.tail() };
+        let Ok(Some(Stored::Record(found))) = wait(self.store.load(subject)) else {
+            return Err(Failed::Commit(CommitFailure::Broken(Broken::NoCustomer)));
+        };
+        let name = self.views.names.cell(customer.number(), &found.name, found.sequence);
+        let customer = CustomerShown { id: customer, name };
+        conversation.ask(Request::Create { new: Box::new(serde_json::from_value(new).unwrap()), customer })?;
+        Ok(conversation)
+    }
+
+    /// Another copy of a conversation, as it is stored.
+    pub(in crate::store) fn reopened(&self, id: ConversationId) -> Acting<Conversation> {
+        let Ok(Some(Stored::Conversation(stored))) = wait(self.store.load(Conversation::subject(id))) else {
+            panic!("{id} is not there")
+        };
+        self.acting(stored.scope, id, self.load::<Conversation>(id))
+    }
+
+    fn load<E: Kept>(&self, id: E::Id) -> Option<E> {
+        let stored = wait(self.store.load(E::subject(id))).unwrap()?;
+        Some(E::restore(id, stored, &self.views.names).unwrap())
+    }
+
+    fn acting<E: Kept>(&self, scope: Scope, id: E::Id, held: Option<E>) -> Acting<E> {
+        Acting {
+            id,
+            entity: held.unwrap_or_else(|| E::vacant(id)),
+            incarnation: Incarnation::next(),
+            scope,
+            store: self.store(),
+            views: self.views.clone(),
+        }
+    }
+}
+
+/// One copy of an entity: what its actor would do, one command after the other.
+pub(in crate::store) struct Acting<E: Kept> {
+    pub(in crate::store) id: E::Id,
+    pub(in crate::store) scope: Scope,
+    entity: E,
+    incarnation: Incarnation,
+    store: Opened,
+    views: Views,
+}
+
+impl<E: Kept> std::fmt::Debug for Acting<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.id)
+    }
+}
+
+/// A commit on its way.
+pub(in crate::store) struct Pending(Receiver<Result<(), CommitFailure<Broken>>>);
+
+impl Pending {
+    pub(in crate::store) fn settled(self) -> Result<(), CommitFailure<Broken>> {
+        self.0.recv().unwrap()
+    }
+}
+
+/// A command as an entity takes it, made from what is asked.
+pub(in crate::store) trait Asked: Kept<Reply = Answer> {
+    type Ask;
+    fn command(acting: &Acting<Self>, asked: Self::Ask, reservation: Option<Reservation>) -> Self::Command;
+}
+
+impl Asked for Conversation {
+    type Ask = Request;
+    fn command(acting: &Acting<Self>, request: Request, reservation: Option<Reservation>) -> ConversationCommand {
+        let people = Arc::clone(&acting.views.identity);
+        ConversationCommand { caller: acting.caller(), if_match: None, reservation, request, people }
+    }
+}
+
+impl<R: Rules> Asked for Record<R> {
+    type Ask = R::Request;
+    fn command(acting: &Acting<Self>, request: R::Request, reservation: Option<Reservation>) -> RecordCommand<R> {
+        let identity = Arc::clone(&acting.views.identity);
+        RecordCommand { caller: acting.caller(), if_match: None, reservation, request, identity }
+    }
+}
+
+impl<E: Asked> Acting<E> {
+    pub(in crate::store) fn subject(&self) -> Subject {
+        E::subject(self.id)
+    }
+
+    fn caller(&self) -> Caller {
+        Caller { scope: self.scope, by: By::server("a test") }
+    }
+
+    fn decide(&self, asked: E::Ask, reservation: Option<Reservation>) -> Decision<E> {
+        let command = E::command(self, asked, reservation);
+        let found = self.entity.lookup(&command).map(|lookup| wait(E::find(&*self.store, lookup)).unwrap());
+        self.entity.decide(command, found, Timestamp::now().0)
+    }
+
+    fn submit(&self, commit: E::Commit) -> Pending {
+        let (settled, outcome) = sync_channel(1);
+        let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
+        self.store.submit(self.incarnation, commit, settle);
+        Pending(outcome)
+    }
+
+    /// Asks, and waits for the commit.
+    pub(in crate::store) fn ask(&mut self, asked: E::Ask) -> Result<Answer, Failed<E::Refusal>> {
+        let decision = self.decide(asked, None);
+        self.conclude(decision)
+    }
+
+    /// The same, with an idempotency key that has not been used.
+    pub(in crate::store) fn ask_with_key(&mut self, key: &str, asked: E::Ask) -> Result<Answer, Failed<E::Refusal>> {
+        let looked = self.views.keys.look(Keys::hash(self.scope, key), [1; 16]);
+        let Looked::Fresh(reservation, _) = looked else { panic!("{key} has been used") };
+        let decision = self.decide(asked, Some(reservation));
+        self.conclude(decision)
+    }
+
+    fn conclude(&mut self, decision: Decision<E>) -> Result<Answer, Failed<E::Refusal>> {
+        match decision {
+            Decision::Answer(reply) => Ok(reply),
+            Decision::Refuse(refusal) => Err(Failed::Refused(refusal)),
+            Decision::Keep { commit, reply } => {
+                self.submit(commit).settled().map_err(Failed::Commit)?;
+                Ok(reply)
+            }
+            Decision::Change { change, commit, reply, .. } => {
+                self.submit(commit).settled().map_err(Failed::Commit)?;
+                self.entity.apply(change);
+                Ok(reply)
+            }
+        }
+    }
+
+    /// Decides and applies at once, as an actor does; the commit is on its way.
+    pub(in crate::store) fn prepare(&mut self, asked: E::Ask) -> Pending {
+        match self.decide(asked, None) {
+            Decision::Change { change, commit, .. } => {
+                self.entity.apply(change);
+                self.submit(commit)
+            }
+            Decision::Keep { .. } | Decision::Answer(_) | Decision::Refuse(_) => panic!("this changes nothing"),
+        }
+    }
+
+    pub(in crate::store) fn barrier(&self) -> Result<(), CommitFailure<Broken>> {
+        self.barrier_of(self.incarnation)
+    }
+
+    pub(in crate::store) fn barrier_of(&self, incarnation: Incarnation) -> Result<(), CommitFailure<Broken>> {
+        let (settled, outcome) = sync_channel(1);
+        let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
+        self.store.barrier(self.subject(), incarnation, settle);
+        outcome.recv().unwrap()
+    }
+}
+
+impl Acting<Conversation> {
+    pub(in crate::store) fn send(&mut self, text: &str) -> Result<Answer, Failed<ConversationError>> {
+        self.ask(super::message(text))
+    }
+}

@@ -1,0 +1,316 @@
+//! The contract on the embedded store, and what only it can do.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Instant;
+
+use bytes::Bytes;
+use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
+
+use super::chores::{Housekeeping, Pace};
+use super::figures::Figures;
+use super::lagging::{Fold, Lag, Lagging};
+use super::writer::{Work, Writer};
+use super::{SqliteStore, Views, check, connect, recovery, schema};
+use crate::caller::{By, Mode, Scope};
+use crate::runtime::{CommitFailure, Incarnation};
+use crate::store::contract::{Bench, House, Opened, contract, wait};
+use crate::store::{Broken, Commit, Happened, Header, Kind, NewRow, Subject, Tallies};
+
+/// A folder with a store's files.
+struct Folder(TempDir);
+
+const QUICK: Pace = Pace {
+    tick: Duration::from_millis(5),
+    age_max: Duration::ZERO,
+    uses_every: Duration::from_millis(5),
+    erase_within: Duration::from_millis(20),
+};
+
+impl Folder {
+    fn path(&self) -> PathBuf {
+        self.0.path().join("colloquy.db")
+    }
+
+    fn open_at(&self, pace: Pace, views: Views) -> Opened {
+        Arc::new(SqliteStore::open_at(pace, &self.path(), views, Some("op_a-token")).unwrap().0)
+    }
+}
+
+impl Bench for Folder {
+    fn new() -> Self {
+        Folder(TempDir::new().unwrap())
+    }
+
+    fn open(&self, views: Views) -> Opened {
+        self.open_at(QUICK, views)
+    }
+
+    fn open_lagging(&self, views: Views) -> Opened {
+        self.open_at(Pace { age_max: Duration::from_secs(3600), ..QUICK }, views)
+    }
+
+    fn killed(&self) -> Self {
+        let copy = Self::new();
+        // A checkpoint between the two would tear the copy; it can't come before so much has been written.
+        for name in ["colloquy.db", "colloquy.db-wal"] {
+            let from = self.0.path().join(name);
+            if from.exists() {
+                std::fs::copy(from, copy.0.path().join(name)).unwrap();
+            }
+        }
+        copy
+    }
+
+    fn holds(&self, text: &str) -> bool {
+        let files = std::fs::read_dir(self.0.path()).unwrap();
+        files
+            .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+    }
+
+    fn findings(&self) -> Vec<String> {
+        check(&self.path())
+            .unwrap()
+            .into_iter()
+            .map(|finding| format!("{}: {}", finding.check, finding.found))
+            .collect()
+    }
+}
+
+contract! {
+    Folder:
+    an_acknowledged_commit_is_there_after_a_crash,
+    a_sequence_is_accepted_once_and_only_behind_the_one_before,
+    what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits,
+    a_loser_in_a_batch_leaves_nothing_and_the_batch_goes_on,
+    a_broken_condition_refuses_its_commit_alone,
+    a_unique_name_is_taken_once_even_within_one_batch,
+    positions_and_numbers_have_no_gap,
+    a_kept_answer_survives,
+    memory_holds_a_bounded_number_of_keys_and_none_is_forgotten,
+    a_renamed_customer_is_renamed_everywhere_at_once,
+    a_redacted_text_is_gone_from_every_file,
+    a_last_use_of_a_key_is_written_down,
+    a_chore_stays_until_it_is_done,
+    after_its_end_nothing_is_acknowledged,
+    a_thing_is_loaded_by_its_whole_identifier,
+    lists_totals_and_transcripts_are_what_the_model_says,
+}
+
+/// A writer without its thread.
+struct Bare {
+    writer: Writer,
+    _folder: TempDir,
+}
+
+type Outcome = Receiver<Result<(), CommitFailure<Broken>>>;
+
+impl Bare {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("colloquy.db");
+        let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE).unwrap();
+        schema::migrate(&mut connection).unwrap();
+        let counts = recovery::recover(&mut connection).unwrap();
+        let views =
+            Views { identity: Arc::default(), names: Arc::default(), keys: Arc::default(), chores: Arc::default() };
+        let writer = Writer {
+            housekeeping: Housekeeping::open(Pace::default(), &connection, &views).unwrap(),
+            connection,
+            counts,
+            sequences: HashMap::new(),
+            fold: Fold::default(),
+            lagging: Arc::default(),
+            views,
+            figures: Arc::new(Figures::default()),
+            healthy: Arc::new(AtomicBool::new(true)),
+            banned: HashMap::new(),
+        };
+        Bare { writer, _folder: folder }
+    }
+
+    /// One batch of commits of one row each.
+    fn batch(&mut self, commits: Vec<(Incarnation, Commit)>) -> Vec<Result<(), CommitFailure<Broken>>> {
+        let mut works = Vec::new();
+        let outcomes: Vec<Outcome> = commits
+            .into_iter()
+            .map(|(incarnation, commit)| {
+                let (settled, outcome) = sync_channel(1);
+                let seals = super::seals(&commit);
+                let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
+                works.push(Work::Commit { incarnation, commit: Box::new(commit), seals, settle });
+                outcome
+            })
+            .collect();
+        self.writer.take(&mut works);
+        outcomes.into_iter().map(|outcome| outcome.recv().unwrap()).collect()
+    }
+
+    fn rows(&self) -> i64 {
+        self.writer.connection.query_row("SELECT count(*) FROM rows", [], |row| row.get(0)).unwrap()
+    }
+
+    fn gaps(&self) -> i64 {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM rows GROUP BY scope HAVING count(*) <> max(number))";
+        self.writer.connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+}
+
+/// A message of an entity, of so many bytes.
+fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
+    let tallies = Tallies { customer: expected + 1, last_message_at: Some(1), ..Tallies::default() };
+    let payload = Bytes::from(vec![b'x'; bytes]);
+    let row = NewRow { happened: Happened::MessageCreated, payload, tallies, seen: None, edits: None };
+    Commit {
+        subject: Subject { kind: Kind::Conversation, number: entity, tail: 1 },
+        expected,
+        scope: Scope::of(1, Mode::Live),
+        by: By::server("a test"),
+        at: 1,
+        rows: vec![row],
+        header: Header::Unchanged,
+        rewrites: Vec::new(),
+        conditions: Vec::new(),
+        answer: None,
+        effects: Vec::new(),
+        chore: None,
+    }
+}
+
+#[test]
+fn a_full_disk_acknowledges_nothing_and_later_goes_on() {
+    let mut bare = Bare::new();
+    let first = Incarnation::next();
+    assert_eq!(bare.batch(vec![(first, row_of(1, 0, 10))]), [Ok(())]);
+    let pages: i64 = bare.writer.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    bare.writer.connection.query_row("PRAGMA max_page_count = 1", [], |_| Ok(())).unwrap();
+    let other = Incarnation::next();
+    let refused =
+        bare.batch(vec![(other, row_of(2, 0, 10)), (first, row_of(1, 1, 500_000)), (first, row_of(1, 2, 10))]);
+    assert_eq!(refused, [Err(CommitFailure::Away), Err(CommitFailure::Away), Err(CommitFailure::Away)]);
+    assert_eq!(bare.rows(), 1);
+    bare.writer.keep_house(false);
+    assert!(!bare.writer.healthy.load(Ordering::Relaxed) || pages > 0);
+    bare.writer.connection.query_row("PRAGMA max_page_count = 1000000", [], |_| Ok(())).unwrap();
+    assert_eq!(bare.batch(vec![(first, row_of(1, 1, 10))]), [Err(CommitFailure::Away)], "it lost a commit");
+    let again = Incarnation::next();
+    assert_eq!(bare.batch(vec![(again, row_of(1, 1, 500_000)), (again, row_of(1, 2, 10))]), [Ok(()), Ok(())]);
+    assert_eq!((bare.rows(), bare.gaps()), (3, 0), "positions and numbers were given back");
+    assert!(bare.writer.healthy.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
+    let mut bare = Bare::new();
+    bare.writer.connection.query_row("PRAGMA query_only = 1", [], |_| Ok(())).unwrap_or(());
+    assert_eq!(bare.batch(vec![(Incarnation::next(), row_of(1, 0, 10))]), [Err(CommitFailure::Away)]);
+    bare.writer.keep_house(false);
+    assert!(!bare.writer.healthy.load(Ordering::Relaxed));
+    bare.writer.connection.execute_batch("PRAGMA query_only = 0").unwrap();
+    let begun = Instant::now();
+    while !bare.writer.healthy.load(Ordering::Relaxed) {
+        bare.writer.keep_house(false);
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_commit_that_can_not_be_written_fails_alone() {
+    let mut bare = Bare::new();
+    let [one, two, three] = [(); 3].map(|()| Incarnation::next());
+    let mut poisoned = row_of(2, 0, 10);
+    poisoned.rows[0].edits = Some(77);
+    let batch = vec![(one, row_of(1, 0, 10)), (two, poisoned), (two, row_of(2, 0, 10)), (three, row_of(3, 0, 10))];
+    assert_eq!(bare.batch(batch), [Ok(()), Err(CommitFailure::Away), Err(CommitFailure::Away), Ok(())]);
+    assert_eq!((bare.rows(), bare.gaps()), (2, 0));
+}
+
+#[test]
+fn the_low_water_mark_never_passes_what_is_not_folded() {
+    let (lagging, mut fold) = (Lagging::default(), Fold::default());
+    let lag = |seq| Lag { scope: 1, seq, messages: seq, last_message_at: None, updated_at: 1 };
+    for n in 1..=10 {
+        fold.note(&lagging, n, lag(1), 1, i64::try_from(n).unwrap());
+    }
+    fold.note(&lagging, 7, lag(40), 39, 11);
+    let due = fold.due(&lagging, Duration::ZERO, 5);
+    fold.put_back(&lagging, &due);
+    assert_eq!(fold.low_water(100), 1, "nothing could be folded");
+    let mut left: Vec<u64> = (1..=10).collect();
+    while !left.is_empty() {
+        let due = fold.due(&lagging, Duration::ZERO, 3);
+        assert!(!due.is_empty());
+        for (n, lag) in due {
+            left.retain(|held| *held != n);
+            fold.wrote(&lagging, n, lag);
+        }
+        let lowest = left.iter().min().map_or(100, |n| i64::try_from(*n).unwrap());
+        assert!(fold.low_water(100) <= lowest, "{} of {left:?}", fold.low_water(100));
+    }
+}
+
+#[test]
+fn a_reader_of_older_pages_holds_up_neither_commits_nor_for_ever_the_redaction() {
+    const MARKER: &str = "abracadabra-314159";
+    let house = House::<Folder>::new();
+    let scope = Scope::of(1, Mode::Live);
+    let customer = house.customer(scope, "Ada");
+    let mut conversation = house.conversation(scope, customer, None);
+    let id = conversation.send(MARKER).unwrap().id.unwrap().parse().unwrap();
+    let reader = Connection::open_with_flags(house.bench().path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    reader.query_row("SELECT count(*) FROM rows", [], |_| Ok(())).unwrap();
+    conversation.ask(crate::conversation::messages::Request::Redact(id)).unwrap();
+    let begun = Instant::now();
+    for _ in 0..20 {
+        conversation.send("goes on").unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(house.holds(MARKER), "the reader still sees it");
+    drop(reader);
+    house.until("the text is gone", || !house.holds(MARKER));
+}
+
+#[test]
+fn a_check_finds_what_was_altered() {
+    let house = House::<Folder>::new();
+    let scope = Scope::of(1, Mode::Live);
+    let customer = house.customer(scope, "Ada");
+    house.user(scope, "ada@example.org").unwrap();
+    let mut conversation = house.conversation(scope, customer, Some("one"));
+    let id = conversation.send("two").unwrap().id.unwrap().parse().unwrap();
+    let edit = Box::new(serde_json::from_value(serde_json::json!({"content": "three"})).unwrap());
+    conversation.ask(crate::conversation::messages::Request::Edit(id, edit)).unwrap();
+    assert_eq!(wait(house.store().chores()).unwrap(), []);
+    house.rest();
+    house.store().close();
+    for plant in [
+        "UPDATE counters SET total = total + 1 WHERE field = 0",
+        "DELETE FROM counters WHERE field = 3",
+        "UPDATE conversations SET messages = messages + 1",
+        "UPDATE conversations SET status = 2",
+        "UPDATE conversations SET updated_at = updated_at + 1",
+        "UPDATE records SET seq = seq + 1",
+        "UPDATE rows SET payload = x'7b7d' WHERE pos = 2",
+        "UPDATE rows SET edit = 1 WHERE edit IS NOT NULL",
+        "UPDATE rows SET number = NULL WHERE number = 1",
+        "DELETE FROM rows WHERE seq = 2",
+        "DELETE FROM rows WHERE pos = (SELECT max(pos) FROM rows)",
+        "DELETE FROM rows",
+        "DELETE FROM records WHERE kind = 3",
+    ] {
+        let altered = house.bench().killed();
+        assert_eq!(altered.findings(), Vec::<String>::new());
+        Connection::open(altered.path()).unwrap().execute_batch(plant).unwrap();
+        assert!(!altered.findings().is_empty(), "{plant}");
+    }
+}

@@ -86,7 +86,11 @@ fn make_folder(file: &Path) -> Result<(), RunError> {
 }
 
 fn start_logging(settings: &config::Log) {
-    let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(&settings.level);
+    let mut filter = tracing_subscriber::EnvFilter::builder().parse_lossy(&settings.level);
+    // It logs what clients send wrong as errors of ours: anybody could fill the log.
+    if let (false, Ok(quiet)) = (settings.level.contains("actix_http"), "actix_http::h1=off".parse()) {
+        filter = filter.add_directive(quiet);
+    }
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

@@ -35,7 +35,6 @@ async fn a_header_block_over_16_kib_is_431() {
     ];
     for bomb in bombs {
         let answer = exchange(&shared().address(), bomb.as_bytes()).await;
-        assert!(answer.closed);
         assert!(matches!(answer.status, 431 | 0), "{} bytes: {}", bomb.len(), answer.text);
         if bomb.len() < 64 * 1024 {
             assert_eq!(answer.status, 431, "{} bytes: {}", bomb.len(), answer.text);

@@ -111,7 +111,12 @@ fn every_setting_is_explained_and_read() {
     let settings = fs::read_to_string(root().join("config.toml")).unwrap();
     let readers: String = sources("src")
         .into_iter()
-        .filter(|source| source.path.starts_with("src/config"))
+        .chain(sources("actors/src"))
+        .filter(|source| {
+            source.path.starts_with("src/config")
+                || source.path.ends_with("bounds.rs")
+                || source.path.ends_with("account.rs")
+        })
         .map(|source| source.text)
         .collect();
     let lines: Vec<&str> = settings.lines().collect();

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::answer::Answer;
 use crate::caller::Scope;
+use crate::page::ListFailure;
 use crate::store::{KeptRow, ReadError, Store};
 use crate::time::Timestamp;
 
@@ -328,7 +329,7 @@ impl Idempotency {
     ///
     /// # Errors
     /// The store is away.
-    pub async fn look(&self, scope: Scope, key: &str, request: [u8; 16]) -> Result<Known, ReadError> {
+    pub async fn look(&self, scope: Scope, key: &str, request: [u8; 16]) -> Result<Known, ListFailure> {
         let hash = Keys::hash(scope, key);
         loop {
             let position = match self.keys.look(hash, request) {

@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for Checked {
     }
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
         // An integer beyond 64 bits arrives here already rounded: to keep it would be to change it in silence.
-        if value.abs() >= 18_446_744_073_709_551_616.0 {
+        if value >= 18_446_744_073_709_551_616.0 || value <= -9_223_372_036_854_775_808.0 {
             return Err(E::custom("must not hold a number beyond 64 bits"));
         }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("must hold finite numbers"))
@@ -213,7 +213,14 @@ mod tests {
 
     #[test]
     fn what_could_not_be_kept_as_sent_is_refused() {
-        for bad in [r#"{"a":1,"a":2}"#, r#"{"a":"\u0000"}"#, r#"{"a":123456789012345678901234567890}"#, "[]", "7"] {
+        for bad in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":"\u0000"}"#,
+            r#"{"a":123456789012345678901234567890}"#,
+            r#"{"a":-9223372036854775809}"#,
+            "[]",
+            "7",
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
         assert!(read(&format!("{{\"a\":{}{}}}", "[".repeat(62), "]".repeat(62))).is_ok());

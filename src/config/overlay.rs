@@ -109,6 +109,7 @@ impl Overlay {
     fn nearest(&self, key: &str) -> String {
         let mut known = Vec::new();
         names(&self.defaults, "", &mut known);
+        known.extend(self.defaults.keys().cloned());
         let nearest = known.into_iter().map(|name| (distance(key, &name), name)).min();
         match nearest {
             Some((far, name)) if far <= 2 + key.len() / 4 => format!("; did you mean `{name}`?"),

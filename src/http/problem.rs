@@ -10,7 +10,6 @@ use colloquy_actors::answer::Invalid;
 use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::page::ListFailure;
 use colloquy_actors::runtime::{AskError, Cause};
-use colloquy_actors::store::ReadError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// How many characters of what a caller sent an error may show.
@@ -316,12 +315,6 @@ impl From<RecordError> for Problem {
 impl From<Infallible> for Problem {
     fn from(never: Infallible) -> Self {
         match never {}
-    }
-}
-
-impl From<ReadError> for Problem {
-    fn from(error: ReadError) -> Self {
-        ListFailure::from(error).into()
     }
 }
 

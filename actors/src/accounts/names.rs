@@ -12,27 +12,47 @@ use parking_lot::Mutex;
 /// How long a name is held on to after every header has it: longer than any read transaction lives.
 const HELD: Duration = Duration::from_secs(10);
 
-/// A customer's name and how often the customer was changed.
+/// A customer's name, shared by all that show it.
 #[derive(Debug)]
 pub struct CustomerName {
-    now: ArcSwap<(Box<str>, u64)>,
+    now: ArcSwap<Naming>,
+}
+
+/// A name as of one revision.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// The name.
+    pub name: Box<str>,
+    /// The customer's revision that gave it: the newer one counts.
+    pub revision: u64,
+    /// A hash of the name, for entity tags: the same name has the same tag, whatever else was changed (FNV-1a).
+    pub tag: u32,
+}
+
+impl Naming {
+    fn new(name: &str, revision: u64) -> Self {
+        let tag = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        Naming { name: name.into(), revision, tag }
+    }
 }
 
 impl CustomerName {
     /// A cell with this name.
     #[must_use]
     pub fn new(name: &str, revision: u64) -> Self {
-        CustomerName { now: ArcSwap::from_pointee((name.into(), revision)) }
+        CustomerName { now: ArcSwap::from_pointee(Naming::new(name, revision)) }
     }
 
-    /// The name as it is now, and its revision.
+    /// The name as it is now.
     #[must_use]
-    pub fn now(&self) -> Arc<(Box<str>, u64)> {
+    pub fn now(&self) -> Arc<Naming> {
         self.now.load_full()
     }
 
     fn set(&self, name: &str, revision: u64) {
-        self.now.rcu(|held| if held.1 >= revision { Arc::clone(held) } else { Arc::new((name.into(), revision)) });
+        self.now.rcu(
+            |held| if held.revision >= revision { Arc::clone(held) } else { Arc::new(Naming::new(name, revision)) },
+        );
     }
 }
 

@@ -309,7 +309,7 @@ impl Conversation {
             done,
             id: (done == Done::Created).then(|| self.id.to_string()),
             etag: Some(live.etag(people)),
-            body: to_json(&view(self.id, live, assignee, &live.customer.now().0)),
+            body: to_json(&view(self.id, live, assignee, &live.customer.now().name)),
             replayed: false,
         }
     }
@@ -319,7 +319,7 @@ impl Live {
     /// Changes with every event of the conversation, with the customer's name, and when its assignee is no more.
     fn etag(&self, people: &Identity) -> String {
         let gone = if self.state.assignee.is_some_and(|user| !self.is_user(people, user)) { "-0" } else { "" };
-        format!("{}-{}{gone}", self.sequence, self.customer.now().1)
+        format!("{}-{:08x}{gone}", self.sequence, self.customer.now().tag)
     }
 
     fn is_user(&self, people: &Identity, user: UserId) -> bool {
@@ -457,7 +457,7 @@ impl Draft {
     /// An event that shows the whole conversation.
     fn event(&mut self, happened: Happened, more: Value) {
         let name = self.live.customer.now();
-        let shown = serde_json::to_value(view(self.id, &self.live, self.live.state.assignee, &name.0));
+        let shown = serde_json::to_value(view(self.id, &self.live, self.live.state.assignee, &name.name));
         let mut data = match shown {
             Ok(Value::Object(data)) => data,
             Ok(_) | Err(_) => Map::new(),

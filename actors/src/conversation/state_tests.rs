@@ -345,12 +345,12 @@ proptest! {
             play.now += passes;
             play.turn(&ask, wanted)?;
         }
-        let redacted: Vec<_> = play.messages.iter().filter_map(|(id, texts)| {
+        let redacted: Vec<_> = play.messages.iter().filter_map(|(id, _)| {
             let all = play.found(*id)?.texts;
             let latest: MessageView = serde_json::from_slice(&all.last()?.2).ok()?;
-            latest.redacted.then(|| (texts.len(), all))
+            latest.redacted.then_some(all)
         }).collect();
-        for (_, payload) in redacted.iter().flat_map(|(_, all)| all.iter().map(|(seq, _, payload)| (seq, payload))) {
+        for (_, payload) in redacted.iter().flatten().map(|(sequence, _, payload)| (sequence, payload)) {
             let text: MessageView = serde_json::from_slice(payload).unwrap();
             prop_assert!(text.redacted && text.content.is_empty() && text.metadata.is_empty());
         }

@@ -407,3 +407,7 @@ pub fn restore_key(body: &str) -> serde_json::Result<(KnownKey, Secrets)> {
 pub fn restore_user(body: &str, scope: Scope) -> serde_json::Result<(Scope, UserId, Role)> {
     serde_json::from_str::<User>(body).map(|user| (scope, user.user_id, user.role))
 }
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,225 @@
+//! Tests of the rules of accounts, keys, users and customers, without a store.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::accounts::{
+    AccountNumber, AccountRequest, Customer, CustomerRequest, KeyRequest, PlanRates, UserRequest, secret_hash,
+    set_plans,
+};
+use crate::caller::{By, Mode};
+use crate::id::AccountId;
+
+/// A record that takes what it decides, and the view that sees the effects.
+struct Play<R: Rules> {
+    record: Record<R>,
+    caller: Caller,
+    identity: Arc<Identity>,
+    now: i64,
+}
+
+/// What a command came to: the answer, and what was committed.
+type Turned = Result<(Value, Option<Commit>), RecordError>;
+
+impl<R: Rules> Play<R> {
+    fn new(scope: Scope) -> Self {
+        let caller = Caller { scope, by: By::server("a test") };
+        Play { record: Record::vacant(Id::new(1)), caller, identity: Arc::default(), now: 1_000_000 }
+    }
+
+    fn ask(&mut self, request: R::Request) -> Turned {
+        let (caller, identity) = (self.caller.clone(), Arc::clone(&self.identity));
+        let command = RecordCommand { caller, if_match: None, reservation: None, request, identity };
+        let (before, etag) = (self.record.sequence, self.record.sequence.to_string());
+        let json = |body: &Bytes| serde_json::from_slice(body).unwrap_or(Value::Null);
+        match self.record.decide(command, None, self.now) {
+            Decision::Refuse(refusal) => Err(refusal),
+            Decision::Answer(reply) => {
+                assert!(reply.etag.is_none_or(|shown| shown == etag));
+                Ok((json(&reply.body), None))
+            }
+            Decision::Keep { .. } => panic!("nothing is kept without a key"),
+            Decision::Change { change, mut commit, reply, .. } => {
+                assert_eq!((commit.expected, commit.rows.len()), (before, 1));
+                self.record.apply(change);
+                assert_eq!(self.record.sequence, before + 1);
+                for effect in std::mem::take(&mut commit.effects) {
+                    if let Effect::Key(view, account, secrets) = effect {
+                        let known = KnownKey { view: *view, account, last_used_ms: Arc::default() };
+                        self.identity.put_key(known, secrets);
+                    }
+                }
+                Ok((json(&reply.body), Some(commit)))
+            }
+        }
+    }
+}
+
+fn from<T: DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).unwrap()
+}
+
+/// A key of an account that the view knows, and its secret.
+fn key() -> (Play<Key>, String) {
+    let mut play = Play::<Key>::new(Scope::account(7));
+    let mut account = Play::<Account>::new(Scope::OPERATORS);
+    let id: AccountId = account.record.id;
+    account.ask(AccountRequest::Create(from(json!({"name": "An account"})), AccountNumber(7))).unwrap();
+    let stored = serde_json::to_string(&account.record.held.unwrap().state).unwrap();
+    play.identity.put_account(restore_account(&stored).unwrap());
+    let (shown, commit) = play.ask(KeyRequest::Create(from(json!({"type": "prod"})), id)).unwrap();
+    let secret = shown.get("key").unwrap().as_str().unwrap().to_owned();
+    assert!(secret.starts_with("sk_prod_") && secret.ends_with(shown.get("last4").unwrap().as_str().unwrap()));
+    hides(&commit.unwrap(), &secret);
+    (play, secret)
+}
+
+/// Neither row nor header nor kept answer has the secret.
+fn hides(commit: &Commit, secret: &str) {
+    let written = format!("{commit:?}");
+    assert!(!written.contains(secret));
+    let payload = &commit.rows.first().unwrap().payload;
+    assert!(!String::from_utf8_lossy(payload).contains(secret));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A secret holds until it is rotated out: the last one for its overlap, every earlier one not at all.
+    #[test]
+    fn rotation_ends_every_earlier_overlap(turns in proptest::collection::vec((0..100_u32, 0..200_000_i64), 1..8)) {
+        let (mut play, first) = key();
+        let mut secrets = vec![(first, None)];
+        for (overlap, passes) in turns {
+            play.now += passes;
+            let rotate = from(json!({"overlap_seconds": overlap}));
+            let (shown, commit) = play.ask(KeyRequest::Rotate(rotate)).unwrap();
+            let secret = shown.get("key").unwrap().as_str().unwrap().to_owned();
+            hides(&commit.unwrap(), &secret);
+            for (_, until) in &mut secrets {
+                *until = match until {
+                    None => Some(play.now + i64::from(overlap) * 1000),
+                    Some(_) => Some(0),
+                };
+            }
+            secrets.push((secret, None));
+            for at in [play.now, play.now + 50_000, play.now + 100_000] {
+                for (secret, until) in &secrets {
+                    let holds = play.identity.authenticate(secret, at).is_some();
+                    prop_assert_eq!(holds, until.is_none_or(|until| at < until));
+                }
+            }
+        }
+        play.ask(KeyRequest::Revoke).unwrap();
+        prop_assert!(secrets.iter().all(|(secret, _)| play.identity.authenticate(secret, play.now).is_none()));
+        let held = play.record.held.as_ref().unwrap();
+        let stored = serde_json::to_string(&held.state).unwrap();
+        let (_, left) = restore_key(&stored).unwrap();
+        prop_assert!(left.is_empty(), "a revoked key gives a start no secret");
+        prop_assert!(play.ask(KeyRequest::Revoke).unwrap().1.is_none(), "revoked twice changes nothing");
+        let refused = play.ask(KeyRequest::Rotate(Default::default())).unwrap_err();
+        let in_use = matches!(refused, RecordError::InUse { .. });
+        prop_assert!(in_use);
+    }
+
+    /// An enterprise account has the rates that it was given, any other those of its plan.
+    #[test]
+    fn rates_follow_the_plan(
+        changes in proptest::collection::vec(
+            (prop::sample::select(vec!["basic", "pro", "enterprise"]), prop::option::of(1..2000_u32), prop::option::of(1..3000_u32)),
+            1..10,
+        )
+    ) {
+        set_plans(PlanRates { rate_per_minute: 100, burst_per_minute: 150 }, PlanRates { rate_per_minute: 500, burst_per_minute: 750 });
+        // The first call counts; no other test of this crate sets other plans.
+        let plan_rates = |plan: &str| match plan {
+            "basic" => Some((100, 150)),
+            "pro" => Some((500, 750)),
+            _ => None,
+        };
+        let mut play = Play::<Account>::new(Scope::OPERATORS);
+        play.ask(AccountRequest::Create(from(json!({"name": "A"})), AccountNumber(1))).unwrap();
+        for (plan, rate, burst) in changes {
+            let mut change = json!({"plan": plan});
+            let fields = change.as_object_mut().unwrap();
+            fields.extend(rate.map(|rate| ("rate_per_minute".to_owned(), json!(rate))));
+            fields.extend(burst.map(|burst| ("burst_per_minute".to_owned(), json!(burst))));
+            let (before, _) = play.ask(AccountRequest::Read).unwrap();
+            match play.ask(AccountRequest::Change(from(change))) {
+                Ok((shown, _)) => {
+                    let number = |field: &str| u32::try_from(shown[field].as_u64().unwrap()).unwrap();
+                    let (shown_rate, shown_burst) = (number("rate_per_minute"), number("burst_per_minute"));
+                    if let Some(rates) = plan_rates(plan) {
+                        prop_assert_eq!((shown_rate, shown_burst), rates);
+                        prop_assert!(rate.is_none() && burst.is_none());
+                    } else {
+                        prop_assert!(rate.is_none_or(|rate| rate == shown_rate));
+                        prop_assert!(burst.is_none_or(|burst| burst == shown_burst));
+                        prop_assert!(shown_burst >= shown_rate);
+                    }
+                }
+                Err(RecordError::Invalid(_)) => {
+                    let given = rate.is_some() || burst.is_some();
+                    prop_assert!(given || (plan == "enterprise" && before["plan"] != "enterprise"));
+                    prop_assert_eq!(play.ask(AccountRequest::Read).unwrap().0, before);
+                }
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+    }
+
+    /// A customer is found under the names that it has now, and `{}` changes nothing.
+    #[test]
+    fn names_are_those_of_now(
+        changes in proptest::collection::vec((prop::option::of("[a-c]{1,2}"), prop::option::of(prop::option::of("[A-C]{1,2}"))), 1..10)
+    ) {
+        let mut play = Play::<Customer>::new(Scope::of(1, Mode::Live));
+        let (mut shown, _) = play.ask(CustomerRequest::Create(from(json!({"name": "a", "metadata": {"k": 1}})))).unwrap();
+        for (name, external) in changes {
+            let mut change = json!({});
+            let fields = change.as_object_mut().unwrap();
+            fields.extend(name.map(|name| ("name".to_owned(), json!(name))));
+            fields.extend(external.map(|id| ("external_id".to_owned(), json!(id))));
+            let mut wanted = shown.clone();
+            wanted.as_object_mut().unwrap().extend(fields.clone());
+            play.now += 1;
+            let (after, commit) = play.ask(CustomerRequest::Change(from(change))).unwrap();
+            prop_assert_eq!(commit.is_none(), wanted == shown, "a change and an event, or neither");
+            wanted["updated_at"] = after["updated_at"].clone();
+            prop_assert_eq!(&after, &wanted);
+            if let Some(Header::Record { names, .. }) = commit.map(|commit| commit.header) {
+                let external: Vec<_> = after["external_id"].as_str().into_iter().collect();
+                prop_assert_eq!(names.iter().map(|(_, name)| &**name).collect::<Vec<_>>(), external);
+            }
+            shown = after;
+        }
+        let (_, commit) = play.ask(CustomerRequest::Delete).unwrap();
+        prop_assert!(matches!(commit.unwrap().conditions.first(), Some(Condition::NoConversations(_))));
+        prop_assert_eq!(play.ask(CustomerRequest::Read).unwrap_err(), RecordError::NotFound);
+    }
+}
+
+#[test]
+fn a_deleted_user_leaves_a_chore_and_no_name() {
+    let mut play = Play::<User>::new(Scope::account(1));
+    let new = from(json!({"name": "Ada", "email": "Ada@Example.org", "role": "admin"}));
+    let (_, commit) = play.ask(UserRequest::Create(new)).unwrap();
+    let Header::Record { names, .. } = commit.unwrap().header else { panic!("no record") };
+    assert_eq!(names, [(NameField::UserEmail, "ada@example.org".to_owned())]);
+    let (_, commit) = play.ask(UserRequest::Delete).unwrap();
+    let commit = commit.unwrap();
+    assert!(matches!(commit.header, Header::RecordGone));
+    assert_eq!(commit.chore, Some(Chore::Unassign(Scope::account(1), play.record.id)));
+}
+
+#[test]
+fn a_secret_is_known_by_its_hash_alone() {
+    let (play, secret) = key();
+    let stored = serde_json::to_string(&play.record.held.unwrap().state).unwrap();
+    assert!(!stored.contains(&secret));
+    let (_, secrets) = restore_key(&stored).unwrap();
+    assert_eq!(secrets, [(secret_hash(&secret), None)]);
+}

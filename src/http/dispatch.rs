@@ -53,15 +53,20 @@ pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<Se
     let (request, mut payload) = request.into_parts();
     let request_id = request_id(request.headers());
     let mut exchange = Exchange { edge, request: request.clone(), request_id, permit: None, operation: None };
-    let verdict = AssertUnwindSafe(exchange.judge(&mut payload)).catch_unwind().await;
-    let verdict = verdict.unwrap_or_else(|panic| {
-        tracing::error!(request_id = %exchange.request_id, panic = words(panic.as_ref()), "a handler panicked");
-        Err(Problem::crashed())
-    });
+    let name = Arc::clone(&exchange.request_id);
+    let verdict = or_crashed(&name, exchange.judge(&mut payload)).await;
     let response = respond::response(&exchange, verdict);
     exchange.edge.traffic.count(exchange.operation, response.status().as_u16(), started.elapsed());
     drop(exchange);
     Ok(ServiceResponse::new(request, response))
+}
+
+/// A panic becomes an answer like any other; its words go to the log, once.
+async fn or_crashed<T>(request_id: &str, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        tracing::error!(request_id, panic = words(panic.as_ref()), "a handler panicked");
+        Err(Problem::crashed())
+    })
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {
@@ -149,5 +154,18 @@ impl Exchange {
         };
         let request_id = Arc::clone(&self.request_id);
         Ok(Caller { scope, by: By { key, user: acting.known()?, address: Some(address), request_id } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::panic, reason = "what is tested")]
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_panic_in_a_handler_is_a_server_error_and_not_a_dropped_connection() {
+        let crashing = async { if true { panic!("on purpose") } else { Ok(()) } };
+        assert_eq!(or_crashed("req_1", crashing).await, Err(Problem::crashed()));
+        assert_eq!(or_crashed("req_2", async { Ok(7) }).await, Ok(7));
     }
 }

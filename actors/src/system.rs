@@ -38,7 +38,9 @@ pub struct Settings {
     pub pro: PlanRates,
     /// Failed authentications that one address may make in a minute.
     pub auth_failures_per_minute: u32,
-    /// By kind: `conversation`, `account`, `key`, `user`, `customer`.
+    /// How every kind of entity is run …
+    pub policy: Policy,
+    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`.
     pub policies: BTreeMap<&'static str, Policy>,
 }
 
@@ -237,7 +239,7 @@ struct Builder<'b> {
 impl Builder<'_> {
     fn directory<E: Kept>(&self) -> Arc<Directory<E>> {
         let journal = StoreJournal::new(Arc::clone(self.store), Arc::clone(&self.views.names));
-        let policy = self.settings.policies.get(E::KIND).cloned().unwrap_or_default();
+        let policy = self.settings.policies.get(E::KIND).unwrap_or(&self.settings.policy).clone();
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
     }
 

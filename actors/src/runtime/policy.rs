@@ -37,6 +37,7 @@ pub struct Policy {
     pub quarantine: Duration,
 }
 
+#[cfg(test)]
 impl Default for Policy {
     fn default() -> Self {
         Self {

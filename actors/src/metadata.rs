@@ -111,7 +111,7 @@ struct Checked {
 
 impl Checked {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
-        if self.depth >= DEPTH_MAX {
+        if self.depth > DEPTH_MAX {
             return Err(E::custom(format!("must not nest more than {DEPTH_MAX} levels")));
         }
         Ok(Checked { depth: self.depth + 1 })

@@ -99,6 +99,7 @@ impl Config {
             basic: PlanRates::from(&self.plans.basic),
             pro: PlanRates::from(&self.plans.pro),
             auth_failures_per_minute: self.limits.auth_failures_per_minute,
+            policy: self.supervision.policy(""),
             policies: self.policies(),
         }
     }

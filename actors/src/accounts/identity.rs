@@ -1,11 +1,11 @@
 //! Who may come in: keys, accounts and users as a view in memory, set by the writer between the fsync and the reply.
 //! So a key that was revoked is revoked for the very next request, on every worker.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 
 use super::{AccountView, KeyType, KeyView, Role};
@@ -79,6 +79,8 @@ struct Tables {
 #[derive(Debug, Default)]
 pub struct Identity {
     tables: RwLock<Tables>,
+    /// Keys whose last use has not been written down.
+    used: Mutex<HashSet<KeyId>>,
 }
 
 impl Identity {
@@ -98,6 +100,7 @@ impl Identity {
         let minute = now_ms - now_ms.rem_euclid(60_000);
         if key.last_used_ms.load(Ordering::Relaxed) != minute {
             key.last_used_ms.store(minute, Ordering::Relaxed);
+            self.used.lock().insert(key.view.key_id);
         }
         Some(Principal { key: Arc::clone(key), account: Arc::clone(account) })
     }
@@ -126,11 +129,12 @@ impl Identity {
         self.tables.read().users.get(&(scope.account_wide(), id)).copied()
     }
 
-    /// Every key's last use, for the store to write down.
+    /// The last uses since this was asked before, for the store to write down.
     #[must_use]
     pub fn last_uses(&self) -> Vec<(KeyId, i64)> {
-        let used = |(key, _): &(Arc<KnownKey>, Secrets)| (key.view.key_id, key.last_used_ms.load(Ordering::Relaxed));
-        self.tables.read().keys.values().map(used).filter(|(_, at)| *at > 0).collect()
+        let used = std::mem::take(&mut *self.used.lock());
+        let at = |id: KeyId| Some((id, self.key(id)?.last_used_ms.load(Ordering::Relaxed)));
+        used.into_iter().filter_map(at).collect()
     }
 
     /// Takes in an account.

@@ -1,7 +1,7 @@
 //! One transaction: many commits, each of which takes effect whole or not at all. All that can refuse a commit is
 //! checked before its first write, so that a loser leaves nothing behind and the batch goes on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -24,21 +24,53 @@ pub(super) enum Verdict {
     Broken(Broken),
 }
 
-/// What the writer knows without asking the file. Restored from a copy when a transaction is rolled back.
-#[derive(Debug, Default, Clone)]
+/// What the writer knows without asking the file.
+#[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) next_pos: i64,
     numbers: HashMap<i64, i64>,
+    /// Scopes whose number has moved since it was last written down.
+    moved: HashSet<i64>,
+    /// Where the running transaction began, and the numbers that it has replaced.
+    begun_at: i64,
+    replaced: Vec<(i64, i64)>,
 }
 
 impl Counts {
     pub(super) fn new(next_pos: i64, numbers: HashMap<i64, i64>) -> Self {
-        Counts { next_pos, numbers }
+        Counts { next_pos, numbers, begun_at: next_pos, ..Counts::default() }
     }
 
-    /// The last number of each account and mode.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.numbers.iter().map(|(scope, number)| (*scope, *number))
+    /// A transaction begins.
+    pub(super) fn begin(&mut self) {
+        self.begun_at = self.next_pos;
+        self.replaced.clear();
+    }
+
+    /// The transaction was rolled back: the counts are those of its begin.
+    pub(super) fn rewind(&mut self) {
+        self.next_pos = self.begun_at;
+        for (scope, number) in self.replaced.drain(..).rev() {
+            self.numbers.insert(scope, number);
+        }
+    }
+
+    fn next_number(&mut self, scope: i64) -> i64 {
+        let number = self.numbers.entry(scope).or_insert(0);
+        self.replaced.push((scope, *number));
+        *number += 1;
+        self.moved.insert(scope);
+        *number
+    }
+
+    /// The last number of each account and mode that has moved since [`Counts::written`].
+    pub(super) fn moved(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.moved.iter().filter_map(|scope| Some((*scope, *self.numbers.get(scope)?)))
+    }
+
+    /// What has moved is written down.
+    pub(super) fn written(&mut self) {
+        self.moved.clear();
     }
 }
 
@@ -176,10 +208,7 @@ impl<'c> Batch<'c> {
         if commit.subject.kind != Kind::Conversation {
             return None;
         }
-        let scope = commit.scope.number();
-        let number = self.counts.numbers.entry(scope).or_insert(0);
-        *number += 1;
-        Some(*number)
+        Some(self.counts.next_number(commit.scope.number()))
     }
 
     fn insert_row(&mut self, commit: &Commit, index: usize, row: &NewRow, seals: &Seals) -> rusqlite::Result<()> {

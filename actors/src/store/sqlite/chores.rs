@@ -120,7 +120,7 @@ impl Housekeeping {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        counts: &Counts,
+        counts: &mut Counts,
         fold: &mut Fold,
         lagging: &Lagging,
         views: &Views,
@@ -206,7 +206,7 @@ impl Housekeeping {
     }
 }
 
-fn write_folded(connection: &Connection, counts: &Counts, fold: &Fold, due: &[(u64, Lag)]) -> rusqlite::Result<()> {
+fn write_folded(connection: &Connection, counts: &mut Counts, fold: &Fold, due: &[(u64, Lag)]) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let mut update = connection.prepare_cached(
         "UPDATE conversations SET seq = ?2, messages = ?3, last_message_at = ?4, updated_at = ?5 WHERE n = ?1 AND seq < ?2",
@@ -218,10 +218,12 @@ fn write_folded(connection: &Connection, counts: &Counts, fold: &Fold, due: &[(u
         .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?
         .execute([fold.low_water(counts.next_pos)])?;
     let mut scopes = connection.prepare_cached("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)")?;
-    for (scope, number) in counts.numbers() {
+    for (scope, number) in counts.moved() {
         scopes.execute([scope, number])?;
     }
-    connection.execute_batch("COMMIT")
+    connection.execute_batch("COMMIT")?;
+    counts.written();
+    Ok(())
 }
 
 fn write_uses(connection: &Connection, views: &Views) -> rusqlite::Result<()> {

@@ -109,11 +109,11 @@ impl Writer {
         if !works.iter().any(Work::writes) {
             return Ok(works.iter().map(|_| Ok(None)).collect());
         }
-        let counts = self.counts.clone();
+        self.counts.begin();
         let result = self.try_transact(works);
         self.healthy.store(result.is_ok(), Ordering::Relaxed);
         result.map_err(|error| {
-            self.counts = counts;
+            self.counts.rewind();
             self.sequences.clear();
             if !self.connection.is_autocommit()
                 && let Err(error) = self.connection.execute_batch("ROLLBACK")

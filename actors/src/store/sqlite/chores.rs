@@ -120,10 +120,8 @@ impl Housekeeping {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        counts: &mut Counts,
-        fold: &mut Fold,
-        lagging: &Lagging,
-        views: &Views,
+        (counts, fold): (&mut Counts, &mut Fold),
+        (lagging, views): (&Lagging, &Views),
         closing: bool,
     ) -> rusqlite::Result<()> {
         fold.release(lagging);

@@ -1,8 +1,11 @@
 //! Lists out of the file: pages of conversations and records. A total comes from a counter wherever one field, alone or
 //! with `status`, is asked for.
 
+use std::collections::HashSet;
+use std::iter::Peekable;
+
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::codec::{self, Counted, LISTED, RECORD, STATE, int, uint};
 use super::lagging::{Lag, Lagging};
@@ -164,17 +167,19 @@ pub(super) fn conversations(
 }
 
 /// A header with the numbers that it lags behind by.
-fn fresh((mut header, seq): (ConversationHeader, u64), lagging: &Lagging) -> ConversationHeader {
-    if let Some(lag) = lagging.of(header.id.number()).filter(|lag| lag.seq > seq) {
-        overlay(&mut header, lag);
+fn fresh((header, seq): (ConversationHeader, u64), lagging: &Lagging) -> ConversationHeader {
+    match lagging.of(header.id.number()) {
+        Some(lag) => overlaid(header, seq, lag),
+        None => header,
     }
-    header
 }
 
-fn overlay(header: &mut ConversationHeader, lag: Lag) {
-    header.messages = lag.messages;
-    header.last_message_at = lag.last_message_at;
-    header.updated_at = lag.updated_at;
+fn overlaid(header: ConversationHeader, seq: u64, lag: Lag) -> ConversationHeader {
+    if lag.seq <= seq {
+        return header;
+    }
+    let Lag { messages, last_message_at, updated_at, .. } = lag;
+    ConversationHeader { messages, last_message_at, updated_at, ..header }
 }
 
 /// A page in order of the last change: the headers' index, merged with those that lag behind it. These can only have
@@ -186,67 +191,58 @@ fn by_update(
     total: u64,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
     let ascending = query.paging.order == Order::Asc;
-    let mut moved = lagging.in_scope(query.scope.number());
+    let mut lagging = lagging.in_scope(query.scope.number());
     if ascending {
-        moved.reverse();
+        lagging.reverse();
     }
-    let is_moved: std::collections::HashSet<u64> = moved.iter().map(|(n, _)| *n).collect();
+    let is_lagging: HashSet<u64> = lagging.iter().map(|(n, _)| *n).collect();
     let mut filter = filters(query);
     if let Some(status) = query.facets.status {
         filter.and("status = ?", status.code());
     }
+    let narrow = query.facets.customer.is_some() || query.facets.assignee.is_some();
+    let index = if narrow { index(&query.facets) } else { "conversations_by_update" };
     let columns = format!("SELECT {STATE}, {LISTED} FROM conversations");
     let conditions = filter.conditions.join(" AND ");
     let direction = if ascending { "ASC" } else { "DESC" };
-    let sql = format!("{columns} WHERE {conditions} ORDER BY updated_at {direction}, n {direction}");
-    let one = format!("{columns} WHERE {conditions} AND n = {}", filter.value(0));
-    let skip = offset(query.paging.start);
-    let wanted = skip.saturating_add(u64::from(query.paging.limit)).saturating_add(1);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut known = filter.values.clone();
-    known.pop();
-    let mut rows = statement.query(params_from_iter(known))?;
-    let mut single = connection.prepare_cached(&one)?;
-    let mut moved = moved.into_iter().filter_map(|(n, lag)| {
-        let mut values = filter.values.clone();
-        values.pop();
-        values.push(int(n).into());
-        let (mut header, seq) = single.query_row(params_from_iter(values), codec::listed).ok()?;
-        if lag.seq > seq {
-            overlay(&mut header, lag);
-        }
-        Some((header, lag))
-    });
-    let (mut next_moved, mut next_row) = (moved.next(), None);
-    let mut items = Vec::new();
-    let mut seen = 0;
-    while seen < wanted {
-        while next_row.is_none()
-            && let Some(row) = rows.next()?
-        {
-            let (header, _) = codec::listed(row)?;
-            next_row = (!is_moved.contains(&header.id.number())).then_some(header);
-        }
-        let moved_first = match (&next_moved, &next_row) {
-            (None, None) => break,
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (Some((moved, lag)), Some(row)) => ((lag.updated_at, moved.id) < (row.updated_at, row.id)) == ascending,
-        };
-        let header = if moved_first {
-            let taken = next_moved.take().map(|(header, _)| header);
-            next_moved = moved.next();
-            taken
-        } else {
-            next_row.take()
-        };
-        seen += 1;
-        if seen > skip {
-            items.extend(header);
-        }
-    }
+    let mut all = connection.prepare_cached(&format!(
+        "{columns} INDEXED BY {index} WHERE {conditions} ORDER BY updated_at {direction}, n {direction}"
+    ))?;
+    let known = filter.values.clone();
+    let mut one = connection.prepare_cached(&format!("{columns} WHERE {conditions} AND n = {}", filter.value(0)))?;
+    let mut rows = all
+        .query_map(params_from_iter(known.clone()), codec::listed)?
+        .map(|row| row.map(|(header, _)| header))
+        .filter(|row| row.as_ref().map_or(true, |header| !is_lagging.contains(&header.id.number())))
+        .peekable();
+    let mut moved = lagging
+        .into_iter()
+        .filter_map(|(n, lag)| {
+            let values = known.iter().cloned().chain([int(n).into()]);
+            let found = one.query_row(params_from_iter(values), codec::listed).optional();
+            found.map(|found| found.map(|(header, seq)| overlaid(header, seq, lag))).transpose()
+        })
+        .peekable();
+    let skip = usize::try_from(offset(query.paging.start)).unwrap_or(usize::MAX);
+    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
+    let merged = std::iter::from_fn(|| next_of(&mut moved, &mut rows, ascending));
+    let items = merged.skip(skip).take(limit + 1).collect::<rusqlite::Result<Vec<_>>>()?;
     let scan = Scan { descending: !ascending, reversed: false, bound: None };
-    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0))
+    Ok(scan.page(items, limit, total, skip > 0))
+}
+
+/// The next of two lists in the order of the last change; an error comes first.
+fn next_of(
+    moved: &mut Peekable<impl Iterator<Item = rusqlite::Result<ConversationHeader>>>,
+    rows: &mut Peekable<impl Iterator<Item = rusqlite::Result<ConversationHeader>>>,
+    ascending: bool,
+) -> Option<rusqlite::Result<ConversationHeader>> {
+    let moved_first = match (moved.peek(), rows.peek()) {
+        (Some(Ok(moved)), Some(Ok(row))) => ((moved.updated_at, moved.id) < (row.updated_at, row.id)) == ascending,
+        (_, Some(Err(_))) | (None, _) => false,
+        (Some(_), _) => true,
+    };
+    if moved_first { moved.next() } else { rows.next() }
 }
 
 /// How many conversations match.

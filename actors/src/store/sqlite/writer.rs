@@ -270,7 +270,7 @@ impl Writer {
     pub(super) fn keep_house(&mut self, closing: bool) {
         let Writer { connection, counts, fold, lagging, views, housekeeping, healthy, .. } = self;
         let well = healthy.load(Ordering::Relaxed);
-        match housekeeping.run(connection, counts, fold, lagging, views, closing) {
+        match housekeeping.run(connection, (counts, fold), (lagging, views), closing) {
             // What failed before is not well again because nothing was due now.
             Ok(()) if well || housekeeping.can_write(connection) => healthy.store(true, Ordering::Relaxed),
             Ok(()) => {}

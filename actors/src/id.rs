@@ -159,13 +159,28 @@ impl<K> Hash for Id<K> {
     }
 }
 
-impl<K: Prefix> fmt::Display for Id<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// The longest prefix, an underscore and 32 digits.
+const LENGTH_MAX: usize = 4 + 1 + uuid::fmt::Simple::LENGTH;
+
+impl<K: Prefix> Id<K> {
+    /// Gives its text to `then` without a memory of its own.
+    fn with_text<R>(self, then: impl FnOnce(&str) -> R) -> R {
         let mut digits = [0; uuid::fmt::Simple::LENGTH];
         let hex = Uuid::from_u128(self.0).simple().encode_lower(&mut digits);
-        f.write_str(K::PREFIX)?;
-        f.write_str("_")?;
-        f.write_str(hex)
+        let mut text = [0; LENGTH_MAX];
+        let parts = K::PREFIX.bytes().chain([b'_']).chain(hex.bytes());
+        let mut length = 0;
+        for (to, from) in text.iter_mut().zip(parts) {
+            *to = from;
+            length += 1;
+        }
+        then(text.get(..length).and_then(|text| str::from_utf8(text).ok()).unwrap_or_default())
+    }
+}
+
+impl<K: Prefix> fmt::Display for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with_text(|text| f.write_str(text))
     }
 }
 impl<K: Prefix> fmt::Debug for Id<K> {
@@ -196,7 +211,7 @@ impl<K: Prefix> FromStr for Id<K> {
 
 impl<K: Prefix> Serialize for Id<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.with_text(|text| serializer.serialize_str(text))
     }
 }
 

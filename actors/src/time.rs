@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Unix time in milliseconds.
@@ -20,10 +20,36 @@ impl Timestamp {
     }
 }
 
+/// `2026-03-15T10:30:00.000Z`
+const LENGTH: usize = 24;
+
+impl Timestamp {
+    /// Its text. Written by hand: a list shows eighty of them, and chrono's formatter took a fifth of its time.
+    fn text(self) -> [u8; LENGTH] {
+        let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let parts = [
+            (0, 4, at.year().unsigned_abs()),
+            (5, 2, at.month()),
+            (8, 2, at.day()),
+            (11, 2, at.hour()),
+            (14, 2, at.minute()),
+            (17, 2, at.second()),
+            (20, 3, at.timestamp_subsec_millis()),
+        ];
+        for (first, digits, mut value) in parts {
+            for digit in text.iter_mut().skip(first).take(digits).rev() {
+                *digit += u8::try_from(value % 10).unwrap_or(0);
+                value /= 10;
+            }
+        }
+        text
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
-        f.write_str(&at.to_rfc3339_opts(SecondsFormat::Millis, true))
+        f.write_str(str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 
@@ -45,7 +71,7 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 
@@ -74,6 +100,9 @@ mod tests {
     fn a_time_is_written_in_utc_with_milliseconds() {
         assert_eq!(Timestamp(1_773_570_600_000).to_string(), "2026-03-15T10:30:00.000Z");
         assert_eq!("2026-03-15T12:30:00+02:00".parse(), Ok(Timestamp(1_773_570_600_000)));
+        assert_eq!(Timestamp(-1).to_string(), "1969-12-31T23:59:59.999Z");
+        assert_eq!("9999-12-31T23:59:59.999Z".parse(), Ok(Timestamp(253_402_300_799_999)));
+        assert_eq!(Timestamp(253_402_300_799_999).to_string(), "9999-12-31T23:59:59.999Z");
         assert_eq!("2026-03-15".parse::<Timestamp>(), Err(NotATime));
     }
 }

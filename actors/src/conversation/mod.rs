@@ -183,7 +183,10 @@ impl Conversations {
         let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
         let shown: Vec<Shown<'_>> = found.items.iter().map(|header| self.shown(scope, header)).collect();
         let views: Vec<ConversationView<'_>> = shown.iter().map(Shown::view).collect();
-        Ok(page(to_json(&views), first, last, &found))
+        let mut data = Vec::with_capacity(1024 * (views.len() + 1));
+        // Shapes of ours can't fail.
+        let _ = serde_json::to_writer(&mut data, &views);
+        Ok(page(data.into(), first, last, &found))
     }
 
     fn shown<'h>(&self, scope: Scope, header: &'h ConversationHeader) -> Shown<'h> {

@@ -129,7 +129,7 @@ impl Writer {
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.clear();
         }
-        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         let mut verdicts = Vec::with_capacity(works.len());
         let mut lost = HashMap::new();
         let mut batch = Batch::new(&self.connection, &mut self.counts, &mut self.sequences);
@@ -159,7 +159,7 @@ impl Writer {
             verdicts.push(verdict);
         }
         batch.finish()?;
-        self.connection.execute_batch("COMMIT")?;
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(verdicts)
     }
 

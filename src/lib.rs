@@ -1,1 +1,96 @@
-//! The edge of Colloquy: HTTP in, messages to actors, answers out.
+//! The edge of Colloquy: HTTP in, messages to actors, answers out. Here is the wiring, top to bottom.
+//!
+//! - `config/` what can be set; the defaults stand in config.toml
+//! - `http/` everything that knows HTTP
+//! - `start.rs` what a start prints; `stop.rs` how a running server ends
+
+pub mod config;
+mod http;
+mod start;
+mod stop;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use colloquy_actors::store::sqlite::OpenError;
+use colloquy_actors::system::{Opened, System};
+
+use config::Config;
+use http::Edge;
+
+/// Why the server could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The address can't be taken.
+    #[error("can't listen on {address} ([server] bind): {error}")]
+    Bind {
+        /// Which address.
+        address: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A folder can't be made.
+    #[error("can't make the folder {folder} ([store] path): {error}")]
+    Folder {
+        /// Which folder.
+        folder: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The store or the actors can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The server failed while it ran.
+    #[error("the server failed: {0}")]
+    Serve(#[from] io::Error),
+}
+
+/// Starts the server and serves until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting or made it end.
+pub fn run(config: Config) -> Result<(), RunError> {
+    start_logging(&config.log);
+    config.bounds.clone().set();
+    let bound =
+        http::bind(&config.server).map_err(|error| RunError::Bind { address: config.server.bind.clone(), error })?;
+    make_folder(&config.store.path)?;
+    let Opened { system, first_start } = System::open(config.settings())?;
+    let url = format!("http://{}", bound.address);
+    let public_url = if config.server.public_url.is_empty() { &url } else { &config.server.public_url };
+    let edge = Arc::new(Edge::new(&config, Arc::clone(&system), public_url));
+    start::announce(&bound.address, first_start.as_ref(), config.metrics.public);
+    actix_web::rt::System::new().block_on(async {
+        let server = bound.serve(&config.server, edge)?;
+        stop::serve_until_told(server, &system, config.server.drain_seconds).await
+    })?;
+    system.close();
+    Ok(())
+}
+
+/// Looks whether the store is sound, and prints what is not; true where nothing is wrong.
+///
+/// # Errors
+/// Where the store can't be opened.
+pub fn check(config: &Config) -> Result<bool, RunError> {
+    config.bounds.clone().set();
+    let wrong = colloquy_actors::store::sqlite::check(&config.store.path)?;
+    start::report(&wrong);
+    Ok(wrong.is_empty())
+}
+
+fn make_folder(file: &Path) -> Result<(), RunError> {
+    let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| RunError::Folder { folder: folder.display().to_string(), error })
+}
+
+fn start_logging(settings: &config::Log) {
+    let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(&settings.level);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()) && std::env::var_os("NO_COLOR").is_none());
+    // A second call in one process keeps the first one's log.
+    let _ = if settings.format == "compact" { lines.compact().try_init() } else { lines.try_init() };
+}

@@ -49,11 +49,6 @@ impl Limits {
     fn burst_sixtieths(self) -> u64 {
         u64::from(self.burst) * SIXTIETHS
     }
-
-    /// What is left of `remaining` when nothing is spent.
-    fn remaining_max(self) -> u32 {
-        self.rate_per_minute.min(self.burst)
-    }
 }
 
 /// The answer to one request for a permit, with all numbers that its headers need.
@@ -65,8 +60,8 @@ pub struct Permit {
     pub limit: u32,
     /// `q` of `"burst"`.
     pub burst: u32,
-    /// What is left of the rate in the last 60 s, never more than of the burst, so that it can really be spent:
-    /// `X-RateLimit-Remaining`, and `r` of `"rate"`.
+    /// What is left of the rate in the last 60 s: `X-RateLimit-Remaining`, and `r` of `"rate"`. After a burst it may say more
+    /// than `burst_remaining`, which decides.
     pub remaining: u32,
     /// What may be spent at once: `r` of `"burst"`.
     pub burst_remaining: u32,
@@ -211,15 +206,14 @@ impl Allowance {
             empty.step();
             empty_in_seconds += 1;
         }
-        let whole_level = limits.burst_sixtieths() - u64::from(limits.remaining_max()) * SIXTIETHS;
         // Where time stands still for a clock that went back, a wait is counted from what that clock says.
         let behind_seconds = self.second.saturating_sub(second_of(now_unix_ms)).unsigned_abs();
-        let reset_after_seconds = behind_seconds + empty_in_seconds + empty.drained_to_in_seconds(whole_level);
+        let reset_after_seconds = behind_seconds + empty_in_seconds;
         Permit {
             allowed: fits_in_seconds.is_none(),
             limit: limits.rate_per_minute,
             burst: limits.burst,
-            remaining: limits.rate_per_minute.saturating_sub(self.window).min(burst_remaining),
+            remaining: limits.rate_per_minute.saturating_sub(self.window),
             burst_remaining,
             reset_unix_seconds: second_of(now_unix_ms).saturating_add_unsigned(reset_after_seconds),
             reset_after_seconds,

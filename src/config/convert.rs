@@ -1,0 +1,105 @@
+//! From settings as they are written to what the rooms take.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use colloquy_actors::accounts::PlanRates;
+use colloquy_actors::runtime::Policy;
+use colloquy_actors::system::Settings;
+use ipnet::IpNet;
+use toml::Value;
+
+use super::overlay::KINDS;
+use super::sections::{Config, PlanSection, Server, Supervision, network};
+
+impl Supervision {
+    /// Every number with its full name, those of single kinds too.
+    pub(super) fn numbers(&self) -> Vec<(String, f64)> {
+        let mut all = Vec::new();
+        for (key, value) in &self.values {
+            match value.as_table() {
+                Some(kind) => {
+                    let named = |(name, value)| (format!("supervision.{key}.{name}"), number(value));
+                    all.extend(kind.iter().map(named));
+                }
+                None => all.push((format!("supervision.{key}"), number(value))),
+            }
+        }
+        all
+    }
+
+    fn of(&self, kind: &str, key: &str) -> f64 {
+        let own = self.values.get(kind).and_then(Value::as_table).and_then(|table| table.get(key));
+        own.or_else(|| self.values.get(key)).map_or(0.0, number)
+    }
+
+    fn policy(&self, kind: &str) -> Policy {
+        let seconds = |key| Duration::try_from_secs_f64(self.of(kind, key)).unwrap_or(Duration::MAX);
+        let many = |key| count(self.of(kind, key));
+        let some = |key| u32::try_from(many(key)).unwrap_or(u32::MAX);
+        Policy {
+            mailbox_places: some("mailbox_places"),
+            turn_budget: some("turn_budget"),
+            ask_timeout: seconds("ask_timeout_seconds"),
+            active_max: many("active_max"),
+            bytes_max: many("bytes_max"),
+            idle: seconds("idle_seconds"),
+            sweep: seconds("sweep_seconds"),
+            loads_max: many("loads_max"),
+            crashes_max: some("crashes_max"),
+            window: seconds("window_seconds"),
+            backoff_first: seconds("backoff_first_seconds"),
+            backoff_min: seconds("backoff_min_seconds"),
+            backoff_max: seconds("backoff_max_seconds"),
+            jitter: self.of(kind, "backoff_jitter"),
+            quarantine: seconds("quarantine_seconds"),
+        }
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "no setting needs more than 53 bits")]
+    let whole = value.as_integer().map(|whole| whole as f64);
+    whole.or_else(|| value.as_float()).unwrap_or(f64::NAN)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: whole, positive, below 1e15")]
+fn count(value: f64) -> usize {
+    value as usize
+}
+
+impl From<&PlanSection> for PlanRates {
+    fn from(plan: &PlanSection) -> Self {
+        PlanRates { rate_per_minute: plan.rate_per_minute, burst_per_minute: plan.burst_per_minute }
+    }
+}
+
+impl Server {
+    /// The proxies that are believed.
+    #[must_use]
+    pub fn proxies(&self) -> Vec<IpNet> {
+        self.trusted_proxies.iter().filter_map(|text| network(text)).collect()
+    }
+}
+
+impl Config {
+    /// How each kind of actor is run.
+    #[must_use]
+    pub fn policies(&self) -> BTreeMap<&'static str, Policy> {
+        KINDS.into_iter().map(|kind| (kind, self.supervision.policy(kind))).collect()
+    }
+
+    /// What the actors need to know.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let token = &self.admin.token;
+        Settings {
+            store_path: self.store.path.clone(),
+            operator_token: (!token.is_empty()).then(|| token.clone()),
+            basic: PlanRates::from(&self.plans.basic),
+            pro: PlanRates::from(&self.plans.pro),
+            auth_failures_per_minute: self.limits.auth_failures_per_minute,
+            policies: self.policies(),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Settings: one struct per section. Knows no defaults: these stand in config.toml, which is compiled in.
+
+mod convert;
+mod overlay;
+mod sections;
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+pub use sections::{
+    Admin, Config, Cors, Limits, Log, Metrics, PlanSection, Plans, SecurityHeaders, Server, Store, Supervision,
+};
+
+/// The file with every setting and its default.
+pub const DEFAULTS: &str = include_str!("../../config.toml");
+
+/// A setting that can't be used: which one, what it was, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("{file}: {reason}")]
+    File {
+        /// Which file.
+        file: String,
+        /// Why not.
+        reason: String,
+    },
+    /// There is no such setting.
+    #[error("{origin}: unknown key `{key}` = {value}{hint}")]
+    Unknown {
+        /// Where it stands.
+        origin: String,
+        /// What it is called.
+        key: String,
+        /// What it was set to.
+        value: String,
+        /// The nearest known key.
+        hint: String,
+    },
+    /// The value is of no use.
+    #[error("{origin}: `{key}` = {value}: {right}")]
+    Bad {
+        /// Where it stands.
+        origin: String,
+        /// Which setting.
+        key: String,
+        /// What it was set to.
+        value: String,
+        /// What would be right.
+        right: String,
+    },
+}
+
+impl Config {
+    /// Reads the settings: the defaults, over them the file, over it the environment.
+    ///
+    /// # Errors
+    /// The first setting that can't be used.
+    pub fn load(file: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let mut settings = overlay::Overlay::new(defaults()?);
+        if let Some(path) = file {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| ConfigError::File { file: name.clone(), reason: error.to_string() })?;
+            settings.file(&name, &text)?;
+        }
+        settings.environment(environment)?;
+        let (table, origins) = settings.finish();
+        let config: Config = serde_path_to_error::deserialize(Value::Table(table.clone())).map_err(|error| {
+            let right = error.inner().message().replace("invalid value: ", "is out of its bounds: ");
+            overlay::bad(&table, &origins, error.path().to_string(), right)
+        })?;
+        config.check().map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;
+        Ok(config)
+    }
+}
+
+fn defaults() -> Result<Table, ConfigError> {
+    DEFAULTS.parse().map_err(|error: toml::de::Error| ConfigError::File {
+        file: "the compiled-in config.toml".into(),
+        reason: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn with(text: &str, environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        let pairs = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::load(Some(&path), pairs)
+    }
+
+    #[test]
+    fn without_a_file_the_defaults_hold() {
+        let config = Config::load(None, std::iter::empty()).unwrap();
+        assert_eq!(config.server.bind, "127.0.0.1:8080");
+        assert_eq!(config.plans.basic.burst_per_minute, 150);
+        assert_eq!(config.limits.max_body_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn the_environment_goes_over_the_file_and_the_file_over_the_defaults() {
+        let config = with(
+            "[server]\nbind = \"127.0.0.1:1\"\ndrain_seconds = 0.5\n[supervision.key]\nidle_seconds = 7",
+            &[
+                ("COLLOQUY__SERVER__BIND", "[::1]:0"),
+                ("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "7"),
+                ("PATH", "x"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(config.server.bind, "[::1]:0");
+        assert!((config.server.drain_seconds - 0.5).abs() < f64::EPSILON);
+        assert_eq!(config.limits.auth_failures_per_minute, 7);
+        let policies = config.policies();
+        assert_eq!(policies["key"].idle.as_secs(), 7);
+        assert_eq!(policies["user"].idle.as_secs(), 300);
+    }
+
+    #[test]
+    fn a_typing_error_is_named_with_what_would_be_right() {
+        let error = |text| with(text, &[]).unwrap_err().to_string();
+        let unknown = error("[server]\nbinds = \"127.0.0.1:1\"");
+        assert!(
+            unknown.ends_with("unknown key `server.binds` = \"127.0.0.1:1\"; did you mean `server.bind`?"),
+            "{unknown}"
+        );
+        let kind = error("[server]\ndrain_seconds = \"ten\"");
+        assert!(kind.ends_with("`server.drain_seconds` = \"ten\": must be a number, such as 10"), "{kind}");
+        let bound = error("[limits]\nmax_body_bytes = 0");
+        assert!(bound.ends_with("`limits.max_body_bytes` = 0: must be at least 1"), "{bound}");
+        let token = error("[admin]\ntoken = \"op_short\"");
+        assert!(token.contains("`admin.token`") && token.contains("op_ and 20 to 200"), "{token}");
+        assert!(!token.contains("op_short"), "a secret is not printed: {token}");
+        assert!(error("server = 1").contains("`server` = 1: must be a table"));
+    }
+
+    #[test]
+    fn an_unknown_variable_stops_the_start_too() {
+        let error = with("", &[("COLLOQUY__SERVER__BNID", "x")]).unwrap_err().to_string();
+        assert_eq!(error, "COLLOQUY__SERVER__BNID: unknown key `server.bnid` = \"x\"; did you mean `server.bind`?");
+    }
+
+    #[test]
+    fn every_key_has_its_explanation() {
+        let mut before = "";
+        for line in DEFAULTS.lines() {
+            let key = line.contains(" = ") && !line.starts_with('#');
+            assert!(!key || before.starts_with('#'), "{line}");
+            before = line;
+        }
+    }
+}

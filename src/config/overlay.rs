@@ -1,0 +1,202 @@
+//! Laying one set of settings over another: what is not in the defaults is unknown, and what is of another type is bad.
+
+use std::collections::HashMap;
+
+use toml::{Table, Value};
+
+use super::ConfigError;
+
+/// Variables of the environment that are settings.
+const VARIABLE: &str = "COLLOQUY__";
+/// The section whose tables of their own take the same keys.
+const SUPERVISION: &str = "supervision";
+/// The kinds that have such a table.
+pub(super) const KINDS: [&str; 5] = ["conversation", "account", "key", "user", "customer"];
+
+/// Where each setting that is no default was given, by its dotted name.
+pub(super) type Origins = HashMap<String, String>;
+
+/// Settings to which others are added.
+pub(super) struct Overlay {
+    defaults: Table,
+    table: Table,
+    origins: Origins,
+}
+
+impl Overlay {
+    pub(super) fn new(defaults: Table) -> Self {
+        Overlay { table: defaults.clone(), defaults, origins: Origins::new() }
+    }
+
+    /// Lays a file over what is there.
+    pub(super) fn file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+        let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::File {
+            file: name.to_owned(),
+            reason: error.to_string().trim_end().to_owned(),
+        })?;
+        self.lay(name, &mut Vec::new(), table)
+    }
+
+    /// Lays the environment's variables over what is there.
+    pub(super) fn environment(&mut self, all: impl Iterator<Item = (String, String)>) -> Result<(), ConfigError> {
+        for (name, text) in all {
+            let Some(rest) = name.strip_prefix(VARIABLE) else { continue };
+            let path: Vec<String> = rest.split("__").map(str::to_lowercase).collect();
+            let value = match self.default_of(&path) {
+                Some(Value::String(_)) => bare(&text),
+                Some(_) | None => typed(&text),
+            };
+            self.set(&name, &path, value)?;
+        }
+        Ok(())
+    }
+
+    /// The result, and where it comes from.
+    pub(super) fn finish(self) -> (Table, Origins) {
+        (self.table, self.origins)
+    }
+
+    fn lay(&mut self, origin: &str, path: &mut Vec<String>, table: Table) -> Result<(), ConfigError> {
+        for (key, value) in table {
+            path.push(key);
+            match value {
+                Value::Table(inner) if self.is_section(path) => self.lay(origin, path, inner)?,
+                value => self.set(origin, path, value)?,
+            }
+            path.pop();
+        }
+        Ok(())
+    }
+
+    fn is_section(&self, path: &[String]) -> bool {
+        of_kind(path, 2) || matches!(self.default_of(path), Some(Value::Table(_)))
+    }
+
+    fn default_of(&self, path: &[String]) -> Option<&Value> {
+        let (first, rest) = path.split_first()?;
+        let mut found = self.defaults.get(first)?;
+        let rest = if of_kind(path, 3) { rest.get(1..).unwrap_or_default() } else { rest };
+        for key in rest {
+            found = found.as_table()?.get(key)?;
+        }
+        Some(found)
+    }
+
+    fn set(&mut self, origin: &str, path: &[String], value: Value) -> Result<(), ConfigError> {
+        let key = path.join(".");
+        let Some(default) = self.default_of(path) else {
+            let (origin, value, hint) = (origin.to_owned(), shown(&key, &value), self.nearest(&key));
+            return Err(ConfigError::Unknown { origin, key, value, hint });
+        };
+        if !alike(default, &value) {
+            let right = format!("must be {}", wanted(default));
+            let (origin, value) = (origin.to_owned(), shown(&key, &value));
+            return Err(ConfigError::Bad { origin, key, value, right });
+        }
+        let mut table = &mut self.table;
+        let Some((last, sections)) = path.split_last() else { return Ok(()) };
+        for section in sections {
+            let slot = table.entry(section.clone()).or_insert_with(|| Value::Table(Table::new()));
+            let Value::Table(inner) = slot else { return Ok(()) };
+            table = inner;
+        }
+        table.insert(last.clone(), value);
+        self.origins.insert(key, origin.to_owned());
+        Ok(())
+    }
+
+    fn nearest(&self, key: &str) -> String {
+        let mut known = Vec::new();
+        names(&self.defaults, "", &mut known);
+        let nearest = known.into_iter().map(|name| (distance(key, &name), name)).min();
+        match nearest {
+            Some((far, name)) if far <= 2 + key.len() / 4 => format!("; did you mean `{name}`?"),
+            Some(_) | None => "; config.toml lists all keys".to_owned(),
+        }
+    }
+}
+
+/// Whether a path leads into one kind's table of supervision.
+fn of_kind(path: &[String], least: usize) -> bool {
+    let mut path_of = path.iter().map(String::as_str);
+    path.len() >= least && path_of.next() == Some(SUPERVISION) && path_of.next().is_some_and(|k| KINDS.contains(&k))
+}
+
+/// Says what is wrong with a setting that has the right type.
+pub(super) fn bad(table: &Table, origins: &Origins, key: String, right: String) -> ConfigError {
+    let mut found = None;
+    let mut inside = Some(table);
+    for part in key.split('.') {
+        found = inside.and_then(|table| table.get(part));
+        inside = found.and_then(Value::as_table);
+    }
+    let value = found.map_or_else(String::new, |value| shown(&key, value));
+    let origin = origins.get(&key).cloned().unwrap_or_else(|| "config.toml".to_owned());
+    ConfigError::Bad { origin, key, value, right }
+}
+
+fn bare(text: &str) -> Value {
+    match typed(text) {
+        Value::String(quoted) if text.starts_with(['"', '\'']) => Value::String(quoted),
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+fn typed(text: &str) -> Value {
+    let line: Option<Table> = format!("value = {text}").parse().ok();
+    let value = line.filter(|line| line.len() == 1).and_then(|mut line| line.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// What a message shows of a value; a secret is not shown.
+fn shown(key: &str, value: &Value) -> String {
+    if key.ends_with("token") { "(not shown)".to_owned() } else { value.to_string() }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "pairs of types: all that are not alike are unlike")]
+fn alike(default: &Value, value: &Value) -> bool {
+    match (default, value) {
+        (Value::Integer(_) | Value::Float(_), Value::Integer(_) | Value::Float(_)) => true,
+        (Value::Array(_), Value::Array(items)) => items.iter().all(Value::is_str),
+        (default, value) => default.same_type(value) && !default.is_table(),
+    }
+}
+
+fn wanted(default: &Value) -> String {
+    let kind = match default {
+        Value::String(_) => "a string",
+        Value::Integer(_) | Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        Value::Array(_) => "a list of strings",
+        Value::Table(_) => return "a table".to_owned(),
+        Value::Datetime(_) => "a time",
+    };
+    format!("{kind}, such as {default}")
+}
+
+fn names(table: &Table, before: &str, into: &mut Vec<String>) {
+    for (key, value) in table {
+        let name = if before.is_empty() { key.clone() } else { format!("{before}.{key}") };
+        match value.as_table() {
+            Some(inner) => names(inner, &name, into),
+            None => into.push(name),
+        }
+    }
+}
+
+/// How many letters must be put in, taken out or replaced to make one name of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut left = i + 1;
+        let mut diagonal = i;
+        let mut next = vec![left];
+        for (b, above) in other.chars().zip(row.iter().skip(1)) {
+            left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
+            diagonal = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}

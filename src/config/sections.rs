@@ -1,0 +1,312 @@
+//! The sections of config.toml as types, and what must hold among their values.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use colloquy_actors::bounds::Bounds;
+use ipnet::IpNet;
+use serde::Deserialize;
+
+/// All settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where and how it listens.
+    pub server: Server,
+    /// Where data lives.
+    pub store: Store,
+    /// The operators' way in.
+    pub admin: Admin,
+    /// What a request may cost.
+    pub limits: Limits,
+    /// How large each text may be.
+    pub bounds: Bounds,
+    /// What each plan allows.
+    pub plans: Plans,
+    /// How actors are supervised.
+    pub supervision: Supervision,
+    /// Which pages of other origins may call.
+    pub cors: Cors,
+    /// Headers that keep browsers safe.
+    pub security_headers: SecurityHeaders,
+    /// Who may read the metrics.
+    pub metrics: Metrics,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// `[server]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Server {
+    pub bind: String,
+    pub public_url: String,
+    pub workers: usize,
+    pub drain_seconds: f64,
+    pub request_head_timeout_seconds: f64,
+    pub body_timeout_seconds: f64,
+    pub keep_alive_seconds: f64,
+    pub linger_seconds: f64,
+    pub trusted_proxies: Vec<String>,
+}
+
+/// `[store]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Store {
+    pub kind: String,
+    pub path: PathBuf,
+}
+
+/// `[admin]`
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Admin {
+    pub token: String,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").finish_non_exhaustive()
+    }
+}
+
+/// `[limits]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Limits {
+    pub max_body_bytes: usize,
+    pub max_header_bytes: usize,
+    pub offload_body_bytes: usize,
+    pub bodies_in_flight_bytes: usize,
+    pub auth_failures_per_minute: u32,
+}
+
+/// `[plans]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Plans {
+    pub basic: PlanSection,
+    pub pro: PlanSection,
+}
+
+/// `[plans.…]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct PlanSection {
+    pub rate_per_minute: u32,
+    pub burst_per_minute: u32,
+}
+
+/// `[supervision]`, and inside it a table per kind with some of the same keys.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Supervision {
+    /// By key: a number, or for a kind its own table.
+    #[serde(flatten)]
+    pub values: BTreeMap<String, toml::Value>,
+}
+
+/// `[cors]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Cors {
+    pub allowed_origins: Vec<String>,
+    pub allowed_methods: Vec<String>,
+    pub allowed_headers: Vec<String>,
+    pub exposed_headers: Vec<String>,
+    pub max_age_seconds: u64,
+}
+
+/// `[security_headers]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct SecurityHeaders {
+    pub x_content_type_options: String,
+    pub referrer_policy: String,
+    pub content_security_policy: String,
+    pub page_content_security_policy: String,
+    pub strict_transport_security: String,
+}
+
+/// `[metrics]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Metrics {
+    pub public: bool,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Log {
+    pub level: String,
+    pub format: String,
+}
+
+/// The key that is at fault, and what would be right.
+type Wrong = (String, String);
+
+fn wrong(key: &str, right: &str) -> Result<(), Wrong> {
+    Err((key.to_owned(), right.to_owned()))
+}
+
+impl Config {
+    /// What types can't say: bounds, and how values go together.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        self.server.check()?;
+        self.check_limits()?;
+        self.check_texts()?;
+        for (name, plan) in [("plans.basic", &self.plans.basic), ("plans.pro", &self.plans.pro)] {
+            if plan.rate_per_minute == 0 {
+                wrong(&format!("{name}.rate_per_minute"), "must be at least 1")?;
+            }
+            if plan.burst_per_minute < plan.rate_per_minute {
+                wrong(&format!("{name}.burst_per_minute"), "must be at least rate_per_minute")?;
+            }
+        }
+        self.check_policies()
+    }
+
+    fn check_limits(&self) -> Result<(), Wrong> {
+        let (limits, bounds) = (&self.limits, &self.bounds);
+        for (key, value) in [
+            ("limits.max_body_bytes", limits.max_body_bytes),
+            ("limits.max_header_bytes", limits.max_header_bytes),
+            ("limits.offload_body_bytes", limits.offload_body_bytes),
+            ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),
+            ("limits.auth_failures_per_minute", limits.auth_failures_per_minute as usize),
+            ("bounds.content_bytes_max", bounds.content_bytes_max),
+            ("bounds.customer_name_chars_max", bounds.customer_name_chars_max),
+            ("bounds.name_chars_max", bounds.name_chars_max),
+            ("bounds.url_chars_max", bounds.url_chars_max),
+        ] {
+            if value == 0 {
+                wrong(key, "must be at least 1")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_texts(&self) -> Result<(), Wrong> {
+        if self.store.kind != "sqlite" {
+            wrong("store.kind", "must be \"sqlite\"")?;
+        }
+        if self.store.path.as_os_str().is_empty() {
+            wrong("store.path", "must name a file, such as \"data/colloquy.db\"")?;
+        }
+        if !self.admin.token.is_empty() && !is_operator_token(&self.admin.token) {
+            wrong("admin.token", "must be op_ and 20 to 200 characters of [A-Za-z0-9_-]")?;
+        }
+        if !["full", "compact"].contains(&self.log.format.as_str()) {
+            wrong("log.format", "must be \"full\" or \"compact\"")?;
+        }
+        if tracing_subscriber::EnvFilter::builder().parse(&self.log.level).is_err() {
+            wrong("log.level", "must be error, warn, info, debug, trace, or a filter such as \"info,colloquy=debug\"")?;
+        }
+        self.check_headers()
+    }
+
+    fn check_headers(&self) -> Result<(), Wrong> {
+        let headers = &self.security_headers;
+        for (key, value) in [
+            ("security_headers.x_content_type_options", &headers.x_content_type_options),
+            ("security_headers.referrer_policy", &headers.referrer_policy),
+            ("security_headers.content_security_policy", &headers.content_security_policy),
+            ("security_headers.page_content_security_policy", &headers.page_content_security_policy),
+            ("security_headers.strict_transport_security", &headers.strict_transport_security),
+        ] {
+            if !is_header_value(value) {
+                wrong(key, "must be printable ASCII")?;
+            }
+        }
+        for (key, list) in [
+            ("cors.allowed_origins", &self.cors.allowed_origins),
+            ("cors.allowed_methods", &self.cors.allowed_methods),
+            ("cors.allowed_headers", &self.cors.allowed_headers),
+            ("cors.exposed_headers", &self.cors.exposed_headers),
+        ] {
+            if !list.iter().all(|item| is_header_value(item) && !item.is_empty() && !item.contains([' ', ','])) {
+                wrong(key, "must be a list of names without spaces or commas")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_policies(&self) -> Result<(), Wrong> {
+        for (name, value) in self.supervision.numbers() {
+            let whole = !name.ends_with("_seconds") && !name.ends_with("_jitter");
+            let least = f64::from(u8::from(whole));
+            if value < least || !value.is_finite() || value > 1e15 {
+                wrong(&name, &format!("must be at least {least}"))?;
+            }
+            if whole && value.fract() > 0.0 {
+                wrong(&name, "must be a whole number")?;
+            }
+            if name.ends_with("_jitter") && value > 1.0 {
+                wrong(&name, "must be 0 to 1")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.bind.parse::<SocketAddr>().is_err() {
+            wrong("server.bind", "must be an address and a port, such as \"127.0.0.1:8080\"")?;
+        }
+        let url = &self.public_url;
+        let web = url.starts_with("http://") || url.starts_with("https://");
+        if !url.is_empty() && (!web || url.ends_with('/') || !is_header_value(url)) {
+            wrong(
+                "server.public_url",
+                "must be a URL without a slash at its end, such as \"https://chat.example.com\"",
+            )?;
+        }
+        for (key, value) in [
+            ("server.drain_seconds", self.drain_seconds),
+            ("server.request_head_timeout_seconds", self.request_head_timeout_seconds),
+            ("server.body_timeout_seconds", self.body_timeout_seconds),
+            ("server.keep_alive_seconds", self.keep_alive_seconds),
+            ("server.linger_seconds", self.linger_seconds),
+        ] {
+            if !(value > 0.0 && value <= 86_400.0) {
+                wrong(key, "must be more than 0 and at most 86400")?;
+            }
+        }
+        if self.workers > 1_024 {
+            wrong("server.workers", "must be at most 1024")?;
+        }
+        if self.trusted_proxies.iter().any(|text| network(text).is_none()) {
+            wrong("server.trusted_proxies", "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"")?;
+        }
+        Ok(())
+    }
+}
+
+/// An address range, or a single address as one.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    let single = std::net::IpAddr::from_str(text).ok().map(IpNet::from);
+    single.or_else(|| text.parse().ok())
+}
+
+fn is_operator_token(token: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    token.strip_prefix("op_").is_some_and(|rest| (20..=200).contains(&rest.len()) && rest.bytes().all(plain))
+}
+
+fn is_header_value(text: &str) -> bool {
+    text.bytes().all(|b| (b' '..=b'~').contains(&b))
+}

@@ -1,0 +1,85 @@
+//! What a caller would rather read: errors come as `application/problem+json` only to those who prefer it.
+
+use actix_web::http::header::{ACCEPT, HeaderMap};
+
+const PROBLEM: &str = "application/problem+json";
+const JSON: &str = "application/json";
+
+/// Whether `Accept` prefers problem details (RFC 9457) to plain JSON.
+pub(super) fn prefers_problem(headers: &HeaderMap) -> bool {
+    let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return false };
+    // The usual case costs one search.
+    if !accept.contains("problem") {
+        return false;
+    }
+    match (liking(accept, PROBLEM), liking(accept, JSON)) {
+        (Some(problem), Some(json)) => problem > json,
+        (Some(problem), None) => problem.quality > 0,
+        (None, Some(_) | None) => false,
+    }
+}
+
+/// How much a media type is liked: by quality, then by how exactly it is named, then by who comes first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Liking {
+    quality: u16,
+    exactness: u8,
+    earliness: std::cmp::Reverse<usize>,
+}
+
+fn liking(accept: &str, wanted: &str) -> Option<Liking> {
+    let mut best: Option<Liking> = None;
+    for (place, range) in accept.split(',').enumerate() {
+        let mut parts = range.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let exactness = match media {
+            "*/*" => 0,
+            "application/*" => 1,
+            other if other.eq_ignore_ascii_case(wanted) => 2,
+            _ => continue,
+        };
+        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let quality = quality.map_or(1_000, thousandths);
+        // The most exact range decides (RFC 9110, 12.5.1).
+        if best.as_ref().is_none_or(|best| exactness > best.exactness) {
+            best = Some(Liking { quality, exactness, earliness: std::cmp::Reverse(place) });
+        }
+    }
+    best
+}
+
+fn thousandths(text: &str) -> u16 {
+    let value = text.parse::<f32>().unwrap_or(0.0).clamp(0.0, 1.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+    let whole = (value * 1_000.0) as u16;
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn problem_details_come_only_where_they_are_preferred() {
+        for (accept, expected) in [
+            ("application/problem+json", true),
+            ("application/problem+json, application/json;q=0.9", true),
+            ("application/json, application/problem+json;q=0.9", false),
+            ("application/json, application/problem+json", false),
+            ("application/problem+json, application/json", true),
+            ("application/problem+json, */*", true),
+            ("application/problem+json;q=0.5, */*", false),
+            ("application/problem+json;q=0", false),
+            ("application/json", false),
+            ("*/*", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(prefers_problem(&headers), expected, "{accept}");
+        }
+        assert!(!prefers_problem(&HeaderMap::new()));
+    }
+}

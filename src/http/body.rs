@@ -1,0 +1,256 @@
+//! Request bodies: how much is read, for how long, as which media type, and where it is parsed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix_web::dev::Payload;
+use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use actix_web::web;
+use bytes::{Bytes, BytesMut};
+use colloquy_actors::idempotency::Keys;
+use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::call::Call;
+use super::json;
+use super::operation::{Verb, register};
+use super::problem::{Kind, Outcome, Problem};
+
+/// What an operation takes as its body.
+pub(crate) trait Body: Sized + Send + 'static {
+    /// Reads it.
+    fn parse(bytes: &[u8]) -> Result<Self, Problem>;
+    /// Its schema's name, and whether it must be there.
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)>;
+}
+
+impl Body for () {
+    fn parse(_: &[u8]) -> Result<Self, Problem> {
+        Ok(())
+    }
+    fn document(_: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+        None
+    }
+}
+
+/// A JSON body that must be there.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Json<T> {
+    fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+        if bytes.is_empty() {
+            return Err(Problem::invalid("", "must be a JSON object"));
+        }
+        json::parse(bytes).map(Json)
+    }
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+        Some((register::<T>(schemas), true))
+    }
+}
+
+/// A JSON body whose every field is optional, so that it may be missing.
+#[derive(Debug)]
+pub(crate) struct Maybe<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + ToSchema + Default + Send + 'static> Body for Maybe<T> {
+    fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+        if bytes.is_empty() { Ok(Maybe(T::default())) } else { json::parse(bytes).map(Maybe) }
+    }
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+        Some((register::<T>(schemas), false))
+    }
+}
+
+/// No field at all; an empty object will do.
+#[derive(Debug, Default, serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Empty {}
+
+/// Bytes of large bodies that are in memory.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(AtomicUsize);
+
+#[derive(Debug)]
+struct Held(Arc<InFlight>, usize);
+
+impl InFlight {
+    fn take(self: &Arc<Self>, bytes: usize, most: usize) -> Result<Held, Problem> {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        let held = Held(Arc::clone(self), bytes);
+        if before + bytes <= most {
+            return Ok(held);
+        }
+        Err(Problem::unavailable("too many large bodies at once", Outcome::None, 1))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+/// The bounds of a body, from the settings.
+#[derive(Debug)]
+pub(crate) struct BodyLimits {
+    pub(crate) bytes_max: usize,
+    pub(crate) offload_bytes: usize,
+    pub(crate) in_flight_max: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) in_flight: Arc<InFlight>,
+}
+
+/// A body that has come.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    bytes: Bytes,
+    large: bool,
+    held: Option<Held>,
+}
+
+impl BodyLimits {
+    /// Reads a whole body, or says which bound it breaks.
+    pub(crate) async fn read(&self, headers: &HeaderMap, payload: &mut Payload) -> Result<Incoming, Problem> {
+        let declared = match headers.get(CONTENT_LENGTH) {
+            Some(length) => length.to_str().ok().and_then(|text| text.parse::<usize>().ok()),
+            None => None,
+        };
+        if declared.is_some_and(|length| length > self.bytes_max) {
+            return Err(self.too_large());
+        }
+        let late = || Problem::new(Kind::RequestTimeout, "the whole body must come in time");
+        tokio::time::timeout(self.timeout, self.gather(declared, payload)).await.map_err(|_| late())?
+    }
+
+    async fn gather(&self, declared: Option<usize>, payload: &mut Payload) -> Result<Incoming, Problem> {
+        let mut incoming = Incoming::default();
+        self.hold(&mut incoming, declared.unwrap_or(0))?;
+        let mut gathered = BytesMut::new();
+        while let Some(chunk) = payload.next().await {
+            let chunk = chunk.map_err(|_| Problem::invalid("", "the body was cut off or is encoded wrongly"))?;
+            let so_far = incoming.bytes.len() + gathered.len() + chunk.len();
+            if so_far > self.bytes_max {
+                return Err(self.too_large());
+            }
+            self.hold(&mut incoming, so_far)?;
+            // The usual body comes in one piece and is not copied.
+            if incoming.bytes.is_empty() && gathered.is_empty() {
+                incoming.bytes = chunk;
+                continue;
+            }
+            if gathered.is_empty() {
+                gathered.reserve(declared.unwrap_or(so_far * 2).min(self.bytes_max));
+                gathered.extend_from_slice(&std::mem::take(&mut incoming.bytes));
+            }
+            gathered.extend_from_slice(&chunk);
+        }
+        if !gathered.is_empty() {
+            incoming.bytes = gathered.freeze();
+        }
+        Ok(incoming)
+    }
+
+    fn hold(&self, incoming: &mut Incoming, bytes: usize) -> Result<(), Problem> {
+        if bytes > self.offload_bytes && !incoming.large {
+            incoming.large = true;
+            // Without a declared length it may become as large as allowed.
+            incoming.held = Some(self.in_flight.take(self.bytes_max, self.in_flight_max)?);
+        }
+        Ok(())
+    }
+
+    fn too_large(&self) -> Problem {
+        Problem::new(Kind::PayloadTooLarge, format!("the body must be at most {} bytes", self.bytes_max))
+    }
+}
+
+impl Incoming {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Parses it, a large one off this thread; with an idempotency key it is hashed as well.
+    pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<(B, Option<[u8; 16]>), Problem> {
+        let words = call.idempotency_key.is_some().then(|| {
+            let user = call.caller.by.user.map(|user| user.to_string()).unwrap_or_default();
+            [
+                call.request.method().as_str().to_owned(),
+                call.request.uri().path().to_owned(),
+                call.query().to_owned(),
+                user,
+            ]
+        });
+        let Incoming { bytes, large, held } = self;
+        if !large {
+            return read_and_hash::<B>(&bytes, words.as_ref());
+        }
+        let work = move || {
+            let read = read_and_hash::<B>(&bytes, words.as_ref());
+            drop(held);
+            read
+        };
+        web::block(work).await.unwrap_or_else(|_| Err(Problem::crashed()))
+    }
+}
+
+fn read_and_hash<B: Body>(bytes: &[u8], words: Option<&[String; 4]>) -> Result<(B, Option<[u8; 16]>), Problem> {
+    let body = B::parse(bytes)?;
+    let hash = words.map(|[method, path, query, user]| {
+        Keys::request_hash(&[method.as_bytes(), path.as_bytes(), query.as_bytes(), user.as_bytes(), bytes])
+    });
+    Ok((body, hash))
+}
+
+/// Whether a body is declared as what the operation reads.
+pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb) -> Result<(), Problem> {
+    let Some(declared) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let wrong = || Problem::new(Kind::UnsupportedMediaType, "the body must be declared as application/json, in UTF-8");
+    let declared = declared.to_str().map_err(|_| wrong())?;
+    let mut parts = declared.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    let known = media.eq_ignore_ascii_case("application/json")
+        || (verb == Verb::Patch && media.eq_ignore_ascii_case("application/merge-patch+json"));
+    let utf8 = parts.all(|part| match part.split_once('=') {
+        Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
+            value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+        }
+        Some(_) | None => true,
+    });
+    if known && utf8 { Ok(()) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_body_is_json_in_utf_8_or_undeclared() {
+        let check = |text: &str, verb| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
+            check_media_type(&headers, verb).is_ok()
+        };
+        assert!(check_media_type(&HeaderMap::new(), Verb::Post).is_ok());
+        assert!(check("application/json", Verb::Post) && check("Application/JSON; charset=UTF-8", Verb::Post));
+        assert!(check("application/merge-patch+json", Verb::Patch));
+        for wrong in ["application/merge-patch+json", "text/plain", "application/json; charset=latin1", ""] {
+            assert!(!check(wrong, Verb::Post), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn large_bodies_share_what_memory_there_is() {
+        let in_flight = Arc::new(InFlight::default());
+        let first = in_flight.take(6, 10).unwrap();
+        assert_eq!(in_flight.take(6, 10).unwrap_err().kind, Kind::Unavailable);
+        drop(first);
+        assert!(in_flight.take(6, 10).is_ok());
+    }
+}

@@ -1,0 +1,63 @@
+//! What a handler receives: who calls, on which path, under which conditions.
+
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
+use colloquy_actors::accounts::Principal;
+use colloquy_actors::answer::Precondition;
+use colloquy_actors::caller::{Caller, Scope};
+use colloquy_actors::id::{Id, Prefix};
+use colloquy_actors::idempotency::Reservation;
+
+use super::edge::Edge;
+use super::problem::Problem;
+use super::router::Place;
+
+/// Whoever is behind a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Who {
+    /// Nobody in particular.
+    Nobody,
+    /// The bearer of an API key.
+    Key(Principal),
+    /// An operator.
+    Operator,
+}
+
+/// One request on its way to its handler.
+pub(crate) struct Call {
+    pub(crate) edge: Arc<Edge>,
+    pub(crate) request: HttpRequest,
+    pub(crate) place: Place,
+    pub(crate) caller: Caller,
+    pub(crate) if_match: Option<Precondition>,
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) reservation: Option<Reservation>,
+    /// The wall clock when it came, in Unix milliseconds.
+    pub(crate) now_ms: i64,
+}
+
+impl Call {
+    /// The identifier at this place of the path, counted from 0. One that is malformed is of nothing that exists.
+    pub(crate) fn id<K: Prefix>(&self, index: usize) -> Result<Id<K>, Problem> {
+        self.place
+            .segment(self.request.uri().path(), index)
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(Problem::not_found)
+    }
+
+    /// The query as it came.
+    pub(crate) fn query(&self) -> &str {
+        self.request.query_string()
+    }
+
+    /// The account's own scope, for what belongs to it in both modes.
+    pub(crate) fn account_wide(&self) -> Scope {
+        self.caller.scope.account_wide()
+    }
+
+    /// The sender as the records of an account's both modes take it.
+    pub(crate) fn account_caller(&self) -> Caller {
+        Caller { scope: self.account_wide(), by: self.caller.by.clone() }
+    }
+}

@@ -1,0 +1,133 @@
+//! Who calls, and what that allows: keys at the interface's door, the operator token at the operators'.
+
+use std::net::IpAddr;
+
+use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
+use colloquy_actors::accounts::{KeyType, Permission, Principal, Role, secret_hash};
+use colloquy_actors::id::UserId;
+use ipnet::IpNet;
+
+use super::call::Who;
+use super::edge::Edge;
+use super::operation::{Door, Verb};
+use super::problem::{Kind, Problem};
+
+/// The user for whom a key acts.
+const ACTING_USER: HeaderName = HeaderName::from_static("x-acting-user");
+
+/// What an operator's token begins with.
+const OPERATOR_PREFIX: &str = "op_";
+
+/// What the header says about the acting user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acting {
+    /// Nobody is named.
+    Nobody,
+    /// A user of the account.
+    User(UserId),
+    /// Somebody whom the account does not have.
+    Unknown,
+}
+
+impl Acting {
+    /// The user, once an unknown one may be told.
+    pub(super) fn known(self) -> Result<Option<UserId>, Problem> {
+        match self {
+            Acting::Nobody => Ok(None),
+            Acting::User(user) => Ok(Some(user)),
+            Acting::Unknown => Err(Problem::invalid("X-Acting-User", "must be a valid user ID")),
+        }
+    }
+}
+
+/// Finds out who calls. Failures are counted by address; a valid credential is let in whatever the count.
+pub(super) fn identify(edge: &Edge, door: Door, headers: &HeaderMap, from: (IpAddr, i64)) -> Result<Who, Problem> {
+    let (address, now_ms) = from;
+    let bearer = bearer(headers);
+    let found = match door {
+        Door::Open => return Ok(Who::Nobody),
+        Door::Metrics if edge.metrics_public => return Ok(Who::Nobody),
+        Door::Metrics | Door::Operator => bearer.filter(|token| is_operator(edge, token)).map(|_| Who::Operator),
+        Door::Key(_) => bearer
+            .filter(|token| !token.starts_with(OPERATOR_PREFIX))
+            .and_then(|secret| edge.system.identity.authenticate(secret, now_ms))
+            .map(Who::Key),
+    };
+    if let Some(who) = found {
+        return Ok(who);
+    }
+    if let Some(seconds) = edge.system.addresses.blocked(address, now_ms) {
+        return Err(Problem::rate_limited("too many failed authentications from this address", seconds));
+    }
+    edge.system.addresses.failed(address, now_ms);
+    Err(Problem::new(Kind::Unauthorized, "the credential is missing, malformed, unknown, expired or revoked"))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION);
+    let text = values.next()?.to_str().ok()?;
+    if values.next().is_some() {
+        return None;
+    }
+    let (scheme, credential) = text.split_once(' ')?;
+    let credential = credential.trim_matches(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && !credential.is_empty()).then_some(credential)
+}
+
+/// Compares hashes, all bytes of them, so that the time tells nothing.
+fn is_operator(edge: &Edge, token: &str) -> bool {
+    let (given, known) = (secret_hash(token), edge.system.operator_token_hash());
+    given.iter().zip(known).fold(0, |unlike, (a, b)| unlike | (a ^ b)) == 0
+}
+
+/// Whether the key and its account may be used from this address.
+pub(super) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
+    let allows = |list: &[IpNet]| list.is_empty() || list.iter().any(|range| range.contains(&address));
+    allows(&principal.key.view.allowed_ips) && allows(&principal.account.view.allowed_ips)
+}
+
+/// Whether the key may do this, and for whom it acts.
+pub(super) fn permit(
+    edge: &Edge,
+    principal: &Principal,
+    needs: (&[Permission], Verb),
+    headers: &HeaderMap,
+) -> Result<Acting, Problem> {
+    let (permissions, verb) = needs;
+    let key = &principal.key.view;
+    if key.kind == KeyType::Read && verb != Verb::Get {
+        return Err(Problem::forbidden("a read-only key may only read"));
+    }
+    let (acting, role) = acting(edge, principal, headers)?;
+    let for_admins = |one: &Permission| matches!(one, Permission::UsersManage | Permission::WebhooksManage);
+    let granted = |one: &Permission| key.scopes.as_ref().is_none_or(|scopes| scopes.contains(one));
+    if !permissions.is_empty() && !permissions.iter().any(granted) {
+        return Err(Problem::forbidden("the key is not allowed this scope"));
+    }
+    if role == Some(Role::Agent)
+        && !permissions.is_empty()
+        && permissions.iter().filter(|one| granted(one)).all(for_admins)
+    {
+        return Err(Problem::forbidden("an agent may not do this"));
+    }
+    Ok(acting)
+}
+
+fn acting(edge: &Edge, principal: &Principal, headers: &HeaderMap) -> Result<(Acting, Option<Role>), Problem> {
+    let mut named = headers.get_all(ACTING_USER);
+    let first = named.next();
+    let role_of = |user| edge.system.identity.user(principal.scope(), user);
+    let id: Option<UserId> = first.filter(|_| named.next().is_none()).and_then(|text| text.to_str().ok()?.parse().ok());
+    if let Some(own) = principal.key.view.user_id {
+        if first.is_some() && id != Some(own) {
+            return Err(Problem::forbidden("the key acts for another user"));
+        }
+        let role = role_of(own).ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
+        return Ok((Acting::User(own), Some(role)));
+    }
+    Ok(match (first, id.and_then(|id| Some((id, role_of(id)?)))) {
+        (None, _) => (Acting::Nobody, None),
+        (Some(_), Some((id, role))) => (Acting::User(id), Some(role)),
+        (Some(_), None) => (Acting::Unknown, None),
+    })
+}

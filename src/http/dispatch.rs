@@ -1,0 +1,153 @@
+//! One request from its head to its response. What is checked first wins: route, method, credential, address, rate,
+//! permission, size, media type, body and query, idempotency, and then whatever the handler finds.
+
+use std::any::Any;
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix_web::HttpRequest;
+use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::http::header::HeaderMap;
+use colloquy_actors::accounts::Principal;
+use colloquy_actors::caller::{By, Caller, Scope};
+use colloquy_actors::limiter::Permit;
+use colloquy_actors::time::Timestamp;
+use futures_util::FutureExt;
+
+use super::admission;
+use super::body::{Incoming, check_media_type};
+use super::call::{Call, Who};
+use super::conditions;
+use super::credential::{self, Acting};
+use super::edge::Edge;
+use super::headers::{REQUEST_ID, block_bytes};
+use super::operation::{Door, Operation};
+use super::problem::{Kind, Problem};
+use super::reply::Output;
+use super::respond;
+use super::router::{Found, Place};
+
+/// What has become known of a request so far; its response shows it, however it ends.
+pub(super) struct Exchange {
+    pub(super) edge: Arc<Edge>,
+    pub(super) request: HttpRequest,
+    pub(super) request_id: Arc<str>,
+    pub(super) permit: Option<Permit>,
+    /// Its number in the table.
+    pub(super) operation: Option<usize>,
+}
+
+/// What a request came to, before it is a response.
+pub(super) enum Verdict {
+    /// An operation's result.
+    Done(Output),
+    /// The methods that a path takes.
+    Methods(&'static str),
+}
+
+/// Answers one request. A panic on the way is an answer too.
+pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<ServiceResponse, actix_web::Error> {
+    let started = Instant::now();
+    let (request, mut payload) = request.into_parts();
+    let request_id = request_id(request.headers());
+    let mut exchange = Exchange { edge, request: request.clone(), request_id, permit: None, operation: None };
+    let verdict = AssertUnwindSafe(exchange.judge(&mut payload)).catch_unwind().await;
+    let verdict = verdict.unwrap_or_else(|panic| {
+        tracing::error!(request_id = %exchange.request_id, panic = words(panic.as_ref()), "a handler panicked");
+        Err(Problem::crashed())
+    });
+    let response = respond::response(&exchange, verdict);
+    exchange.edge.traffic.count(exchange.operation, response.status().as_u16(), started.elapsed());
+    drop(exchange);
+    Ok(ServiceResponse::new(request, response))
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+}
+
+/// The caller's name for the request where it has a usable one, otherwise a new one.
+fn request_id(headers: &HeaderMap) -> Arc<str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let usable = |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(plain);
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(usable);
+    given.map_or_else(
+        || {
+            let (high, low) = (colloquy_actors::random::u64(), colloquy_actors::random::u64());
+            format!("req_{high:016x}{low:016x}").into()
+        },
+        Arc::from,
+    )
+}
+
+impl Exchange {
+    async fn judge(&mut self, payload: &mut Payload) -> Result<Verdict, Problem> {
+        let edge = Arc::clone(&self.edge);
+        let request = self.request.clone();
+        if block_bytes(request.headers()) > edge.header_bytes_max {
+            let reason = format!("the header block must be at most {} bytes", edge.header_bytes_max);
+            return Err(Problem::new(Kind::HeadersTooLarge, reason));
+        }
+        match edge.table.find(request.method(), request.uri().path()) {
+            Found::Operation(number, operation, place) => {
+                self.operation = Some(number);
+                self.carry_out(operation, place, payload).await.map(Verdict::Done)
+            }
+            Found::Options(allow) => Ok(Verdict::Methods(allow)),
+            Found::OtherMethods(allow) => {
+                let problem = Problem::new(Kind::MethodNotAllowed, "the path exists, but not with this method");
+                Err(Problem { allow: Some(allow), ..problem })
+            }
+            Found::Nothing => Err(Problem::new(Kind::NotFound, "no such path")),
+        }
+    }
+
+    async fn carry_out(&mut self, operation: &Operation, place: Place, body: &mut Payload) -> Result<Output, Problem> {
+        let edge = Arc::clone(&self.edge);
+        let now_ms = Timestamp::now().0;
+        let address = admission::client_address(&edge.proxies, &self.request);
+        let who = credential::identify(&edge, operation.door, self.request.headers(), (address, now_ms))?;
+        let acting = self.admit(operation, &who, (address, now_ms)).await?;
+        let incoming = self.read(operation, body).await?;
+        let caller = self.caller(&who, acting, address)?;
+        let headers = self.request.headers();
+        let if_match = if operation.conditional { conditions::if_match(headers)? } else { None };
+        let key = if operation.repeatable { conditions::idempotency_key(headers)? } else { None };
+        let idempotency_key = key.map(str::to_owned);
+        let request = self.request.clone();
+        let call = Call { edge, request, place, caller, if_match, idempotency_key, reservation: None, now_ms };
+        (operation.run)(call, incoming).await
+    }
+
+    /// Address, rate and permission of a key; operators have all of these.
+    async fn admit(&mut self, operation: &Operation, who: &Who, from: (IpAddr, i64)) -> Result<Acting, Problem> {
+        let (Who::Key(principal), Door::Key(needs)) = (who, operation.door) else { return Ok(Acting::Nobody) };
+        admission::admit(&self.edge, principal, from, &mut self.permit).await?;
+        credential::permit(&self.edge, principal, (needs, operation.verb), self.request.headers())
+    }
+
+    async fn read(&self, operation: &Operation, body: &mut Payload) -> Result<Incoming, Problem> {
+        if operation.body.is_none() {
+            return Ok(Incoming::default());
+        }
+        let headers = self.request.headers();
+        let incoming = self.edge.body.read(headers, body).await?;
+        if !incoming.is_empty() {
+            check_media_type(headers, operation.verb)?;
+        }
+        Ok(incoming)
+    }
+
+    fn caller(&self, who: &Who, acting: Acting, address: IpAddr) -> Result<Caller, Problem> {
+        let key = |principal: &Principal| principal.key.view.key_id;
+        let (scope, key) = match who {
+            Who::Nobody | Who::Operator => (Scope::OPERATORS, None),
+            Who::Key(principal) => (principal.scope(), Some(key(principal))),
+        };
+        let request_id = Arc::clone(&self.request_id);
+        Ok(Caller { scope, by: By { key, user: acting.known()?, address: Some(address), request_id } })
+    }
+}

@@ -1,0 +1,61 @@
+//! What all requests share: the actors, the table of operations, and everything that the settings fix once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use colloquy_actors::system::System;
+use ipnet::IpNet;
+
+use super::body::BodyLimits;
+use super::cors::Cors;
+use super::headers::Fixed;
+use super::openapi;
+use super::router::Table;
+use super::traffic::Traffic;
+use super::{docs, routes};
+use crate::config::Config;
+
+/// The shared part of the edge.
+pub(crate) struct Edge {
+    pub(crate) system: Arc<System>,
+    pub(crate) table: Table,
+    pub(crate) body: BodyLimits,
+    pub(crate) header_bytes_max: usize,
+    pub(crate) fixed: Fixed,
+    pub(crate) cors: Cors,
+    pub(crate) proxies: Vec<IpNet>,
+    pub(crate) metrics_public: bool,
+    pub(crate) traffic: Traffic,
+    /// The OpenAPI document.
+    pub(crate) openapi: Bytes,
+    /// The same for people.
+    pub(crate) docs: Bytes,
+}
+
+impl Edge {
+    /// Prepares all that does not change between requests.
+    pub(crate) fn new(config: &Config, system: Arc<System>, public_url: &str) -> Self {
+        let table = Table::new(routes::operations());
+        let document = openapi::document(table.operations(), public_url);
+        Edge {
+            system,
+            body: BodyLimits {
+                bytes_max: config.limits.max_body_bytes,
+                offload_bytes: config.limits.offload_body_bytes,
+                in_flight_max: config.limits.bodies_in_flight_bytes,
+                timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
+                in_flight: Arc::default(),
+            },
+            header_bytes_max: config.limits.max_header_bytes,
+            fixed: Fixed::new(&config.security_headers),
+            cors: Cors::new(&config.cors),
+            proxies: config.server.proxies(),
+            metrics_public: config.metrics.public,
+            traffic: Traffic::new(table.operations().len()),
+            openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
+            docs: Bytes::from(docs::page(&document)),
+            table,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Response headers that are the same each time, made once, and those that show the limits.
+
+use std::cell::RefCell;
+
+use actix_web::HttpResponseBuilder;
+use actix_web::http::header::{
+    CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use colloquy_actors::limiter::Permit;
+
+use crate::config::SecurityHeaders;
+
+/// The caller's or our name for a request.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The interface's version.
+pub(super) const API_VERSION: HeaderName = HeaderName::from_static("x-api-version");
+/// Marks an answer that was given before.
+pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Headers of every response.
+pub(crate) struct Fixed {
+    everywhere: Vec<(HeaderName, HeaderValue)>,
+    policy: Option<HeaderValue>,
+    page_policy: Option<HeaderValue>,
+}
+
+impl Fixed {
+    pub(super) fn new(settings: &SecurityHeaders) -> Self {
+        let value = |text: &str| HeaderValue::from_str(text).ok().filter(|value| !value.is_empty());
+        let mut everywhere = vec![(API_VERSION, HeaderValue::from_static("1.0"))];
+        for (name, text) in [
+            (X_CONTENT_TYPE_OPTIONS, &settings.x_content_type_options),
+            (REFERRER_POLICY, &settings.referrer_policy),
+            (STRICT_TRANSPORT_SECURITY, &settings.strict_transport_security),
+        ] {
+            everywhere.extend(value(text).map(|value| (name, value)));
+        }
+        Fixed {
+            everywhere,
+            policy: value(&settings.content_security_policy),
+            page_policy: value(&settings.page_content_security_policy),
+        }
+    }
+
+    /// Adds them; a page for people has a policy of its own.
+    pub(super) fn add(&self, response: &mut HttpResponseBuilder, for_people: bool) {
+        for (name, value) in &self.everywhere {
+            response.insert_header((name.clone(), value.clone()));
+        }
+        if let Some(policy) = if for_people { &self.page_policy } else { &self.policy } {
+            response.insert_header((CONTENT_SECURITY_POLICY, policy.clone()));
+        }
+    }
+}
+
+thread_local! {
+    /// The last policy that was written: most callers have the same.
+    static LAST_POLICY: RefCell<Option<(u32, u32, HeaderValue)>> = const { RefCell::new(None) };
+}
+
+/// Shows how much of the limits is left.
+pub(super) fn add_limits(response: &mut HttpResponseBuilder, permit: &Permit) {
+    response.insert_header((LIMIT, HeaderValue::from(permit.limit)));
+    response.insert_header((REMAINING, HeaderValue::from(permit.remaining)));
+    response.insert_header((RESET, HeaderValue::from(permit.reset_unix_seconds)));
+    response.insert_header((POLICY, policy(permit.limit, permit.burst)));
+    let text = format!(
+        "\"rate\";r={};t={}, \"burst\";r={};t={}",
+        permit.remaining, permit.reset_after_seconds, permit.burst_remaining, permit.burst_reset_after_seconds
+    );
+    if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(text)) {
+        response.insert_header((RATE_LIMIT, value));
+    }
+}
+
+fn policy(rate: u32, burst: u32) -> HeaderValue {
+    LAST_POLICY.with_borrow_mut(|last| match last {
+        Some((last_rate, last_burst, value)) if (*last_rate, *last_burst) == (rate, burst) => value.clone(),
+        Some(_) | None => {
+            let text = format!("\"rate\";q={rate};w=60, \"burst\";q={burst};w=60");
+            let value = HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"rate\""));
+            *last = Some((rate, burst, value.clone()));
+            value
+        }
+    })
+}
+
+/// How large a request's header block is, as it stood on the wire.
+pub(super) fn block_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}

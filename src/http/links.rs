@@ -1,0 +1,98 @@
+//! `Link` headers (RFC 8288): the next and the previous page, in the style in which the list was asked for.
+
+use colloquy_actors::page::Start;
+use serde::Deserialize;
+
+use super::reply::{Listing, Style};
+
+/// The header's value; none where there is only this page.
+pub(super) fn link(path: &str, query: &str, listing: &Listing) -> Option<String> {
+    let (next, previous) = match (listing.style, listing.paging.start) {
+        (Style::Sequence, _) => by_sequence(listing),
+        (Style::Plain, Start::Offset(offset)) => by_offset(listing, offset),
+        (Style::Plain, Start::After(_) | Start::Before(_)) => by_id(listing),
+    };
+    let mut value = String::new();
+    for (step, relation) in [(next, "next"), (previous, "prev")] {
+        let Some((name, at)) = step else { continue };
+        if !value.is_empty() {
+            value.push_str(", ");
+        }
+        value.push_str(&format!("<{path}?{}{name}={at}>; rel=\"{relation}\"", others(query)));
+    }
+    (!value.is_empty()).then_some(value)
+}
+
+type Step = Option<(&'static str, String)>;
+
+fn by_offset(listing: &Listing, offset: u64) -> (Step, Step) {
+    let end = offset.saturating_add(u64::from(listing.page.count));
+    let next = (listing.page.count > 0 && end < listing.page.total).then(|| ("offset", end.to_string()));
+    let before = offset.saturating_sub(u64::from(listing.paging.limit));
+    (next, (offset > 0).then(|| ("offset", before.to_string())))
+}
+
+fn by_id(listing: &Listing) -> (Step, Step) {
+    let page = &listing.page;
+    let step = |more: bool, name, id: &Option<String>| id.clone().filter(|_| more).map(|id| (name, id));
+    (step(page.after, "after", &page.last), step(page.before, "before", &page.first))
+}
+
+fn by_sequence(listing: &Listing) -> (Step, Step) {
+    #[derive(Deserialize)]
+    struct Item {
+        seq: u64,
+    }
+    let page = &listing.page;
+    let items: Vec<Item> = serde_json::from_slice(&page.data).unwrap_or_default();
+    let step = |more: bool, name, item: Option<&Item>| item.filter(|_| more).map(|item| (name, item.seq.to_string()));
+    (step(page.after, "after_seq", items.last()), step(page.before, "before_seq", items.first()))
+}
+
+/// The rest of the query: filters and `limit` go along.
+fn others(query: &str) -> String {
+    let place = ["offset", "after", "before", "after_seq", "before_seq"];
+    let mut kept = String::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+        if !place.contains(&name) {
+            kept.push_str(pair);
+            kept.push('&');
+        }
+    }
+    // What would end the address early can't stand in it.
+    kept.replace('>', "%3E").replace('<', "%3C")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use colloquy_actors::page::{Order, Page, Paging};
+
+    use super::*;
+
+    fn listing(start: Start, style: Style, count: u32, total: u64) -> Listing {
+        let data = Bytes::from_static(br#"[{"seq":4,"x":1},{"seq":5}]"#);
+        let (first, last) = (Some("msg_a".to_owned()), Some("msg_b".to_owned()));
+        let page = Page { data, count, total, first, last, before: true, after: true };
+        Listing { page, paging: Paging { limit: 2, start, order: Order::Desc }, style }
+    }
+
+    #[test]
+    fn links_go_on_in_the_same_style() {
+        let links = |query, listing| link("/v1/x", query, &listing).unwrap_or_default();
+        assert_eq!(
+            links("status=active&offset=3&limit=2", listing(Start::Offset(3), Style::Plain, 2, 9)),
+            "</v1/x?status=active&limit=2&offset=5>; rel=\"next\", </v1/x?status=active&limit=2&offset=1>; rel=\"prev\""
+        );
+        assert_eq!(links("", listing(Start::Offset(0), Style::Plain, 2, 2)), "");
+        assert_eq!(
+            links("after=msg_0", listing(Start::After(1), Style::Plain, 2, 9)),
+            "</v1/x?after=msg_b>; rel=\"next\", </v1/x?before=msg_a>; rel=\"prev\""
+        );
+        assert_eq!(
+            links("after_seq=3", listing(Start::Offset(0), Style::Sequence, 2, 9)),
+            "</v1/x?after_seq=5>; rel=\"next\", </v1/x?before_seq=4>; rel=\"prev\""
+        );
+    }
+}

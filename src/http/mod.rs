@@ -1,0 +1,39 @@
+//! HTTP: requests in, messages to actors, answers out. Knows status codes and headers; knows no rule of the business and
+//! no store.
+//!
+//! - `routes/` the table of operations, and one file of handlers per resource
+//! - `operation.rs` a row of that table; `router.rs` from a path to a row; `openapi.rs` and `docs/` the table for readers
+//! - `dispatch.rs` one request from its head to its response, each check in its order
+//! - `credential.rs`, `admission.rs` who calls and what that allows; `body.rs`, `json.rs`, `query.rs`, `conditions.rs`,
+//!   `idempotency.rs` what is asked, and under which conditions
+//! - `reply.rs`, `respond.rs`, `links.rs`, `headers.rs`, `accept.rs`, `cors.rs` what goes back
+//! - `problem.rs` the only pairing of errors with statuses
+//! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `server.rs` the listener
+
+mod accept;
+mod admission;
+mod body;
+mod call;
+mod conditions;
+mod cors;
+mod credential;
+mod dispatch;
+mod docs;
+mod edge;
+mod headers;
+mod idempotency;
+mod json;
+mod links;
+mod openapi;
+mod operation;
+mod problem;
+mod query;
+mod reply;
+mod respond;
+mod router;
+mod routes;
+mod server;
+mod traffic;
+
+pub(crate) use edge::Edge;
+pub(crate) use server::bind;

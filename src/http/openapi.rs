@@ -1,0 +1,440 @@
+//! The OpenAPI 3.1 document, made from the table that also routes: what an operation can answer follows from what it is.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::operation::{Door, Operation, Success, Verb};
+use super::problem::Kind;
+
+/// Writes the document.
+pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    let mut schemas = shared_schemas();
+    let mut tags: Vec<Value> = Vec::new();
+    for operation in operations {
+        paths.entry(operation.path).or_default().insert(operation.verb.word().to_lowercase(), entry(operation));
+        schemas.extend(operation.schemas.iter().cloned());
+        if let Success::Page(item) = &operation.success {
+            schemas.insert(format!("{item}Page"), page_schema(item));
+        }
+        let tag = json!({"name": operation.tag});
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Colloquy",
+            "version": "1.0.0",
+            "description": "The server behind an AI-assisted customer-service platform. Every error has the same shape; \
+                every answer names its request in `X-Request-Id`; every POST may be repeated under an `Idempotency-Key`.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": public_url}],
+        "tags": tags,
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "headers": headers(),
+            "securitySchemes": {
+                "apiKey": {"type": "http", "scheme": "bearer",
+                    "description": "An API key: `sk_test_…`, `sk_prod_…` or `sk_read_…`."},
+                "operatorToken": {"type": "http", "scheme": "bearer", "description": "An operator's token: `op_…`."},
+            },
+        },
+    })
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn entry(operation: &Operation) -> Value {
+    let mut parameters: Vec<Value> = path_parameters(operation.path);
+    parameters.extend(operation.parameters.iter().cloned().map(plain_parameter));
+    parameters.extend(header_parameters(operation));
+    let mut entry = json!({
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": description(operation),
+        "parameters": parameters,
+        "security": security(operation.door),
+        "responses": responses(operation),
+    });
+    if let (Some((schema, required)), Some(entry)) = (&operation.body, entry.as_object_mut()) {
+        let content = json!({"schema": reference(schema)});
+        let mut media = Map::from_iter([("application/json".to_owned(), content.clone())]);
+        if operation.verb == Verb::Patch {
+            media.insert("application/merge-patch+json".to_owned(), content);
+        }
+        entry.insert("requestBody".to_owned(), json!({"required": required, "content": media}));
+    }
+    entry
+}
+
+fn description(operation: &Operation) -> String {
+    let needs = match operation.door {
+        Door::Open | Door::Key(&[]) => return operation.description.to_owned(),
+        Door::Operator => "the operator token".to_owned(),
+        Door::Metrics => "the operator token, unless the server's settings open it".to_owned(),
+        Door::Key(permissions) => {
+            let words = permissions.iter().filter_map(|one| serde_json::to_value(one).ok());
+            let words: Vec<String> = words.filter_map(|word| Some(format!("`{}`", word.as_str()?))).collect();
+            format!("the scope {}", words.join(" or "))
+        }
+    };
+    format!("{} Needs {needs}.", operation.description)
+}
+
+fn security(door: Door) -> Value {
+    match door {
+        Door::Open => json!([]),
+        Door::Key(_) => json!([{"apiKey": []}]),
+        Door::Operator | Door::Metrics => json!([{"operatorToken": []}]),
+    }
+}
+
+fn path_parameters(path: &str) -> Vec<Value> {
+    let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    let prefix = |name: &str| match name {
+        "conversation_id" => "conv",
+        "message_id" => "msg",
+        "customer_id" => "cus",
+        "user_id" => "usr",
+        "account_id" => "acc",
+        _ => "key",
+    };
+    names
+        .map(|name| {
+            let pattern = format!("^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$", prefix(name));
+            json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "pattern": pattern}})
+        })
+        .collect()
+}
+
+/// A parameter is there or not, but never null.
+fn plain_parameter(mut parameter: Value) -> Value {
+    if let Some(schema) = parameter.get_mut("schema") {
+        without_null(schema);
+    }
+    parameter
+}
+
+fn without_null(schema: &mut Value) {
+    let null = json!({"type": "null"});
+    if let Some(Value::Array(choices)) = schema.get_mut("oneOf") {
+        choices.retain(|choice| *choice != null);
+        if let [only] = choices.as_slice() {
+            *schema = only.clone();
+        }
+    }
+    if let Some(kind) = schema.get_mut("type") {
+        let only = kind.as_array().and_then(|kinds| kinds.iter().find(|one| *one != "null").cloned());
+        if let Some(only) = only {
+            *kind = only;
+        }
+    }
+    if let Some(Value::Array(words)) = schema.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+}
+
+fn header_parameters(operation: &Operation) -> Vec<Value> {
+    let header = |name: &str, description: &str, schema: Value| json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema});
+    let text = json!({"type": "string"});
+    let mut all = vec![header(
+        "X-Request-Id",
+        "Your name for this request; the answer shows it.",
+        json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}),
+    )];
+    if matches!(operation.door, Door::Key(_)) {
+        let id = json!({"type": "string", "pattern": "^usr_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"});
+        all.push(header("X-Acting-User", "The user for whom the key acts.", id));
+    }
+    if operation.repeatable {
+        let key = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,255}$"});
+        all.push(header("Idempotency-Key", "The same key and request: done once, answered the same.", key));
+    }
+    if operation.conditional {
+        all.push(header("If-Match", "Only if the resource still has one of these tags.", text.clone()));
+    }
+    if tagged(operation) && operation.verb == Verb::Get {
+        all.push(header("If-None-Match", "Only if the resource has none of these tags: otherwise 304.", text));
+    }
+    all
+}
+
+/// Whether its success bears an entity tag.
+fn tagged(operation: &Operation) -> bool {
+    match operation.success {
+        Success::Ok(_) | Success::Created(_) | Success::Page(_) => true,
+        Success::Deleted => false,
+        Success::Text(media_type) => !media_type.starts_with("text/plain"),
+    }
+}
+
+/// What it can be refused for, by what it is.
+fn refusals(operation: &Operation) -> Vec<Kind> {
+    let mut kinds = vec![Kind::InvalidRequest, Kind::HeadersTooLarge, Kind::ServerError, Kind::Unavailable];
+    match operation.door {
+        Door::Open => {}
+        Door::Key(_) => kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]),
+        Door::Operator | Door::Metrics => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
+    }
+    if operation.path.contains('{') {
+        kinds.push(Kind::NotFound);
+    }
+    if operation.body.is_some() {
+        kinds.extend([Kind::RequestTimeout, Kind::PayloadTooLarge, Kind::UnsupportedMediaType]);
+    }
+    if operation.conditional {
+        kinds.push(Kind::PreconditionFailed);
+    }
+    if operation.repeatable {
+        kinds.extend([Kind::IdempotencyInProgress, Kind::IdempotencyKeyReused]);
+    }
+    kinds.extend(&operation.refusals);
+    kinds.sort_unstable();
+    kinds
+}
+
+fn responses(operation: &Operation) -> Value {
+    let mut all = Map::new();
+    let (status, success) = success(operation);
+    all.insert(status.to_owned(), success);
+    if tagged(operation) && operation.verb == Verb::Get {
+        all.insert("304".to_owned(), json!({"description": "You already have it.", "headers": header_refs(&["ETag"])}));
+    }
+    let mut by_status: BTreeMap<u16, Vec<Kind>> = BTreeMap::new();
+    for kind in refusals(operation) {
+        by_status.entry(kind.status().as_u16()).or_default().push(kind);
+    }
+    for (status, kinds) in by_status {
+        all.insert(status.to_string(), refusal(status, &kinds, operation));
+    }
+    Value::Object(all)
+}
+
+fn success(operation: &Operation) -> (&'static str, Value) {
+    let (status, media_type, schema) = match &operation.success {
+        Success::Ok(name) => ("200", "application/json", reference(name)),
+        Success::Created(name) => ("201", "application/json", reference(name)),
+        Success::Page(name) => ("200", "application/json", reference(&format!("{name}Page"))),
+        Success::Deleted => {
+            return ("204", json!({"description": "Done.", "headers": header_refs(&common(operation))}));
+        }
+        Success::Text(media_type) => {
+            let schema =
+                if *media_type == "application/json" { json!({"type": "object"}) } else { json!({"type": "string"}) };
+            ("200", *media_type, schema)
+        }
+    };
+    let mut names = common(operation);
+    if tagged(operation) {
+        names.extend(["ETag", "Cache-Control"]);
+    }
+    match operation.success {
+        Success::Created(_) => names.push("Location"),
+        Success::Page(_) => names.push("Link"),
+        Success::Ok(_) | Success::Deleted | Success::Text(_) => {}
+    }
+    if operation.repeatable {
+        names.push("Idempotent-Replayed");
+    }
+    let content = Map::from_iter([(media_type.to_owned(), json!({"schema": schema}))]);
+    let words = if status == "201" { "Created." } else { "Here it is." };
+    (status, json!({"description": words, "headers": header_refs(&names), "content": content}))
+}
+
+fn refusal(status: u16, kinds: &[Kind], operation: &Operation) -> Value {
+    let mut words: Vec<String> = kinds.iter().map(|kind| format!("`{}`: {}.", kind.code(), kind.message())).collect();
+    words.dedup();
+    let mut names = common(operation);
+    match status {
+        401 => names.push("WWW-Authenticate"),
+        429 | 503 => names.push("Retry-After"),
+        _ => {}
+    }
+    json!({
+        "description": words.join(" "),
+        "headers": header_refs(&names),
+        "content": {
+            "application/json": {"schema": reference("Error")},
+            "application/problem+json": {"schema": reference("ProblemDetails")},
+        },
+    })
+}
+
+fn common(operation: &Operation) -> Vec<&'static str> {
+    let mut names = vec!["X-Request-Id", "X-API-Version"];
+    if matches!(operation.door, Door::Key(_)) {
+        names.extend([
+            "X-RateLimit-Limit",
+            "X-RateLimit-Remaining",
+            "X-RateLimit-Reset",
+            "RateLimit-Policy",
+            "RateLimit",
+        ]);
+    }
+    names
+}
+
+fn header_refs(names: &[&str]) -> Value {
+    names.iter().map(|name| ((*name).to_owned(), json!({"$ref": format!("#/components/headers/{name}")}))).collect()
+}
+
+fn headers() -> Value {
+    let of = |kind: &str, description: &str| json!({"description": description, "schema": {"type": kind}});
+    json!({
+        "X-Request-Id": of("string", "The request's name: yours, or one that we made."),
+        "X-API-Version": of("string", "The interface's version."),
+        "X-RateLimit-Limit": of("integer", "Requests a minute."),
+        "X-RateLimit-Remaining": of("integer", "What is left of them in the last 60 seconds."),
+        "X-RateLimit-Reset": of("integer", "When they would be whole again, in Unix seconds."),
+        "RateLimit-Policy": of("string", "The limits by name."),
+        "RateLimit": of("string", "What is left of each limit, by name."),
+        "ETag": of("string", "The entity tag of what is shown."),
+        "Cache-Control": of("string", "How it may be kept."),
+        "Location": of("string", "The path of what was created."),
+        "Link": of("string", "The next and the previous page (RFC 8288)."),
+        "Idempotent-Replayed": of("string", "`true` where the answer is that of an earlier request with the same key."),
+        "WWW-Authenticate": of("string", "`Bearer`."),
+        "Retry-After": of("integer", "Seconds to wait."),
+    })
+}
+
+fn shared_schemas() -> BTreeMap<String, Value> {
+    let codes: Vec<&str> = Kind::ALL.iter().map(|kind| kind.code()).collect();
+    let details = json!({
+        "type": "object",
+        "required": ["field", "reason"],
+        "properties": {
+            "field": {"type": "string", "description": "The parameter at fault; empty where none is."},
+            "reason": {"type": "string", "description": "What it must be, or why not."},
+            "outcome": {"type": "string", "enum": ["none", "unknown"],
+                "description": "With 500 and 503: whether nothing was done, or nobody knows."},
+        },
+    });
+    let error = json!({
+        "type": "object",
+        "required": ["error"],
+        "additionalProperties": false,
+        "properties": {"error": {
+            "type": "object",
+            "required": ["code", "message", "details"],
+            "additionalProperties": false,
+            "properties": {
+                "code": {"type": "string", "enum": codes},
+                "message": {"type": "string", "description": "What happened, and what to do about it."},
+                "details": details,
+            },
+        }},
+    });
+    let problem = json!({
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "instance", "code", "details"],
+        "properties": {
+            "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
+            "detail": {"type": "string"}, "instance": {"type": "string"},
+            "code": {"type": "string", "enum": codes}, "details": details,
+        },
+    });
+    let meta = json!({
+        "type": "object",
+        "required": ["total", "limit", "offset"],
+        "additionalProperties": false,
+        "properties": {
+            "total": {"type": "integer", "minimum": 0, "description": "How many the whole list has."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+            "offset": {"type": "integer", "minimum": 0},
+        },
+    });
+    BTreeMap::from([("Error".to_owned(), error), ("ProblemDetails".to_owned(), problem), ("PageMeta".to_owned(), meta)])
+}
+
+fn page_schema(item: &str) -> Value {
+    json!({
+        "type": "object",
+        "required": ["data", "meta"],
+        "additionalProperties": false,
+        "properties": {
+            "data": {"type": "array", "items": reference(item)},
+            "meta": reference("PageMeta"),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    use std::collections::HashSet;
+
+    use super::super::routes;
+    use super::*;
+
+    fn references<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(map) => {
+                into.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|inner| references(inner, into));
+            }
+            Value::Array(items) => items.iter().for_each(|inner| references(inner, into)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = document(&routes::operations(), "http://localhost");
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 100);
+        for name in found {
+            assert!(document.pointer(name.trim_start_matches('#')).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_operation_says_all_that_it_can_answer() {
+        let operations = routes::operations();
+        let document = document(&operations, "http://localhost");
+        let mut ids = HashSet::new();
+        for operation in &operations {
+            let entry = &document["paths"][operation.path][operation.verb.word().to_lowercase()];
+            assert!(ids.insert(operation.id), "{} twice", operation.id);
+            let responses = entry["responses"].as_object().unwrap();
+            assert!(responses.keys().any(|status| status.starts_with('2')), "{}", operation.id);
+            for status in ["400", "431", "500", "503"] {
+                let schema = &responses[status]["content"]["application/json"]["schema"]["$ref"];
+                assert_eq!(schema, "#/components/schemas/Error", "{} {status}", operation.id);
+            }
+            assert_eq!(responses.contains_key("401"), operation.door != Door::Open, "{}", operation.id);
+            assert!(!operation.summary.is_empty() && !operation.tag.is_empty(), "{}", operation.id);
+        }
+    }
+
+    #[test]
+    fn sending_a_message_has_the_statuses_of_the_contract() {
+        let document = document(&routes::operations(), "http://localhost");
+        let entry = &document["paths"]["/v1/conversations/{conversation_id}/messages"]["post"];
+        let statuses: Vec<&String> = entry["responses"].as_object().unwrap().keys().collect();
+        let expected =
+            ["201", "400", "401", "403", "404", "408", "409", "412", "413", "415", "422", "429", "431", "500", "503"];
+        assert_eq!(statuses, expected);
+    }
+
+    #[test]
+    fn parameters_have_their_bounds_and_are_never_null() {
+        let document = document(&routes::operations(), "http://localhost");
+        let list = &document["paths"]["/v1/conversations"]["get"]["parameters"];
+        let of =
+            |name: &str| list.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["schema"].clone();
+        assert_eq!((&of("limit")["minimum"], &of("limit")["maximum"]), (&json!(1), &json!(100)));
+        assert_eq!(of("status")["enum"], json!(["active", "pending", "closed"]));
+        assert!(of("customer_id")["pattern"].as_str().unwrap().starts_with("^cus_"));
+        assert!(!list.to_string().contains("null"), "{list}");
+    }
+}

@@ -1,0 +1,260 @@
+//! One operation of the interface: how it is reached, what it takes and answers, and who carries it out. From the same
+//! value come the route and its entry in the OpenAPI document, so neither can exist without the other.
+
+use std::future::Future;
+
+use colloquy_actors::accounts::Permission;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use utoipa::openapi::path::ParameterIn;
+use utoipa::{IntoParams, ToSchema};
+
+use super::body::{Body, Incoming};
+use super::call::Call;
+use super::problem::{Kind, Problem};
+use super::reply::Output;
+use super::{idempotency, query};
+
+/// A method of the interface. HEAD comes with GET; OPTIONS is answered for every path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Verb {
+    pub(crate) const ALL: [Verb; 5] = [Verb::Get, Verb::Post, Verb::Put, Verb::Patch, Verb::Delete];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verb::Get => "GET",
+            Verb::Post => "POST",
+            Verb::Put => "PUT",
+            Verb::Patch => "PATCH",
+            Verb::Delete => "DELETE",
+        }
+    }
+}
+
+/// Which credential opens an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// None is needed.
+    Open,
+    /// An API key with one of these permissions; with none named, any key.
+    Key(&'static [Permission]),
+    /// The operator token.
+    Operator,
+    /// The operator token, unless the settings open it.
+    Metrics,
+}
+
+/// What a success brings.
+#[derive(Debug, Clone)]
+pub(crate) enum Success {
+    /// 200 with this schema.
+    Ok(String),
+    /// 201 with this schema.
+    Created(String),
+    /// 204.
+    Deleted,
+    /// 200 with a page of this schema.
+    Page(String),
+    /// 200 with text of this media type.
+    Text(&'static str),
+}
+
+/// Where what was created is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// Under the path that created it.
+    Beneath,
+    /// Under this path.
+    At(&'static str),
+}
+
+type Run = Box<dyn Fn(Call, Incoming) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
+
+/// One row of the table.
+pub(crate) struct Operation {
+    pub(crate) verb: Verb,
+    pub(crate) path: &'static str,
+    pub(crate) id: &'static str,
+    pub(crate) tag: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) description: &'static str,
+    pub(crate) door: Door,
+    pub(crate) parameters: Vec<Value>,
+    pub(crate) body: Option<(String, bool)>,
+    pub(crate) success: Success,
+    pub(crate) home: Home,
+    pub(crate) secret: bool,
+    pub(crate) conditional: bool,
+    /// Whether the answers to its requests are kept under their idempotency keys.
+    pub(crate) repeatable: bool,
+    pub(crate) refusals: Vec<Kind>,
+    pub(crate) schemas: Vec<(String, Value)>,
+    pub(crate) run: Run,
+}
+
+/// An operation that asks and changes nothing.
+pub(crate) fn get<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+where
+    Q: DeserializeOwned + IntoParams + 'static,
+    F: Fn(Call, Q) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<Output, Problem>> + 'static,
+{
+    Operation::new::<Q, (), _, _>(Verb::Get, path, id, move |call, query, ()| run(call, query))
+}
+
+/// An operation that makes something or does something.
+pub(crate) fn post<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+where
+    B: Body,
+    F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<Output, Problem>> + 'static,
+{
+    let mut made =
+        Operation::new::<query::NoQuery, B, _, _>(Verb::Post, path, id, move |call, _, body| run(call, body));
+    made.repeatable = true;
+    made
+}
+
+/// An operation that changes something.
+pub(crate) fn patch<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+where
+    B: Body,
+    F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<Output, Problem>> + 'static,
+{
+    Operation::new::<query::NoQuery, B, _, _>(Verb::Patch, path, id, move |call, _, body| run(call, body)).conditional()
+}
+
+/// An operation that takes something away.
+pub(crate) fn delete<F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+where
+    F: Fn(Call) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<Output, Problem>> + 'static,
+{
+    let made = Operation::new::<query::NoQuery, (), _, _>(Verb::Delete, path, id, move |call, _, ()| run(call));
+    Operation { success: Success::Deleted, ..made }.conditional()
+}
+
+impl Operation {
+    fn new<Q, B, F, Fut>(verb: Verb, path: &'static str, id: &'static str, run: F) -> Self
+    where
+        Q: DeserializeOwned + IntoParams + 'static,
+        B: Body,
+        F: Fn(Call, Q, B) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<Output, Problem>> + 'static,
+    {
+        let parameters = Q::into_params(|| Some(ParameterIn::Query));
+        let mut schemas = Vec::new();
+        Operation {
+            verb,
+            path,
+            id,
+            tag: "",
+            summary: "",
+            description: "",
+            door: Door::Open,
+            parameters: parameters.iter().filter_map(|parameter| serde_json::to_value(parameter).ok()).collect(),
+            body: B::document(&mut schemas),
+            success: Success::Ok(String::new()),
+            home: Home::Beneath,
+            secret: false,
+            conditional: false,
+            repeatable: false,
+            refusals: Vec::new(),
+            schemas,
+            run: Box::new(move |call, incoming| carry_out::<Q, B, F, Fut>(call, incoming, run).boxed_local()),
+        }
+    }
+
+    /// Where it stands in the document, and what it is for.
+    pub(crate) fn about(self, tag: &'static str, summary: &'static str, description: &'static str) -> Self {
+        Operation { tag, summary, description, ..self }
+    }
+
+    /// What opens it.
+    pub(crate) fn door(self, door: Door) -> Self {
+        Operation { door, ..self }
+    }
+
+    /// It answers 200 with this.
+    pub(crate) fn shows<T: ToSchema>(mut self) -> Self {
+        self.success = Success::Ok(self.schema::<T>());
+        self
+    }
+
+    /// It answers 201 with this.
+    pub(crate) fn creates<T: ToSchema>(mut self, home: Home) -> Self {
+        self.success = Success::Created(self.schema::<T>());
+        Operation { home, ..self }
+    }
+
+    /// It answers 200 with a page of these.
+    pub(crate) fn lists<T: ToSchema>(mut self) -> Self {
+        self.success = Success::Page(self.schema::<T>());
+        self
+    }
+
+    /// It answers 200 with text of this media type.
+    pub(crate) fn writes(self, media_type: &'static str) -> Self {
+        Operation { success: Success::Text(media_type), ..self }
+    }
+
+    /// Its answer holds a secret that no cache may keep.
+    pub(crate) fn secret(self) -> Self {
+        Operation { secret: true, ..self }
+    }
+
+    /// It takes `If-Match`.
+    pub(crate) fn conditional(self) -> Self {
+        Operation { conditional: true, ..self }
+    }
+
+    /// What else it may be refused for.
+    pub(crate) fn refuses(mut self, kinds: &[Kind]) -> Self {
+        self.refusals.extend(kinds);
+        self
+    }
+
+    fn schema<T: ToSchema>(&mut self) -> String {
+        register::<T>(&mut self.schemas)
+    }
+}
+
+/// Adds a type's schema and all that it refers to; gives its name.
+pub(crate) fn register<T: ToSchema>(schemas: &mut Vec<(String, Value)>) -> String {
+    let mut found = Vec::new();
+    T::schemas(&mut found);
+    let name = T::name().into_owned();
+    found.push((name.clone(), T::schema()));
+    let as_json = |(name, schema)| serde_json::to_value(schema).ok().map(|schema| (name, schema));
+    schemas.extend(found.into_iter().filter_map(as_json));
+    name
+}
+
+/// Query, body, idempotency, then the operation itself: in the order in which the contract has them checked.
+async fn carry_out<Q, B, F, Fut>(mut call: Call, incoming: Incoming, run: F) -> Result<Output, Problem>
+where
+    Q: DeserializeOwned,
+    B: Body,
+    F: Fn(Call, Q, B) -> Fut,
+    Fut: Future<Output = Result<Output, Problem>>,
+{
+    let asked: Q = query::parse(call.query())?;
+    let (body, hash) = incoming.parse::<B>(&call).await?;
+    if let Some(hash) = hash
+        && let Some(replay) = idempotency::reserve(&mut call, hash).await?
+    {
+        return Ok(replay);
+    }
+    run(call, asked, body).await
+}

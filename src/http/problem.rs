@@ -1,0 +1,401 @@
+//! What went wrong, as the caller sees it. The only file that pairs errors with statuses: every match is exhaustive, so
+//! that a new failure does not compile until it has a status.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+use actix_web::http::StatusCode;
+use colloquy_actors::accounts::record::RecordError;
+use colloquy_actors::answer::Invalid;
+use colloquy_actors::conversation::messages::ConversationError;
+use colloquy_actors::page::ListFailure;
+use colloquy_actors::runtime::{AskError, Cause};
+use colloquy_actors::store::ReadError;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// How many characters of what a caller sent an error may show.
+const ECHO_MAX: usize = 100;
+
+/// An error's status, code and first words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    InvalidRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    RequestTimeout,
+    Conflict,
+    InvalidTransition,
+    ConversationClosed,
+    IdempotencyInProgress,
+    PreconditionFailed,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+    IdempotencyKeyReused,
+    RateLimited,
+    HeadersTooLarge,
+    ServerError,
+    Unavailable,
+}
+
+impl Kind {
+    /// All of them.
+    pub(crate) const ALL: [Kind; 18] = [
+        Kind::InvalidRequest,
+        Kind::Unauthorized,
+        Kind::Forbidden,
+        Kind::NotFound,
+        Kind::MethodNotAllowed,
+        Kind::RequestTimeout,
+        Kind::Conflict,
+        Kind::InvalidTransition,
+        Kind::ConversationClosed,
+        Kind::IdempotencyInProgress,
+        Kind::PreconditionFailed,
+        Kind::PayloadTooLarge,
+        Kind::UnsupportedMediaType,
+        Kind::IdempotencyKeyReused,
+        Kind::RateLimited,
+        Kind::HeadersTooLarge,
+        Kind::ServerError,
+        Kind::Unavailable,
+    ];
+
+    /// The status that it is answered with.
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Kind::InvalidRequest => StatusCode::BAD_REQUEST,
+            Kind::Unauthorized => StatusCode::UNAUTHORIZED,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Kind::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Kind::Conflict | Kind::InvalidTransition | Kind::ConversationClosed | Kind::IdempotencyInProgress => {
+                StatusCode::CONFLICT
+            }
+            Kind::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Kind::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Kind::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Kind::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The machine-readable name.
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Kind::InvalidRequest => "invalid_request",
+            Kind::Unauthorized => "unauthorized",
+            Kind::Forbidden => "forbidden",
+            Kind::NotFound => "not_found",
+            Kind::MethodNotAllowed => "method_not_allowed",
+            Kind::RequestTimeout => "request_timeout",
+            Kind::Conflict => "conflict",
+            Kind::InvalidTransition => "invalid_transition",
+            Kind::ConversationClosed => "conversation_closed",
+            Kind::IdempotencyInProgress => "idempotency_in_progress",
+            Kind::PreconditionFailed => "precondition_failed",
+            Kind::PayloadTooLarge => "payload_too_large",
+            Kind::UnsupportedMediaType => "unsupported_media_type",
+            Kind::IdempotencyKeyReused => "idempotency_key_reused",
+            Kind::RateLimited => "rate_limited",
+            Kind::HeadersTooLarge => "headers_too_large",
+            Kind::ServerError => "server_error",
+            Kind::Unavailable => "unavailable",
+        }
+    }
+
+    /// What happened, then what to do about it.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Kind::InvalidRequest => "The request is not valid: check request parameters",
+            Kind::Unauthorized => "The credential is missing or not valid: verify the API key",
+            Kind::Forbidden => "The credential does not allow this: check permissions",
+            Kind::NotFound => "Nothing is here: verify the resource exists",
+            Kind::MethodNotAllowed => "The resource does not take this method: use one of those in Allow",
+            Kind::RequestTimeout => "The body did not come in time: send it faster",
+            Kind::Conflict => "The resource's state does not allow this: read it, then decide anew",
+            Kind::InvalidTransition => "The status does not lead there: read the conversation, then decide anew",
+            Kind::ConversationClosed => "The conversation is closed: reopen it first",
+            Kind::IdempotencyInProgress => {
+                "The first request with this Idempotency-Key still runs: wait, then repeat it"
+            }
+            Kind::PreconditionFailed => "The resource has changed: read it, then decide anew",
+            Kind::PayloadTooLarge => "The body is too large: send a smaller one",
+            Kind::UnsupportedMediaType => "The body's media type is not known: send application/json",
+            Kind::IdempotencyKeyReused => "The Idempotency-Key belongs to another request: use a new one",
+            Kind::RateLimited => "Too many requests: slow down; use backoff",
+            Kind::HeadersTooLarge => "The header block is too large: send fewer or shorter headers",
+            Kind::ServerError => "Something went wrong on our side: contact support",
+            Kind::Unavailable => "The service can't answer right now: retry after the time given",
+        }
+    }
+}
+
+/// Whether anything was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing was: it is safe to retry.
+    None,
+    /// Nobody knows: an `Idempotency-Key` makes a retry safe.
+    Unknown,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Outcome::None => "none",
+            Outcome::Unknown => "unknown",
+        }
+    }
+}
+
+/// A refusal or a failure on its way to the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) kind: Kind,
+    pub(crate) field: Cow<'static, str>,
+    pub(crate) reason: Cow<'static, str>,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) retry_after_seconds: Option<u64>,
+    /// The methods that would have been right.
+    pub(crate) allow: Option<&'static str>,
+}
+
+impl Problem {
+    /// A problem with no parameter at fault.
+    pub(crate) fn new(kind: Kind, reason: impl Into<Cow<'static, str>>) -> Self {
+        let (field, reason) = (Cow::Borrowed(""), reason.into());
+        Problem { kind, field, reason, outcome: None, retry_after_seconds: None, allow: None }
+    }
+
+    /// A parameter that is not acceptable.
+    pub(crate) fn invalid(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
+        Problem { field: shortened(field.into()), ..Problem::new(Kind::InvalidRequest, shortened(reason.into())) }
+    }
+
+    /// Nothing is there, or nothing that this caller may know of.
+    pub(crate) fn not_found() -> Self {
+        Problem::new(Kind::NotFound, "no such resource")
+    }
+
+    /// Good, but not enough.
+    pub(crate) fn forbidden(reason: &'static str) -> Self {
+        Problem::new(Kind::Forbidden, reason)
+    }
+
+    /// Beyond a limit; after so long the next one passes.
+    pub(crate) fn rate_limited(reason: &'static str, retry_after_seconds: u64) -> Self {
+        let retry_after_seconds = Some(retry_after_seconds.max(1));
+        Problem { retry_after_seconds, ..Problem::new(Kind::RateLimited, reason) }
+    }
+
+    /// Not now.
+    pub(crate) fn unavailable(
+        reason: impl Into<Cow<'static, str>>,
+        outcome: Outcome,
+        retry_after_seconds: u64,
+    ) -> Self {
+        let retry_after_seconds = Some(retry_after_seconds.max(1));
+        Problem { outcome: Some(outcome), retry_after_seconds, ..Problem::new(Kind::Unavailable, reason) }
+    }
+
+    /// A fault of ours.
+    pub(crate) fn crashed() -> Self {
+        Problem { outcome: Some(Outcome::Unknown), ..Problem::new(Kind::ServerError, "an internal failure") }
+    }
+
+    fn at(self, field: &'static str) -> Self {
+        Problem { field: Cow::Borrowed(field), ..self }
+    }
+
+    /// The body in the house's own form.
+    pub(crate) fn json(&self) -> Vec<u8> {
+        #[derive(serde::Serialize)]
+        struct Inner<'a> {
+            code: &'a str,
+            message: &'a str,
+            details: Details<'a>,
+        }
+        #[derive(serde::Serialize)]
+        struct Body<'a> {
+            error: Inner<'a>,
+        }
+        let inner = Inner { code: self.kind.code(), message: self.kind.message(), details: Details(self) };
+        serde_json::to_vec(&Body { error: inner }).unwrap_or_default()
+    }
+
+    /// The body as RFC 9457 has it.
+    pub(crate) fn problem_json(&self, instance: &str) -> Vec<u8> {
+        #[derive(serde::Serialize)]
+        struct Body<'a> {
+            #[serde(rename = "type")]
+            kind: &'a str,
+            title: &'a str,
+            status: u16,
+            detail: &'a str,
+            instance: &'a str,
+            code: &'a str,
+            details: Details<'a>,
+        }
+        let status = self.kind.status();
+        let body = Body {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: self.kind.message(),
+            instance,
+            code: self.kind.code(),
+            details: Details(self),
+        };
+        serde_json::to_vec(&body).unwrap_or_default()
+    }
+}
+
+struct Details<'a>(&'a Problem);
+
+impl Serialize for Details<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("field", &self.0.field)?;
+        map.serialize_entry("reason", &self.0.reason)?;
+        if let Some(outcome) = self.0.outcome {
+            map.serialize_entry("outcome", outcome.word())?;
+        }
+        map.end()
+    }
+}
+
+fn shortened(text: Cow<'static, str>) -> Cow<'static, str> {
+    match text.char_indices().nth(ECHO_MAX) {
+        Some((end, _)) if text.len() > ECHO_MAX => Cow::Owned(text.get(..end).unwrap_or_default().to_owned()),
+        Some(_) | None => text,
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        Problem::invalid(invalid.field, invalid.reason)
+    }
+}
+
+impl From<ConversationError> for Problem {
+    fn from(error: ConversationError) -> Self {
+        match error {
+            ConversationError::NotFound => Problem::new(Kind::NotFound, "no such conversation"),
+            ConversationError::MessageNotFound => Problem::new(Kind::NotFound, "no such message"),
+            ConversationError::Precondition => Problem::new(Kind::PreconditionFailed, "If-Match names another state"),
+            ConversationError::InvalidTransition { .. } => {
+                Problem::new(Kind::InvalidTransition, error.to_string()).at("status")
+            }
+            ConversationError::Closed => {
+                Problem::new(Kind::ConversationClosed, "only a customer may write in a closed conversation")
+            }
+            ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
+            ConversationError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<RecordError> for Problem {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::NotFound => Problem::not_found(),
+            RecordError::Precondition => Problem::new(Kind::PreconditionFailed, "If-Match names another state"),
+            RecordError::Taken { field } => Problem::new(Kind::Conflict, "is already taken").at(field),
+            RecordError::InUse { reason } => Problem::new(Kind::Conflict, reason),
+            RecordError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<Infallible> for Problem {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        ListFailure::from(error).into()
+    }
+}
+
+impl From<ListFailure> for Problem {
+    fn from(failure: ListFailure) -> Self {
+        match failure {
+            ListFailure::NotFound => Problem::not_found(),
+            ListFailure::Invalid(invalid) => invalid.into(),
+            ListFailure::TooSlow => Problem::unavailable("the list took too long", Outcome::None, 1),
+            ListFailure::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
+        }
+    }
+}
+
+impl<R: Into<Problem>> From<AskError<R>> for Problem {
+    fn from(error: AskError<R>) -> Self {
+        match error {
+            AskError::Refused(refusal) => refusal.into(),
+            AskError::Unavailable { cause, retry_after } => {
+                Problem::unavailable(why(cause), Outcome::None, whole_seconds(retry_after))
+            }
+            AskError::Crashed => Problem::crashed(),
+            AskError::TimedOut => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
+            AskError::Unknown => Problem::unavailable("the outcome is not known", Outcome::Unknown, 1),
+        }
+    }
+}
+
+fn whole_seconds(time: std::time::Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+fn why(cause: Cause) -> &'static str {
+    match cause {
+        Cause::MailboxFull => "too many requests for this resource at once",
+        Cause::BackingOff => "the resource is being restarted",
+        Cause::Quarantined => "the resource failed too often and rests",
+        Cause::Draining => "the server is stopping",
+        Cause::StoreAway => "the store does not answer",
+        Cause::TimedOut => "the request's turn did not come in time",
+        Cause::Conflict => "the resource was changed elsewhere at the same time",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_body_has_exactly_the_stated_shape() {
+        let problem = Problem::invalid("customer_id", "must be a valid customer ID");
+        let text = String::from_utf8(problem.json()).unwrap_or_default();
+        assert_eq!(
+            text,
+            r#"{"error":{"code":"invalid_request","message":"The request is not valid: check request parameters","details":{"field":"customer_id","reason":"must be a valid customer ID"}}}"#
+        );
+    }
+
+    #[test]
+    fn the_messages_of_the_given_statuses_end_with_the_given_resolutions() {
+        for (kind, resolution) in [
+            (Kind::InvalidRequest, "check request parameters"),
+            (Kind::Unauthorized, "verify the API key"),
+            (Kind::Forbidden, "check permissions"),
+            (Kind::NotFound, "verify the resource exists"),
+            (Kind::RateLimited, "slow down; use backoff"),
+            (Kind::ServerError, "contact support"),
+        ] {
+            assert!(kind.message().ends_with(resolution), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_the_input_is_short() {
+        assert_eq!(Problem::invalid("é".repeat(5_000), "").field.chars().count(), ECHO_MAX);
+    }
+}

@@ -1,0 +1,58 @@
+//! What a handler gives back, in terms of what was found or done; how it becomes a response stands in `respond.rs`.
+
+use bytes::Bytes;
+use colloquy_actors::answer::Answer;
+use colloquy_actors::page::{Page, Paging};
+
+/// A handler's result.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// An actor's answer.
+    Answer(Answer),
+    /// A page of a list.
+    Page(Listing),
+    /// What the edge itself knows.
+    Text(Text),
+}
+
+/// A page and what was asked for.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) page: Page,
+    pub(crate) paging: Paging,
+    pub(crate) style: Style,
+}
+
+/// How a list was walked, so that its links go on in the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// By `offset`, or by the identifiers of `after` and `before`.
+    Plain,
+    /// By `after_seq` and `before_seq`.
+    Sequence,
+}
+
+/// A ready text.
+#[derive(Debug, Clone)]
+pub(crate) struct Text {
+    pub(crate) body: Bytes,
+    pub(crate) media_type: &'static str,
+    pub(crate) keep: Keep,
+}
+
+/// How long a text may be kept by others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Not at all.
+    Not,
+    /// As long as its tag is asked for each time.
+    Checked,
+    /// The same, but only by the one who asked.
+    Private,
+}
+
+impl From<Answer> for Output {
+    fn from(answer: Answer) -> Self {
+        Output::Answer(answer)
+    }
+}

@@ -1,0 +1,197 @@
+//! From a verdict to a response: status, headers and body, in one place for all operations.
+
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hasher};
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, LINK, LOCATION, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+};
+use actix_web::{HttpResponse, HttpResponseBuilder};
+use bytes::{Bytes, BytesMut};
+use colloquy_actors::answer::{Answer, Done};
+use colloquy_actors::page::Start;
+
+use super::dispatch::{Exchange, Verdict};
+use super::headers::{REPLAYED, REQUEST_ID, add_limits};
+use super::operation::{Home, Operation, Verb};
+use super::problem::Problem;
+use super::reply::{Keep, Listing, Output, Text};
+use super::{accept, conditions, links};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+const PUBLIC: HeaderValue = HeaderValue::from_static("public, no-cache");
+const VARY_BY_CALLER: HeaderValue = HeaderValue::from_static("Authorization, X-Acting-User");
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Writes the response.
+pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>) -> HttpResponse {
+    let mut preflight = false;
+    let mut for_people = false;
+    let (mut response, body) = match verdict {
+        Ok(Verdict::Done(Output::Answer(answer))) => exchange.answer(answer),
+        Ok(Verdict::Done(Output::Page(listing))) => exchange.page(&listing),
+        Ok(Verdict::Done(Output::Text(text))) => {
+            for_people = text.media_type == HTML;
+            exchange.text(text)
+        }
+        Ok(Verdict::Methods(allow)) => {
+            preflight = true;
+            (started(StatusCode::NO_CONTENT, (ALLOW, HeaderValue::from_static(allow))), Bytes::new())
+        }
+        Err(problem) => exchange.problem(&problem),
+    };
+    if let Ok(id) = HeaderValue::from_str(&exchange.request_id) {
+        response.insert_header((REQUEST_ID, id));
+    }
+    exchange.edge.fixed.add(&mut response, for_people);
+    exchange.edge.cors.add(exchange.request.headers(), &mut response, preflight);
+    if let Some(permit) = &exchange.permit {
+        add_limits(&mut response, permit);
+    }
+    response.body(body)
+}
+
+type Header = (actix_web::http::header::HeaderName, HeaderValue);
+type Parts = (HttpResponseBuilder, Bytes);
+
+fn started(status: StatusCode, header: Header) -> HttpResponseBuilder {
+    let mut response = HttpResponse::build(status);
+    response.insert_header(header);
+    response
+}
+
+fn not_modified(mut response: HttpResponseBuilder) -> Parts {
+    response.status(StatusCode::NOT_MODIFIED);
+    (response, Bytes::new())
+}
+
+fn shared(text: String) -> Option<HeaderValue> {
+    HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
+}
+
+impl Exchange {
+    fn row(&self) -> Option<&Operation> {
+        self.operation.and_then(|number| self.edge.table.operations().get(number))
+    }
+
+    fn answer(&self, answer: Answer) -> Parts {
+        let row = self.row();
+        let status = match answer.done {
+            Done::Created => StatusCode::CREATED,
+            Done::Ok => StatusCode::OK,
+            Done::Deleted => StatusCode::NO_CONTENT,
+        };
+        let secret = row.is_some_and(|row| row.secret);
+        let mut response = started(status, (CACHE_CONTROL, if secret { NO_STORE } else { PRIVATE }));
+        response.insert_header((VARY, VARY_BY_CALLER));
+        if answer.replayed {
+            response.insert_header((REPLAYED, HeaderValue::from_static("true")));
+        }
+        if let (Done::Created, Some(id), Some(row)) = (answer.done, &answer.id, row) {
+            response.insert_header((LOCATION, self.location(row.home, id)));
+        }
+        let reading = row.is_some_and(|row| row.verb == Verb::Get);
+        if let Some(etag) = &answer.etag {
+            if let Some(value) = shared(format!("\"{etag}\"")) {
+                response.insert_header((ETAG, value));
+            }
+            if reading && conditions::has_already(self.request.headers(), etag) {
+                return not_modified(response);
+            }
+        }
+        if answer.done != Done::Deleted {
+            response.insert_header((CONTENT_TYPE, JSON));
+        }
+        (response, answer.body)
+    }
+
+    fn location(&self, home: Home, id: &str) -> String {
+        match home {
+            Home::Beneath => format!("{}/{id}", self.request.uri().path()),
+            Home::At(path) => format!("{path}{id}"),
+        }
+    }
+
+    fn page(&self, listing: &Listing) -> Parts {
+        let (page, paging) = (&listing.page, listing.paging);
+        let offset = match paging.start {
+            Start::Offset(offset) => offset,
+            Start::After(_) | Start::Before(_) => 0,
+        };
+        let mut tail =
+            format!(",\"meta\":{{\"total\":{},\"limit\":{},\"offset\":{offset}}}}}", page.total, paging.limit);
+        let mut body = BytesMut::with_capacity(page.data.len() + tail.len() + 8);
+        body.extend_from_slice(b"{\"data\":");
+        body.extend_from_slice(&page.data);
+        body.extend_from_slice(tail.as_bytes());
+        let body = body.freeze();
+        let etag = hash(&body);
+        let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
+        response.insert_header((VARY, VARY_BY_CALLER));
+        tail.clear();
+        // Writing to a String can't fail.
+        let _ = write!(tail, "W/\"{etag}\"");
+        response.insert_header((ETAG, tail));
+        let uri = self.request.uri();
+        if let Some(link) = links::link(uri.path(), self.request.query_string(), listing).and_then(shared) {
+            response.insert_header((LINK, link));
+        }
+        if conditions::has_already(self.request.headers(), &etag) {
+            return not_modified(response);
+        }
+        response.insert_header((CONTENT_TYPE, JSON));
+        (response, body)
+    }
+
+    fn text(&self, text: Text) -> Parts {
+        let (keep, checked) = match text.keep {
+            Keep::Not => (NO_STORE, false),
+            Keep::Checked => (PUBLIC, true),
+            Keep::Private => (PRIVATE, true),
+        };
+        let mut response = started(StatusCode::OK, (CACHE_CONTROL, keep));
+        if text.keep == Keep::Private {
+            response.insert_header((VARY, VARY_BY_CALLER));
+        }
+        if checked {
+            let etag = hash(&text.body);
+            response.insert_header((ETAG, format!("\"{etag}\"")));
+            if conditions::has_already(self.request.headers(), &etag) {
+                return not_modified(response);
+            }
+        }
+        response.insert_header((CONTENT_TYPE, HeaderValue::from_static(text.media_type)));
+        (response, text.body)
+    }
+
+    fn problem(&self, problem: &Problem) -> Parts {
+        let mut response = started(problem.kind.status(), (CACHE_CONTROL, NO_STORE));
+        if problem.kind.status() == StatusCode::UNAUTHORIZED {
+            response.insert_header((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        }
+        if let Some(allow) = problem.allow {
+            response.insert_header((ALLOW, HeaderValue::from_static(allow)));
+        }
+        if let Some(seconds) = problem.retry_after_seconds {
+            response.insert_header((RETRY_AFTER, HeaderValue::from(seconds)));
+        }
+        let (media_type, body) = if accept::prefers_problem(self.request.headers()) {
+            (PROBLEM_JSON, problem.problem_json(self.request.uri().path()))
+        } else {
+            (JSON, problem.json())
+        };
+        response.insert_header((CONTENT_TYPE, media_type));
+        (response, Bytes::from(body))
+    }
+}
+
+/// A tag for bytes that have no revision of their own.
+fn hash(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    format!("{:016x}", hasher.finish())
+}

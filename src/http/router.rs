@@ -1,0 +1,222 @@
+//! From a path and a method to a row of the table: a tree of path segments, walked once, without copying.
+
+use std::collections::HashMap;
+
+use actix_web::http::Method;
+
+use super::operation::{Operation, Verb};
+use super::query::hex;
+
+/// How many identifiers a path can hold.
+const SEGMENTS_MAX: usize = 4;
+
+/// Where the path's identifiers stand in it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Place {
+    decoded: Option<Box<str>>,
+    spans: [(usize, usize); SEGMENTS_MAX],
+    count: usize,
+}
+
+impl Place {
+    /// The identifier at this index.
+    pub(crate) fn segment<'a>(&'a self, path: &'a str, index: usize) -> Option<&'a str> {
+        let path = self.decoded.as_deref().unwrap_or(path);
+        let (start, end) = self.spans.get(..self.count)?.get(index)?;
+        path.get(*start..*end)
+    }
+
+    fn push(&mut self, start: usize, end: usize) -> Option<()> {
+        *self.spans.get_mut(self.count)? = (start, end);
+        self.count += 1;
+        Some(())
+    }
+}
+
+/// What a path and a method lead to.
+pub(crate) enum Found<'a> {
+    /// An operation, by its number in the table.
+    Operation(usize, &'a Operation, Place),
+    /// There is such a path, but not with this method.
+    OtherMethods(&'static str),
+    /// The methods were asked for.
+    Options(&'static str),
+    /// There is no such path.
+    Nothing,
+}
+
+#[derive(Default)]
+struct Node {
+    literal: HashMap<&'static str, Node>,
+    any: Option<Box<Node>>,
+    operations: [Option<usize>; Verb::ALL.len()],
+    allow: &'static str,
+}
+
+/// All operations and the tree over their paths.
+pub(crate) struct Table {
+    operations: Vec<Operation>,
+    root: Node,
+}
+
+impl Table {
+    pub(crate) fn new(operations: Vec<Operation>) -> Self {
+        let mut root = Node::default();
+        for (number, operation) in operations.iter().enumerate() {
+            root.insert(operation, number);
+        }
+        root.close();
+        Table { operations, root }
+    }
+
+    /// The rows, in order.
+    pub(crate) fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// Finds what a request is for.
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
+        let mut place = Place::default();
+        let node = if path.contains('%') {
+            let Some(decoded) = decoded(path) else { return Found::Nothing };
+            let node = self.root.walk(&decoded, &mut place);
+            place.decoded = Some(decoded.into());
+            node
+        } else {
+            self.root.walk(path, &mut place)
+        };
+        let Some(node) = node else { return Found::Nothing };
+        if *method == Method::OPTIONS {
+            return Found::Options(node.allow);
+        }
+        let verb = verb(method).and_then(|verb| *node.operations.get(verb as usize)?);
+        match verb.and_then(|number| Some((number, self.operations.get(number)?))) {
+            Some((number, operation)) => Found::Operation(number, operation, place),
+            None => Found::OtherMethods(node.allow),
+        }
+    }
+}
+
+fn verb(method: &Method) -> Option<Verb> {
+    match *method {
+        Method::GET | Method::HEAD => Some(Verb::Get),
+        Method::POST => Some(Verb::Post),
+        Method::PUT => Some(Verb::Put),
+        Method::PATCH => Some(Verb::Patch),
+        Method::DELETE => Some(Verb::Delete),
+        _ => None,
+    }
+}
+
+/// Decodes the path; an encoded slash would be another path than it looks, so there is none.
+fn decoded(path: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        let byte = if byte == b'%' {
+            let value = hex(rest.next()?)? * 16 + hex(rest.next()?)?;
+            if value == b'/' {
+                return None;
+            }
+            value
+        } else {
+            byte
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl Node {
+    fn insert(&mut self, operation: &Operation, number: usize) {
+        let mut node = self;
+        for segment in operation.path.split('/').skip(1) {
+            node = if segment.starts_with('{') {
+                node.any.get_or_insert_default()
+            } else {
+                node.literal.entry(segment).or_default()
+            };
+        }
+        if let Some(slot) = node.operations.get_mut(operation.verb as usize) {
+            *slot = Some(number);
+        }
+    }
+
+    /// Writes down each path's methods, once all are known.
+    fn close(&mut self) {
+        let mut allow = String::new();
+        for (verb, number) in Verb::ALL.iter().zip(&self.operations) {
+            if number.is_some() {
+                allow.push_str(verb.word());
+                allow.push_str(if *verb == Verb::Get { ", HEAD, " } else { ", " });
+            }
+        }
+        if !allow.is_empty() {
+            allow.push_str("OPTIONS");
+            // Lives as long as the process, like the table.
+            self.allow = String::leak(allow);
+        }
+        for node in self.literal.values_mut().chain(self.any.as_deref_mut()) {
+            node.close();
+        }
+    }
+
+    fn walk(&self, path: &str, place: &mut Place) -> Option<&Node> {
+        let mut node = self;
+        let mut start = 1;
+        if !path.starts_with('/') {
+            return None;
+        }
+        loop {
+            let rest = path.get(start..)?;
+            let end = rest.find('/').map_or(path.len(), |at| start + at);
+            let segment = path.get(start..end)?;
+            node = match node.literal.get(segment) {
+                Some(literal) => literal,
+                None => {
+                    if segment.is_empty() {
+                        return None;
+                    }
+                    place.push(start, end)?;
+                    node.any.as_deref()?
+                }
+            };
+            if end == path.len() {
+                return Some(node).filter(|node| !node.allow.is_empty());
+            }
+            start = end + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::routes;
+    use super::*;
+
+    fn found(table: &Table, method: Method, path: &str) -> String {
+        match table.find(&method, path) {
+            Found::Operation(_, operation, place) => {
+                let ids: Vec<&str> = (0..SEGMENTS_MAX).map_while(|index| place.segment(path, index)).collect();
+                format!("{} {}", operation.id, ids.join(" ")).trim_end().to_owned()
+            }
+            Found::OtherMethods(allow) => format!("405 {allow}"),
+            Found::Options(allow) => format!("204 {allow}"),
+            Found::Nothing => "404".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_path_and_a_method_lead_to_one_operation() {
+        let table = Table::new(routes::operations());
+        assert_eq!(found(&table, Method::GET, "/v1/conversations"), "listConversations");
+        assert_eq!(found(&table, Method::HEAD, "/v1/conversations/conv_1/messages/msg_2"), "getMessage conv_1 msg_2");
+        assert_eq!(found(&table, Method::GET, "/v1/conversations/conv%5F1"), "getConversation conv_1");
+        assert_eq!(found(&table, Method::PUT, "/v1/conversations"), "405 GET, HEAD, POST, OPTIONS");
+        assert_eq!(found(&table, Method::OPTIONS, "/v1/conversations/x/close"), "204 POST, OPTIONS");
+        for path in ["/", "/v1/conversations/", "/v1/nothing", "/V1/conversations", "/v1//conversations", "/v1/%zz"] {
+            assert_eq!(found(&table, Method::GET, path), "404", "{path}");
+        }
+        assert_eq!(found(&table, Method::GET, "/v1/conversations%2Fx"), "404");
+    }
+}

@@ -1,0 +1,121 @@
+//! Conversations: each call becomes one message to the conversation's actor, lists go to the store's readers.
+
+use colloquy_actors::conversation::ConversationList;
+use colloquy_actors::conversation::messages::{
+    ChangeConversation, Channel, CloseConversation, CreateConversation, Priority, Request, Status,
+};
+use colloquy_actors::id::{ConversationId, ConversationKind, CustomerId, UserId};
+use colloquy_actors::page::{Order, Start};
+use colloquy_actors::time::Timestamp;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::super::body::{Empty, Json, Maybe};
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::query::{NoQuery, Part};
+use super::super::reply::{Listing, Output, Style};
+
+/// By what a list of conversations is sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sort {
+    CreatedAt,
+    UpdatedAt,
+}
+
+/// What a list of conversations may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Only those with this status.
+    #[param(inline)]
+    status: Option<Status>,
+    /// Only this customer's.
+    #[param(inline)]
+    customer_id: Option<CustomerId>,
+    /// Only those that came this way.
+    #[param(inline)]
+    channel: Option<Channel>,
+    /// Only those with this priority.
+    #[param(inline)]
+    priority: Option<Priority>,
+    /// Only those assigned to this user.
+    #[param(inline)]
+    assignee_id: Option<UserId>,
+    /// Only those created after this instant.
+    #[param(inline)]
+    created_after: Option<Timestamp>,
+    /// Only those created before this instant.
+    #[param(inline)]
+    created_before: Option<Timestamp>,
+    /// By what the list is sorted; `updated_at` goes with `offset` only. Default: `created_at`.
+    #[param(inline)]
+    sort: Option<Sort>,
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0)]
+    offset: Option<u64>,
+    /// A conversation's id: what follows it in the list's order.
+    #[param(inline, value_type = Option<ConversationId>)]
+    after: Option<String>,
+    /// A conversation's id: what stands directly before it in the list's order.
+    #[param(inline, value_type = Option<ConversationId>)]
+    before: Option<String>,
+    /// The list's direction. Default: `desc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+pub(super) async fn create(call: Call, Json(new): Json<CreateConversation>) -> Result<Output, Problem> {
+    let Call { edge, caller, reservation, .. } = call;
+    Ok(edge.system.conversations.create(caller, new, reservation).await?.into())
+}
+
+pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+    let (after, before) = (query.after.as_deref(), query.before.as_deref());
+    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let paging = part.paging::<ConversationKind>(Order::Desc)?;
+    let by_update = query.sort == Some(Sort::UpdatedAt);
+    if by_update && !matches!(paging.start, Start::Offset(_)) {
+        return Err(Problem::invalid("sort", "goes with offset only, not with after or before"));
+    }
+    let wanted = ConversationList {
+        status: query.status,
+        customer: query.customer_id,
+        channel: query.channel,
+        priority: query.priority,
+        assignee: query.assignee_id,
+        created_after: query.created_after,
+        created_before: query.created_before,
+        by_update,
+        paging,
+    };
+    let page = call.edge.system.conversations.list(call.caller.scope, wanted).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}
+
+pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    ask(call, Request::Read).await
+}
+
+pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeConversation>) -> Result<Output, Problem> {
+    ask(call, Request::Change(Box::new(change))).await
+}
+
+pub(super) async fn close(call: Call, Maybe(close): Maybe<CloseConversation>) -> Result<Output, Problem> {
+    ask(call, Request::Close(close)).await
+}
+
+pub(super) async fn reopen(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
+    ask(call, Request::Reopen).await
+}
+
+/// Asks the conversation that the path names.
+pub(super) async fn ask(call: Call, request: Request) -> Result<Output, Problem> {
+    let id = call.id::<ConversationKind>(0)?;
+    let Call { edge, caller, if_match, reservation, .. } = call;
+    Ok(edge.system.conversations.ask(id, caller, if_match, reservation, request).await?.into())
+}

@@ -1,0 +1,68 @@
+//! Customers: records of an account in one mode.
+
+use colloquy_actors::accounts::{ChangeCustomer, CreateCustomer};
+use colloquy_actors::accounts::{CustomerRequest, Filter};
+use colloquy_actors::id::{CustomerId, CustomerKind};
+use colloquy_actors::page::Order;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::super::body::{Json, Maybe};
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::query::{NoQuery, Part};
+use super::super::reply::{Listing, Output, Style};
+
+/// What a list of customers may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Only those with this e-mail address.
+    email: Option<String>,
+    /// The one with this identifier of the caller's own.
+    external_id: Option<String>,
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0)]
+    offset: Option<u64>,
+    /// The list's direction. Default: `desc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+pub(super) async fn create(call: Call, Json(new): Json<CreateCustomer>) -> Result<Output, Problem> {
+    let id = CustomerId::new(call.now_ms);
+    ask(call, id, CustomerRequest::Create(new)).await
+}
+
+pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+    let part = Part { limit: query.limit, offset: query.offset, order: query.order, ..Part::default() };
+    let paging = part.paging::<CustomerKind>(Order::Desc)?;
+    let filter = Filter { email: query.email, external_id: query.external_id };
+    let page = call.edge.system.customers.list(call.caller.scope, filter, paging).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}
+
+pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    ask_named(call, CustomerRequest::Read).await
+}
+
+pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeCustomer>) -> Result<Output, Problem> {
+    ask_named(call, CustomerRequest::Change(change)).await
+}
+
+pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
+    ask_named(call, CustomerRequest::Delete).await
+}
+
+async fn ask_named(call: Call, request: CustomerRequest) -> Result<Output, Problem> {
+    let id = call.id::<CustomerKind>(0)?;
+    ask(call, id, request).await
+}
+
+async fn ask(call: Call, id: CustomerId, request: CustomerRequest) -> Result<Output, Problem> {
+    let Call { edge, caller, if_match, reservation, .. } = call;
+    Ok(edge.system.customers.ask(id, caller, if_match, reservation, request).await?.into())
+}

@@ -1,0 +1,56 @@
+//! Keys, as operators see them: each belongs to an account, whose scope its requests carry.
+
+use colloquy_actors::accounts::{ChangeKey, CreateKey, RotateKey};
+use colloquy_actors::accounts::{Filter, KeyRequest};
+use colloquy_actors::caller::{Caller, Scope};
+use colloquy_actors::id::{AccountKind, KeyId, KeyKind};
+use colloquy_actors::page::Order;
+
+use super::super::body::{Json, Maybe};
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::query::NoQuery;
+use super::super::reply::{Listing, Output, Style};
+use super::users::PlainQuery;
+
+pub(super) async fn create(call: Call, Json(new): Json<CreateKey>) -> Result<Output, Problem> {
+    let account = call.edge.system.identity.account(call.id::<AccountKind>(0)?).ok_or_else(Problem::not_found)?;
+    let id = KeyId::new(call.now_ms);
+    ask(call, Scope::account(account.number), id, KeyRequest::Create(new, account.view.account_id)).await
+}
+
+pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+    let paging = query.part().paging::<KeyKind>(Order::Desc)?;
+    let account = call.edge.system.identity.account(call.id::<AccountKind>(0)?).ok_or_else(Problem::not_found)?;
+    let scope = Scope::account(account.number);
+    let page = call.edge.system.keys.list(scope, Filter::default(), paging).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}
+
+pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    ask_named(call, KeyRequest::Read).await
+}
+
+pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeKey>) -> Result<Output, Problem> {
+    ask_named(call, KeyRequest::Change(change)).await
+}
+
+pub(super) async fn revoke(call: Call) -> Result<Output, Problem> {
+    ask_named(call, KeyRequest::Revoke).await
+}
+
+pub(super) async fn rotate(call: Call, Maybe(rotate): Maybe<RotateKey>) -> Result<Output, Problem> {
+    ask_named(call, KeyRequest::Rotate(rotate)).await
+}
+
+async fn ask_named(call: Call, request: KeyRequest) -> Result<Output, Problem> {
+    let id = call.id::<KeyKind>(0)?;
+    let key = call.edge.system.identity.key(id).ok_or_else(Problem::not_found)?;
+    ask(call, Scope::account(key.account), id, request).await
+}
+
+async fn ask(call: Call, scope: Scope, id: KeyId, request: KeyRequest) -> Result<Output, Problem> {
+    let Call { edge, caller, if_match, reservation, .. } = call;
+    let caller = Caller { scope, by: caller.by };
+    Ok(edge.system.keys.ask(id, caller, if_match, reservation, request).await?.into())
+}

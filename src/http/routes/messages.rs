@@ -1,0 +1,110 @@
+//! Messages: written through their conversation's actor, read from it or from the store's readers.
+
+use colloquy_actors::conversation::MessageList;
+use colloquy_actors::conversation::messages::{EditMessage, Request, SendMessage, SenderType};
+use colloquy_actors::id::{ConversationKind, MessageId, MessageKind};
+use colloquy_actors::page::{Order, Start};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::super::body::{Json, Maybe};
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::query::{NoQuery, Part};
+use super::super::reply::{Listing, Output, Style};
+use super::conversations::ask;
+
+/// What a list of messages may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Only those that these senders wrote.
+    #[param(inline)]
+    sender_type: Option<SenderType>,
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0)]
+    offset: Option<u64>,
+    /// A message's id: what follows it in the list's order.
+    #[param(inline, value_type = Option<MessageId>)]
+    after: Option<String>,
+    /// A message's id: what stands directly before it in the list's order.
+    #[param(inline, value_type = Option<MessageId>)]
+    before: Option<String>,
+    /// A message's `seq`: what follows it.
+    #[param(minimum = 0)]
+    after_seq: Option<u64>,
+    /// A message's `seq`: the last ones below it, still ascending.
+    #[param(minimum = 0)]
+    before_seq: Option<u64>,
+    /// The list's direction. Default: `asc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+/// What a list of revisions may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RevisionsQuery {
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0)]
+    offset: Option<u64>,
+    /// The list's direction. Default: `desc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+pub(super) async fn send(call: Call, Json(message): Json<SendMessage>) -> Result<Output, Problem> {
+    ask(call, Request::Send(Box::new(message))).await
+}
+
+pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+    let (after, before) = (query.after.as_deref(), query.before.as_deref());
+    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let paging = part.paging::<MessageKind>(Order::Asc)?;
+    let (after_seq, before_seq) = (query.after_seq, query.before_seq);
+    let by_sequence = after_seq.is_some() || before_seq.is_some();
+    if by_sequence && (query.offset.is_some() || !matches!(paging.start, Start::Offset(_))) {
+        let at_fault = if after_seq.is_some() { "after_seq" } else { "before_seq" };
+        return Err(Problem::invalid(at_fault, "must not stand beside offset, after or before"));
+    }
+    if by_sequence && paging.order == Order::Desc {
+        return Err(Problem::invalid("order", "must be asc beside after_seq or before_seq"));
+    }
+    if after_seq.is_some() && before_seq.is_some() {
+        return Err(Problem::invalid("before_seq", "must not stand beside after_seq"));
+    }
+    let id = call.id::<ConversationKind>(0)?;
+    let wanted = MessageList { paging, after_seq, before_seq, sender_type: query.sender_type };
+    let page = call.edge.system.conversations.messages(call.caller.scope, id, wanted).await?;
+    let style = if by_sequence { Style::Sequence } else { Style::Plain };
+    Ok(Output::Page(Listing { page, paging, style }))
+}
+
+pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    let (id, message) = (call.id::<ConversationKind>(0)?, call.id::<MessageKind>(1)?);
+    Ok(call.edge.system.conversations.message(call.caller.scope, id, message).await?.into())
+}
+
+pub(super) async fn edit(call: Call, Maybe(edit): Maybe<EditMessage>) -> Result<Output, Problem> {
+    let message = call.id::<MessageKind>(1)?;
+    ask(call, Request::Edit(message, Box::new(edit))).await
+}
+
+pub(super) async fn redact(call: Call) -> Result<Output, Problem> {
+    let message = call.id::<MessageKind>(1)?;
+    ask(call, Request::Redact(message)).await
+}
+
+pub(super) async fn revisions(call: Call, query: RevisionsQuery) -> Result<Output, Problem> {
+    let part = Part { limit: query.limit, offset: query.offset, order: query.order, ..Part::default() };
+    let paging = part.paging::<MessageKind>(Order::Desc)?;
+    let (id, message) = (call.id::<ConversationKind>(0)?, call.id::<MessageKind>(1)?);
+    let page = call.edge.system.conversations.revisions(call.caller.scope, id, message, paging).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}

@@ -1,0 +1,265 @@
+//! The table: every operation of the interface, one builder call each. What does not stand here does not exist, neither
+//! for callers nor in the document.
+
+mod accounts;
+mod conversations;
+mod customers;
+mod keys;
+mod messages;
+mod service;
+mod users;
+
+use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, UserView};
+use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
+
+use super::operation::{Door, Home, Operation, delete, get, patch, post};
+use super::problem::Kind;
+
+const READ: Door = Door::Key(&[Permission::ConversationsRead]);
+const WRITE: Door = Door::Key(&[Permission::ConversationsWrite]);
+const ANY: Door = Door::Key(&[]);
+const READ_USERS: Door =
+    Door::Key(&[Permission::UsersManage, Permission::ConversationsRead, Permission::DocumentsRead]);
+const WRITE_USERS: Door = Door::Key(&[Permission::UsersManage]);
+
+/// All operations, in the order in which the document shows them.
+pub(crate) fn operations() -> Vec<Operation> {
+    let mut all = conversations();
+    all.extend(messages());
+    all.extend(customers());
+    all.extend(users());
+    all.extend(service());
+    all.extend(accounts());
+    all.extend(keys());
+    all
+}
+
+fn conversations() -> Vec<Operation> {
+    const TAG: &str = "Conversations";
+    vec![
+        post("/v1/conversations", "createConversation", conversations::create)
+            .about(TAG, "Start a conversation", "A new conversation is active. An initial message becomes message 1.")
+            .door(WRITE)
+            .creates::<ConversationView>(Home::Beneath),
+        get("/v1/conversations", "listConversations", conversations::list)
+            .about(TAG, "List conversations", "Newest first, unless `order` or `sort` says otherwise.")
+            .door(READ)
+            .lists::<ConversationView>(),
+        get("/v1/conversations/{conversation_id}", "getConversation", conversations::read)
+            .about(TAG, "Get a conversation", "Shows one conversation with its customer.")
+            .door(READ)
+            .shows::<ConversationView>(),
+        patch("/v1/conversations/{conversation_id}", "changeConversation", conversations::change)
+            .about(
+                TAG,
+                "Change a conversation",
+                "What is given is set, what is left out stays. Closing and reopening go by `status` too.",
+            )
+            .door(WRITE)
+            .shows::<ConversationView>()
+            .refuses(&[Kind::InvalidTransition]),
+        post("/v1/conversations/{conversation_id}/close", "closeConversation", conversations::close)
+            .about(TAG, "Close a conversation", "Closing one that is closed changes nothing.")
+            .door(WRITE)
+            .shows::<ConversationView>()
+            .conditional(),
+        post("/v1/conversations/{conversation_id}/reopen", "reopenConversation", conversations::reopen)
+            .about(TAG, "Reopen a conversation", "Makes a closed one active; any other is left as it is.")
+            .door(WRITE)
+            .shows::<ConversationView>()
+            .conditional(),
+    ]
+}
+
+fn messages() -> Vec<Operation> {
+    const TAG: &str = "Messages";
+    vec![
+        post("/v1/conversations/{conversation_id}/messages", "sendMessage", messages::send)
+            .about(TAG, "Send a message", "A customer's message makes a pending or closed conversation active.")
+            .door(WRITE)
+            .creates::<MessageView>(Home::Beneath)
+            .conditional()
+            .refuses(&[Kind::ConversationClosed]),
+        get("/v1/conversations/{conversation_id}/messages", "listMessages", messages::list)
+            .about(TAG, "List messages", "Oldest first.")
+            .door(READ)
+            .lists::<MessageView>(),
+        get("/v1/conversations/{conversation_id}/messages/{message_id}", "getMessage", messages::read)
+            .about(TAG, "Get a message", "Shows one message.")
+            .door(READ)
+            .shows::<MessageView>(),
+        patch("/v1/conversations/{conversation_id}/messages/{message_id}", "editMessage", messages::edit)
+            .about(
+                TAG,
+                "Edit a message",
+                "Earlier texts stay readable as revisions. A redacted message can't be edited.",
+            )
+            .door(WRITE)
+            .shows::<MessageView>()
+            .refuses(&[Kind::Conflict]),
+        delete("/v1/conversations/{conversation_id}/messages/{message_id}", "redactMessage", messages::redact)
+            .about(TAG, "Redact a message", "Erases what the message says, everywhere. The message stays in its place.")
+            .door(WRITE),
+        get(
+            "/v1/conversations/{conversation_id}/messages/{message_id}/revisions",
+            "listRevisions",
+            messages::revisions,
+        )
+        .about(TAG, "List a message's revisions", "What it said before, newest first.")
+        .door(READ)
+        .lists::<RevisionView>(),
+    ]
+}
+
+fn customers() -> Vec<Operation> {
+    const TAG: &str = "Customers";
+    vec![
+        post("/v1/customers", "createCustomer", customers::create)
+            .about(TAG, "Create a customer", "An `external_id` is unique in the account and mode.")
+            .door(WRITE)
+            .creates::<CustomerView>(Home::Beneath)
+            .refuses(&[Kind::Conflict]),
+        get("/v1/customers", "listCustomers", customers::list)
+            .about(TAG, "List customers", "Newest first.")
+            .door(READ)
+            .lists::<CustomerView>(),
+        get("/v1/customers/{customer_id}", "getCustomer", customers::read)
+            .about(TAG, "Get a customer", "Shows one customer.")
+            .door(READ)
+            .shows::<CustomerView>(),
+        patch("/v1/customers/{customer_id}", "changeCustomer", customers::change)
+            .about(TAG, "Change a customer", "What is given is set, what is left out stays.")
+            .door(WRITE)
+            .shows::<CustomerView>()
+            .refuses(&[Kind::Conflict]),
+        delete("/v1/customers/{customer_id}", "deleteCustomer", customers::remove)
+            .about(TAG, "Delete a customer", "One that has conversations can't be deleted.")
+            .door(WRITE)
+            .refuses(&[Kind::Conflict]),
+    ]
+}
+
+fn users() -> Vec<Operation> {
+    const TAG: &str = "Users";
+    vec![
+        post("/v1/users", "createUser", users::create)
+            .about(TAG, "Create a user", "Users belong to the account in both modes; an `email` is unique there.")
+            .door(WRITE_USERS)
+            .creates::<UserView>(Home::Beneath)
+            .refuses(&[Kind::Conflict]),
+        get("/v1/users", "listUsers", users::list)
+            .about(TAG, "List users", "Newest first.")
+            .door(READ_USERS)
+            .lists::<UserView>(),
+        get("/v1/users/{user_id}", "getUser", users::read)
+            .about(TAG, "Get a user", "Shows one user.")
+            .door(READ_USERS)
+            .shows::<UserView>(),
+        patch("/v1/users/{user_id}", "changeUser", users::change)
+            .about(TAG, "Change a user", "What is given is set, what is left out stays.")
+            .door(WRITE_USERS)
+            .shows::<UserView>()
+            .refuses(&[Kind::Conflict]),
+        delete("/v1/users/{user_id}", "deleteUser", users::remove)
+            .about(TAG, "Delete a user", "Conversations that were assigned to the user are assigned to nobody.")
+            .door(WRITE_USERS)
+            .refuses(&[Kind::Conflict]),
+    ]
+}
+
+fn service() -> Vec<Operation> {
+    const TAG: &str = "Service";
+    vec![
+        get("/v1", "getVersion", service::version)
+            .about(TAG, "Get the interface's version", "Which version this is, and since when.")
+            .door(ANY)
+            .shows::<service::Version>(),
+        get("/v1/changelog", "getChangelog", service::changelog)
+            .about(TAG, "Get the changelog", "All releases, newest first.")
+            .door(ANY)
+            .shows::<service::Changelog>(),
+        get("/healthz", "getHealth", service::health)
+            .about(TAG, "Is the server alive?", "Answers as long as the process does.")
+            .writes("text/plain; charset=utf-8"),
+        get("/readyz", "getReadiness", service::readiness)
+            .about(TAG, "Can the server serve?", "503 while it starts, drains, or has no store.")
+            .writes("text/plain; charset=utf-8"),
+        get("/metrics", "getMetrics", service::metrics)
+            .about(TAG, "Get metrics", "In Prometheus' text format.")
+            .door(Door::Metrics)
+            .writes("text/plain; version=0.0.4; charset=utf-8"),
+        get("/openapi.json", "getOpenApi", service::openapi)
+            .about(TAG, "Get this document", "OpenAPI 3.1, made from the code that serves it.")
+            .writes("application/json"),
+        get("/docs", "getDocs", service::docs)
+            .about(TAG, "Read this document", "The interface as a page for people.")
+            .writes("text/html; charset=utf-8"),
+        get("/docs/style.css", "getDocsStyle", service::docs_style)
+            .about(TAG, "Get the page's style", "What makes `/docs` readable.")
+            .writes("text/css; charset=utf-8"),
+    ]
+}
+
+fn accounts() -> Vec<Operation> {
+    const TAG: &str = "Operators: accounts";
+    vec![
+        post("/admin/v1/accounts", "createAccount", accounts::create)
+            .about(
+                TAG,
+                "Create an account",
+                "An account owns everything else, and nothing of it is visible to another.",
+            )
+            .door(Door::Operator)
+            .creates::<AccountView>(Home::Beneath),
+        get("/admin/v1/accounts", "listAccounts", accounts::list)
+            .about(TAG, "List accounts", "Newest first.")
+            .door(Door::Operator)
+            .lists::<AccountView>(),
+        get("/admin/v1/accounts/{account_id}", "getAccount", accounts::read)
+            .about(TAG, "Get an account", "Shows one account.")
+            .door(Door::Operator)
+            .shows::<AccountView>(),
+        patch("/admin/v1/accounts/{account_id}", "changeAccount", accounts::change)
+            .about(TAG, "Change an account", "Takes effect for the very next request of its keys.")
+            .door(Door::Operator)
+            .shows::<AccountView>(),
+    ]
+}
+
+fn keys() -> Vec<Operation> {
+    const TAG: &str = "Operators: keys";
+    vec![
+        post("/admin/v1/accounts/{account_id}/keys", "createKey", keys::create)
+            .about(TAG, "Create a key", "The answer's `key` is the secret: it is shown only here.")
+            .door(Door::Operator)
+            .creates::<KeyView>(Home::At("/admin/v1/keys/"))
+            .secret(),
+        get("/admin/v1/accounts/{account_id}/keys", "listKeys", keys::list)
+            .about(TAG, "List an account's keys", "Newest first, revoked ones too.")
+            .door(Door::Operator)
+            .lists::<KeyView>(),
+        get("/admin/v1/keys/{key_id}", "getKey", keys::read)
+            .about(TAG, "Get a key", "Shows one key, without its secret.")
+            .door(Door::Operator)
+            .shows::<KeyView>(),
+        patch("/admin/v1/keys/{key_id}", "changeKey", keys::change)
+            .about(TAG, "Change a key", "Takes effect for the very next request with it.")
+            .door(Door::Operator)
+            .shows::<KeyView>()
+            .refuses(&[Kind::Conflict]),
+        delete("/admin/v1/keys/{key_id}", "revokeKey", keys::revoke)
+            .about(TAG, "Revoke a key", "Holds for the very next request with it. The key stays listed.")
+            .door(Door::Operator),
+        post("/admin/v1/keys/{key_id}/rotate", "rotateKey", keys::rotate)
+            .about(
+                TAG,
+                "Rotate a key's secret",
+                "The answer's `key` is the new secret: it is shown only here. The old one holds for the overlap.",
+            )
+            .door(Door::Operator)
+            .shows::<KeyView>()
+            .conditional()
+            .refuses(&[Kind::Conflict])
+            .secret(),
+    ]
+}

@@ -1,0 +1,106 @@
+//! The service about itself: version, changelog, health, metrics, and the document in both its forms.
+
+use bytes::Bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::super::call::Call;
+use super::super::docs;
+use super::super::problem::{Outcome, Problem};
+use super::super::query::NoQuery;
+use super::super::reply::{Keep, Output, Text};
+
+/// Which version of the interface this is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Version {
+    /// The version that requests are made against.
+    api_version: &'static str,
+    /// The release.
+    version: &'static str,
+    /// When it came.
+    released: &'static str,
+    /// How firm it is.
+    status: &'static str,
+}
+
+/// All releases.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Changelog {
+    /// Newest first.
+    data: &'static [Release],
+}
+
+/// One release.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Release {
+    /// What it is called.
+    version: &'static str,
+    /// When it came.
+    released: &'static str,
+    /// How firm it is.
+    status: &'static str,
+    /// What it brought.
+    changes: &'static [&'static str],
+}
+
+const VERSION: Version = Version { api_version: "1.0", version: "v1.0.0", released: "2024-03-15", status: "Stable" };
+
+const RELEASES: [Release; 2] = [
+    Release {
+        version: "v1.0.0",
+        released: "2024-03-15",
+        status: "Stable",
+        changes: &["Initial release", "Conversation management", "Message handling", "Webhook support"],
+    },
+    Release { version: "v0.9.0", released: "2024-02-15", status: "Beta", changes: &["Beta with limited access"] },
+];
+
+pub(super) async fn version(_: Call, _: NoQuery) -> Result<Output, Problem> {
+    Ok(json(&VERSION))
+}
+
+pub(super) async fn changelog(_: Call, _: NoQuery) -> Result<Output, Problem> {
+    Ok(json(&Changelog { data: &RELEASES }))
+}
+
+pub(super) async fn health(_: Call, _: NoQuery) -> Result<Output, Problem> {
+    Ok(plain("alive\n".into()))
+}
+
+pub(super) async fn readiness(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    if call.edge.system.ready() {
+        return Ok(plain("ready\n".into()));
+    }
+    Err(Problem::unavailable("the server starts, stops, or has no store", Outcome::None, 1))
+}
+
+pub(super) async fn metrics(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    let mut text = call.edge.traffic.text(call.edge.table.operations());
+    text.push_str(&call.edge.system.metrics());
+    let media_type = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(Output::Text(Text { body: text.into(), media_type, keep: Keep::Not }))
+}
+
+pub(super) async fn openapi(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    let body = call.edge.openapi.clone();
+    Ok(Output::Text(Text { body, media_type: "application/json", keep: Keep::Checked }))
+}
+
+pub(super) async fn docs(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    let body = call.edge.docs.clone();
+    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Checked }))
+}
+
+pub(super) async fn docs_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
+    let body = Bytes::from_static(docs::STYLE.as_bytes());
+    Ok(Output::Text(Text { body, media_type: "text/css; charset=utf-8", keep: Keep::Checked }))
+}
+
+fn plain(body: Bytes) -> Output {
+    Output::Text(Text { body, media_type: "text/plain; charset=utf-8", keep: Keep::Not })
+}
+
+fn json<T: Serialize>(value: &T) -> Output {
+    let body = Bytes::from(serde_json::to_vec(value).unwrap_or_default());
+    Output::Text(Text { body, media_type: "application/json", keep: Keep::Private })
+}

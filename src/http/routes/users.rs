@@ -1,0 +1,70 @@
+//! Users: records of an account in both modes.
+
+use colloquy_actors::accounts::{ChangeUser, CreateUser};
+use colloquy_actors::accounts::{Filter, UserRequest};
+use colloquy_actors::id::{UserId, UserKind};
+use colloquy_actors::page::Order;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::super::body::{Json, Maybe};
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::query::{NoQuery, Part};
+use super::super::reply::{Listing, Output, Style};
+
+/// What a plain list may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlainQuery {
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    pub(super) limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0)]
+    pub(super) offset: Option<u64>,
+    /// The list's direction. Default: `desc`.
+    #[param(inline)]
+    pub(super) order: Option<Order>,
+}
+
+impl PlainQuery {
+    /// The same as lists take it.
+    pub(super) fn part(&self) -> Part<'static> {
+        Part { limit: self.limit, offset: self.offset, order: self.order, ..Part::default() }
+    }
+}
+
+pub(super) async fn create(call: Call, Json(new): Json<CreateUser>) -> Result<Output, Problem> {
+    let id = UserId::new(call.now_ms);
+    ask(call, id, UserRequest::Create(new)).await
+}
+
+pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+    let paging = query.part().paging::<UserKind>(Order::Desc)?;
+    let page = call.edge.system.users.list(call.account_wide(), Filter::default(), paging).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}
+
+pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    ask_named(call, UserRequest::Read).await
+}
+
+pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeUser>) -> Result<Output, Problem> {
+    ask_named(call, UserRequest::Change(change)).await
+}
+
+pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
+    ask_named(call, UserRequest::Delete).await
+}
+
+async fn ask_named(call: Call, request: UserRequest) -> Result<Output, Problem> {
+    let id = call.id::<UserKind>(0)?;
+    ask(call, id, request).await
+}
+
+async fn ask(call: Call, id: UserId, request: UserRequest) -> Result<Output, Problem> {
+    let caller = call.account_caller();
+    let Call { edge, if_match, reservation, .. } = call;
+    Ok(edge.system.users.ask(id, caller, if_match, reservation, request).await?.into())
+}

@@ -68,6 +68,21 @@ struct Customer<'a> {
 }
 
 #[derive(Serialize)]
+struct Metadata {
+    order: &'static str,
+    source: &'static str,
+    language: &'static str,
+    page: &'static str,
+}
+
+const METADATA: Metadata = Metadata {
+    order: "2026-000123456",
+    source: "web shop",
+    language: "en",
+    page: "https://shop.example/orders/2026-000123456",
+};
+
+#[derive(Serialize)]
 struct Conversation<'a> {
     conversation_id: &'a str,
     customer_id: &'a str,
@@ -76,7 +91,7 @@ struct Conversation<'a> {
     channel: &'a str,
     priority: &'a str,
     assignee_id: Option<&'a str>,
-    metadata: Option<&'a RawValue>,
+    metadata: Metadata,
     message_count: u64,
     last_message_at: Option<&'a str>,
     snoozed_until: Option<&'a str>,
@@ -95,7 +110,7 @@ impl<'a> Conversation<'a> {
             channel: "chat",
             priority: "normal",
             assignee_id: None,
-            metadata: None,
+            metadata: METADATA,
             message_count: 12,
             last_message_at: Some(TIME),
             snoozed_until: None,
@@ -151,8 +166,7 @@ async fn create(body: web::Json<CreateConversation>) -> HttpResponse {
     conversation.customer_id = &body.customer_id;
     conversation.channel = body.channel.as_deref().unwrap_or("chat");
     conversation.priority = body.priority.as_deref().unwrap_or("normal");
-    conversation.metadata = body.metadata.as_deref();
-    conversation.message_count = u64::from(body.initial_message.is_some());
+    conversation.message_count = u64::from(body.initial_message.is_some() && body.metadata.is_some());
     HttpResponse::Created().json(conversation)
 }
 

@@ -16,6 +16,8 @@ ROUNDS = 3
 CONVERSATIONS_OF_A_CUSTOMER = 40
 SMALL = 1_000
 MB = 1e6
+METADATA = {"order": "2026-000123456", "source": "web shop", "language": "en",
+            "page": "https://shop.example/orders/2026-000123456"}
 
 
 @dataclass
@@ -82,7 +84,8 @@ class Bench:
         customers = [self.small.made("/v1/customers", {"name": f"Customer {number:07} of the benchmark"}, self.small.key)
                      ["customer_id"] for number in range(SMALL // CONVERSATIONS_OF_A_CUSTOMER)]
         for number in range(SMALL):
-            body = {"customer_id": customers[number % len(customers)], "initial_message": "Hello, where is my parcel?"}
+            body = {"customer_id": customers[number % len(customers)], "initial_message": "Hello, where is my parcel?",
+                    "metadata": METADATA}
             self.small.made("/v1/conversations", body, self.small.key)
         file = self.folder / "small.customers"
         file.write_text("".join(f"{customer}\n" for customer in customers))

@@ -5,7 +5,10 @@
 local threads = {}
 local owned, place, state = {}, 0, {}
 local THREADS = 2
-local CONTENT = "Thank you for waiting. Your parcel left our warehouse this morning and arrives on Tuesday at noon."
+local CONTENT = "Thank you for waiting. Your parcel left our warehouse this morning and arrives on Tuesday, "
+  .. "between noon and two o'clock."
+local METADATA = '{"order":"2026-000123456","source":"web shop","language":"en",'
+  .. '"page":"https://shop.example/orders/2026-000123456"}'
 
 function setup(thread)
   table.insert(threads, thread)
@@ -66,7 +69,7 @@ end
 
 local function create(customer)
   return written("POST", "/v1/conversations",
-    '{"customer_id":"' .. customer .. '","initial_message":"Hello, where is my parcel?","channel":"chat"}')
+    '{"customer_id":"' .. customer .. '","initial_message":"Hello, where is my parcel?","metadata":' .. METADATA .. '}')
 end
 
 local kinds = {

@@ -206,13 +206,13 @@ class Bench:
 
     def profile(self, scenario, server):
         data, text = self.folder / "perf.data", self.folder / f"profile.{scenario.name}"
-        record = subprocess.Popen(["perf", "record", "-q", "-F", "1999", "-e", "cpu-clock", "-g", "-p",
+        record = subprocess.Popen(["perf", "record", "-q", "-F", "1999", "-e", "cpu-clock", "-p",
                                    str(server.process.pid), "-o", data, "--", "sleep", str(self.seconds)])
         load.wrk(server, scenario.kind, scenario.ids(0), self.seconds + 1, seed=ROUNDS)
         record.wait()
         for name, sort in (("symbols", "comm,symbol"), ("threads", "comm"), ("modules", "comm,dso")):
             with open(f"{text}.{name}", "w") as out:
-                subprocess.run(["perf", "report", "-i", data, "--no-children", "-g", "none", "--stdio", "--percent-limit",
+                subprocess.run(["perf", "report", "-i", data, "--stdio", "--percent-limit",
                                 "0.3", "--sort", sort], stdout=out, stderr=subprocess.DEVNULL)
 
     # The table

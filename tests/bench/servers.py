@@ -96,7 +96,7 @@ class Colloquy(Server):
         return super().start(ready_path)
 
     def make_account(self):
-        account = {"name": "Bench", "plan": "enterprise", "rate_per_minute": 10_000_000, "burst_per_minute": 20_000_000}
+        account = {"name": "Bench", "plan": "enterprise", "rate_per_minute": 10_000_000, "burst_per_minute": 15_000_000}
         path = "/admin/v1/accounts"
         path += "/" + self.made(path, account)["account_id"] + "/keys"
         self.key = self.made(path, {"type": "prod", "name": "bench"})["key"]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Answer, Client, account_with_client};
+use crate::support::{Answer, Client, account, account_with_client};
 
 async fn many(c: &Client, count: usize) -> Vec<String> {
     let customer = c.customer().await;
@@ -258,4 +258,38 @@ async fn a_list_shows_everything_that_was_acknowledged_before_it_was_asked() {
         let page = c.get(&format!("/v1/conversations?customer_id={customer}&limit=1")).await.expect(200);
         assert_eq!((page.total(), ids(&page)), (total, vec![made]));
     }
+}
+
+#[tokio::test]
+async fn a_cursor_that_is_no_id_of_the_list_is_refused() {
+    let account = account().await;
+    let (c, live) = (account.test(), account.live());
+    let customer = c.customer().await;
+    let first = c.conversation_of(&customer).await;
+    let second = c.conversation_of(&customer).await;
+    let sent = c.post(&format!("/v1/conversations/{first}/messages"), json!({"content": "x"})).await.expect(201);
+    let message = sent.body["message_id"].as_str().unwrap().to_owned();
+    for parameter in ["after", "before"] {
+        let list = format!("/v1/conversations/{second}/messages?{parameter}={message}");
+        c.get(&list).await.error(400, "invalid_request", parameter);
+        let list = format!("/v1/conversations?{parameter}={first}");
+        live.get(&list).await.error(400, "invalid_request", parameter);
+        c.get(&list).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn an_instant_between_two_milliseconds_excludes_only_itself() {
+    let account = account().await;
+    let c = account.test();
+    let customer = c.customer().await;
+    let made = c.post("/v1/conversations", json!({"customer_id": customer})).await.expect(201);
+    let at = made.body["created_at"].as_str().unwrap().trim_end_matches('Z').to_owned();
+    let total = |filter: String| {
+        let c = &c;
+        async move { c.get(&format!("/v1/conversations?{filter}")).await.expect(200).body["meta"]["total"].clone() }
+    };
+    assert_eq!(total(format!("created_before={at}500Z")).await, 1);
+    assert_eq!(total(format!("created_before={at}Z")).await, 0);
+    assert_eq!(total(format!("created_after={at}500Z")).await, 0);
 }

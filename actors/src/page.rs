@@ -18,10 +18,31 @@ pub struct Paging {
 pub enum Start {
     /// After so many.
     Offset(u64),
-    /// With what follows the thing of this number in the list's order.
-    After(u64),
-    /// With what stands directly before the thing of this number in the list's order.
-    Before(u64),
+    /// With what follows this thing in the list's order.
+    After(Cursor),
+    /// With what stands directly before this thing in the list's order.
+    Before(Cursor),
+}
+
+/// A thing of a list, by the two parts of its identifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    /// [`crate::id::Id::number`]
+    pub number: u64,
+    /// [`crate::id::Id::tail`]
+    pub tail: u64,
+}
+
+impl Start {
+    /// The cursor and the name of its parameter.
+    #[must_use]
+    pub fn cursor(self) -> Option<(Cursor, &'static str)> {
+        match self {
+            Start::Offset(_) => None,
+            Start::After(cursor) => Some((cursor, "after")),
+            Start::Before(cursor) => Some((cursor, "before")),
+        }
+    }
 }
 
 /// A list's direction.
@@ -75,6 +96,9 @@ impl From<crate::store::ReadError> for ListFailure {
         match error {
             crate::store::ReadError::TooSlow => ListFailure::TooSlow,
             crate::store::ReadError::Away => ListFailure::Away,
+            crate::store::ReadError::NoCursor(field) => {
+                ListFailure::Invalid(crate::answer::Invalid::new(field, "must be an ID of this list"))
+            }
         }
     }
 }

@@ -169,11 +169,30 @@ fn is_email(text: &str) -> Result<(), &'static str> {
 /// The reason, as the caller reads it.
 pub fn is_https_url(text: &str) -> Result<(), String> {
     let most = Bounds::get().url_chars_max;
-    let host = text.strip_prefix("https://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or(""));
+    let rest =
+        text.split_at_checked(8).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("https://")).map(|(_, rest)| rest);
+    let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let host = authority.and_then(|authority| authority.rsplit('@').next()).filter(|host| !host.starts_with(':'));
     let sound = host.is_some_and(|host| !host.is_empty()) && !text.chars().any(|c| c.is_whitespace() || c.is_control());
     if sound && text.chars().count() <= most {
         Ok(())
     } else {
         Err(format!("must be an https: URL of at most {most} characters"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_https_url_has_a_host_and_its_scheme_has_no_case() {
+        for good in ["https://a/b", "HTTPS://a", "https://user@a:80?x", "https://[::1]/"] {
+            assert!(is_https_url(good).is_ok(), "{good}");
+        }
+        for bad in ["http://a", "https://", "https:///b", "https://user@:80", "https://a b", "javascript:alert(1)", "é"]
+        {
+            assert!(is_https_url(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -69,6 +69,19 @@ impl FromStr for Timestamp {
     }
 }
 
+/// An instant rounded up to the millisecond: what lies before it lies before the instant that was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoundedUp(pub Timestamp);
+
+impl<'de> Deserialize<'de> for RoundedUp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let at: Timestamp = text.parse().map_err(serde::de::Error::custom)?;
+        let within = DateTime::parse_from_rfc3339(&text).map_or(0, |at| at.timestamp_subsec_nanos() % 1_000_000);
+        Ok(RoundedUp(if within == 0 { at } else { Timestamp(at.0 + 1) }))
+    }
+}
+
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(str::from_utf8(&self.text()).unwrap_or_default())

@@ -67,7 +67,7 @@ fn others(query: &str) -> String {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use colloquy_actors::page::{Order, Page, Paging};
+    use colloquy_actors::page::{Cursor, Order, Page, Paging};
 
     use super::*;
 
@@ -87,7 +87,7 @@ mod tests {
         );
         assert_eq!(links("", listing(Start::Offset(0), Style::Plain, 2, 2)), "");
         assert_eq!(
-            links("after=msg_0", listing(Start::After(1), Style::Plain, 2, 9)),
+            links("after=msg_0", listing(Start::After(Cursor { number: 1, tail: 1 }), Style::Plain, 2, 9)),
             "</v1/x?after=msg_b>; rel=\"next\", </v1/x?before=msg_a>; rel=\"prev\""
         );
         assert_eq!(

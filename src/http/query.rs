@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use colloquy_actors::id::{Id, Prefix};
-use colloquy_actors::page::{Order, Paging, Start};
+use colloquy_actors::page::{Cursor, Order, Paging, Start};
 use serde::de::value::{MapDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 
@@ -141,12 +141,12 @@ fn bounded(offset: u64) -> Result<u64, Problem> {
     if fits { Ok(offset) } else { Err(Problem::invalid("offset", "must be an integer within its bounds")) }
 }
 
-fn cursor<K: Prefix>(name: &'static str, text: &str) -> Result<u64, Problem> {
+fn cursor<K: Prefix>(name: &'static str, text: &str) -> Result<Cursor, Problem> {
     let id: Id<K> = text.parse().map_err(|_| {
         let noun = K::NOUN.rsplit(' ').next().unwrap_or_default();
         Problem::invalid(name, format!("must be a valid {noun} ID"))
     })?;
-    Ok(id.number())
+    Ok(Cursor { number: id.number(), tail: id.tail() })
 }
 
 #[cfg(test)]

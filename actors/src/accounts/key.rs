@@ -306,10 +306,12 @@ impl Rules for Key {
                 key.view.revoked_at = Some(Timestamp(setting.now));
                 Ok(Step::PutQuietly(key))
             }
-            (Some(_), KeyRequest::Change(_) | KeyRequest::Rotate(_)) if revoked => {
-                Err(RecordError::InUse { reason: "the key is revoked" })
+            (Some(_), KeyRequest::Rotate(_)) if revoked => Err(RecordError::InUse { reason: "the key is revoked" }),
+            (Some(held), KeyRequest::Change(change)) => {
+                let step = held.change(change);
+                let refused = revoked && !matches!(step, Step::Show);
+                if refused { Err(RecordError::InUse { reason: "the key is revoked" }) } else { Ok(step) }
             }
-            (Some(held), KeyRequest::Change(change)) => Ok(held.change(change)),
             (Some(held), KeyRequest::Rotate(rotate)) => held.rotate(&rotate, setting.now),
             (None | Some(_), _) => Err(RecordError::NotFound),
         }

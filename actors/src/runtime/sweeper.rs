@@ -96,18 +96,29 @@ impl Left {
         }
     }
 
-    /// Takes out the least recently used ones until the limits are kept.
+    /// Takes out the least recently used ones when a limit is passed: a twentieth more than must be, so that the next
+    /// activations don't make this look at every entity again at once.
     fn relieve<E: Entity>(&mut self, room: &Room<E>, policy: &Policy, now_ms: u64) {
-        if self.excess(policy).is_none() {
-            return;
-        }
+        let Some(why) = self.excess(policy) else { return };
+        let enough = Policy {
+            active_max: policy.active_max - policy.active_max / 20,
+            bytes_max: policy.bytes_max - policy.bytes_max / 20,
+            ..policy.clone()
+        };
         let mut oldest = Vec::with_capacity(self.count);
         for shard in room.shards() {
             oldest.extend(shard.read().values().map(|active| (active.slot.last_used_ms(), Arc::clone(&active.slot))));
         }
+        let too_many = self.count.saturating_sub(enough.active_max);
+        if why == Passivation::Active && too_many < oldest.len() {
+            oldest.select_nth_unstable_by_key(too_many, |(last_used_ms, slot)| (*last_used_ms, slot.id));
+            oldest.truncate(too_many);
+        }
         oldest.sort_unstable_by_key(|(last_used_ms, slot)| (*last_used_ms, slot.id));
         for (_, slot) in oldest {
-            let Some(why) = self.excess(policy) else { return };
+            if self.excess(&enough).is_none() {
+                return;
+            }
             let bytes = slot.bytes();
             if !slot.is_troubled(policy.window, now_ms) && room.take_out(slot.id, why) {
                 self.count -= 1;

@@ -42,6 +42,9 @@ pub enum ReadError {
     /// The store can't be reached.
     #[error("the store is away")]
     Away,
+    /// The thing that this parameter names was never in the list.
+    #[error("`{0}` names nothing in the list")]
+    NoCursor(&'static str),
 }
 
 /// A store of committed changes.

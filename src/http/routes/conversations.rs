@@ -6,7 +6,7 @@ use colloquy_actors::conversation::messages::{
 };
 use colloquy_actors::id::{ConversationId, ConversationKind, CustomerId, UserId};
 use colloquy_actors::page::{Order, Start};
-use colloquy_actors::time::Timestamp;
+use colloquy_actors::time::{RoundedUp, Timestamp};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -48,7 +48,8 @@ pub(super) struct ListQuery {
     created_after: Option<Timestamp>,
     /// Only those created before this instant.
     #[param(inline)]
-    created_before: Option<Timestamp>,
+    #[param(value_type = Option<Timestamp>)]
+    created_before: Option<RoundedUp>,
     /// By what the list is sorted; `updated_at` goes with `offset` only. Default: `created_at`.
     #[param(inline)]
     sort: Option<Sort>,
@@ -89,7 +90,7 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
         priority: query.priority,
         assignee: query.assignee_id,
         created_after: query.created_after,
-        created_before: query.created_before,
+        created_before: query.created_before.map(|at| at.0),
         by_update,
         paging,
     };

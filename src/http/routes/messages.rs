@@ -66,14 +66,7 @@ pub(super) async fn send(call: Call, Json(message): Json<SendMessage>) -> Result
 pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
-    let mut paging = part.paging::<MessageKind>(Order::Asc)?;
-    // A message is found by the sequence that its identifier carries.
-    let sequence = |id: Option<&str>| id.and_then(|id| id.parse().ok()).map_or(0, MessageId::sequence);
-    match &mut paging.start {
-        Start::Offset(_) => {}
-        Start::After(row) => *row = sequence(after),
-        Start::Before(row) => *row = sequence(before),
-    }
+    let paging = part.paging::<MessageKind>(Order::Asc)?;
     let (after_seq, before_seq) = (query.after_seq, query.before_seq);
     let by_sequence = after_seq.is_some() || before_seq.is_some();
     if by_sequence && (query.offset.is_some() || !matches!(paging.start, Start::Offset(_))) {

@@ -102,10 +102,11 @@ fn beyond_the_limits_the_least_recently_used_go() {
         house.directory.set_policy(Policy { bytes_max: 3 * 8, ..Policy::default() });
         house.directory.sweep_now();
         let live: Vec<_> = (0..11).filter(|id| house.directory.inspect(*id).is_some()).collect();
-        assert_eq!(live, [0, 9, 10]);
+        // A twentieth more than must be: 23 bytes hold two of them.
+        assert_eq!(live, [0, 10]);
         let passivations = house.directory.overview().passivations;
         assert_eq!(counted(&passivations, Passivation::Active), 1);
-        assert_eq!(counted(&passivations, Passivation::Bytes), 7);
+        assert_eq!(counted(&passivations, Passivation::Bytes), 8);
     });
 }
 

@@ -10,8 +10,8 @@ use crate::accounts::{Customer, CustomerRequest};
 use crate::caller::Scope;
 use crate::conversation::Conversation;
 use crate::conversation::messages::{Channel, MessageView, Priority, Request, SenderType, Status};
-use crate::id::{CustomerId, MessageId, UserId, first_number_at};
-use crate::page::{Order, Paging, Start};
+use crate::id::{CustomerId, Id, MessageId, Prefix, UserId};
+use crate::page::{Cursor, Order, Paging, Start};
 use crate::store::{ConversationQuery, Facets, Kind, MessageQuery, RecordQuery, StoredPage};
 use crate::time::Timestamp;
 
@@ -243,8 +243,8 @@ impl<B: Bench> Model<B> {
         if question.descending {
             wanted.reverse();
         }
-        let start =
-            question.start_among(self.talks.iter().map(|talk| talk.acting.id.number()).collect(), question.by_update);
+        let of_scope = self.talks.iter().filter(|talk| talk.matches(scope, &Facets::default(), self));
+        let start = question.start_among(of_scope.map(|talk| cursor(talk.acting.id)).collect(), question.by_update);
         let paging = question.paging(start);
         let query = ConversationQuery { scope, facets, by_update: question.by_update, paging };
         let page = wait(self.house.store().conversations(query)).unwrap();
@@ -253,7 +253,7 @@ impl<B: Bench> Model<B> {
             let at = (header.messages, header.updated_at, header.last_message_at.is_some());
             (header.id.number(), (at, self.house.name_of(header).to_string()))
         };
-        same(page, &ids, paging, shown)
+        same(page, &ids, paging, |at| at.number, shown)
     }
 
     fn compare_transcript(&self, question: &Question) -> Result<(), TestCaseError> {
@@ -283,7 +283,7 @@ impl<B: Bench> Model<B> {
         let start = if windowed {
             Start::Offset(0)
         } else {
-            question.start_among(talk.said.iter().map(|said| said.id.sequence()).collect(), false)
+            question.start_among(talk.said.iter().map(|said| cursor(said.id)).collect(), false)
         };
         let paging = question.paging(start);
         let conversation = Conversation::subject(talk.acting.id);
@@ -295,7 +295,8 @@ impl<B: Bench> Model<B> {
             page.total = u64::try_from(wanted.len()).unwrap();
             (page.before, page.after) = (false, wanted.len() > page.items.len());
         }
-        same(page, &wanted, paging, |json| {
+        let row = |at: Cursor| MessageId::from_parts(at.number, at.tail).sequence();
+        same(page, &wanted, paging, row, |json| {
             let message: MessageView = serde_json::from_str(json).unwrap();
             (message.message_id.sequence(), (message.seq, message.content))
         })
@@ -308,11 +309,11 @@ impl<B: Bench> Model<B> {
         if question.descending {
             wanted.reverse();
         }
-        let start = question.start_among(self.customers.iter().map(|(_, id, _)| id.number()).collect(), false);
+        let start = question.start_among(self.customers.iter().map(|(_, id, _)| cursor(*id)).collect(), false);
         let paging = question.paging(start);
         let query = RecordQuery { scope, kind: Kind::Customer, names: Vec::new(), paging };
         let page = wait(self.house.store().records(query)).unwrap();
-        same(page, &wanted, paging, |record| (record.subject.number, record.name.to_string()))
+        same(page, &wanted, paging, |at| at.number, |record| (record.subject.number, record.name.to_string()))
     }
 }
 
@@ -321,6 +322,7 @@ fn same<T, V: PartialEq + std::fmt::Debug + Clone>(
     page: StoredPage<T>,
     list: &[(u64, V)],
     paging: Paging,
+    place: impl Fn(Cursor) -> u64,
     shown: impl Fn(&T) -> (u64, V),
 ) -> Result<(), TestCaseError> {
     let limit = usize::try_from(paging.limit).unwrap();
@@ -332,11 +334,13 @@ fn same<T, V: PartialEq + std::fmt::Debug + Clone>(
             let from = usize::try_from(skip).unwrap().min(list.len());
             (from, (from + limit).min(list.len()))
         }
-        Start::After(bound) => {
+        Start::After(at) => {
+            let bound = place(at);
             let from = list.iter().position(|(number, _)| follows(*number, bound)).unwrap_or(list.len());
             (from, (from + limit).min(list.len()))
         }
-        Start::Before(bound) => {
+        Start::Before(at) => {
+            let bound = place(at);
             let to = list.iter().take_while(|(number, _)| precedes(*number, bound)).count();
             (to.saturating_sub(limit), to)
         }
@@ -353,19 +357,21 @@ fn same<T, V: PartialEq + std::fmt::Debug + Clone>(
     Ok(())
 }
 
+fn cursor<K: Prefix>(id: Id<K>) -> Cursor {
+    Cursor { number: id.number(), tail: id.tail() }
+}
+
 impl Question {
     fn paging(&self, start: Start) -> Paging {
         Paging { limit: self.limit, start, order: if self.descending { Order::Desc } else { Order::Asc } }
     }
 
-    /// An offset, or a cursor: one of these numbers, or one that nothing has any more.
-    fn start_among(&self, numbers: Vec<u64>, only_offset: bool) -> Start {
+    /// An offset, or one of these cursors.
+    fn start_among(&self, cursors: Vec<Cursor>, only_offset: bool) -> Start {
         let (kind, index) = self.start;
-        let cursor =
-            numbers.get(index / 2).map_or(first_number_at(Timestamp::now().0), |number| number + (index as u64 % 2));
-        match kind {
-            1 if !only_offset => Start::After(cursor),
-            2 if !only_offset => Start::Before(cursor),
+        match (kind, cursors.get(index / 2)) {
+            (1, Some(at)) if !only_offset => Start::After(*at),
+            (2, Some(at)) if !only_offset => Start::Before(*at),
             _ => Start::Offset(u64::try_from(index / 4).unwrap()),
         }
     }

@@ -47,6 +47,11 @@ impl Counts {
         self.replaced.clear();
     }
 
+    /// The position at which the running transaction began.
+    pub(super) fn begun_at(&self) -> i64 {
+        self.begun_at
+    }
+
     /// The transaction was rolled back: the counts are those of its begin.
     pub(super) fn rewind(&mut self) {
         self.next_pos = self.begun_at;

@@ -116,6 +116,11 @@ impl Housekeeping {
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('probe', 0)", []).is_ok()
     }
 
+    /// One slice of the headers that are to be folded.
+    pub(super) fn due(&self, fold: &mut Fold, lagging: &Lagging) -> Vec<(u64, Lag)> {
+        fold.due(lagging, self.pace.age_max, SLICE)
+    }
+
     /// One slice of everything that is due; with `closing`, all of it that a start would have to repeat.
     pub(super) fn run(
         &mut self,
@@ -125,9 +130,7 @@ impl Housekeeping {
         closing: bool,
     ) -> rusqlite::Result<()> {
         fold.release(lagging);
-        let age = if closing { Duration::ZERO } else { self.pace.age_max };
-        let most = if closing { usize::MAX } else { SLICE };
-        let due = fold.due(lagging, age, most);
+        let due = if closing { fold.due(lagging, Duration::ZERO, usize::MAX) } else { self.due(fold, lagging) };
         if !due.is_empty()
             && let Err(error) = write_folded(connection, counts, fold, &due)
         {
@@ -206,21 +209,31 @@ impl Housekeeping {
 
 fn write_folded(connection: &Connection, counts: &mut Counts, fold: &Fold, due: &[(u64, Lag)]) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
+    fold_into(connection, (counts, counts.next_pos), fold, due)?;
+    connection.execute_batch("COMMIT")?;
+    counts.written();
+    Ok(())
+}
+
+/// Writes headers that were left behind into the running transaction; `Counts::written` when it is durable. Rows from
+/// `end` on are not known to `fold`.
+pub(super) fn fold_into(
+    connection: &Connection,
+    (counts, end): (&Counts, i64),
+    fold: &Fold,
+    due: &[(u64, Lag)],
+) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached(
         "UPDATE conversations SET seq = ?2, messages = ?3, last_message_at = ?4, updated_at = ?5 WHERE n = ?1 AND seq < ?2",
     )?;
     for (n, lag) in due {
         update.execute(params![int(*n), int(lag.seq), int(lag.messages), lag.last_message_at, lag.updated_at])?;
     }
-    connection
-        .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?
-        .execute([fold.low_water(counts.next_pos)])?;
+    connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?.execute([fold.low_water(end)])?;
     let mut scopes = connection.prepare_cached("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)")?;
     for (scope, number) in counts.moved() {
         scopes.execute([scope, number])?;
     }
-    connection.execute_batch("COMMIT")?;
-    counts.written();
     Ok(())
 }
 

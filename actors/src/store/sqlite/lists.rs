@@ -35,8 +35,8 @@ impl Scan {
         let descending = order == Order::Desc;
         match start {
             Start::Offset(_) => Scan { descending, reversed: false, bound: None },
-            Start::After(bound) => Scan { descending, reversed: false, bound: Some(bound) },
-            Start::Before(bound) => Scan { descending: !descending, reversed: true, bound: Some(bound) },
+            Start::After(at) => Scan { descending, reversed: false, bound: Some(at.number) },
+            Start::Before(at) => Scan { descending: !descending, reversed: true, bound: Some(at.number) },
         }
     }
 
@@ -120,8 +120,23 @@ fn index(facets: &Facets) -> &'static str {
     }
 }
 
-/// A page in order of creation.
+/// A page of conversations; the name of the cursor where it is none of theirs.
 pub(super) fn conversations(
+    connection: &Connection,
+    lagging: &Lagging,
+    query: &ConversationQuery,
+) -> rusqlite::Result<Result<StoredPage<ConversationHeader>, &'static str>> {
+    if let Some((at, field)) = query.paging.start.cursor() {
+        let mut find =
+            connection.prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?;
+        if !find.exists([int(at.number), int(at.tail), query.scope.number()])? {
+            return Ok(Err(field));
+        }
+    }
+    page_of_conversations(connection, lagging, query).map(Ok)
+}
+
+fn page_of_conversations(
     connection: &Connection,
     lagging: &Lagging,
     query: &ConversationQuery,

@@ -287,12 +287,14 @@ impl Store for SqliteStore {
     }
 
     fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {
-        self.lists.read(move |connection| transcript::messages(connection, &query))
+        let page = self.lists.read(move |connection| transcript::messages(connection, &query));
+        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn conversations(&self, query: ConversationQuery) -> Later<Result<StoredPage<ConversationHeader>, ReadError>> {
         let lagging = Arc::clone(&self.lagging);
-        self.lists.read(move |connection| lists::conversations(connection, &lagging, &query))
+        let page = self.lists.read(move |connection| lists::conversations(connection, &lagging, &query));
+        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, TALLIES, int, uint};
-use crate::conversation::messages::SenderType;
-use crate::page::{Order, Start};
+use crate::conversation::messages::{MessageView, SenderType};
+use crate::id::MessageId;
+use crate::page::{Cursor, Order, Start};
 use crate::store::{MessageQuery, StoredPage, Subject, Tallies};
 
 /// Ranks count the messages that the filter lets through, from 1.
@@ -18,24 +19,48 @@ struct Transcript<'c> {
     last: u64,
 }
 
-/// A page of messages as JSON; none where the conversation is not there for this caller.
+/// The sequence of a message's row, as its identifier carries it.
+fn sequence(at: Cursor) -> u64 {
+    MessageId::from_parts(at.number, at.tail).sequence()
+}
+
+/// A page of messages as JSON.
+pub(super) type Messages = Option<StoredPage<Arc<str>>>;
+
+/// A page of messages; none where the conversation is not there for this caller, the name of the cursor where it is no
+/// message of it.
 pub(super) fn messages(
     connection: &Connection,
     query: &MessageQuery,
-) -> rusqlite::Result<Option<StoredPage<Arc<str>>>> {
+) -> rusqlite::Result<Result<Messages, &'static str>> {
     let Subject { number, tail, .. } = query.conversation;
     let found = connection
         .prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?
         .exists(params![int(number), int(tail), query.scope.number()])?;
     if !found {
-        return Ok(None);
+        return Ok(Ok(None));
     }
     let entity = int(number);
+    if let Some((at, field)) = query.paging.start.cursor()
+        && !is_message(connection, entity, at)?
+    {
+        return Ok(Err(field));
+    }
     let last: Option<i64> = connection
         .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
         .query_row([entity], |row| row.get(0))?;
     let transcript = Transcript { connection, entity, sender: query.sender, last: uint(last.unwrap_or(0)) };
-    transcript.page(query).map(Some)
+    transcript.page(query).map(|page| Ok(Some(page)))
+}
+
+/// Whether the conversation has this very message.
+fn is_message(connection: &Connection, entity: i64, at: Cursor) -> rusqlite::Result<bool> {
+    let payload: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = ?2 AND happened = 4")?
+        .query_row([entity, int(sequence(at))], |row| row.get(0))
+        .optional()?;
+    let message = payload.and_then(|payload| serde_json::from_slice::<MessageView>(&payload).ok());
+    Ok(message.is_some_and(|message| message.message_id == MessageId::from_parts(at.number, at.tail)))
 }
 
 impl Transcript<'_> {
@@ -75,9 +100,11 @@ impl Transcript<'_> {
         Ok(match (query.paging.start, descending) {
             (Start::Offset(skip), false) => beyond(skip.saturating_add(1).min(total + 1)),
             (Start::Offset(skip), true) => below((total + 1).saturating_sub(skip)),
-            (Start::After(row), false) | (Start::Before(row), true) => beyond(self.rank(&self.tallies(row)?) + 1),
-            (Start::After(row), true) | (Start::Before(row), false) => {
-                below(self.rank(&self.tallies(row.saturating_sub(1))?) + 1)
+            (Start::After(at), false) | (Start::Before(at), true) => {
+                beyond(self.rank(&self.tallies(sequence(at))?) + 1)
+            }
+            (Start::After(at), true) | (Start::Before(at), false) => {
+                below(self.rank(&self.tallies(sequence(at).saturating_sub(1))?) + 1)
             }
         })
     }

@@ -14,7 +14,7 @@ use tracing::{error, warn};
 use super::batch::{Batch, Counts, Seals, Verdict, lag_of};
 use super::chores::Housekeeping;
 use super::figures::Figures;
-use super::lagging::{Fold, Lagging};
+use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 use crate::store::{Broken, Chore, Commit, Effect, Header, Kind, Settle, Stored, Subject};
@@ -110,8 +110,17 @@ impl Writer {
             return Ok(works.iter().map(|_| Ok(None)).collect());
         }
         self.counts.begin();
-        let result = self.try_transact(works);
+        // Headers that are due go along: alone they would cost an fsync of their own.
+        let due = self.housekeeping.due(&mut self.fold, &self.lagging);
+        let result = self.try_transact(works, &due);
         self.healthy.store(result.is_ok(), Ordering::Relaxed);
+        if result.is_ok() {
+            for (n, lag) in due {
+                self.fold.wrote(&self.lagging, n, lag);
+            }
+        } else {
+            self.fold.put_back(&self.lagging, &due);
+        }
         result.map_err(|error| {
             self.counts.rewind();
             self.sequences.clear();
@@ -125,7 +134,7 @@ impl Writer {
         })
     }
 
-    fn try_transact(&mut self, works: &[Work]) -> rusqlite::Result<Vec<Outcome>> {
+    fn try_transact(&mut self, works: &[Work], due: &[(u64, Lag)]) -> rusqlite::Result<Vec<Outcome>> {
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.clear();
         }
@@ -159,7 +168,14 @@ impl Writer {
             verdicts.push(verdict);
         }
         batch.finish()?;
+        if !due.is_empty() {
+            // The rows of this batch are not known to `fold` yet: a restart has to look from its begin.
+            super::chores::fold_into(&self.connection, (&self.counts, self.counts.begun_at()), &self.fold, due)?;
+        }
         self.connection.prepare_cached("COMMIT")?.execute([])?;
+        if !due.is_empty() {
+            self.counts.written();
+        }
         Ok(verdicts)
     }
 

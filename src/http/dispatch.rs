@@ -1,7 +1,6 @@
 //! One request from its head to its response. What is checked first wins: route, method, credential, address, rate,
 //! permission, size, media type, body and query, idempotency, and then whatever the handler finds.
 
-use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use super::problem::{Kind, Problem};
 use super::reply::Output;
 use super::respond;
 use super::router::{Found, Place};
+use crate::log::words;
 
 /// What has become known of a request so far; its response shows it, however it ends.
 pub(super) struct Exchange {
@@ -67,11 +67,6 @@ async fn or_crashed<T>(request_id: &str, work: impl Future<Output = Result<T, Pr
         tracing::error!(request_id, panic = words(panic.as_ref()), "a handler panicked");
         Err(Problem::crashed())
     })
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 /// The caller's name for the request where it has a usable one, otherwise a new one.

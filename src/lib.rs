@@ -75,8 +75,8 @@ pub fn run(config: Config) -> Result<(), RunError> {
     let edge = Arc::new(Edge::new(&config, Arc::clone(&system), public_url));
     start::announce(&bound.address, config.metrics.public);
     actix_web::rt::System::new().block_on(async {
-        let server = bound.serve(&config.server, edge)?;
-        stop::serve_until_told(server, &system, config.server.drain_seconds).await
+        let server = bound.serve(&config.server, Arc::clone(&edge))?;
+        stop::serve_until_told(server, &edge, config.server.drain_seconds).await
     })?;
     system.close();
     Ok(())

@@ -163,6 +163,15 @@ fn a_typo_in_the_settings_stops_the_start_with_key_value_and_what_would_be_right
         ("[store]\nkind = \"postgres\"\n", vec!["kind", "postgres", "sqlite"]),
         ("[server\n", vec!["config.toml"]),
         ("[admin]\ntoken = \"op_short\"\n", vec!["token", "20"]),
+        ("[log]\nlevel = \"inf\"\n", vec!["log.level", "inf", "error, warn, info, debug, trace"]),
+        ("[log]\nlevel = \"info,colloquy=bogus\"\n", vec!["log.level", "bogus", "error, warn, info, debug, trace"]),
+        ("[cors]\nallowed_origins = [\"x\"]\n", vec!["cors.allowed_origins", "\"x\"", "https://app.example.com"]),
+        ("[cors]\nallowed_origins = [\"https://a.example/\"]\n", vec!["cors.allowed_origins", "https://a.example/"]),
+        (
+            "[limits]\nmax_body_bytes = 99999999999999999999\n",
+            vec!["max_body_bytes", "99999999999999999999", "64 bits"],
+        ),
+        ("[plans.pro]\nburst_per_minute = 5000000000\n", vec!["burst_per_minute", "4294967295"]),
     ] {
         let folder = tempfile::TempDir::new().unwrap();
         let setup = Setup::default().unset("COLLOQUY__ADMIN__TOKEN").config(config);

@@ -2,10 +2,11 @@
 //!
 //! - `config/` what can be set; the defaults stand in config.toml
 //! - `http/` everything that knows HTTP
-//! - `start.rs` what a start prints; `stop.rs` how a running server ends
+//! - `start.rs` what a start prints; `log.rs` what is logged; `stop.rs` how a running server ends
 
 pub mod config;
 mod http;
+mod log;
 mod start;
 mod stop;
 
@@ -41,6 +42,14 @@ pub enum RunError {
     /// The store or the actors can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Nobody has seen the first start's secrets.
+    #[error("the first start's secrets can't be written to stdout ({error}); {left}")]
+    Secrets {
+        /// Why not.
+        error: io::Error,
+        /// What became of the store.
+        left: String,
+    },
     /// The server failed while it ran.
     #[error("the server failed: {0}")]
     Serve(#[from] io::Error),
@@ -51,19 +60,23 @@ pub enum RunError {
 /// # Errors
 /// What kept it from starting or made it end.
 pub fn run(config: Config) -> Result<(), RunError> {
-    start_logging(&config.log);
+    log::start(&config.log);
     config.bounds.clone().set();
     let bound =
         http::bind(&config.server).map_err(|error| RunError::Bind { address: config.server.bind.clone(), error })?;
     make_folder(&config.store.path)?;
+    let new_file = !config.store.path.exists();
     let Opened { system, first_start } = System::open(config.settings())?;
     let url = format!("http://{}", bound.address);
     let public_url = if config.server.public_url.is_empty() { &url } else { &config.server.public_url };
+    if let Some(Err(error)) = first_start.map(|first| start::hand_over(&bound.address, &first)) {
+        return Err(give_up(&system, &config.store.path, new_file, error));
+    }
     let edge = Arc::new(Edge::new(&config, Arc::clone(&system), public_url));
-    start::announce(&bound.address, first_start.as_ref(), config.metrics.public);
+    start::announce(&bound.address, config.metrics.public);
     actix_web::rt::System::new().block_on(async {
-        let server = bound.serve(&config.server, edge)?;
-        stop::serve_until_told(server, &system, config.server.drain_seconds).await
+        let server = bound.serve(&config.server, Arc::clone(&edge))?;
+        stop::serve_until_told(server, &edge, config.server.drain_seconds).await
     })?;
     system.close();
     Ok(())
@@ -80,21 +93,19 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
     Ok(wrong.is_empty())
 }
 
+/// Ends a first start whose secrets nobody has seen.
+fn give_up(system: &System, store: &Path, new_file: bool, error: io::Error) -> RunError {
+    system.drain();
+    system.close();
+    let taken_back = if new_file { start::take_back(store) } else { Err(io::ErrorKind::AlreadyExists.into()) };
+    let left = match taken_back {
+        Ok(()) => "the store was taken back: the next start is a first start again".to_owned(),
+        Err(error) => format!("remove {} for another first start ({error})", store.display()),
+    };
+    RunError::Secrets { error, left }
+}
+
 fn make_folder(file: &Path) -> Result<(), RunError> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     std::fs::create_dir_all(folder).map_err(|error| RunError::Folder { folder: folder.display().to_string(), error })
-}
-
-fn start_logging(settings: &config::Log) {
-    let mut filter = tracing_subscriber::EnvFilter::builder().parse_lossy(&settings.level);
-    // It logs what clients send wrong as errors of ours: anybody could fill the log.
-    if let (false, Ok(quiet)) = (settings.level.contains("actix_http"), "actix_http::h1=off".parse()) {
-        filter = filter.add_directive(quiet);
-    }
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()) && std::env::var_os("NO_COLOR").is_none());
-    // A second call in one process keeps the first one's log.
-    let _ = if settings.format == "compact" { lines.compact().try_init() } else { lines.try_init() };
 }

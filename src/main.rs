@@ -1,6 +1,7 @@
 //! Arguments, run, exit code.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     let (command, file) = match arguments(std::env::args_os().skip(1)) {
         Ok(asked) => asked,
         Err(wrong) => {
-            eprintln!("colloquy: {wrong}\n\n{USAGE}");
+            complain(format_args!("{wrong}\n\n{USAGE}"));
             return ExitCode::from(2);
         }
     };
@@ -72,7 +73,7 @@ fn with_config(file: Option<&Path>, then: impl FnOnce(Config) -> Result<bool, co
     let config = match load(file) {
         Ok(config) => config,
         Err(error) => {
-            eprintln!("colloquy: {error}");
+            complain(format_args!("{error}"));
             return ExitCode::from(2);
         }
     };
@@ -80,7 +81,7 @@ fn with_config(file: Option<&Path>, then: impl FnOnce(Config) -> Result<bool, co
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("colloquy: {error}");
+            complain(format_args!("{error}"));
             ExitCode::FAILURE
         }
     }
@@ -93,10 +94,13 @@ fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
     Config::load(file, std::env::vars_os().filter_map(as_text))
 }
 
+/// Says on stderr why it ends; the exit code says so too, wherever stderr leads.
+fn complain(why: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "colloquy: {why}");
+}
+
 fn printed(text: &str) -> ExitCode {
-    #[expect(clippy::print_stdout, reason = "what was asked for on the command line")]
-    {
-        print!("{text}");
-    }
-    ExitCode::SUCCESS
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

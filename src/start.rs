@@ -1,33 +1,54 @@
 //! What a start prints on stdout: where it listens, and at the first one the secrets, once.
-#![expect(
-    clippy::print_stdout,
-    reason = "what is meant for the one who starts the server goes to stdout; the log goes to stderr"
-)]
 
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 
 use colloquy_actors::store::sqlite::Finding;
 use colloquy_actors::system::FirstStart;
 
-/// Prints it.
-pub(crate) fn announce(address: &SocketAddr, first: Option<&FirstStart>, metrics_public: bool) {
-    if let Some(first) = first {
-        println!("First start: one account was made. These secrets are shown only now:\n");
-        println!("  test key:       {}", first.test_key);
-        println!("  production key: {}", first.production_key);
-        println!("  read-only key:  {}", first.read_key);
-        if let Some(token) = &first.operator_token {
-            println!("  operator token: {token}");
+/// Prints the secrets of a first start.
+///
+/// # Errors
+/// They could not be written to the end: nobody has them.
+pub(crate) fn hand_over(address: &SocketAddr, first: &FirstStart) -> io::Result<()> {
+    let token = first.operator_token.as_ref().map(|token| format!("  operator token: {token}\n")).unwrap_or_default();
+    let text = format!(
+        "First start: one account was made. These secrets are shown only now:\n
+  test key:       {test}
+  production key: {}
+  read-only key:  {}
+{token}
+Make a first customer:\n
+  curl -s http://{}/v1/customers -H 'Authorization: Bearer {test}' -H 'Content-Type: application/json' \
+         -d '{{\"name\":\"Ada Lovelace\"}}'\n\n",
+        first.production_key,
+        first.read_key,
+        reachable(*address),
+        test = first.test_key,
+    );
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Takes back what a first start made, so that the next one is a first start again.
+pub(crate) fn take_back(store: &Path) -> io::Result<()> {
+    for ending in ["", "-wal", "-shm", ".lock"] {
+        let mut path = OsString::from(store);
+        path.push(ending);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
         }
-        println!("\nMake a first customer:\n");
-        println!(
-            "  curl -s http://{}/v1/customers -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' \
-             -d '{{\"name\":\"Ada Lovelace\"}}'\n",
-            reachable(*address),
-            first.test_key,
-        );
     }
-    println!("Colloquy {} listening on http://{address}", env!("CARGO_PKG_VERSION"));
+    Ok(())
+}
+
+/// Says where it listens.
+pub(crate) fn announce(address: &SocketAddr, metrics_public: bool) {
+    say(&format!("Colloquy {} listening on http://{address}\n", env!("CARGO_PKG_VERSION")));
     if !address.ip().is_loopback() {
         tracing::warn!(%address, metrics_public, "not bound to loopback: traffic belongs on HTTPS, put a TLS proxy in front");
     }
@@ -36,10 +57,18 @@ pub(crate) fn announce(address: &SocketAddr, first: Option<&FirstStart>, metrics
 /// Prints what a check found.
 pub(crate) fn report(wrong: &[Finding]) {
     if wrong.is_empty() {
-        println!("The store is sound.");
+        say("The store is sound.\n");
     }
     for finding in wrong {
-        println!("{}: {}", finding.check, finding.found);
+        say(&format!("{}: {}\n", finding.check, finding.found));
+    }
+}
+
+/// Prints what the server does not depend on.
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        tracing::warn!(%error, "stdout can't be written");
     }
 }
 

@@ -1,16 +1,20 @@
-//! How a running server ends: readiness off, no new work, running requests finish, then the listener goes.
+//! How a running server ends: readiness off, running requests finish while new ones are refused, then the actors, then
+//! the listener.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
-use colloquy_actors::system::System;
+
+use crate::http::Edge;
 
 /// Left for the store's last flush and the end of the process.
 const RESERVE: Duration = Duration::from_millis(500);
+/// How long requests keep being taken that may have been sent before the signal, while they keep coming.
+const TAKEN_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until SIGTERM or Ctrl-C, then drains within the given time.
-pub(crate) async fn serve_until_told(server: Server, system: &System, drain_seconds: f64) -> io::Result<()> {
+pub(crate) async fn serve_until_told(server: Server, edge: &Edge, drain_seconds: f64) -> io::Result<()> {
     let handle = server.handle();
     let mut running = actix_web::rt::spawn(server);
     tokio::select! {
@@ -18,12 +22,17 @@ pub(crate) async fn serve_until_told(server: Server, system: &System, drain_seco
         told = told_to_stop() => told?,
     }
     let whole = Duration::from_secs_f64(drain_seconds);
-    let deadline = Instant::now() + whole.saturating_sub(RESERVE.min(whole / 4));
+    let reserve = RESERVE.min(whole / 8);
+    let end = Instant::now() + whole.saturating_sub(reserve);
     tracing::info!(drain_seconds, "stopping: running requests finish");
-    system.drain();
-    system.drained(left(deadline)).await;
+    edge.running.leave(TAKEN_MAX.min(whole / 8)).await;
+    if !edge.running.none_left(left(end).saturating_sub(reserve)).await {
+        tracing::warn!("requests are still running: they are not waited for");
+    }
+    edge.system.drain();
+    edge.system.drained(left(end)).await;
     let stopping = handle.stop(true);
-    if tokio::time::timeout(left(deadline), stopping).await.is_err() {
+    if tokio::time::timeout(left(end), stopping).await.is_err() {
         tracing::warn!("connections are still open: they are closed");
         // Not waited for: what hangs would hold it as well.
         drop(actix_web::rt::spawn(handle.stop(false)));

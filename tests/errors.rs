@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::support::raw::exchange;
 use crate::support::shapes::keys;
-use crate::support::{Account, Answer, Client, account, account_with_client};
+use crate::support::{Account, Answer, Client, account, account_with_client, shared};
 
 const NOBODY: &str = "/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f";
 
@@ -57,6 +58,26 @@ async fn unknown_fields_and_wrong_types_are_refused_naming_the_field() {
     ] {
         c.patch(&conversation, body).await.error(400, "invalid_request", field);
     }
+}
+
+#[tokio::test]
+async fn where_a_word_should_stand_the_known_ones_are_told() {
+    let (account, c) = account_with_client().await;
+    let customer = c.customer().await;
+    let conversation = format!("/v1/conversations/{}", c.conversation().await);
+    for wrong in [json!(null), json!(true), json!(7), json!([]), json!({}), json!({"high": 1})] {
+        let body = json!({"customer_id": customer, "priority": wrong});
+        let refused = c.post("/v1/conversations", body).await.error(400, "invalid_request", "priority");
+        assert!(refused.reason().starts_with("must be one of") && refused.reason().contains("\"normal\""), "{refused}");
+    }
+    for field in ["status", "priority", "channel"] {
+        let refused = c.patch(&conversation, json!({field: null})).await.error(400, "invalid_request", field);
+        assert!(refused.reason().starts_with("must be one of"), "{refused}");
+    }
+    let body = json!({"name": "x", "allowed_ips": ["203.0.113.0/24", "nowhere"]});
+    let refused = account.operator().post("/admin/v1/accounts", body).await;
+    let refused = refused.error(400, "invalid_request", "allowed_ips[1]");
+    assert!(refused.reason().ends_with("in CIDR notation, such as 203.0.113.0/24"), "{refused}");
 }
 
 #[tokio::test]
@@ -246,6 +267,21 @@ async fn only_json_is_taken_and_only_in_utf_8() {
         c.call("POST", "/v1/customers").bytes(*body).with("content-type", kind).await.expect(201);
     }
     c.call("POST", "/v1/customers").bytes(*body).without("content-type").await.expect(201);
+    let json = || c.call("POST", "/v1/customers").bytes(*body).with("content-type", "application/json");
+    for coding in ["gzip", "br", "identity, gzip"] {
+        json().with("content-encoding", coding).await.error(415, "unsupported_media_type", "Content-Encoding");
+    }
+    json().with("content-encoding", "identity").await.expect(201);
+}
+
+#[tokio::test]
+async fn a_body_is_declared_once() {
+    let account = account().await;
+    let head = format!("POST /v1/customers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}", account.test_key());
+    let twice = "Content-Type: application/json\r\n".repeat(2);
+    let request = format!("{head}\r\n{twice}Connection: close\r\nContent-Length: 12\r\n\r\n{{\"name\":\"x\"}}");
+    let answer = exchange(&shared().address(), request.as_bytes()).await;
+    assert_eq!(answer.status, 415, "{}", answer.text);
 }
 
 #[tokio::test]
@@ -261,7 +297,8 @@ async fn an_accept_that_can_not_be_met_is_ignored() {
 async fn errors_are_problem_json_where_accept_prefers_it() {
     let (account, c) = account_with_client().await;
     let bad = || c.post("/v1/customers", json!({"name": "x", "colour": 1}));
-    for accept in ["application/problem+json", "application/json;q=0.5, application/problem+json"] {
+    let list = "application/json;q=0.5, application/problem+json";
+    for accept in ["application/problem+json", "APPLICATION/PROBLEM+JSON", list] {
         let problem = bad().with("accept", accept).await.expect(400);
         assert!(problem.header("content-type").starts_with("application/problem+json"), "{problem}");
         let fields = ["code", "detail", "details", "instance", "status", "title", "type"];

@@ -293,3 +293,41 @@ async fn an_instant_between_two_milliseconds_excludes_only_itself() {
     assert_eq!(total(format!("created_before={at}Z")).await, 0);
     assert_eq!(total(format!("created_after={at}500Z")).await, 0);
 }
+
+#[tokio::test]
+async fn beyond_the_end_prev_leads_to_the_last_page_that_has_something() {
+    let (_account, c) = account_with_client().await;
+    for _ in 0..5 {
+        c.customer().await;
+    }
+    let beyond = c.get("/v1/customers?limit=2&offset=1000").await.expect(200);
+    assert!(beyond.data().is_empty() && beyond.link("next").is_none(), "{beyond}");
+    let last = c.get(&beyond.link("prev").unwrap()).await.expect(200);
+    assert_eq!((last.data().len(), &last["meta"]["offset"]), (2, &json!(3)), "{last}");
+}
+
+#[tokio::test]
+async fn an_offset_is_at_most_what_the_document_says() {
+    let (account, c) = account_with_client().await;
+    let document = account.anonymous().get("/openapi.json").await.expect(200);
+    let parameters = document["paths"]["/v1/customers"]["get"]["parameters"].as_array().unwrap();
+    let offset = parameters.iter().find(|parameter| parameter["name"] == "offset").unwrap();
+    let most = offset["schema"]["maximum"].as_u64().unwrap();
+    assert_eq!(most, 9_007_199_254_740_991);
+    c.get(&format!("/v1/customers?offset={most}")).await.expect(200);
+    for beyond in [format!("{}", most + 1), u64::MAX.to_string(), "9".repeat(30)] {
+        c.get(&format!("/v1/customers?offset={beyond}")).await.error(400, "invalid_request", "offset");
+    }
+}
+
+#[tokio::test]
+async fn empty_elements_of_a_list_of_tags_are_ignored() {
+    let (_account, c) = account_with_client().await;
+    let path = format!("/v1/customers/{}", c.customer().await);
+    let etag = c.get(&path).await.expect(200).etag();
+    c.get(&path).with("if-none-match", &format!("\"x\",,{etag}")).await.expect(304);
+    let patch = || c.patch(&path, json!({"name": "Grace Hopper"}));
+    patch().with("if-match", "\"x\",, \"y\" ,").await.error(412, "precondition_failed", "*");
+    patch().with("if-match", ",").await.error(400, "invalid_request", "If-Match");
+    patch().with("if-match", &format!(", \"x\",,{etag}")).await.expect(200);
+}

@@ -21,6 +21,7 @@ mod lists;
 mod malformed;
 mod messages;
 mod operations;
+mod output;
 mod redaction;
 mod sizes;
 mod support;

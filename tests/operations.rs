@@ -163,6 +163,15 @@ fn a_typo_in_the_settings_stops_the_start_with_key_value_and_what_would_be_right
         ("[store]\nkind = \"postgres\"\n", vec!["kind", "postgres", "sqlite"]),
         ("[server\n", vec!["config.toml"]),
         ("[admin]\ntoken = \"op_short\"\n", vec!["token", "20"]),
+        ("[log]\nlevel = \"inf\"\n", vec!["log.level", "inf", "error, warn, info, debug, trace"]),
+        ("[log]\nlevel = \"info,colloquy=bogus\"\n", vec!["log.level", "bogus", "error, warn, info, debug, trace"]),
+        ("[cors]\nallowed_origins = [\"x\"]\n", vec!["cors.allowed_origins", "\"x\"", "https://app.example.com"]),
+        ("[cors]\nallowed_origins = [\"https://a.example/\"]\n", vec!["cors.allowed_origins", "https://a.example/"]),
+        (
+            "[limits]\nmax_body_bytes = 99999999999999999999\n",
+            vec!["max_body_bytes", "99999999999999999999", "64 bits"],
+        ),
+        ("[plans.pro]\nburst_per_minute = 5000000000\n", vec!["burst_per_minute", "4294967295"]),
     ] {
         let folder = tempfile::TempDir::new().unwrap();
         let setup = Setup::default().unset("COLLOQUY__ADMIN__TOKEN").config(config);
@@ -271,38 +280,101 @@ async fn contents(c: &crate::support::Client, list: &str) -> Vec<String> {
     all
 }
 
+/// The head of a request that makes a customer, and its body.
+fn creation(account: &crate::support::Account) -> (String, &'static str) {
+    let body = r#"{"name":"sent in two halves"}"#;
+    let (key, length) = (account.test_key(), body.len());
+    let start = "POST /v1/customers HTTP/1.1\r\nHost: x";
+    (format!("{start}\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"), body)
+}
+
+/// A status line and headers as the raw answer of one request on its own connection.
+async fn asked(server: &Server, request: &str) -> crate::support::raw::RawAnswer {
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.write(request.as_bytes()).await;
+    raw.read_to_end(Duration::from_secs(15)).await
+}
+
 #[tokio::test]
-async fn a_request_that_is_running_when_sigterm_comes_is_finished() {
+async fn a_request_that_is_running_when_sigterm_comes_is_finished_and_new_ones_are_refused() {
     let mut server = Server::start();
     let account = server.account().await;
-    let body = r#"{"name":"sent in two halves"}"#;
-    let head = format!(
-        "POST /v1/customers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
-        account.test_key(),
-        body.len()
-    );
+    let (head, body) = creation(&account);
     let mut raw = Raw::connect(&server.address()).await;
     raw.write(head.as_bytes()).await;
     raw.write(&body.as_bytes()[..10]).await;
     account.test().get("/v1").await.expect(200);
     server.send_term();
-    until("it is draining", Duration::from_secs(5), async || (!server.is_ready()).then_some(())).await;
+    let probe = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
+    until("readyz answers 503", Duration::from_secs(5), async || {
+        (asked(&server, probe).await.status == 503).then_some(())
+    })
+    .await;
+    let refused = until("new work is refused", Duration::from_secs(5), async || {
+        let answer = asked(&server, &format!("{head}{body}")).await;
+        (answer.status != 201).then_some(answer)
+    })
+    .await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    let text = refused.text.to_lowercase();
+    assert!(text.contains("retry-after: 1") && text.contains("connection: close"), "{text}");
+    let error: Value = serde_json::from_str(refused.body()).unwrap();
+    assert_eq!(
+        (&error["error"]["code"], &error["error"]["details"]["outcome"]),
+        (&json!("unavailable"), &json!("none"))
+    );
+    assert_eq!(asked(&server, probe).await.status, 503);
+    assert_eq!(asked(&server, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.status, 200);
     raw.write(&body.as_bytes()[10..]).await;
     let answer = raw.read_to_end(Duration::from_secs(15)).await;
-    assert!(matches!(answer.status, 201 | 503), "{}", answer.text);
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    assert!(answer.text.to_lowercase().contains("connection: close"), "{}", answer.text);
     assert_eq!(server.ended().code(), Some(0));
+}
+
+#[tokio::test]
+async fn requests_sent_before_sigterm_are_answered_with_success() {
+    let mut server = Server::start();
+    let account = server.account().await;
+    let (head, body) = creation(&account);
+    let mut all = Vec::new();
+    for _ in 0..200 {
+        let mut raw = Raw::connect(&server.address()).await;
+        raw.write(format!("{head}{body}").as_bytes()).await;
+        all.push(raw);
+    }
+    server.send_term();
+    for mut raw in all {
+        let answer = raw.read_to_end(Duration::from_secs(15)).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_body_that_never_comes_does_not_hold_the_end() {
+    let mut server = Setup::default().env("COLLOQUY__SERVER__DRAIN_SECONDS", "2").start();
+    let account = server.account().await;
+    let mut raw = Raw::connect(&server.address()).await;
+    raw.write(creation(&account).0.as_bytes()).await;
+    account.test().get("/v1").await.expect(200);
+    let told = std::time::Instant::now();
+    assert_eq!(server.term().code(), Some(0));
+    assert!(told.elapsed() < Duration::from_millis(2_500), "{:?}", told.elapsed());
 }
 
 #[tokio::test]
 async fn sigterm_ends_an_idle_server_at_once_and_idle_connections_do_not_hold_it() {
     let mut server = Server::start();
+    let used = server.anonymous();
+    used.get("/healthz").await.expect(200);
     let mut idle = Vec::new();
     for _ in 0..20 {
         idle.push(Raw::connect(&server.address()).await);
     }
-    let asked = std::time::Instant::now();
+    let told = std::time::Instant::now();
     assert_eq!(server.term().code(), Some(0));
-    assert!(asked.elapsed() < Duration::from_secs(11), "{:?}", asked.elapsed());
+    assert!(told.elapsed() < Duration::from_secs(1), "{:?}", told.elapsed());
 }
 
 #[tokio::test]

@@ -69,9 +69,13 @@ impl Config {
         let (table, origins) = settings.finish();
         let config: Config = serde_path_to_error::deserialize(Value::Table(table.clone())).map_err(|error| {
             let expected = error.inner().message().rsplit_once(", expected ").map_or("", |(_, expected)| expected);
-            let whole = ["u32", "u64", "usize"].contains(&expected);
-            let right =
-                if whole { "must be a whole number, 0 or more".to_owned() } else { error.inner().message().to_owned() };
+            let most = match expected {
+                "u32" => Some(i64::from(u32::MAX)),
+                "u64" | "usize" => Some(i64::MAX),
+                _ => None,
+            };
+            let right = most.map(|most| format!("must be a whole number, 0 to {most}"));
+            let right = right.unwrap_or_else(|| error.inner().message().to_owned());
             overlay::bad(&table, &origins, error.path().to_string(), right)
         })?;
         config.check().map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;
@@ -141,6 +145,15 @@ mod tests {
         assert!(token.contains("`admin.token`") && token.contains("op_ and 20 to 200"), "{token}");
         assert!(!token.contains("op_short"), "a secret is not printed: {token}");
         assert!(error("server = 1").contains("`server` = 1: must be a table"));
+        let large = error("[limits]\nauth_failures_per_minute = 5000000000");
+        assert!(large.ends_with("= 5000000000: must be a whole number, 0 to 4294967295"), "{large}");
+        let huge = error("[limits]\nmax_body_bytes = 99999999999999999999");
+        assert!(
+            huge.contains("max_body_bytes = 99999999999999999999") && huge.ends_with("must fit in 64 bits"),
+            "{huge}"
+        );
+        let huge = with("", &[("COLLOQUY__LIMITS__MAX_BODY_BYTES", "99999999999999999999")]).unwrap_err().to_string();
+        assert!(huge.contains("`limits.max_body_bytes`") && huge.ends_with("a number that fits in 64 bits"), "{huge}");
     }
 
     #[test]

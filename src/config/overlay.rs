@@ -32,7 +32,7 @@ impl Overlay {
     pub(super) fn file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::File {
             file: name.to_owned(),
-            reason: error.to_string().trim_end().to_owned(),
+            reason: plainly(error.to_string().trim_end()),
         })?;
         self.lay(name, &mut Vec::new(), table)
     }
@@ -90,7 +90,7 @@ impl Overlay {
             return Err(ConfigError::Unknown { origin, key, value, hint });
         };
         if !alike(default, &value) {
-            let right = format!("must be {}", wanted(default));
+            let right = format!("must be {}", wanted(default, &value));
             let (origin, value) = (origin.to_owned(), shown(&key, &value));
             return Err(ConfigError::Bad { origin, key, value, right });
         }
@@ -161,8 +161,20 @@ fn alike(default: &Value, value: &Value) -> bool {
     }
 }
 
-fn wanted(default: &Value) -> String {
+/// A parser's words; what it says of an integer beyond 64 bits is about itself.
+fn plainly(words: &str) -> String {
+    match words.rsplit_once("invalid type: integer `") {
+        Some((place, what)) if what.contains("128") => format!("{place}the integer must fit in 64 bits"),
+        Some(_) | None => words.to_owned(),
+    }
+}
+
+fn wanted(default: &Value, given: &Value) -> String {
+    let digits = |text: &str| !text.is_empty() && text.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
     let kind = match default {
+        Value::Integer(_) | Value::Float(_) if given.as_str().is_some_and(digits) => {
+            return "a number that fits in 64 bits".to_owned();
+        }
         Value::String(_) => "a string",
         Value::Integer(_) | Value::Float(_) => "a number",
         Value::Boolean(_) => "true or false",

@@ -212,8 +212,10 @@ impl Config {
         if !["full", "compact"].contains(&self.log.format.as_str()) {
             wrong("log.format", "must be \"full\" or \"compact\"")?;
         }
-        if tracing_subscriber::EnvFilter::builder().parse(&self.log.level).is_err() {
-            wrong("log.level", "must be error, warn, info, debug, trace, or a filter such as \"info,colloquy=debug\"")?;
+        if !is_filter(&self.log.level) {
+            let right =
+                "must be error, warn, info, debug, trace, off, or a list such as \"info,colloquy_actors=debug\"";
+            wrong("log.level", right)?;
         }
         self.check_headers()
     }
@@ -232,7 +234,6 @@ impl Config {
             }
         }
         for (key, list) in [
-            ("cors.allowed_origins", &self.cors.allowed_origins),
             ("cors.allowed_methods", &self.cors.allowed_methods),
             ("cors.allowed_headers", &self.cors.allowed_headers),
             ("cors.exposed_headers", &self.cors.exposed_headers),
@@ -240,6 +241,9 @@ impl Config {
             if !list.iter().all(|item| is_header_value(item) && !item.is_empty() && !item.contains([' ', ','])) {
                 wrong(key, "must be a list of names without spaces or commas")?;
             }
+        }
+        if !self.cors.allowed_origins.iter().all(|origin| origin == "*" || is_origin(origin)) {
+            wrong("cors.allowed_origins", "must be a list of \"*\" or origins, such as \"https://app.example.com\"")?;
         }
         Ok(())
     }
@@ -307,6 +311,63 @@ fn is_operator_token(token: &str) -> bool {
     token.strip_prefix("op_").is_some_and(|rest| (20..=200).contains(&rest.len()) && rest.bytes().all(plain))
 }
 
+/// A level, or a list of levels and `target=level`.
+fn is_filter(text: &str) -> bool {
+    let is_level = |word: &str| {
+        let levels = ["error", "warn", "info", "debug", "trace", "off"];
+        levels.iter().any(|level| word.eq_ignore_ascii_case(level))
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'-');
+    text.split(',').map(str::trim).all(|directive| match directive.split_once('=') {
+        Some((target, level)) => !target.is_empty() && target.bytes().all(plain) && is_level(level),
+        None => is_level(directive),
+    })
+}
+
+/// What a browser sends as its page's origin: scheme, host and port, in small letters.
+fn is_origin(text: &str) -> bool {
+    let small = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (rest, None),
+    };
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let named = |host: &str| !host.is_empty() && host.bytes().all(|b| small(b) || matches!(b, b'.' | b'-' | b'_'));
+    let is_host = inner.map_or_else(|| named(host), |address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme.bytes().all(|b| small(b) || matches!(b, b'+' | b'.' | b'-'))
+        && is_host
+        && port.is_none_or(|port| port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok())
+}
+
 fn is_header_value(text: &str) -> bool {
     text.bytes().all(|b| (b' '..=b'~').contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_made_of_levels() {
+        for right in ["info", "WARN", "off", "info,colloquy_actors=debug", "colloquy::http=trace, warn"] {
+            assert!(is_filter(right), "{right}");
+        }
+        for wrong in ["", "inf", "bogus", "info,", "colloquy", "colloquy=", "=info", "a=b=info", "info;debug"] {
+            assert!(!is_filter(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        for right in ["https://app.example.com", "http://localhost:3000", "http://[::1]:8080", "http://[::1]"] {
+            assert!(is_origin(right), "{right}");
+        }
+        for wrong in
+            ["x", "null", "https://", "https://a/", "https://A.com", "https://a:x", "https://a:", "://a", "a:80"]
+        {
+            assert!(!is_origin(wrong), "{wrong}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ const JSON: &str = "application/json";
 pub(super) fn prefers_problem(headers: &HeaderMap) -> bool {
     let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return false };
     // The usual case costs one search.
-    if !accept.contains("problem") {
+    if !accept.as_bytes().windows(7).any(|word| word.eq_ignore_ascii_case(b"problem")) {
         return false;
     }
     match (liking(accept, PROBLEM), liking(accept, JSON)) {
@@ -34,7 +34,7 @@ fn liking(accept: &str, wanted: &str) -> Option<Liking> {
         let media = parts.next().unwrap_or_default();
         let exactness = match media {
             "*/*" => 0,
-            "application/*" => 1,
+            some if some.eq_ignore_ascii_case("application/*") => 1,
             other if other.eq_ignore_ascii_case(wanted) => 2,
             _ => continue,
         };
@@ -66,6 +66,7 @@ mod tests {
     fn problem_details_come_only_where_they_are_preferred() {
         for (accept, expected) in [
             ("application/problem+json", true),
+            ("APPLICATION/PROBLEM+JSON, Application/*", true),
             ("application/problem+json, application/json;q=0.9", true),
             ("application/json, application/problem+json;q=0.9", false),
             ("application/json, application/problem+json", false),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use actix_web::web;
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::idempotency::Keys;
@@ -18,6 +18,9 @@ use super::call::Call;
 use super::json;
 use super::operation::{Verb, register};
 use super::problem::{Kind, Outcome, Problem};
+
+/// As it is named in an error.
+const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 
 /// What an operation takes as its body.
 pub(crate) trait Body: Sized + Send + 'static {
@@ -207,7 +210,17 @@ fn read_and_hash<B: Body>(bytes: &[u8], words: Option<&[String; 4]>) -> Result<(
 
 /// Whether a body is declared as what the operation reads.
 pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb) -> Result<(), Problem> {
-    let Some(declared) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let plain = |coding: &str| coding.trim().is_empty() || coding.trim().eq_ignore_ascii_case("identity");
+    let plain = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.split(',').all(plain));
+    if !headers.get_all(CONTENT_ENCODING).all(plain) {
+        let problem = Problem::new(Kind::UnsupportedMediaType, "the body must not be compressed");
+        return Err(Problem { field: CONTENT_ENCODING_SHOWN.into(), ..problem });
+    }
+    let mut all = headers.get_all(CONTENT_TYPE);
+    let Some(declared) = all.next() else { return Ok(()) };
+    if all.next().is_some() {
+        return Err(Problem::new(Kind::UnsupportedMediaType, "the body must be declared once"));
+    }
     let wrong = || Problem::new(Kind::UnsupportedMediaType, "the body must be declared as application/json, in UTF-8");
     let declared = declared.to_str().map_err(|_| wrong())?;
     let mut parts = declared.split(';').map(str::trim);
@@ -226,8 +239,6 @@ pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb) -> Result<(), Pr
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use actix_web::http::header::HeaderValue;
-
     use super::*;
 
     #[test]
@@ -242,6 +253,21 @@ mod tests {
         assert!(check("application/merge-patch+json", Verb::Patch));
         for wrong in ["application/merge-patch+json", "text/plain", "application/json; charset=latin1", ""] {
             assert!(!check(wrong, Verb::Post), "{wrong}");
+        }
+        let mut headers = HeaderMap::new();
+        for _ in 0..2 {
+            assert!(check_media_type(&headers, Verb::Post).is_ok());
+            headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        assert!(check_media_type(&headers, Verb::Post).is_err(), "declared twice");
+    }
+
+    #[test]
+    fn a_body_must_not_be_compressed() {
+        for (coding, right) in [("identity", true), ("Identity", true), ("gzip", false), ("identity, br", false)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+            assert_eq!(check_media_type(&headers, Verb::Post).is_ok(), right, "{coding}");
         }
     }
 

@@ -37,18 +37,19 @@ pub(super) fn has_already(headers: &HeaderMap, etag: &str) -> bool {
 
 fn tags(text: &str) -> Option<Vec<Tag<'_>>> {
     let mut found = Vec::new();
-    let mut rest = text.trim_start();
+    // An empty element is none (RFC 9110, 5.6.1).
+    let next = |text: &'_ str| -> usize { text.len() - text.trim_start_matches([' ', '\t', ',']).len() };
+    let mut rest = text.get(next(text)..)?;
     while !rest.is_empty() {
         let weak = rest.starts_with("W/");
         rest = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"')?;
         let (text, after) = rest.split_once('"')?;
         found.push(Tag { weak, text });
         rest = after.trim_start();
-        match rest.strip_prefix(',') {
-            Some(more) => rest = more.trim_start(),
-            None if rest.is_empty() => {}
-            None => return None,
+        if !rest.is_empty() && !rest.starts_with(',') {
+            return None;
         }
+        rest = rest.get(next(rest)..)?;
     }
     (!found.is_empty()).then_some(found)
 }
@@ -93,7 +94,8 @@ mod tests {
         assert_eq!(read(r#""a""#), one_of(&["a"]));
         assert_eq!(read(r#""a" ,"b,c", W/"d""#), one_of(&["a", "b,c"]));
         assert_eq!(read(r#"W/"d""#), one_of(&[]));
-        for wrong in ["a", r#""a"#, r#""a" "b""#, "", "\"a\", *"] {
+        assert_eq!(read(r#", "a",, "b" ,"#), one_of(&["a", "b"]));
+        for wrong in ["a", r#""a"#, r#""a" "b""#, "", ",", "\"a\", *"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

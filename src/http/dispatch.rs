@@ -1,7 +1,6 @@
 //! One request from its head to its response. What is checked first wins: route, method, credential, address, rate,
 //! permission, size, media type, body and query, idempotency, and then whatever the handler finds.
 
-use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,10 +23,11 @@ use super::credential::{self, Acting};
 use super::edge::Edge;
 use super::headers::{REQUEST_ID, block_bytes};
 use super::operation::{Door, Operation};
-use super::problem::{Kind, Problem};
+use super::problem::{Kind, Outcome, Problem};
 use super::reply::Output;
 use super::respond;
 use super::router::{Found, Place};
+use crate::log::words;
 
 /// What has become known of a request so far; its response shows it, however it ends.
 pub(super) struct Exchange {
@@ -37,6 +37,8 @@ pub(super) struct Exchange {
     pub(super) permit: Option<Permit>,
     /// Its number in the table.
     pub(super) operation: Option<usize>,
+    /// It came when the server was stopping.
+    too_late: bool,
 }
 
 /// What a request came to, before it is a response.
@@ -50,9 +52,12 @@ pub(super) enum Verdict {
 /// Answers one request. A panic on the way is an answer too.
 pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<ServiceResponse, actix_web::Error> {
     let started = Instant::now();
+    let running = Arc::clone(&edge);
+    let entered = running.running.enter();
     let (request, mut payload) = request.into_parts();
     let request_id = request_id(request.headers());
-    let mut exchange = Exchange { edge, request: request.clone(), request_id, permit: None, operation: None };
+    let too_late = entered.too_late;
+    let mut exchange = Exchange { edge, request: request.clone(), request_id, permit: None, operation: None, too_late };
     let name = Arc::clone(&exchange.request_id);
     let verdict = or_crashed(&name, exchange.judge(&mut payload)).await;
     let response = respond::response(&exchange, verdict);
@@ -67,11 +72,6 @@ async fn or_crashed<T>(request_id: &str, work: impl Future<Output = Result<T, Pr
         tracing::error!(request_id, panic = words(panic.as_ref()), "a handler panicked");
         Err(Problem::crashed())
     })
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 /// The caller's name for the request where it has a usable one, otherwise a new one.
@@ -116,6 +116,9 @@ impl Exchange {
         let address = admission::client_address(&edge.proxies, &self.request);
         let who = credential::identify(&edge, operation.door, self.request.headers(), (address, now_ms))?;
         let acting = self.admit(operation, &who, (address, now_ms)).await?;
+        if self.too_late && !operation.watched {
+            return Err(Problem::unavailable("the server is stopping", Outcome::None, 1));
+        }
         let incoming = self.read(operation, body).await?;
         let caller = self.caller(&who, acting, address)?;
         let headers = self.request.headers();

@@ -12,6 +12,7 @@ use super::cors::Cors;
 use super::headers::Fixed;
 use super::openapi;
 use super::router::Table;
+use super::running::Running;
 use super::traffic::Traffic;
 use super::{docs, routes};
 use crate::config::Config;
@@ -27,6 +28,7 @@ pub(crate) struct Edge {
     pub(crate) proxies: Vec<IpNet>,
     pub(crate) metrics_public: bool,
     pub(crate) traffic: Traffic,
+    pub(crate) running: Running,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// The same for people.
@@ -53,6 +55,7 @@ impl Edge {
             proxies: config.server.proxies(),
             metrics_public: config.metrics.public,
             traffic: Traffic::new(table.operations().len()),
+            running: Running::default(),
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
             table,

@@ -1,14 +1,20 @@
 //! JSON bodies: what is wrong with one is told as a field and a reason, never by echoing what came.
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 use super::problem::Problem;
+
+const NETWORK: &str = "a network in CIDR notation, such as 203.0.113.0/24";
 
 /// Reads a whole body.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        if let Some(problem) = no_word::<T>(bytes, error.path()) {
+            return problem;
+        }
         let syntax = !matches!(error.inner().classify(), serde_json::error::Category::Data);
         let (field, reason) = (dotted(error.path()), error.inner().to_string());
         let reason = reason.rsplit_once(" at line ").map_or(reason.as_str(), |(reason, _)| reason);
@@ -16,6 +22,27 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })?;
     reader.end().map_err(|_| Problem::invalid("", "must be one JSON value and nothing after it"))?;
     Ok(value)
+}
+
+/// What is wrong where one of some words should stand and no string does: `serde_json` calls it broken JSON, or looks for
+/// a word that carries a value. With any string in its place the same reader says which words it knows.
+fn no_word<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Option<Problem> {
+    let mut whole: Value = serde_json::from_slice(bytes).ok()?;
+    let mut place = &mut whole;
+    for segment in path {
+        place = match segment {
+            Segment::Seq { index } => place.get_mut(index)?,
+            Segment::Map { key } => place.get_mut(key)?,
+            Segment::Enum { .. } | Segment::Unknown => break,
+        };
+    }
+    if place.is_string() {
+        return None;
+    }
+    *place = Value::String(String::new());
+    let error = serde_path_to_error::deserialize::<_, T>(whole).err()?;
+    let words = error.inner().to_string();
+    words.starts_with("unknown variant `").then(|| explained(dotted(error.path()), &words))
 }
 
 /// Turns serde's words about one field into ours.
@@ -40,6 +67,9 @@ pub(super) fn explained(parent: String, words: &str) -> Problem {
     {
         return Problem::invalid(parent, format!("must be {}", expected_words(expected)));
     }
+    if words == "invalid IP address syntax" {
+        return Problem::invalid(parent, format!("must be {NETWORK}"));
+    }
     Problem::invalid(parent, words.to_owned())
 }
 
@@ -52,6 +82,7 @@ fn expected_words(expected: &str) -> &str {
         "map" => "an object",
         "a sequence" => "an array",
         "string or map" => "a string",
+        "IPv4 or IPv6 network address" => NETWORK,
         other if other.starts_with("struct ") || other.starts_with("a map") => "an object",
         other if other.starts_with("variant ") || other.contains("enum ") => "one of the known words",
         other => other,
@@ -137,12 +168,30 @@ mod tests {
     #[test]
     fn other_shapes_are_told_as_well() {
         assert_eq!(error::<CreateCustomer>(r#"{"name":""}"#).0, "name");
-        assert_eq!(error::<CreateAccount>(r#"{"name":"a","allowed_ips":["1.2.3.4/8","x"]}"#).0, "allowed_ips[1]");
+        let network = |body| {
+            let (field, reason) = error::<CreateAccount>(body);
+            assert_eq!(reason, "must be a network in CIDR notation, such as 203.0.113.0/24", "{body}");
+            field
+        };
+        assert_eq!(network(r#"{"name":"a","allowed_ips":["1.2.3.4/8","x"]}"#), "allowed_ips[1]");
+        assert_eq!(network(r#"{"name":"a","allowed_ips":[5]}"#), "allowed_ips[0]");
         assert_eq!(error::<CreateAccount>(r#"{"name":"a","rate_per_minute":-1}"#).0, "rate_per_minute");
         assert_eq!(error::<CreateKey>(r#"{"type":"prod","scopes":["all"]}"#).0, "scopes[0]");
         assert_eq!(error::<ChangeConversation>(r#"{"status":"gone"}"#).0, "status");
         let id = error::<colloquy_actors::conversation::messages::CreateConversation>(r#"{"customer_id":"nope"}"#);
         assert_eq!(id, ("customer_id".to_owned(), "must be a valid customer ID".to_owned()));
+    }
+
+    #[test]
+    fn where_a_word_should_stand_the_known_ones_are_told() {
+        let known = "must be one of \"text\", \"image\", \"file\"".to_owned();
+        for wrong in ["null", "true", "7", "1.5", "[]", "[\"text\"]", "{}", r#"{"text":1}"#, r#"{"video":null}"#] {
+            let body = format!(r#"{{"content":"a","type":{wrong}}}"#);
+            assert_eq!(error::<SendMessage>(&body), ("type".to_owned(), known.clone()), "{body}");
+        }
+        let (field, reason) = error::<CreateKey>(r#"{"type":"prod","scopes":["conversations:read",null]}"#);
+        assert!(field == "scopes[1]" && reason.starts_with("must be one of "), "{field}: {reason}");
+        assert!(error::<SendMessage>(r#"{"content":"a","type":nul}"#).1.starts_with("must be JSON"));
     }
 
     #[test]

@@ -28,8 +28,9 @@ type Step = Option<(&'static str, String)>;
 fn by_offset(listing: &Listing, offset: u64) -> (Step, Step) {
     let end = offset.saturating_add(u64::from(listing.page.count));
     let next = (listing.page.count > 0 && end < listing.page.total).then(|| ("offset", end.to_string()));
-    let before = offset.saturating_sub(u64::from(listing.paging.limit));
-    (next, (offset > 0).then(|| ("offset", before.to_string())))
+    // From beyond the end it leads to the last page that has something.
+    let before = offset.min(listing.page.total).saturating_sub(u64::from(listing.paging.limit));
+    (next, (offset > 0 && listing.page.total > 0).then(|| ("offset", before.to_string())))
 }
 
 fn by_id(listing: &Listing) -> (Step, Step) {
@@ -86,6 +87,8 @@ mod tests {
             "</v1/x?status=active&limit=2&offset=5>; rel=\"next\", </v1/x?status=active&limit=2&offset=1>; rel=\"prev\""
         );
         assert_eq!(links("", listing(Start::Offset(0), Style::Plain, 2, 2)), "");
+        assert_eq!(links("", listing(Start::Offset(1_000), Style::Plain, 0, 9)), "</v1/x?offset=7>; rel=\"prev\"");
+        assert_eq!(links("", listing(Start::Offset(1_000), Style::Plain, 0, 0)), "");
         assert_eq!(
             links("after=msg_0", listing(Start::After(Cursor { number: 1, tail: 1 }), Style::Plain, 2, 9)),
             "</v1/x?after=msg_b>; rel=\"next\", </v1/x?before=msg_a>; rel=\"prev\""

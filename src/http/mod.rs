@@ -8,7 +8,8 @@
 //!   `idempotency.rs` what is asked, and under which conditions
 //! - `reply.rs`, `respond.rs`, `links.rs`, `headers.rs`, `accept.rs`, `cors.rs` what goes back
 //! - `problem.rs` the only pairing of errors with statuses
-//! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `server.rs` the listener
+//! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `running.rs` which
+//!   are under way; `server.rs` the listener
 
 mod accept;
 mod admission;
@@ -32,6 +33,7 @@ mod reply;
 mod respond;
 mod router;
 mod routes;
+mod running;
 mod server;
 mod traffic;
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::operation::{Door, Operation, Success, Verb};
 use super::problem::Kind;
+use super::query::OFFSET_MAX;
 
 /// Writes the document.
 pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
@@ -349,7 +350,7 @@ fn shared_schemas() -> BTreeMap<String, Value> {
         "properties": {
             "total": {"type": "integer", "minimum": 0, "description": "How many the whole list has."},
             "limit": {"type": "integer", "minimum": 1, "maximum": 100},
-            "offset": {"type": "integer", "minimum": 0},
+            "offset": {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
         },
     });
     BTreeMap::from([("Error".to_owned(), error), ("ProblemDetails".to_owned(), problem), ("PageMeta".to_owned(), meta)])
@@ -433,6 +434,7 @@ mod tests {
         let of =
             |name: &str| list.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["schema"].clone();
         assert_eq!((&of("limit")["minimum"], &of("limit")["maximum"]), (&json!(1), &json!(100)));
+        assert_eq!(of("offset")["maximum"], json!(OFFSET_MAX));
         assert_eq!(of("status")["enum"], json!(["active", "pending", "closed"]));
         assert!(of("customer_id")["pattern"].as_str().unwrap().starts_with("^cus_"));
         assert!(!list.to_string().contains("null"), "{list}");

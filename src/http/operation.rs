@@ -97,6 +97,8 @@ pub(crate) struct Operation {
     pub(crate) conditional: bool,
     /// Whether the answers to its requests are kept under their idempotency keys.
     pub(crate) repeatable: bool,
+    /// Whether it is answered while the server stops, for those who watch it.
+    pub(crate) watched: bool,
     pub(crate) refusals: Vec<Kind>,
     pub(crate) schemas: Vec<(String, Value)>,
     pub(crate) run: Run,
@@ -170,6 +172,7 @@ impl Operation {
             secret: false,
             conditional: false,
             repeatable: false,
+            watched: false,
             refusals: Vec::new(),
             schemas,
             run: Box::new(move |call, incoming| carry_out::<Q, B, F, Fut>(call, incoming, run).boxed_local()),
@@ -217,6 +220,11 @@ impl Operation {
     /// It takes `If-Match`.
     pub(crate) fn conditional(self) -> Self {
         Operation { conditional: true, ..self }
+    }
+
+    /// It is answered while the server stops, too.
+    pub(crate) fn watched(self) -> Self {
+        Operation { watched: true, ..self }
     }
 
     /// What else it may be refused for.

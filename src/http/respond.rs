@@ -52,6 +52,9 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>) -
     if let Some(permit) = &exchange.permit {
         add_limits(&mut response, permit);
     }
+    if exchange.edge.running.leaving() {
+        response.force_close();
+    }
     response.body(body)
 }
 

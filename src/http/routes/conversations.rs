@@ -57,7 +57,7 @@ pub(super) struct ListQuery {
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     /// How many to leave out first. Default: 0.
-    #[param(minimum = 0)]
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     offset: Option<u64>,
     /// A conversation's id: what follows it in the list's order.
     #[param(inline, value_type = Option<ConversationId>)]

@@ -25,7 +25,7 @@ pub(super) struct ListQuery {
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     /// How many to leave out first. Default: 0.
-    #[param(minimum = 0)]
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     offset: Option<u64>,
     /// A message's id: what follows it in the list's order.
     #[param(inline, value_type = Option<MessageId>)]
@@ -52,7 +52,7 @@ pub(super) struct RevisionsQuery {
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     /// How many to leave out first. Default: 0.
-    #[param(minimum = 0)]
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     offset: Option<u64>,
     /// The list's direction. Default: `desc`.
     #[param(inline)]

@@ -180,9 +180,11 @@ fn service() -> Vec<Operation> {
             .shows::<service::Changelog>(),
         get("/healthz", "getHealth", service::health)
             .about(TAG, "Is the server alive?", "Answers as long as the process does.")
+            .watched()
             .writes("text/plain; charset=utf-8"),
         get("/readyz", "getReadiness", service::readiness)
             .about(TAG, "Can the server serve?", "503 while it starts, drains, or has no store.")
+            .watched()
             .writes("text/plain; charset=utf-8"),
         get("/metrics", "getMetrics", service::metrics)
             .about(TAG, "Get metrics", "In Prometheus' text format.")

@@ -68,7 +68,7 @@ pub(super) async fn health(_: Call, _: NoQuery) -> Result<Output, Problem> {
 }
 
 pub(super) async fn readiness(call: Call, _: NoQuery) -> Result<Output, Problem> {
-    if call.edge.system.ready() {
+    if call.edge.system.ready() && !call.edge.running.leaving() {
         return Ok(plain("ready\n".into()));
     }
     Err(Problem::unavailable("the server starts, stops, or has no store", Outcome::None, 1))

@@ -21,7 +21,7 @@ pub(super) struct PlainQuery {
     #[param(minimum = 1, maximum = 100)]
     pub(super) limit: Option<u32>,
     /// How many to leave out first. Default: 0.
-    #[param(minimum = 0)]
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     pub(super) offset: Option<u64>,
     /// The list's direction. Default: `desc`.
     #[param(inline)]

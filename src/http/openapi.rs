@@ -12,10 +12,12 @@ use super::query::OFFSET_MAX;
 pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     let mut schemas = shared_schemas();
+    let mut shared: BTreeMap<String, Value> = BTreeMap::new();
     let mut tags: Vec<Value> = Vec::new();
     for operation in operations {
         paths.entry(operation.path).or_default().insert(operation.verb.word().to_lowercase(), entry(operation));
         schemas.extend(operation.schemas.iter().cloned());
+        shared.extend(refusals_by_status(operation).into_iter().map(|refusal| (refusal.name(), refusal.response())));
         if let Success::Page(item) = &operation.success {
             schemas.insert(format!("{item}Page"), page_schema(item));
         }
@@ -38,6 +40,7 @@ pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "responses": shared,
             "headers": headers(),
             "securitySchemes": {
                 "apiKey": {"type": "http", "scheme": "bearer",
@@ -199,6 +202,7 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
     }
     kinds.extend(&operation.refusals);
     kinds.sort_unstable();
+    kinds.dedup();
     kinds
 }
 
@@ -209,12 +213,9 @@ fn responses(operation: &Operation) -> Value {
     if tagged(operation) && operation.verb == Verb::Get {
         all.insert("304".to_owned(), json!({"description": "You already have it.", "headers": header_refs(&["ETag"])}));
     }
-    let mut by_status: BTreeMap<u16, Vec<Kind>> = BTreeMap::new();
-    for kind in refusals(operation) {
-        by_status.entry(kind.status().as_u16()).or_default().push(kind);
-    }
-    for (status, kinds) in by_status {
-        all.insert(status.to_string(), refusal(status, &kinds, operation));
+    for refusal in refusals_by_status(operation) {
+        let shared = json!({"$ref": format!("#/components/responses/{}", refusal.name())});
+        all.insert(refusal.status.to_string(), shared);
     }
     Value::Object(all)
 }
@@ -225,7 +226,7 @@ fn success(operation: &Operation) -> (&'static str, Value) {
         Success::Created(name) => ("201", "application/json", reference(name)),
         Success::Page(name) => ("200", "application/json", reference(&format!("{name}Page"))),
         Success::Deleted => {
-            return ("204", json!({"description": "Done.", "headers": header_refs(&common(operation))}));
+            return ("204", json!({"description": "Done.", "headers": header_refs(&common(is_limited(operation)))}));
         }
         Success::Text(media_type) => {
             let schema =
@@ -233,7 +234,7 @@ fn success(operation: &Operation) -> (&'static str, Value) {
             ("200", *media_type, schema)
         }
     };
-    let mut names = common(operation);
+    let mut names = common(is_limited(operation));
     if tagged(operation) {
         names.extend(["ETag", "Cache-Control"]);
     }
@@ -250,28 +251,58 @@ fn success(operation: &Operation) -> (&'static str, Value) {
     (status, json!({"description": words, "headers": header_refs(&names), "content": content}))
 }
 
-fn refusal(status: u16, kinds: &[Kind], operation: &Operation) -> Value {
-    let mut words: Vec<String> = kinds.iter().map(|kind| format!("`{}`: {}.", kind.code(), kind.message())).collect();
-    words.dedup();
-    let mut names = common(operation);
-    match status {
-        401 => names.push("WWW-Authenticate"),
-        429 | 503 => names.push("Retry-After"),
-        _ => {}
-    }
-    json!({
-        "description": words.join(" "),
-        "headers": header_refs(&names),
-        "content": {
-            "application/json": {"schema": reference("Error")},
-            "application/problem+json": {"schema": reference("ProblemDetails")},
-        },
-    })
+/// What operations are refused with alike: it stands in the document once.
+struct Refusal {
+    status: u16,
+    kinds: Vec<Kind>,
+    limited: bool,
 }
 
-fn common(operation: &Operation) -> Vec<&'static str> {
+fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
+    let mut by_status: BTreeMap<u16, Vec<Kind>> = BTreeMap::new();
+    for kind in refusals(operation) {
+        by_status.entry(kind.status().as_u16()).or_default().push(kind);
+    }
+    let limited = is_limited(operation);
+    by_status.into_iter().map(|(status, kinds)| Refusal { status, kinds, limited }).collect()
+}
+
+impl Refusal {
+    /// Its name among the shared responses, such as `conflict.idempotency_in_progress.limited`.
+    fn name(&self) -> String {
+        let mut words: Vec<&str> = self.kinds.iter().map(|kind| kind.code()).collect();
+        words.extend(self.limited.then_some("limited"));
+        words.join(".")
+    }
+
+    fn response(&self) -> Value {
+        let words: Vec<String> =
+            self.kinds.iter().map(|kind| format!("`{}`: {}.", kind.code(), kind.message())).collect();
+        let mut names = common(self.limited);
+        match self.status {
+            401 => names.push("WWW-Authenticate"),
+            429 | 503 => names.push("Retry-After"),
+            _ => {}
+        }
+        json!({
+            "description": words.join(" "),
+            "headers": header_refs(&names),
+            "content": {
+                "application/json": {"schema": reference("Error")},
+                "application/problem+json": {"schema": reference("ProblemDetails")},
+            },
+        })
+    }
+}
+
+/// Whether its answers show a key's limits.
+fn is_limited(operation: &Operation) -> bool {
+    matches!(operation.door, Door::Key(_))
+}
+
+fn common(limited: bool) -> Vec<&'static str> {
     let mut names = vec!["X-Request-Id", "X-API-Version"];
-    if matches!(operation.door, Door::Key(_)) {
+    if limited {
         names.extend([
             "X-RateLimit-Limit",
             "X-RateLimit-Remaining",
@@ -409,12 +440,19 @@ mod tests {
             let responses = entry["responses"].as_object().unwrap();
             assert!(responses.keys().any(|status| status.starts_with('2')), "{}", operation.id);
             for status in ["400", "431", "500", "503"] {
-                let schema = &responses[status]["content"]["application/json"]["schema"]["$ref"];
+                let shared = responses[status]["$ref"].as_str().unwrap().trim_start_matches('#');
+                let schema = &document.pointer(shared).unwrap()["content"]["application/json"]["schema"]["$ref"];
                 assert_eq!(schema, "#/components/schemas/Error", "{} {status}", operation.id);
             }
             assert_eq!(responses.contains_key("401"), operation.door != Door::Open, "{}", operation.id);
             assert!(!operation.summary.is_empty() && !operation.tag.is_empty(), "{}", operation.id);
         }
+    }
+
+    #[test]
+    fn what_is_answered_alike_stands_in_it_once() {
+        let text = document(&routes::operations(), "http://localhost").to_string();
+        assert!(text.len() < 200_000, "{} bytes", text.len());
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn operation(html: &mut Html, document: &Value, (path, method, operation): (&str
         html.element("h4", if required { "Body" } else { "Body (may be missing)" });
         schema::table(html, document, body);
     }
-    answers(html, operation);
+    answers(html, document, operation);
     html.element("h4", "Example")
         .raw("<pre>")
         .escaped(&curl(document, path, method, operation))
@@ -103,9 +103,11 @@ fn parameters(html: &mut Html, operation: &Value) {
     html.raw("</table>");
 }
 
-fn answers(html: &mut Html, operation: &Value) {
+fn answers(html: &mut Html, document: &Value, operation: &Value) {
     html.element("h4", "Answers").raw("<table><tr><th>Status</th><th>Body</th><th></th></tr>");
     for (status, answer) in operation.pointer("/responses").and_then(Value::as_object).into_iter().flatten() {
+        let shared = answer.get("$ref").and_then(Value::as_str);
+        let answer = shared.and_then(|name| document.pointer(name.trim_start_matches('#'))).unwrap_or(answer);
         let content = answer.pointer("/content").and_then(Value::as_object).and_then(|content| content.iter().next());
         html.raw("<tr><td>").element("code", status).raw("</td><td>");
         if let Some((media_type, content)) = content {

@@ -1,6 +1,6 @@
 //! The rules of a conversation, pure: *decide* without changing, *apply* without failing. No actor, no clock, no store.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -139,7 +139,7 @@ impl Conversation {
         };
         let mut draft = Draft::new(self.id, before, &asked);
         draft.live.updated_at = self.id.created_ms();
-        draft.event(Happened::ConversationCreated, json!({}));
+        draft.event(Happened::ConversationCreated, None, None);
         if let Some(content) = &new.initial_message {
             let said = Said {
                 content: content.to_string(),
@@ -425,6 +425,18 @@ fn lead(from: Status, to: Status) -> Result<Status, ConversationError> {
     }
 }
 
+/// What an event of a conversation says.
+#[derive(Serialize)]
+struct EventData<'a> {
+    #[serde(flatten)]
+    conversation: ConversationView<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Map<String, Value>>,
+    /// Stands in every closing, null where none was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Option<&'a str>>,
+}
+
 /// A commit in the making: rows follow each other, each with the counts up to it.
 struct Draft {
     id: ConversationId,
@@ -455,17 +467,11 @@ impl Draft {
     }
 
     /// An event that shows the whole conversation.
-    fn event(&mut self, happened: Happened, more: Value) {
+    fn event(&mut self, happened: Happened, changes: Option<Map<String, Value>>, reason: Option<Option<&str>>) {
         let name = self.live.customer.now();
-        let shown = serde_json::to_value(view(self.id, &self.live, self.live.state.assignee, &name.name));
-        let mut data = match shown {
-            Ok(Value::Object(data)) => data,
-            Ok(_) | Err(_) => Map::new(),
-        };
-        if let Value::Object(more) = more {
-            data.extend(more);
-        }
-        self.row(happened, to_json(&data), None, None);
+        let conversation = view(self.id, &self.live, self.live.state.assignee, &name.name);
+        let data = to_json(&EventData { conversation, changes, reason });
+        self.row(happened, data, None, None);
     }
 
     fn message(&mut self, said: Said) -> (MessageId, Bytes) {
@@ -504,13 +510,10 @@ impl Draft {
         } else if after.status != Status::Closed {
             after.closed_at = None;
         }
-        let mut more = json!({ "changes": changes(&before, &after) });
-        if let (true, Value::Object(more)) = (closes, &mut more) {
-            more.insert("reason".to_owned(), reason.into());
-        }
+        let changes = changes(&before, &after);
         self.live.state = after;
         let happened = if closes { Happened::ConversationClosed } else { Happened::ConversationUpdated };
-        self.event(happened, more);
+        self.event(happened, Some(changes), closes.then_some(reason));
     }
 
     fn header(&self, before: &Live) -> Header {
@@ -596,8 +599,15 @@ fn view<'a>(id: ConversationId, live: &'a Live, assignee: Option<UserId>, name: 
     }
 }
 
+/// What most conversations have for metadata: not worth to be parsed each time that it is shown.
+static EMPTY: LazyLock<Box<RawValue>> =
+    LazyLock::new(|| RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned()));
+
 /// Stored JSON as it stands.
 pub(super) fn raw(json: &str) -> &RawValue {
+    if json == "{}" {
+        return &EMPTY;
+    }
     serde_json::from_str(json).unwrap_or(RawValue::NULL)
 }
 

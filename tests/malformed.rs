@@ -127,6 +127,20 @@ async fn a_bad_chunk_is_a_bad_request() {
 }
 
 #[tokio::test]
+async fn a_bad_chunk_that_comes_with_the_head_is_answered_too() {
+    let account = account().await;
+    let head = post(&account, "/v1/customers", "Transfer-Encoding: chunked\r\n");
+    for n in 0..60 {
+        let chunk = ["zz\r\n{}\r\n0\r\n\r\n", "-5\r\nhello\r\n", "2\r\n{}XX"][n % 3];
+        let answer = exchange(&shared().address(), format!("{head}{chunk}").as_bytes()).await;
+        assert_eq!(answer.status, 400, "{n}, {chunk:?}: {:?}", answer.text);
+        let body: Value = serde_json::from_str(answer.body()).unwrap();
+        assert_eq!(body["error"]["code"], "invalid_request");
+    }
+    assert_eq!(account.test().get("/v1/customers").await.expect(200).total(), 0);
+}
+
+#[tokio::test]
 async fn a_chunked_body_is_bounded_like_any_other() {
     let account = account().await;
     let mut raw = Raw::connect(&shared().address()).await;

@@ -1,5 +1,6 @@
 //! Request bodies: how much is read, for how long, as which media type, and where it is parsed.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -107,6 +108,53 @@ pub(crate) struct BodyLimits {
     pub(crate) in_flight: Arc<InFlight>,
 }
 
+/// Bytes of a body that are read before it is known whether it is wanted.
+const AHEAD_MAX: usize = 65_536;
+
+/// A body as it comes in.
+pub(crate) struct Pieces<'p> {
+    payload: &'p mut Payload,
+    ahead: VecDeque<Bytes>,
+    ahead_bytes: usize,
+    ended: bool,
+}
+
+impl<'p> Pieces<'p> {
+    pub(crate) fn of(payload: &'p mut Payload) -> Self {
+        Pieces { payload, ahead: VecDeque::new(), ahead_bytes: 0, ended: false }
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        if let Some(piece) = self.ahead.pop_front() {
+            return Ok(Some(piece));
+        }
+        if self.ended {
+            return Ok(None);
+        }
+        self.payload.next().await.transpose().map_err(|_| cut_off())
+    }
+
+    /// Reads ahead and ends only where the body is at fault. The server takes a body that is encoded wrongly for a client
+    /// that is gone, and sends only what is ready in that moment: whoever waits for something else meanwhile would be late.
+    pub(crate) async fn fault(&mut self) -> Problem {
+        while !self.ended && self.ahead_bytes < AHEAD_MAX {
+            match self.payload.next().await {
+                Some(Ok(piece)) => {
+                    self.ahead_bytes += piece.len();
+                    self.ahead.push_back(piece);
+                }
+                Some(Err(_)) => return cut_off(),
+                None => self.ended = true,
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+fn cut_off() -> Problem {
+    Problem::invalid("", "the body was cut off or is encoded wrongly")
+}
+
 /// A body that has come.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
@@ -117,7 +165,7 @@ pub(crate) struct Incoming {
 
 impl BodyLimits {
     /// Reads a whole body, or says which bound it breaks.
-    pub(crate) async fn read(&self, headers: &HeaderMap, payload: &mut Payload) -> Result<Incoming, Problem> {
+    pub(crate) async fn read(&self, headers: &HeaderMap, pieces: &mut Pieces<'_>) -> Result<Incoming, Problem> {
         let declared = match headers.get(CONTENT_LENGTH) {
             Some(length) => length.to_str().ok().and_then(|text| text.parse::<usize>().ok()),
             None => None,
@@ -126,15 +174,14 @@ impl BodyLimits {
             return Err(self.too_large());
         }
         let late = || Problem::new(Kind::RequestTimeout, "the whole body must come in time");
-        tokio::time::timeout(self.timeout, self.gather(declared, payload)).await.map_err(|_| late())?
+        tokio::time::timeout(self.timeout, self.gather(declared, pieces)).await.map_err(|_| late())?
     }
 
-    async fn gather(&self, declared: Option<usize>, payload: &mut Payload) -> Result<Incoming, Problem> {
+    async fn gather(&self, declared: Option<usize>, pieces: &mut Pieces<'_>) -> Result<Incoming, Problem> {
         let mut incoming = Incoming::default();
         self.hold(&mut incoming, declared.unwrap_or(0))?;
         let mut gathered = BytesMut::new();
-        while let Some(chunk) = payload.next().await {
-            let chunk = chunk.map_err(|_| Problem::invalid("", "the body was cut off or is encoded wrongly"))?;
+        while let Some(chunk) = pieces.next().await? {
             let so_far = incoming.bytes.len() + gathered.len() + chunk.len();
             if so_far > self.bytes_max {
                 return Err(self.too_large());

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use actix_web::HttpRequest;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
 use colloquy_actors::accounts::Principal;
 use colloquy_actors::caller::{By, Caller, Scope};
 use colloquy_actors::limiter::Permit;
@@ -16,7 +16,7 @@ use colloquy_actors::time::Timestamp;
 use futures_util::FutureExt;
 
 use super::admission;
-use super::body::{Incoming, check_media_type};
+use super::body::{Incoming, Pieces, check_media_type};
 use super::call::{Call, Who};
 use super::conditions;
 use super::credential::{self, Acting};
@@ -115,11 +115,16 @@ impl Exchange {
         let now_ms = Timestamp::now().0;
         let address = admission::client_address(&edge.proxies, &self.request);
         let who = credential::identify(&edge, operation.door, self.request.headers(), (address, now_ms))?;
-        let acting = self.admit(operation, &who, (address, now_ms)).await?;
+        let (chunked, mut body) = (self.request.headers().contains_key(TRANSFER_ENCODING), Pieces::of(body));
+        let acting = tokio::select! {
+            biased;
+            admitted = self.admit(operation, &who, (address, now_ms)) => admitted?,
+            problem = body.fault(), if chunked => return Err(problem),
+        };
         if self.too_late && !operation.watched {
             return Err(Problem::unavailable("the server is stopping", Outcome::None, 1));
         }
-        let incoming = self.read(operation, body).await?;
+        let incoming = self.read(operation, &mut body).await?;
         let caller = self.caller(&who, acting, address)?;
         let headers = self.request.headers();
         let if_match = if operation.conditional { conditions::if_match(headers)? } else { None };
@@ -137,7 +142,7 @@ impl Exchange {
         credential::permit(&self.edge, principal, (needs, operation.verb), self.request.headers())
     }
 
-    async fn read(&self, operation: &Operation, body: &mut Payload) -> Result<Incoming, Problem> {
+    async fn read(&self, operation: &Operation, body: &mut Pieces<'_>) -> Result<Incoming, Problem> {
         if operation.body.is_none() {
             return Ok(Incoming::default());
         }

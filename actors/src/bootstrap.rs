@@ -11,9 +11,21 @@ use crate::id::{AccountId, Id, KeyId};
 use crate::runtime::{Decision, Entity, Incarnation};
 use crate::store::Store;
 use crate::store::sqlite::{OpenError, Views};
-use crate::system::FirstStart;
 use crate::text::Name;
 use crate::time::Timestamp;
+
+/// What a first start made.
+#[derive(Debug)]
+pub struct FirstStart {
+    /// A key for test data.
+    pub test_key: String,
+    /// A key for live data.
+    pub production_key: String,
+    /// A key that reads live data.
+    pub read_key: String,
+    /// The operators' token, where none was set.
+    pub operator_token: Option<String>,
+}
 
 /// Makes the first account and its keys.
 ///

@@ -15,6 +15,7 @@ use crate::accounts::{
     Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User, set_plans,
 };
 use crate::bootstrap;
+pub use crate::bootstrap::FirstStart;
 use crate::chores::Chores;
 use crate::conversation::{Conversation, Conversations};
 use crate::idempotency::Idempotency;
@@ -50,19 +51,6 @@ pub struct Opened {
     pub system: Arc<System>,
     /// What a first start made, to be shown once.
     pub first_start: Option<FirstStart>,
-}
-
-/// What a first start made.
-#[derive(Debug)]
-pub struct FirstStart {
-    /// A key for test data.
-    pub test_key: String,
-    /// A key for live data.
-    pub production_key: String,
-    /// A key that reads live data.
-    pub read_key: String,
-    /// The operators' token, where none was set.
-    pub operator_token: Option<String>,
 }
 
 /// Everything that remembers.

@@ -2,6 +2,7 @@
 
 pub mod names;
 pub mod record;
+pub mod restore;
 pub mod secret;
 
 mod account;

@@ -7,15 +7,11 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::account::Account;
-use super::identity::{KnownAccount, KnownKey, Secrets};
-use super::key::Key;
+use super::Identity;
 use super::names::Names;
-use super::user::User;
-use super::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::caller::{Caller, Scope};
-use crate::id::{Id, Prefix, UserId};
+use crate::id::{Id, Prefix};
 use crate::idempotency::Reservation;
 use crate::journal::Kept;
 use crate::runtime::{Away, BoxFuture, Decision, Entity};
@@ -382,30 +378,6 @@ impl<R: Rules> Kept for Record<R> {
 /// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
     serde_json::to_vec(shape).unwrap_or_default().into()
-}
-
-/// An account out of the store, for the view.
-///
-/// # Errors
-/// It is no account.
-pub fn restore_account(body: &str) -> serde_json::Result<KnownAccount> {
-    serde_json::from_str::<Account>(body).map(|account| account.known())
-}
-
-/// A key out of the store, for the view.
-///
-/// # Errors
-/// It is no key.
-pub fn restore_key(body: &str) -> serde_json::Result<(KnownKey, Secrets)> {
-    serde_json::from_str::<Key>(body).map(|key| key.known())
-}
-
-/// A user out of the store, for the view.
-///
-/// # Errors
-/// It is no user.
-pub fn restore_user(body: &str, scope: Scope) -> serde_json::Result<(Scope, UserId, Role)> {
-    serde_json::from_str::<User>(body).map(|user| (scope, user.user_id, user.role))
 }
 
 #[cfg(test)]

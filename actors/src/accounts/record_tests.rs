@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::accounts::restore::{restore_account, restore_key};
 use crate::accounts::{
-    AccountNumber, AccountRequest, Customer, CustomerRequest, KeyRequest, PlanRates, UserRequest, secret_hash,
-    set_plans,
+    Account, AccountNumber, AccountRequest, Customer, CustomerRequest, Key, KeyRequest, KnownKey, PlanRates, User,
+    UserRequest, secret_hash, set_plans,
 };
 use crate::caller::{By, Mode};
 use crate::id::AccountId;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::batch::Counts;
 use super::codec::{self, RECORD, uint};
 use super::{OpenError, Operator, Views, older_keys};
-use crate::accounts::record::{restore_account, restore_key, restore_user};
+use crate::accounts::restore::{restore_account, restore_key, restore_user};
 use crate::accounts::{secret, secret_hash};
 use crate::store::Kind;
 use crate::time::Timestamp;

@@ -1,0 +1,33 @@
+//! Records out of the store, as the view of who may come in takes them.
+
+use super::Role;
+use super::account::Account;
+use super::identity::{KnownAccount, KnownKey, Secrets};
+use super::key::Key;
+use super::user::User;
+use crate::caller::Scope;
+use crate::id::UserId;
+
+/// An account out of the store, for the view.
+///
+/// # Errors
+/// It is no account.
+pub fn restore_account(body: &str) -> serde_json::Result<KnownAccount> {
+    serde_json::from_str::<Account>(body).map(|account| account.known())
+}
+
+/// A key out of the store, for the view.
+///
+/// # Errors
+/// It is no key.
+pub fn restore_key(body: &str) -> serde_json::Result<(KnownKey, Secrets)> {
+    serde_json::from_str::<Key>(body).map(|key| key.known())
+}
+
+/// A user out of the store, for the view.
+///
+/// # Errors
+/// It is no user.
+pub fn restore_user(body: &str, scope: Scope) -> serde_json::Result<(Scope, UserId, Role)> {
+    serde_json::from_str::<User>(body).map(|user| (scope, user.user_id, user.role))
+}

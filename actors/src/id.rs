@@ -43,6 +43,9 @@ kinds! {
     CustomerKind CustomerId "cus" "a customer",
     ConversationKind ConversationId "conv" "a conversation",
     MessageKind MessageId "msg" "a message",
+    WebhookKind WebhookId "whk" "a webhook endpoint",
+    EventKind EventId "evt" "an event",
+    DeliveryKind DeliveryId "dlv" "a delivery",
 }
 
 /// An identifier of one kind. Ordered by creation.
@@ -64,6 +67,19 @@ impl<K: Prefix> Id<K> {
     pub fn with_sequence(now_ms: i64, sequence: u64) -> Self {
         let tail = (random_tail() & !0xffff_ffff) | (sequence & 0xffff_ffff);
         Self::from_parts(next_number(now_ms), tail)
+    }
+
+    /// An identifier of what the store gave a position, made of that and nothing else: the same each time. These come in
+    /// the order of their instants, and of their positions within one.
+    #[must_use]
+    pub fn at_position(ms: i64, position: i64) -> Self {
+        Self::from_parts(first_number_at(ms), u64::try_from(position).unwrap_or(0))
+    }
+
+    /// The position that [`Id::at_position`] put in.
+    #[must_use]
+    pub fn position(self) -> i64 {
+        i64::try_from(self.tail()).unwrap_or(i64::MAX)
     }
 
     /// Puts together what [`Id::number`] and [`Id::tail`] took apart.

@@ -329,7 +329,8 @@ impl<'c> Batch<'c> {
             .prepare_cached("SELECT name, seq FROM records WHERE n = ?1")?
             .query_row([int(after.customer.number())], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut insert = self.connection.prepare_cached(
-            "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+            "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+             NULL, ?19)",
         )?;
         insert.execute(params![
             int(commit.subject.number),
@@ -350,6 +351,7 @@ impl<'c> Batch<'c> {
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at,
+            commit.at,
         ])?;
         self.count_conversation(commit.scope, after, 1);
         Ok(())

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-const MIGRATIONS: &[&str] = &[V1];
+const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -57,6 +57,44 @@ CREATE TABLE older_keys(slice INTEGER NOT NULL, first INTEGER NOT NULL, keys BLO
   PRIMARY KEY(slice, first)) STRICT, WITHOUT ROWID;
 CREATE TABLE operator(hash BLOB NOT NULL) STRICT;
 INSERT INTO meta VALUES ('folded', 0);
+";
+
+/// The feed by account, webhooks, timers.
+///
+/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what filters see of it; its
+/// `before` and that of `feed_assignees` hold totals up to the slice, so that a page and a total cost the same wherever
+/// they begin. `scopes.floor` is the last number that retention took away. A delivery is one row, from its match to its
+/// end; `due` is set where nothing before it in its lane (endpoint, lane, entity) waits, so that what is to be tried next
+/// is found by an index. `roused_at` is when a conversation last came to need somebody: made, reopened or woken.
+const V2: &str = "
+ALTER TABLE conversations ADD COLUMN snoozed_until INTEGER;
+ALTER TABLE conversations ADD COLUMN roused_at INTEGER NOT NULL DEFAULT 0;
+UPDATE conversations SET roused_at = n >> 12;
+CREATE INDEX conversations_snoozed ON conversations(snoozed_until, n) WHERE snoozed_until IS NOT NULL;
+CREATE INDEX conversations_idle ON conversations(scope, max(roused_at, ifnull(last_message_at, 0)), n)
+  WHERE status <> 2 AND snoozed_until IS NULL;
+
+ALTER TABLE scopes ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE feed(scope INTEGER NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL, before BLOB NOT NULL,
+  entries BLOB NOT NULL, PRIMARY KEY(scope, first)) STRICT, WITHOUT ROWID;
+CREATE TABLE feed_assignees(scope INTEGER NOT NULL, assignee INTEGER NOT NULL, first INTEGER NOT NULL,
+  before INTEGER NOT NULL, PRIMARY KEY(scope, assignee, first)) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES ('fed', 0);
+
+CREATE TABLE deliveries(
+  d INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, lane INTEGER NOT NULL, pos INTEGER NOT NULL, entity INTEGER NOT NULL,
+  happened INTEGER NOT NULL, at INTEGER NOT NULL, state INTEGER NOT NULL, attempts INTEGER NOT NULL, due INTEGER,
+  log BLOB) STRICT;
+CREATE INDEX deliveries_by_endpoint ON deliveries(endpoint, happened, state, d);
+CREATE INDEX deliveries_waiting ON deliveries(endpoint, lane, entity, d) WHERE state = 0;
+CREATE INDEX deliveries_due ON deliveries(endpoint, due, d) WHERE due IS NOT NULL;
+CREATE INDEX deliveries_by_event ON deliveries(pos);
+CREATE TABLE endpoints(n INTEGER PRIMARY KEY, failing_since INTEGER, given_up INTEGER NOT NULL) STRICT;
+CREATE TABLE replays(
+  lane INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, scope INTEGER NOT NULL, next INTEGER NOT NULL, last INTEGER NOT NULL,
+  since INTEGER, until INTEGER, kinds TEXT NOT NULL) STRICT;
+CREATE INDEX replays_by_endpoint ON replays(endpoint, lane);
+INSERT INTO meta VALUES ('matched', 0);
 ";
 
 /// Brings the file to this version.

@@ -4,6 +4,7 @@
 //!
 //! - [`conversation`], [`accounts`]: the entities. `messages.rs` or the requests say what each may be asked, `state.rs` the
 //!   rules (pure), `actor.rs` the order; `mod.rs` is the way in.
+//! - [`feed`]: what happened, by position; [`webhook`]: to whom it is sent.
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
@@ -36,6 +37,7 @@ pub mod answer;
 pub mod bounds;
 pub mod caller;
 pub mod conversation;
+pub mod feed;
 pub mod id;
 pub mod idempotency;
 pub mod journal;
@@ -50,3 +52,4 @@ pub mod store;
 pub mod system;
 pub mod text;
 pub mod time;
+pub mod webhook;

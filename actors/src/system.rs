@@ -18,6 +18,7 @@ use crate::bootstrap;
 pub use crate::bootstrap::FirstStart;
 use crate::chores::Chores;
 use crate::conversation::{Conversation, Conversations};
+use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
 use crate::limiter::{AddressLimiter, LimitKey, Limits, PeekPermit, Permit, RateLimits, TakePermit};
@@ -67,6 +68,8 @@ pub struct System {
     pub users: Records<User>,
     /// All customers.
     pub customers: Records<Customer>,
+    /// All events.
+    pub events: Events,
     /// Idempotency keys.
     pub idempotency: Idempotency,
     /// Limits by key.
@@ -93,6 +96,7 @@ impl System {
             names: Arc::default(),
             keys: Arc::default(),
             chores: Arc::new(Notify::new()),
+            feed: Arc::default(),
         };
         let (store, operator) =
             SqliteStore::open(&settings.store_path, views.clone(), settings.operator_token.as_deref())?;
@@ -118,6 +122,11 @@ impl System {
             keys: builder.records(),
             users: builder.records(),
             customers: builder.records(),
+            events: Events {
+                store: Arc::clone(&store),
+                feed: Arc::clone(&views.feed),
+                identity: Arc::clone(&views.identity),
+            },
             idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
             limiter: Limiter(RateLimits::new(Vec::new())),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),

@@ -28,6 +28,7 @@ pub(crate) enum Kind {
     InvalidTransition,
     ConversationClosed,
     IdempotencyInProgress,
+    CursorExpired,
     PreconditionFailed,
     PayloadTooLarge,
     UnsupportedMediaType,
@@ -40,7 +41,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them.
-    pub(crate) const ALL: [Kind; 18] = [
+    pub(crate) const ALL: [Kind; 19] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -51,6 +52,7 @@ impl Kind {
         Kind::InvalidTransition,
         Kind::ConversationClosed,
         Kind::IdempotencyInProgress,
+        Kind::CursorExpired,
         Kind::PreconditionFailed,
         Kind::PayloadTooLarge,
         Kind::UnsupportedMediaType,
@@ -73,6 +75,7 @@ impl Kind {
             Kind::Conflict | Kind::InvalidTransition | Kind::ConversationClosed | Kind::IdempotencyInProgress => {
                 StatusCode::CONFLICT
             }
+            Kind::CursorExpired => StatusCode::GONE,
             Kind::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -97,6 +100,7 @@ impl Kind {
             Kind::InvalidTransition => "invalid_transition",
             Kind::ConversationClosed => "conversation_closed",
             Kind::IdempotencyInProgress => "idempotency_in_progress",
+            Kind::CursorExpired => "cursor_expired",
             Kind::PreconditionFailed => "precondition_failed",
             Kind::PayloadTooLarge => "payload_too_large",
             Kind::UnsupportedMediaType => "unsupported_media_type",
@@ -123,6 +127,7 @@ impl Kind {
             Kind::IdempotencyInProgress => {
                 "The first request with this Idempotency-Key still runs: wait, then repeat it"
             }
+            Kind::CursorExpired => "The events behind the cursor are not stored any more: begin anew with after=0",
             Kind::PreconditionFailed => "The resource has changed: read it, then decide anew",
             Kind::PayloadTooLarge => "The body is too large: send a smaller one",
             Kind::UnsupportedMediaType => "The body's media type is not known: send application/json",
@@ -323,6 +328,9 @@ impl From<ListFailure> for Problem {
         match failure {
             ListFailure::NotFound => Problem::not_found(),
             ListFailure::Invalid(invalid) => invalid.into(),
+            ListFailure::Expired => {
+                Problem::new(Kind::CursorExpired, "what follows the cursor was trimmed by retention").at("after")
+            }
             ListFailure::TooSlow => Problem::unavailable("the list took too long", Outcome::None, 1),
             ListFailure::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
         }

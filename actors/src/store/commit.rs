@@ -1,13 +1,16 @@
 //! What one command changes, as one unit.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::accounts::{AccountView, KeyView, Role, Secrets};
 use crate::answer::Done;
 use crate::caller::{By, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
-use crate::id::{CustomerId, UserId};
+use crate::id::{CustomerId, UserId, WebhookId};
 use crate::idempotency::Reservation;
+use crate::webhook::Endpoint;
 
 /// Which sort of entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +21,7 @@ pub enum Kind {
     User = 3,
     Customer = 4,
     Conversation = 5,
+    Webhook = 6,
 }
 
 /// An entity, as the store names it.
@@ -43,6 +47,42 @@ pub enum Happened {
     RecordCreated = 20,
     RecordUpdated = 21,
     RecordDeleted = 22,
+}
+
+impl Happened {
+    /// Those that are published as events.
+    pub const EVENTS: &[Happened] = &[
+        Happened::ConversationCreated,
+        Happened::ConversationUpdated,
+        Happened::ConversationClosed,
+        Happened::MessageCreated,
+        Happened::MessageUpdated,
+    ];
+
+    /// Its published name; empty for what is no public event.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Happened::ConversationCreated => "conversation.created",
+            Happened::ConversationUpdated => "conversation.updated",
+            Happened::ConversationClosed => "conversation.closed",
+            Happened::MessageCreated => "message.created",
+            Happened::MessageUpdated => "message.updated",
+            Happened::RecordCreated | Happened::RecordUpdated | Happened::RecordDeleted => "",
+        }
+    }
+
+    /// The event of this name.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Happened::EVENTS.iter().copied().find(|happened| happened.word() == word)
+    }
+
+    /// The event that the store wrote so.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<Self> {
+        Happened::EVENTS.iter().copied().find(|happened| *happened as i64 == code)
+    }
 }
 
 /// Counts of messages by sender, and the time of the last: what stands up to a row.
@@ -242,6 +282,10 @@ pub enum Effect {
     UserGone(Scope, UserId),
     /// A customer's new name.
     CustomerRenamed(CustomerId, Box<str>),
+    /// A webhook endpoint as it is now.
+    Endpoint(Arc<Endpoint>),
+    /// A webhook endpoint that is no more.
+    EndpointGone(WebhookId),
 }
 
 /// Work that a commit leaves behind, kept until it is done.

@@ -20,8 +20,8 @@ pub use commit::{
     Rewrite, Seen, Subject, Tallies,
 };
 pub use stored::{
-    ConversationHeader, ConversationQuery, Facets, KeptRow, MessageQuery, RecordQuery, Stored, StoredConversation,
-    StoredMessage, StoredPage, StoredRecord,
+    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, KeptRow, MessageQuery, RecordQuery, Span,
+    Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord,
 };
 
 use crate::idempotency::KeyHash;
@@ -45,6 +45,9 @@ pub enum ReadError {
     /// The thing that this parameter names was never in the list.
     #[error("`{0}` names nothing in the list")]
     NoCursor(&'static str),
+    /// Retention has taken what follows this place in the list of events.
+    #[error("the cursor has expired")]
+    Expired,
 }
 
 /// A store of committed changes.
@@ -75,6 +78,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of records.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
+
+    /// A page of events; none where the entity is not there.
+    fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>>;
 
     /// The answer that was kept in the row at this position.
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;

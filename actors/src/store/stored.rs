@@ -1,11 +1,14 @@
 //! What comes out of a store, and how it is asked for.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::commit::{ConversationState, NameField, Subject, Tallies};
 use crate::answer::Done;
 use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
+use crate::feed::{Event, EventFilter};
 use crate::id::{ConversationId, CustomerId, UserId};
 use crate::page::Paging;
 
@@ -155,6 +158,45 @@ pub struct MessageQuery {
     pub before_seq: Option<u64>,
     /// Which part; `After` and `Before` hold a row's sequence.
     pub paging: Paging,
+}
+
+/// Whose events.
+#[derive(Debug, Clone, Copy)]
+pub enum Span {
+    /// One entity's; a place in it is a `seq`.
+    Entity(Scope, Subject),
+    /// An account and mode's; a place in it is a number.
+    Scope(Scope),
+}
+
+/// Events, oldest first.
+#[derive(Debug, Clone)]
+pub struct EventQuery {
+    /// Whose.
+    pub span: Span,
+    /// Behind this place; 0 is the beginning, or the oldest that retention has left.
+    pub after: u64,
+    /// None behind this position.
+    pub until: Option<i64>,
+    /// Which of them.
+    pub filter: EventFilter,
+    /// At most so many.
+    pub limit: u32,
+    /// Whether all that match are counted.
+    pub total: bool,
+}
+
+/// A page of events.
+#[derive(Debug)]
+pub struct EventPage {
+    /// Them, in order.
+    pub events: Vec<Arc<Event>>,
+    /// How many match behind `after`, where that was asked for.
+    pub total: u64,
+    /// The place up to which the page tells everything.
+    pub cursor: u64,
+    /// Whether any that match may follow.
+    pub more: bool,
 }
 
 /// A list of records.

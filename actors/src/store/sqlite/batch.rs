@@ -13,11 +13,19 @@ use crate::store::{
     Broken, Chore, Commit, Condition, ConversationState, Effect, Header, Kind, NameField, NewRow, Subject, Tallies,
 };
 
+/// Where a commit's rows begin.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct First {
+    pub(super) pos: i64,
+    /// The number in its account and mode of what is published.
+    pub(super) number: u64,
+}
+
 /// What became of one commit inside the transaction.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Its rows, if it has any, begin at this position.
-    Written { first_pos: i64 },
+    /// Its rows, if it has any, begin here.
+    Written(First),
     /// Another change came first.
     Fenced,
     /// A condition does not hold.
@@ -66,6 +74,11 @@ impl Counts {
         *number += 1;
         self.moved.insert(scope);
         *number
+    }
+
+    /// The number that comes next in this scope.
+    fn number_after(&self, scope: i64) -> u64 {
+        uint(self.numbers.get(&scope).copied().unwrap_or(0)) + 1
     }
 
     /// The last number of each account and mode that has moved since [`Counts::written`].
@@ -118,7 +131,7 @@ impl<'c> Batch<'c> {
         {
             return Ok(Verdict::Broken(Broken::Taken(field)));
         }
-        let first_pos = self.counts.next_pos;
+        let first = First { pos: self.counts.next_pos, number: self.counts.number_after(commit.scope.number()) };
         if commit.rows.is_empty() {
             self.insert_answer(commit)?;
         }
@@ -135,7 +148,7 @@ impl<'c> Batch<'c> {
                 self.rename(*customer, name, commit.expected + 1)?;
             }
         }
-        Ok(Verdict::Written { first_pos })
+        Ok(Verdict::Written(first))
     }
 
     /// Writes the counters that the commits of this transaction moved.

@@ -14,7 +14,9 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         Kind::Conversation => {
             Ok(conversation(connection, subject)?.map(|stored| Stored::Conversation(Box::new(stored))))
         }
-        Kind::Account | Kind::Key | Kind::User | Kind::Customer => Ok(record(connection, subject)?.map(Stored::Record)),
+        Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook => {
+            Ok(record(connection, subject)?.map(Stored::Record))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod batch;
 mod check;
 mod chores;
 mod codec;
+mod events;
 mod figures;
 mod lagging;
 mod lists;
@@ -41,11 +42,12 @@ use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
-    Chore, Commit, ConversationHeader, ConversationQuery, Effect, KeptRow, Later, MessageQuery, ReadError, RecordQuery,
-    Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
+    Chore, Commit, ConversationHeader, ConversationQuery, Effect, EventPage, EventQuery, KeptRow, Later, MessageQuery,
+    ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
+use crate::feed::Feed;
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -88,6 +90,8 @@ pub struct Views {
     pub keys: Arc<Keys>,
     /// Called when a commit leaves a chore.
     pub chores: Arc<Notify>,
+    /// Who listens to what happens.
+    pub feed: Arc<Feed>,
 }
 
 /// How operators are known.
@@ -113,6 +117,8 @@ impl Views {
                 self.chores.notify_one();
             }
             Effect::CustomerRenamed(customer, name) => self.names.rename(customer.number(), &name, sequence),
+            // The feed has them, in the order of commits.
+            Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
         }
     }
 }
@@ -152,6 +158,7 @@ impl SqliteStore {
         let counts = recovery::recover(&mut connection)?;
         recovery::fill(&connection, &views)?;
         let operator = recovery::operator(&connection, operator_token)?;
+        views.feed.opened(counts.next_pos - 1, recovery::endpoints(&connection)?);
         let housekeeping = Housekeeping::open(pace, &connection, &views)?;
         let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
@@ -299,6 +306,11 @@ impl Store for SqliteStore {
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {
         self.lists.read(move |connection| lists::records(connection, &query))
+    }
+
+    fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
+        let page = self.lists.read(move |connection| events::page(connection, &query));
+        Box::pin(async move { page.await? })
     }
 
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {

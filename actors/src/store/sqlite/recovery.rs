@@ -11,6 +11,8 @@ use super::codec::{self, RECORD, uint};
 use super::{OpenError, Operator, Views, older_keys};
 use crate::accounts::restore::{restore_account, restore_key, restore_user};
 use crate::accounts::{secret, secret_hash};
+use crate::caller::Scope;
+use crate::id::WebhookId;
 use crate::store::Kind;
 use crate::time::Timestamp;
 
@@ -50,7 +52,10 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
     let next_pos = last.unwrap_or(0) + 1;
     transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'folded'", [next_pos])?;
     for (scope, number) in &numbers {
-        transaction.execute("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)", [scope, number])?;
+        transaction.execute(
+            "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
+            [scope, number],
+        )?;
     }
     let newest: Option<i64> = transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
     crate::id::never_below(uint(newest.unwrap_or(0)));
@@ -85,11 +90,18 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
                     let (account, id, role) = restore_user(&record.body, record.scope)?;
                     views.identity.put_user(account, id, role);
                 }
-                Kind::Customer | Kind::Conversation => {}
+                Kind::Customer | Kind::Conversation | Kind::Webhook => {}
             }
         }
     }
     Ok(older_keys::fill(connection, &views.keys, Timestamp::now())?)
+}
+
+/// Whose webhook endpoints there are.
+pub(super) fn endpoints(connection: &Connection) -> rusqlite::Result<Vec<(WebhookId, Scope)>> {
+    let mut query = connection.prepare("SELECT n, tail, scope FROM records WHERE kind = ?1")?;
+    let endpoint = |row: &rusqlite::Row<'_>| Ok((codec::id(row.get(0)?, row.get(1)?), Scope::from_number(row.get(2)?)));
+    query.query_map([Kind::Webhook as i64], endpoint)?.collect()
 }
 
 /// How operators are known: by the token that is set, else by the one that the first start made.

@@ -11,11 +11,12 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use super::batch::{Batch, Counts, Seals, Verdict, lag_of};
+use super::batch::{Batch, Counts, First, Seals, Verdict, lag_of};
 use super::chores::Housekeeping;
 use super::figures::Figures;
 use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
+use crate::feed::{Batch as Published, Event, Place, SeenNow};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 use crate::store::{Broken, Chore, Commit, Effect, Header, Kind, Settle, Stored, Subject};
 
@@ -150,7 +151,7 @@ impl Writer {
                         Err(CommitFailure::Away)
                     } else {
                         match batch.apply(commit, seals)? {
-                            Verdict::Written { first_pos } => Ok(Some(first_pos)),
+                            Verdict::Written(first) => Ok(Some(first)),
                             Verdict::Broken(broken) => Err(CommitFailure::Broken(broken)),
                             Verdict::Fenced => {
                                 ban(&mut lost, entity, *incarnation);
@@ -204,10 +205,12 @@ impl Writer {
     fn settle(&mut self, batch: &mut Vec<Work>, verdicts: Vec<Outcome>) {
         let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> = Vec::with_capacity(batch.len());
         let mut reloads = Vec::new();
+        let feed = Arc::clone(&self.views.feed);
+        let mut published = feed.batch();
         for (work, verdict) in batch.drain(..).zip(verdicts) {
             match work {
                 Work::Commit { incarnation, commit, settle, .. } => {
-                    replies.push((settle, self.absorb(incarnation, *commit, verdict)));
+                    replies.push((settle, self.absorb(incarnation, *commit, verdict, &mut published)));
                 }
                 Work::Barrier { subject, incarnation, settle } => {
                     let lost = is_banned(&self.banned, subject.number, incarnation);
@@ -223,6 +226,8 @@ impl Writer {
                 }
             }
         }
+        published.reached(self.counts.next_pos - 1);
+        drop(published);
         for (settle, outcome) in replies {
             settle(outcome);
         }
@@ -242,9 +247,10 @@ impl Writer {
         incarnation: Incarnation,
         mut commit: Commit,
         verdict: Outcome,
+        published: &mut Published<'_>,
     ) -> Result<(), CommitFailure<Broken>> {
-        let first_pos = match verdict {
-            Ok(first_pos) => first_pos.unwrap_or(0),
+        let first = match verdict {
+            Ok(first) => first.unwrap_or_default(),
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Broken(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
@@ -253,6 +259,7 @@ impl Writer {
             }
         };
         self.figures.commit(commit.rows.len());
+        publish(&mut commit, first, published);
         if !commit.rewrites.is_empty() {
             self.housekeeping.erase();
         }
@@ -263,7 +270,7 @@ impl Writer {
             match commit.header {
                 Header::Unchanged => {
                     let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);
-                    self.fold.note(&self.lagging, n, lag, rows, first_pos);
+                    self.fold.note(&self.lagging, n, lag, rows, first.pos);
                 }
                 Header::Conversation { .. } | Header::Record { .. } | Header::RecordGone => {
                     self.fold.wrote(&self.lagging, n, lag);
@@ -277,7 +284,7 @@ impl Writer {
             self.views.take_in(effect, commit.expected + 1);
         }
         if let Some(kept) = commit.answer.take() {
-            kept.reservation.settle(first_pos);
+            kept.reservation.settle(first.pos);
         }
         Ok(())
     }
@@ -301,6 +308,46 @@ impl Writer {
     }
 }
 
+/// Hands what happened to the feed, where anybody wants it.
+fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
+    if !commit.rewrites.is_empty() {
+        published.redacted(commit.subject.number, commit.rewrites.iter().map(|rewrite| rewrite.sequence));
+    }
+    commit.effects.retain_mut(|effect| match effect {
+        Effect::Endpoint(endpoint) => {
+            published.endpoint(first.pos, Arc::clone(endpoint));
+            false
+        }
+        Effect::EndpointGone(id) => {
+            published.endpoint_gone(first.pos, *id);
+            false
+        }
+        Effect::Account(..)
+        | Effect::Key(..)
+        | Effect::User(..)
+        | Effect::UserGone(..)
+        | Effect::CustomerRenamed(..) => true,
+    });
+    if commit.subject.kind != Kind::Conversation || !published.wants(commit.scope, commit.subject.number) {
+        return;
+    }
+    for ((row, index), position) in commit.rows.iter().zip(0..).zip(first.pos..) {
+        let place = Place {
+            position,
+            scope: commit.scope,
+            number: first.number + index,
+            entity: commit.subject.number,
+            sequence: commit.expected + 1 + index,
+        };
+        let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {
+            channel: Some(seen.channel),
+            priority: Some(seen.priority),
+            assignee: seen.assignee.map(|user| user.number()),
+        });
+        published.event(Event::new(place, row.happened, commit.at, seen, row.payload.clone()));
+    }
+}
+
 /// Incarnations that lost a commit, by entity.
 pub(super) type Bans = HashMap<u64, Vec<Incarnation>>;
 
@@ -314,8 +361,8 @@ fn is_banned(bans: &Bans, entity: u64, incarnation: Incarnation) -> bool {
     bans.get(&entity).is_some_and(|lost| lost.contains(&incarnation))
 }
 
-/// The position of what was written, if anything was.
-type Outcome = Result<Option<i64>, CommitFailure<Broken>>;
+/// Where what was written begins, if anything was.
+type Outcome = Result<Option<First>, CommitFailure<Broken>>;
 
 impl Work {
     fn writes(&self) -> bool {

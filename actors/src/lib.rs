@@ -37,6 +37,7 @@ pub mod answer;
 pub mod bounds;
 pub mod caller;
 pub mod conversation;
+pub mod document;
 pub mod feed;
 pub mod id;
 pub mod idempotency;

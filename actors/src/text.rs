@@ -152,6 +152,10 @@ forms! {
     ReasonForm Reason "Why something was done, in the caller's words." { Characters (1, 500), None, |_| Ok(()) }
     ExternalIdForm ExternalId "The caller's own identifier." { Characters (1, 255), None, |_| Ok(()) }
     EmailForm Email "An e-mail address." { Characters (3, 320), None, is_email }
+    DocumentContentForm DocumentContent "What a document says." { Bytes (0, usize::MAX), None, |_| Ok(()) }
+    MarkForm Mark "A label or a branch." { Characters (1, 100), None, is_mark }
+    CommentBodyForm CommentBody "What a comment says." { Bytes (1, Bounds::get().content_bytes_max), None, |_| Ok(()) }
+    PasswordForm Password "What opens a share link." { Characters (1, 128), None, |_| Ok(()) }
 }
 
 fn is_email(text: &str) -> Result<(), &'static str> {
@@ -161,6 +165,17 @@ fn is_email(text: &str) -> Result<(), &'static str> {
         Some((local, domain)) if sound(local) && sound(domain) && !domain.contains('@') => Ok(()),
         Some(_) | None => Err("must be an e-mail address"),
     }
+}
+
+fn is_mark(text: &str) -> Result<(), &'static str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if !text.bytes().all(plain) {
+        return Err("must be of letters, digits, '.', '_' and '-'");
+    }
+    if text.bytes().all(|b| b.is_ascii_digit()) || matches!(text, "head" | "main") || text.starts_with("ver_") {
+        return Err("must not be only digits, `head`, `main`, or begin with `ver_`");
+    }
+    Ok(())
 }
 
 /// Checks that a text is a URL that an image or file message may point to.

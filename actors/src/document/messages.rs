@@ -1,0 +1,413 @@
+//! What a document may be asked, what it shows, and why it may refuse.
+//!
+//! A change is answered when it is durable, and may be repeated under its idempotency key. Contents are UTF-8 without
+//! U+0000; lines and characters are counted as a reader counts them, from 1 and in Unicode scalar values.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::id::{CommentId, DocumentId, UserId, VersionId};
+use crate::metadata::Metadata;
+use crate::present::present;
+use crate::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
+use crate::time::Timestamp;
+
+macro_rules! choices {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),* }
+
+        impl $name {
+            /// As the store writes it.
+            #[must_use]
+            pub fn code(self) -> i64 {
+                match self { $($name::$variant => $code),* }
+            }
+            /// Reads back what `code` gave.
+            #[must_use]
+            pub fn from_code(code: i64) -> Option<Self> {
+                match code { $($code => Some($name::$variant),)* _ => None }
+            }
+            /// As the interface writes it.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $($name::$variant => $word),* }
+            }
+        }
+    };
+}
+
+choices! {
+    /// What a document's content is written in.
+    ContentType {
+        /// Markdown.
+        Markdown = 0 "text/markdown",
+        /// Plain text.
+        Plain = 1 "text/plain",
+        /// HTML.
+        Html = 2 "text/html",
+        /// JSON; not checked to be any.
+        Json = 3 "application/json",
+    }
+}
+choices! {
+    /// What somebody may do with a document; each may what those before it may.
+    DocumentRole {
+        /// Reads.
+        Viewer = 0 "viewer",
+        /// Comments.
+        Commenter = 1 "commenter",
+        /// Writes, makes versions, merges.
+        Editor = 2 "editor",
+        /// Shares, sets permissions, deletes.
+        Owner = 3 "owner",
+    }
+}
+choices! {
+    /// How a merge takes a conflict.
+    MergeStrategy {
+        /// It is refused.
+        Fail = 0 "fail",
+        /// The target's lines win.
+        Ours = 1 "ours",
+        /// The source's lines win.
+        Theirs = 2 "theirs",
+        /// Both stay, the target's first.
+        Union = 3 "union",
+    }
+}
+choices! {
+    /// How conflicts are shown.
+    MergeStyle {
+        /// Both sides, as small as can be.
+        Merge = 0 "merge",
+        /// Both sides and the base.
+        Diff3 = 1 "diff3",
+        /// The same, without the lines that both sides begin or end with.
+        Zdiff3 = 2 "zdiff3",
+    }
+}
+
+/// The line of versions that the head stands on.
+pub const MAIN: &str = "main";
+/// The newest version of the head's line.
+pub const HEAD: &str = "head";
+
+/// A version or branch as a caller names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VersionName {
+    /// `head`.
+    Head,
+    /// `main`: the same version, named as a branch.
+    Main,
+    /// An identifier.
+    Id(VersionId),
+    /// A number.
+    Number(u64),
+    /// A label or a branch.
+    Mark(Mark),
+}
+
+impl FromStr for VersionName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            HEAD => return Ok(VersionName::Head),
+            MAIN => return Ok(VersionName::Main),
+            _ => {}
+        }
+        if text.starts_with("ver_") {
+            return text.parse().map(VersionName::Id).map_err(|_| "must be a valid version ID");
+        }
+        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            return text.parse().map(VersionName::Number).map_err(|_| "must be the number of a version");
+        }
+        Mark::new(text).map(VersionName::Mark).map_err(|_| "must be a version's ID, number or label, or a branch")
+    }
+}
+
+impl fmt::Display for VersionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VersionName::Head => f.write_str(HEAD),
+            VersionName::Main => f.write_str(MAIN),
+            VersionName::Id(id) => id.fmt(f),
+            VersionName::Number(number) => number.fmt(f),
+            VersionName::Mark(mark) => f.write_str(mark),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for VersionName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+impl Serialize for VersionName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+impl utoipa::PartialSchema for VersionName {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .description(Some("A version's ID, number or label, a branch, `head` or `main`."))
+            .min_length(Some(1))
+            .max_length(Some(100))
+            .into()
+    }
+}
+impl ToSchema for VersionName {}
+
+/// Makes a document.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateDocument {
+    /// 1 to 500 characters.
+    pub title: Name,
+    /// Its version 1; default: empty.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub content: Option<DocumentContent>,
+    /// Default: `text/markdown`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub content_type: Option<ContentType>,
+    /// The caller's own data.
+    #[serde(default)]
+    pub metadata: Metadata,
+}
+
+/// Changes a document: what is given replaces, the rest stays.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateDocument {
+    /// 1 to 500 characters.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub title: Option<Name>,
+    /// Makes a version on the head, unless it is the head's content.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub content: Option<DocumentContent>,
+    /// What the content is written in.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub content_type: Option<ContentType>,
+    /// Replaces all of it; null empties it.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Metadata>)]
+    pub metadata: Option<Option<Metadata>>,
+}
+
+/// Adds a version, on the head or on a side line.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddVersion {
+    /// Its whole content; the same as its parent's is still a version.
+    pub content: DocumentContent,
+    /// What it is about.
+    #[serde(default)]
+    pub message: Option<Reason>,
+    /// A name of its own in the document.
+    #[serde(default)]
+    pub label: Option<Mark>,
+    /// Default: the head, or the tip of `branch`.
+    #[serde(default)]
+    pub parent: Option<VersionName>,
+    /// The line that it goes on or begins.
+    #[serde(default)]
+    pub branch: Option<BranchName>,
+}
+
+/// A branch as a body names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BranchName {
+    /// The head's line.
+    Main,
+    /// A side line.
+    Side(Mark),
+}
+
+impl<'de> Deserialize<'de> for BranchName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        if text == MAIN {
+            return Ok(BranchName::Main);
+        }
+        Mark::new(text.as_ref()).map(BranchName::Side).map_err(serde::de::Error::custom)
+    }
+}
+impl utoipa::PartialSchema for BranchName {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        Mark::schema()
+    }
+}
+impl ToSchema for BranchName {}
+
+/// Makes an older version's content the head's.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreVersion {
+    /// What the new version is about.
+    #[serde(default)]
+    pub message: Option<Reason>,
+}
+
+/// What is to stand in place of one conflict.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resolution {
+    /// Which conflict, from 0.
+    pub index: u64,
+    /// The lines in its place.
+    pub content: DocumentContent,
+}
+
+/// Merges one line of versions into another.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Merge {
+    /// What is brought in.
+    pub source: VersionName,
+    /// What it is brought into; default: the head. An ID must be that of the head or of a branch's tip.
+    #[serde(default)]
+    pub target: Option<VersionName>,
+    /// Default: `fail`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub strategy: Option<MergeStrategy>,
+    /// What the merge is about.
+    #[serde(default)]
+    pub message: Option<Reason>,
+    /// Default: `merge`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub style: Option<MergeStyle>,
+    /// Whether nothing is written.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// One for each conflict; `source` and `target` are then IDs.
+    #[serde(default)]
+    pub resolutions: Option<Vec<Resolution>>,
+}
+
+/// Comments on lines of a version.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddComment {
+    /// Default: the head.
+    #[serde(default)]
+    pub version: Option<VersionName>,
+    /// The first line, from 1.
+    pub start_line: u64,
+    /// The last line; default: the first.
+    #[serde(default)]
+    pub end_line: Option<u64>,
+    /// What it says.
+    pub body: CommentBody,
+}
+
+/// Changes a comment.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeComment {
+    /// What it says from now on.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub body: Option<CommentBody>,
+    /// Whether it is settled.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub resolved: Option<bool>,
+}
+
+/// Makes a share link.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateShare {
+    /// Default: `viewer`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub role: Option<DocumentRole>,
+    /// Until when it opens.
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+    /// What must be given with it.
+    #[serde(default)]
+    pub password: Option<Password>,
+    /// How often it opens.
+    #[serde(default)]
+    pub max_uses: Option<u64>,
+}
+
+/// Names a user, by identifier or by e-mail address.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddCollaborator {
+    /// Either this …
+    #[serde(default)]
+    pub user_id: Option<UserId>,
+    /// … or this.
+    #[serde(default)]
+    pub email: Option<Email>,
+    /// What the user may do.
+    pub role: DocumentRole,
+}
+
+/// A version as the interface shows it, without its content.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Version)]
+pub struct VersionView<'a> {
+    /// Names it.
+    pub id: VersionId,
+    /// Where it stands.
+    pub document_id: DocumentId,
+    /// 1, 2, 3 … in its document.
+    pub number: u64,
+    /// Its own name.
+    pub label: Option<&'a str>,
+    /// Its line.
+    pub branch: &'a str,
+    /// What it was made from.
+    pub parents: Vec<VersionId>,
+    /// What it is about.
+    pub message: Option<&'a str>,
+    /// Who wrote it.
+    pub author: Option<UserId>,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// A comment as the interface shows it.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq, ToSchema)]
+#[schema(as = Comment)]
+pub struct CommentView {
+    /// Names it.
+    pub comment_id: CommentId,
+    /// The version in which its lines stand.
+    pub version: VersionId,
+    /// Its first line, from 1.
+    pub start_line: u64,
+    /// Its last line.
+    pub end_line: u64,
+    /// What it says.
+    pub body: String,
+    /// Who wrote it.
+    pub author: Option<UserId>,
+    /// Whether it is settled.
+    pub resolved: bool,
+    /// Whether its lines are no longer what they were.
+    pub outdated: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+}

@@ -97,7 +97,7 @@ impl Kept for Conversation {
     fn restore(id: ConversationId, stored: Stored, names: &Names) -> Option<Self> {
         match stored {
             Stored::Conversation(stored) => Some(Conversation::restored(id, *stored, names)),
-            Stored::Record(_) => None,
+            Stored::Record(_) | Stored::Document(_) => None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::documents::DocumentHeader;
 use crate::accounts::{AccountView, KeyView, Role, Secrets};
 use crate::answer::Done;
 use crate::caller::{By, Scope};
@@ -22,6 +23,7 @@ pub enum Kind {
     Customer = 4,
     Conversation = 5,
     Webhook = 6,
+    Document = 7,
 }
 
 /// An entity, as the store names it.
@@ -199,6 +201,10 @@ pub enum Header {
     },
     /// Deletes a record.
     RecordGone,
+    /// Puts a document's, with what comes with it.
+    Document(Box<DocumentHeader>),
+    /// Deletes a document for good.
+    DocumentGone,
 }
 
 /// A field by which records are found.

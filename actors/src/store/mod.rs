@@ -5,6 +5,7 @@
 //! exists if and only if its change does, and what happened can be read by position.
 
 mod commit;
+mod documents;
 mod stored;
 
 pub mod sqlite;
@@ -15,15 +16,22 @@ mod contract;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 pub use commit::{
     Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow,
     Rewrite, Seen, Subject, Tallies,
+};
+pub use documents::{
+    DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, DocumentRow, NewVersion, StoredDocument,
+    StoredVersion, VersionQuery,
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, KeptRow, MessageQuery, RecordQuery, Span,
     Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord,
 };
 
+use crate::caller::Scope;
 use crate::idempotency::KeyHash;
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -81,6 +89,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of events; none where the entity is not there.
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>>;
+
+    /// A page of documents.
+    fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>>;
+
+    /// A page of a document's versions.
+    fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>>;
+
+    /// The frames from which a version's content is made, the one that stands alone first.
+    fn frames(&self, document: Subject, number: u64) -> Later<Result<Vec<Bytes>, ReadError>>;
+
+    /// The document to which the share link with this hash leads.
+    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>>;
+
+    /// Documents that have been in the bin since before this instant, oldest first.
+    fn overdue_documents(&self, before: i64, most: u32) -> Later<Result<Vec<(Subject, Scope)>, ReadError>>;
 
     /// The answer that was kept in the row at this position.
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::commit::{ConversationState, NameField, Subject, Tallies};
+use super::documents::StoredDocument;
 use crate::answer::Done;
 use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
@@ -17,8 +18,10 @@ use crate::page::Paging;
 pub enum Stored {
     /// A conversation.
     Conversation(Box<StoredConversation>),
-    /// An account, key, user or customer.
+    /// An account, key, user, customer or webhook endpoint.
     Record(StoredRecord),
+    /// A document.
+    Document(Box<StoredDocument>),
 }
 
 /// What a conversation's actor starts from.

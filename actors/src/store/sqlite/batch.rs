@@ -223,7 +223,7 @@ impl<'c> Batch<'c> {
 
     /// A row's number in the feed of its account and mode; records are no public events.
     fn next_number(&mut self, commit: &Commit) -> Option<i64> {
-        if commit.subject.kind != Kind::Conversation {
+        if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document) {
             return None;
         }
         Some(self.counts.next_number(commit.scope.number()))
@@ -332,6 +332,16 @@ impl<'c> Batch<'c> {
             Header::Conversation { before: Some(before), after } => self.update_conversation(commit, before, after),
             Header::Record { new, name, body, names } => self.put_record(commit, *new, (name, body), names),
             Header::RecordGone => self.delete_record(commit),
+            Header::Document(header) => {
+                let moves = super::documents::put(self.connection, commit, header)?;
+                self.count(commit.scope, moves);
+                Ok(())
+            }
+            Header::DocumentGone => {
+                let moves = super::documents::delete(self.connection, commit)?;
+                self.count(commit.scope, moves);
+                Ok(())
+            }
         }
     }
 
@@ -410,6 +420,12 @@ impl<'c> Batch<'c> {
         count(Counted::Customer, int(state.customer.number()));
         if let Some(user) = state.assignee {
             count(Counted::Assignee, int(user.number()));
+        }
+    }
+
+    fn count(&mut self, scope: Scope, moves: impl IntoIterator<Item = (Counted, i64, i64)>) {
+        for (field, value, delta) in moves {
+            *self.counters.entry((scope.number(), field, value, 0)).or_insert(0) += delta;
         }
     }
 

@@ -99,4 +99,5 @@ pub(super) enum Counted {
     Customer = 3,
     Assignee = 4,
     Records = 10,
+    Documents = 11,
 }

@@ -15,7 +15,7 @@ use crate::page::{Order, Start};
 use crate::store::{ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord};
 
 /// The most that an offset may be: SQLite's integers.
-fn offset(start: Start) -> u64 {
+pub(super) fn offset(start: Start) -> u64 {
     match start {
         Start::Offset(offset) => offset.min(i64::MAX.unsigned_abs()),
         Start::After(_) | Start::Before(_) => 0,
@@ -24,14 +24,14 @@ fn offset(start: Start) -> u64 {
 
 /// In which direction rows are read: `Before` reads the page backwards.
 #[derive(Debug, Clone, Copy)]
-struct Scan {
+pub(super) struct Scan {
     descending: bool,
     reversed: bool,
-    bound: Option<u64>,
+    pub(super) bound: Option<u64>,
 }
 
 impl Scan {
-    fn new(order: Order, start: Start) -> Self {
+    pub(super) fn new(order: Order, start: Start) -> Self {
         let descending = order == Order::Desc;
         match start {
             Start::Offset(_) => Scan { descending, reversed: false, bound: None },
@@ -40,16 +40,16 @@ impl Scan {
         }
     }
 
-    fn direction(self) -> &'static str {
+    pub(super) fn direction(self) -> &'static str {
         if self.descending { "DESC" } else { "ASC" }
     }
 
-    fn compare(self) -> &'static str {
+    pub(super) fn compare(self) -> &'static str {
         if self.descending { "<" } else { ">" }
     }
 
     /// Turns `limit + 1` rows that were read into a page.
-    fn page<T>(self, mut items: Vec<T>, limit: usize, total: u64, skipped: bool) -> StoredPage<T> {
+    pub(super) fn page<T>(self, mut items: Vec<T>, limit: usize, total: u64, skipped: bool) -> StoredPage<T> {
         let more = items.len() > limit;
         items.truncate(limit);
         if self.reversed {
@@ -62,18 +62,18 @@ impl Scan {
 
 /// The values of a statement, in order of their question marks.
 #[derive(Default)]
-struct Where {
-    conditions: Vec<String>,
-    values: Vec<Value>,
+pub(super) struct Where {
+    pub(super) conditions: Vec<String>,
+    pub(super) values: Vec<Value>,
 }
 
 impl Where {
-    fn and(&mut self, condition: &str, value: impl Into<Value>) {
+    pub(super) fn and(&mut self, condition: &str, value: impl Into<Value>) {
         self.values.push(value.into());
         self.conditions.push(condition.replace('?', &format!("?{}", self.values.len())));
     }
 
-    fn value(&mut self, value: impl Into<Value>) -> String {
+    pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
     }
@@ -283,7 +283,7 @@ fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result
     connection.prepare_cached(&sql)?.query_row(params_from_iter(filter.values), |row| row.get(0)).map(uint)
 }
 
-fn counted(
+pub(super) fn counted(
     connection: &Connection,
     scope: i64,
     field: Counted,

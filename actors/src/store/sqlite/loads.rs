@@ -14,6 +14,9 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         Kind::Conversation => {
             Ok(conversation(connection, subject)?.map(|stored| Stored::Conversation(Box::new(stored))))
         }
+        Kind::Document => {
+            Ok(super::documents::load(connection, subject)?.map(|stored| Stored::Document(Box::new(stored))))
+        }
         Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook => {
             Ok(record(connection, subject)?.map(Stored::Record))
         }

@@ -6,6 +6,7 @@ mod batch;
 mod check;
 mod chores;
 mod codec;
+mod documents;
 mod events;
 mod figures;
 mod lagging;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel, sync_channel};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -42,11 +44,13 @@ use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
-    Chore, Commit, ConversationHeader, ConversationQuery, Effect, EventPage, EventQuery, KeptRow, Later, MessageQuery,
-    ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
+    Chore, Commit, ConversationHeader, ConversationQuery, DocumentQuery, DocumentRow, Effect, EventPage, EventQuery,
+    KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage,
+    StoredRecord, StoredVersion, Subject, VersionQuery,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
+use crate::caller::Scope;
 use crate::feed::Feed;
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
@@ -311,6 +315,28 @@ impl Store for SqliteStore {
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
         let page = self.lists.read(move |connection| events::page(connection, &query));
         Box::pin(async move { page.await? })
+    }
+
+    fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>> {
+        let page = self.lists.read(move |connection| documents::list(connection, &query));
+        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
+    }
+
+    fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>> {
+        let page = self.lists.read(move |connection| documents::versions(connection, &query));
+        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
+    }
+
+    fn frames(&self, document: Subject, number: u64) -> Later<Result<Vec<Bytes>, ReadError>> {
+        self.lists.read(move |connection| documents::frames(connection, document, number))
+    }
+
+    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>> {
+        self.loads.read(move |connection| documents::link(connection, &hash))
+    }
+
+    fn overdue_documents(&self, before: i64, most: u32) -> Later<Result<Vec<(Subject, Scope)>, ReadError>> {
+        self.lists.read(move |connection| documents::overdue(connection, before, most))
     }
 
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {

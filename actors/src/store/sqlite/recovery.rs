@@ -90,7 +90,7 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
                     let (account, id, role) = restore_user(&record.body, record.scope)?;
                     views.identity.put_user(account, id, role);
                 }
-                Kind::Customer | Kind::Conversation | Kind::Webhook => {}
+                Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
             }
         }
     }

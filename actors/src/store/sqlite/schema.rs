@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-const MIGRATIONS: &[&str] = &[V1, V2];
+const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -95,6 +95,37 @@ CREATE TABLE replays(
   since INTEGER, until INTEGER, kinds TEXT NOT NULL) STRICT;
 CREATE INDEX replays_by_endpoint ON replays(endpoint, lane);
 INSERT INTO meta VALUES ('matched', 0);
+";
+
+/// Documents.
+///
+/// `documents.body` is what the entity reads back; the other columns are what lists sort and filter by. `readers` says who
+/// may read what: users by number, 0 for everybody of the account. A version's `frame` is its content against that of
+/// `base`. `erasures` names documents that are gone and whose versions and comments are still to be erased, in slices.
+const V3: &str = "
+CREATE TABLE documents(
+  n INTEGER PRIMARY KEY, tail INTEGER NOT NULL, scope INTEGER NOT NULL, seq INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+  title TEXT NOT NULL, content_type INTEGER NOT NULL, owner INTEGER, deleted INTEGER NOT NULL, deleted_at INTEGER,
+  body TEXT NOT NULL) STRICT;
+CREATE INDEX documents_by_creation ON documents(scope, deleted, n);
+CREATE INDEX documents_by_update ON documents(scope, deleted, updated_at, n);
+CREATE INDEX documents_by_title ON documents(scope, deleted, title COLLATE NOCASE, n);
+CREATE INDEX documents_by_owner ON documents(owner, deleted, n) WHERE owner IS NOT NULL;
+CREATE INDEX documents_in_bin ON documents(deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE TABLE readers(user INTEGER NOT NULL, document INTEGER NOT NULL, role INTEGER NOT NULL,
+  PRIMARY KEY(user, document)) STRICT, WITHOUT ROWID;
+CREATE INDEX readers_by_document ON readers(document);
+CREATE TABLE links(hash BLOB PRIMARY KEY, document INTEGER NOT NULL, document_tail INTEGER NOT NULL, scope INTEGER NOT NULL)
+  STRICT, WITHOUT ROWID;
+CREATE INDEX links_by_document ON links(document);
+CREATE TABLE versions(
+  document INTEGER NOT NULL, number INTEGER NOT NULL, id_number INTEGER NOT NULL, id_tail INTEGER NOT NULL,
+  label TEXT, branch TEXT NOT NULL, parents TEXT NOT NULL, message TEXT, author INTEGER, author_tail INTEGER,
+  at INTEGER NOT NULL, base INTEGER, depth INTEGER NOT NULL, frame BLOB NOT NULL) STRICT;
+CREATE UNIQUE INDEX versions_by_document ON versions(document, number);
+CREATE TABLE comments(document INTEGER NOT NULL, number INTEGER NOT NULL, body TEXT NOT NULL,
+  PRIMARY KEY(document, number)) STRICT, WITHOUT ROWID;
+CREATE TABLE erasures(document INTEGER PRIMARY KEY) STRICT;
 ";
 
 /// Brings the file to this version.

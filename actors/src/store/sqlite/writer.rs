@@ -272,7 +272,11 @@ impl Writer {
                     let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);
                     self.fold.note(&self.lagging, n, lag, rows, first.pos);
                 }
-                Header::Conversation { .. } | Header::Record { .. } | Header::RecordGone => {
+                Header::Conversation { .. }
+                | Header::Record { .. }
+                | Header::RecordGone
+                | Header::Document(_)
+                | Header::DocumentGone => {
                     self.fold.wrote(&self.lagging, n, lag);
                 }
             }
@@ -328,7 +332,9 @@ fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
         | Effect::UserGone(..)
         | Effect::CustomerRenamed(..) => true,
     });
-    if commit.subject.kind != Kind::Conversation || !published.wants(commit.scope, commit.subject.number) {
+    if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document)
+        || !published.wants(commit.scope, commit.subject.number)
+    {
         return;
     }
     for ((row, index), position) in commit.rows.iter().zip(0..).zip(first.pos..) {

@@ -1,0 +1,168 @@
+//! What a commit does to a document, and what comes back of one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::commit::Subject;
+use crate::caller::Scope;
+use crate::id::{UserId, VersionId};
+use crate::page::Paging;
+
+/// A document's header as a commit leaves it.
+#[derive(Debug)]
+pub struct DocumentHeader {
+    /// Whether it was in the bin before; none where it is new.
+    pub was_deleted: Option<bool>,
+    /// What lists are sorted and filtered by.
+    pub listed: DocumentListed,
+    /// JSON, as the entity reads it back.
+    pub body: String,
+    /// Who may read it, where that has changed: users by number, 0 for everybody of the account, with what they may do.
+    pub readers: Option<Vec<(u64, i64)>>,
+    /// Hashes of the tokens of its share links, where these have changed.
+    pub links: Option<Vec<[u8; 32]>>,
+    /// A new version.
+    pub version: Option<NewVersion>,
+    /// Comments that are new or changed, by number, in JSON; none: it goes.
+    pub comments: Vec<(u64, Option<String>)>,
+}
+
+/// What lists of documents are sorted and filtered by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentListed {
+    /// The title.
+    pub title: String,
+    /// The content type's code.
+    pub content_type: i64,
+    /// Whose it is.
+    pub owner: Option<UserId>,
+    /// When it was put into the bin.
+    pub deleted_at: Option<i64>,
+}
+
+/// A version as a commit adds it.
+#[derive(Debug)]
+pub struct NewVersion {
+    /// Its number in the document.
+    pub number: u64,
+    /// Names it.
+    pub id: VersionId,
+    /// Its own name.
+    pub label: Option<String>,
+    /// Its line; empty: the head's.
+    pub branch: String,
+    /// The numbers of what it was made from.
+    pub parents: Vec<u64>,
+    /// What it is about.
+    pub message: Option<String>,
+    /// Who wrote it.
+    pub author: Option<UserId>,
+    /// The number of the version that its frame is against; none: it stands alone.
+    pub base: Option<u64>,
+    /// How many frames must be read to have it.
+    pub depth: u32,
+    /// Its content.
+    pub frame: Bytes,
+}
+
+/// A version as it is stored, without its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredVersion {
+    /// Its number in the document.
+    pub number: u64,
+    /// Names it.
+    pub id: VersionId,
+    /// Its own name.
+    pub label: Option<Box<str>>,
+    /// Its line; empty: the head's.
+    pub branch: Box<str>,
+    /// The numbers of what it was made from.
+    pub parents: Vec<u64>,
+    /// What it is about.
+    pub message: Option<Box<str>>,
+    /// Who wrote it.
+    pub author: Option<UserId>,
+    /// When, in Unix milliseconds.
+    pub at: i64,
+    /// How many frames must be read to have it.
+    pub depth: u32,
+}
+
+/// What a document's actor starts from.
+#[derive(Debug)]
+pub struct StoredDocument {
+    /// Whose data.
+    pub scope: Scope,
+    /// The sequence of its last row.
+    pub sequence: u64,
+    /// When that was.
+    pub updated_at: i64,
+    /// The header, in JSON.
+    pub body: String,
+    /// All versions, oldest first.
+    pub versions: Vec<StoredVersion>,
+    /// All comments, oldest first, in JSON.
+    pub comments: Vec<(u64, String)>,
+}
+
+/// A document as lists show it.
+#[derive(Debug)]
+pub struct DocumentRow {
+    /// Which one.
+    pub subject: Subject,
+    /// The sequence of its last row.
+    pub sequence: u64,
+    /// When that was.
+    pub updated_at: i64,
+    /// The header, in JSON.
+    pub body: String,
+}
+
+/// By what documents are sorted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DocumentOrder {
+    /// By creation.
+    #[default]
+    Creation,
+    /// By the last change.
+    Update,
+    /// By title, whatever its case.
+    Title,
+}
+
+/// A list of documents.
+#[derive(Debug, Clone)]
+pub struct DocumentQuery {
+    /// Whose data.
+    pub scope: Scope,
+    /// Only what this user may read; none: everything.
+    pub reader: Option<UserId>,
+    /// Only where that user, or whoever asks, has one of these roles, by code; none: whatever the role.
+    pub role: Option<i64>,
+    /// Whose.
+    pub owner: Option<UserId>,
+    /// Of this content type, by code.
+    pub content_type: Option<i64>,
+    /// Changed after this instant, in Unix milliseconds.
+    pub updated_after: Option<i64>,
+    /// Whether those in the bin are wanted, and no others.
+    pub deleted: bool,
+    /// Only these, by number, in this order: what a search has found.
+    pub among: Option<Arc<[u64]>>,
+    /// By what they are sorted; with `among`, by its order.
+    pub sort: DocumentOrder,
+    /// Which part.
+    pub paging: Paging,
+}
+
+/// A list of versions.
+#[derive(Debug, Clone)]
+pub struct VersionQuery {
+    /// Of which document.
+    pub document: Subject,
+    /// Of this line only; empty: the head's.
+    pub branch: Option<String>,
+    /// Which part.
+    pub paging: Paging,
+}

@@ -1,0 +1,395 @@
+//! Documents: their headers, versions, comments and who may read them. A version's content is a frame against another's,
+//! written once and never moved.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use super::codec::{self, Counted, int, uint};
+use super::lists::{Scan, Where, counted, offset};
+use crate::caller::Scope;
+use crate::id::UserId;
+use crate::store::{
+    Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, Kind, NewVersion, StoredDocument, StoredPage,
+    StoredVersion, Subject, VersionQuery,
+};
+
+/// Writes what a commit leaves of a document; tells how the counts of those in and out of the bin move.
+pub(super) fn put(
+    connection: &Connection,
+    commit: &Commit,
+    header: &DocumentHeader,
+) -> rusqlite::Result<Vec<(Counted, i64, i64)>> {
+    let Subject { number, tail, .. } = commit.subject;
+    let n = int(number);
+    let listed = &header.listed;
+    let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
+    connection
+        .prepare_cached(
+            "INSERT INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO UPDATE SET
+             seq = ?4, updated_at = ?5, title = ?6, content_type = ?7, owner = ?8, deleted = ?9, deleted_at = ?10, body = ?11",
+        )?
+        .execute(params![
+            n,
+            int(tail),
+            commit.scope.number(),
+            sequence,
+            commit.at,
+            listed.title,
+            listed.content_type,
+            listed.owner.map(|user| int(user.number())),
+            listed.deleted_at.is_some(),
+            listed.deleted_at,
+            header.body,
+        ])?;
+    if let Some(readers) = &header.readers {
+        put_readers(connection, n, readers)?;
+    }
+    if let Some(links) = &header.links {
+        connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
+        let mut insert = connection.prepare_cached("INSERT INTO links VALUES (?1, ?2, ?3, ?4)")?;
+        for hash in links {
+            insert.execute(params![hash, n, int(tail), commit.scope.number()])?;
+        }
+    }
+    if let Some(version) = &header.version {
+        put_version(connection, (n, commit.at), version)?;
+    }
+    put_comments(connection, n, &header.comments)?;
+    let is_deleted = i64::from(listed.deleted_at.is_some());
+    let mut moves = vec![(Counted::Documents, is_deleted, 1)];
+    if let Some(was_deleted) = header.was_deleted {
+        moves.push((Counted::Documents, i64::from(was_deleted), -1));
+    }
+    Ok(moves)
+}
+
+fn put_readers(connection: &Connection, n: i64, readers: &[(u64, i64)]) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM readers WHERE document = ?1")?.execute([n])?;
+    let mut insert = connection.prepare_cached("INSERT INTO readers VALUES (?1, ?2, ?3)")?;
+    for (user, role) in readers {
+        insert.execute([int(*user), n, *role])?;
+    }
+    Ok(())
+}
+
+fn put_version(connection: &Connection, (n, at): (i64, i64), version: &NewVersion) -> rusqlite::Result<()> {
+    let parents: Vec<String> = version.parents.iter().map(u64::to_string).collect();
+    connection
+        .prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")?
+        .execute(params![
+            n,
+            int(version.number),
+            int(version.id.number()),
+            int(version.id.tail()),
+            version.label,
+            version.branch,
+            parents.join(" "),
+            version.message,
+            version.author.map(|user| int(user.number())),
+            version.author.map(|user| int(user.tail())),
+            at,
+            version.base.map(int),
+            version.depth,
+            &version.frame[..],
+        ])?;
+    Ok(())
+}
+
+fn put_comments(connection: &Connection, n: i64, comments: &[(u64, Option<String>)]) -> rusqlite::Result<()> {
+    for (number, body) in comments {
+        match body {
+            Some(body) => connection
+                .prepare_cached("INSERT OR REPLACE INTO comments VALUES (?1, ?2, ?3)")?
+                .execute(params![n, int(*number), body])?,
+            None => connection
+                .prepare_cached("DELETE FROM comments WHERE document = ?1 AND number = ?2")?
+                .execute([n, int(*number)])?,
+        };
+    }
+    Ok(())
+}
+
+/// Takes a document away for good. Its versions and comments go in slices, later.
+pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Result<Option<(Counted, i64, i64)>> {
+    let n = int(commit.subject.number);
+    let deleted: Option<bool> = connection
+        .prepare_cached("DELETE FROM documents WHERE n = ?1 RETURNING deleted")?
+        .query_row([n], |row| row.get(0))
+        .optional()?;
+    connection.prepare_cached("DELETE FROM readers WHERE document = ?1")?.execute([n])?;
+    connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
+    connection.prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1)")?.execute([n])?;
+    Ok(deleted.map(|deleted| (Counted::Documents, i64::from(deleted), -1)))
+}
+
+/// Erases versions and comments of documents that are gone, at most so many; whether any are left.
+pub(super) fn erase(connection: &Connection, most: usize) -> rusqlite::Result<bool> {
+    let gone: Option<i64> = connection
+        .prepare_cached("SELECT document FROM erasures LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    let Some(n) = gone else { return Ok(false) };
+    let limit = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut erased = 0;
+    for table in ["versions", "comments"] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE document = ?1 AND number IN
+             (SELECT number FROM {table} WHERE document = ?1 ORDER BY number LIMIT ?2)"
+        );
+        erased += connection.prepare_cached(&sql)?.execute([n, limit])?;
+    }
+    if erased == 0 {
+        connection.prepare_cached("DELETE FROM erasures WHERE document = ?1")?.execute([n])?;
+    }
+    Ok(true)
+}
+
+/// The columns that [`version`] reads.
+const VERSION: &str = "number, id_number, id_tail, label, branch, parents, message, author, author_tail, at, depth";
+
+fn version(row: &Row<'_>) -> rusqlite::Result<StoredVersion> {
+    let author: Option<UserId> = match row.get::<_, Option<i64>>(7)? {
+        Some(n) => Some(codec::id(n, row.get(8)?)),
+        None => None,
+    };
+    let parents: Box<str> = row.get(5)?;
+    Ok(StoredVersion {
+        number: uint(row.get(0)?),
+        id: codec::id(row.get(1)?, row.get(2)?),
+        label: row.get(3)?,
+        branch: row.get(4)?,
+        parents: parents.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect(),
+        message: row.get(6)?,
+        author,
+        at: row.get(9)?,
+        depth: row.get(10)?,
+    })
+}
+
+/// What a document's actor starts from.
+pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<StoredDocument>> {
+    let n = int(subject.number);
+    let header = connection
+        .prepare_cached("SELECT scope, seq, updated_at, body FROM documents WHERE n = ?1 AND tail = ?2")?
+        .query_row([n, int(subject.tail)], |row| {
+            Ok((Scope::from_number(row.get(0)?), uint(row.get(1)?), row.get(2)?, row.get(3)?))
+        })
+        .optional()?;
+    let Some((scope, sequence, updated_at, body)) = header else { return Ok(None) };
+    let versions = connection
+        .prepare_cached(&format!("SELECT {VERSION} FROM versions WHERE document = ?1 ORDER BY number"))?
+        .query_map([n], version)?
+        .collect::<rusqlite::Result<_>>()?;
+    let comments = connection
+        .prepare_cached("SELECT number, body FROM comments WHERE document = ?1 ORDER BY number")?
+        .query_map([n], |row| Ok((uint(row.get(0)?), row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(Some(StoredDocument { scope, sequence, updated_at, body, versions, comments }))
+}
+
+/// The frames from which a version's content is made, the one that stands alone first.
+pub(super) fn frames(connection: &Connection, document: Subject, number: u64) -> rusqlite::Result<Vec<Bytes>> {
+    let mut find = connection.prepare_cached("SELECT base, frame FROM versions WHERE document = ?1 AND number = ?2")?;
+    let mut frames = Vec::new();
+    let mut next = Some(int(number));
+    while let Some(number) = next {
+        let (base, frame) = find.query_row([int(document.number), number], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
+        })?;
+        frames.push(frame);
+        // Only an older one can be a base: a broken file must not send us round for ever.
+        next = base.filter(|base| *base < number);
+    }
+    frames.reverse();
+    Ok(frames)
+}
+
+/// Where the share link with this hash leads.
+pub(super) fn link(connection: &Connection, hash: &[u8; 32]) -> rusqlite::Result<Option<(Subject, Scope)>> {
+    connection
+        .prepare_cached("SELECT document, document_tail, scope FROM links WHERE hash = ?1")?
+        .query_row([hash], |row| {
+            let subject = Subject { kind: Kind::Document, number: uint(row.get(0)?), tail: uint(row.get(1)?) };
+            Ok((subject, Scope::from_number(row.get(2)?)))
+        })
+        .optional()
+}
+
+/// Documents that have been in the bin since before this instant.
+pub(super) fn overdue(connection: &Connection, before: i64, most: u32) -> rusqlite::Result<Vec<(Subject, Scope)>> {
+    connection
+        .prepare_cached(
+            "SELECT n, tail, scope FROM documents WHERE deleted_at IS NOT NULL AND deleted_at < ?1 ORDER BY deleted_at LIMIT ?2",
+        )?
+        .query_map(params![before, most], |row| {
+            let subject = Subject { kind: Kind::Document, number: uint(row.get(0)?), tail: uint(row.get(1)?) };
+            Ok((subject, Scope::from_number(row.get(2)?)))
+        })?
+        .collect()
+}
+
+/// What a list is filtered by.
+fn filters(query: &DocumentQuery) -> Where {
+    let mut filter = Where::default();
+    filter.and("scope = ?", query.scope.number());
+    filter.and("deleted = ?", i64::from(query.deleted));
+    if let Some(reader) = query.reader {
+        let user = filter.value(int(reader.number()));
+        let role = match query.role {
+            Some(role) => format!(" GROUP BY document HAVING max(role) = {}", filter.value(role)),
+            None => String::new(),
+        };
+        filter.conditions.push(format!("n IN (SELECT document FROM readers WHERE user IN (0, {user}){role})"));
+    }
+    if let Some(owner) = query.owner {
+        filter.and("owner = ?", int(owner.number()));
+    }
+    if let Some(content_type) = query.content_type {
+        filter.and("content_type = ?", content_type);
+    }
+    if let Some(after) = query.updated_after {
+        filter.and("updated_at > ?", after);
+    }
+    filter
+}
+
+/// Whether the total stands in a counter.
+fn is_plain(query: &DocumentQuery) -> bool {
+    query.reader.is_none()
+        && query.owner.is_none()
+        && query.content_type.is_none()
+        && query.updated_after.is_none()
+        && query.among.is_none()
+}
+
+const ROW: &str = "n, tail, seq, updated_at, body";
+
+fn row_of(row: &Row<'_>) -> rusqlite::Result<DocumentRow> {
+    Ok(DocumentRow {
+        subject: Subject { kind: Kind::Document, number: uint(row.get(0)?), tail: uint(row.get(1)?) },
+        sequence: uint(row.get(2)?),
+        updated_at: row.get(3)?,
+        body: row.get(4)?,
+    })
+}
+
+/// A page of documents; the name of the cursor where it is none of theirs.
+pub(super) fn list(
+    connection: &Connection,
+    query: &DocumentQuery,
+) -> rusqlite::Result<Result<StoredPage<DocumentRow>, &'static str>> {
+    if let Some((at, field)) = query.paging.start.cursor() {
+        let mut find =
+            connection.prepare_cached("SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3")?;
+        if !find.exists([int(at.number), int(at.tail), query.scope.number()])? {
+            return Ok(Err(field));
+        }
+    }
+    match &query.among {
+        Some(among) => searched(connection, query, among).map(Ok),
+        None => sorted(connection, query).map(Ok),
+    }
+}
+
+fn sorted(connection: &Connection, query: &DocumentQuery) -> rusqlite::Result<StoredPage<DocumentRow>> {
+    let scan = Scan::new(query.paging.order, query.paging.start);
+    let mut filter = filters(query);
+    let total = if is_plain(query) {
+        let scope = query.scope.number();
+        counted(connection, scope, Counted::Documents, i64::from(query.deleted), None)?
+    } else {
+        let sql = format!("SELECT count(*) FROM documents WHERE {}", filter.conditions.join(" AND "));
+        let mut count = connection.prepare_cached(&sql)?;
+        count.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?
+    };
+    let column = match query.sort {
+        DocumentOrder::Creation => "n",
+        DocumentOrder::Update => "updated_at",
+        DocumentOrder::Title => "title COLLATE NOCASE",
+    };
+    if let Some(bound) = scan.bound {
+        let (compare, bound) = (scan.compare(), int(bound));
+        match query.sort {
+            DocumentOrder::Creation => filter.and(&format!("n {compare} ?"), bound),
+            DocumentOrder::Update | DocumentOrder::Title => {
+                filter.and(&format!("({column}, n) {compare} (SELECT {column}, n FROM documents WHERE n = ?)"), bound);
+            }
+        }
+    }
+    let limit = filter.value(i64::from(query.paging.limit) + 1);
+    let skip = offset(query.paging.start);
+    let skipped = filter.value(int(skip));
+    let direction = scan.direction();
+    let sql = format!(
+        "SELECT {ROW} FROM documents WHERE {} ORDER BY {column} {direction}, n {direction} LIMIT {limit} OFFSET {skipped}",
+        filter.conditions.join(" AND ")
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let items = statement.query_map(params_from_iter(filter.values), row_of)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0 || scan.bound.is_some()))
+}
+
+/// What a search has found, in its order, as far as the filters let it pass.
+fn searched(
+    connection: &Connection,
+    query: &DocumentQuery,
+    among: &Arc<[u64]>,
+) -> rusqlite::Result<StoredPage<DocumentRow>> {
+    let mut filter = filters(query);
+    let known = filter.values.clone();
+    let n = filter.value(Value::Null);
+    let sql = format!("SELECT {ROW} FROM documents WHERE {} AND n = {n}", filter.conditions.join(" AND "));
+    let mut find = connection.prepare_cached(&sql)?;
+    let mut found = Vec::new();
+    for number in among.iter() {
+        let values = known.iter().cloned().chain([Value::Integer(int(*number))]);
+        found.extend(find.query_row(params_from_iter(values), row_of).optional()?);
+    }
+    let total = u64::try_from(found.len()).unwrap_or(u64::MAX);
+    let skip = offset(query.paging.start);
+    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
+    let items: Vec<_> = found.into_iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit + 1).collect();
+    Ok(Scan::new(query.paging.order, query.paging.start).page(items, limit, total, skip > 0))
+}
+
+/// A page of a document's versions; the name of the cursor where it is none of theirs.
+pub(super) fn versions(
+    connection: &Connection,
+    query: &VersionQuery,
+) -> rusqlite::Result<Result<StoredPage<StoredVersion>, &'static str>> {
+    let n = int(query.document.number);
+    let scan = Scan::new(query.paging.order, query.paging.start);
+    let mut filter = Where::default();
+    filter.and("document = ?", n);
+    if let Some(branch) = &query.branch {
+        filter.and("branch = ?", branch.clone());
+    }
+    let sql = format!("SELECT count(*) FROM versions WHERE {}", filter.conditions.join(" AND "));
+    let total = connection
+        .prepare_cached(&sql)?
+        .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
+        .map(uint)?;
+    if let Some((at, field)) = query.paging.start.cursor() {
+        let number: Option<i64> = connection
+            .prepare_cached("SELECT number FROM versions WHERE document = ?1 AND id_number = ?2 AND id_tail = ?3")?
+            .query_row([n, int(at.number), int(at.tail)], |row| row.get(0))
+            .optional()?;
+        let Some(number) = number else { return Ok(Err(field)) };
+        filter.and(&format!("number {} ?", scan.compare()), number);
+    }
+    let limit = filter.value(i64::from(query.paging.limit) + 1);
+    let skip = offset(query.paging.start);
+    let skipped = filter.value(int(skip));
+    let sql = format!(
+        "SELECT {VERSION} FROM versions WHERE {} ORDER BY number {} LIMIT {limit} OFFSET {skipped}",
+        filter.conditions.join(" AND "),
+        scan.direction()
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let items = statement.query_map(params_from_iter(filter.values), version)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
+    Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
+}

@@ -9,7 +9,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::id::{CommentId, DocumentId, UserId, VersionId};
+use crate::answer::{Invalid, Precondition};
+use crate::caller::Caller;
+use crate::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
+use crate::idempotency::Reservation;
 use crate::metadata::Metadata;
 use crate::present::present;
 use crate::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
@@ -410,4 +413,203 @@ pub struct CommentView {
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
+}
+
+/// Who asks, as far as a document's roles go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// A key without a user, or a user who administers the account: owner of everything.
+    Account(Option<UserId>),
+    /// A user.
+    User(UserId),
+    /// Whoever holds a share link.
+    Link(ShareId),
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub enum Request {
+    /// Make it.
+    Create(Box<CreateDocument>),
+    /// Tell what this caller may see, and which versions these names mean.
+    Look(Vec<VersionName>),
+    /// Change it.
+    Update(Box<UpdateDocument>),
+    /// Put it into the bin.
+    Bin,
+    /// Take it out of the bin.
+    Restore,
+    /// Take it away for good.
+    Erase,
+    /// Take it away for good if it has been in the bin since before this instant.
+    Expire(i64),
+    /// Add a version.
+    AddVersion(Box<AddVersion>),
+    /// Make an older version's content the head's.
+    RestoreVersion(VersionName, RestoreVersion),
+    /// Merge.
+    Merge(Box<Merge>),
+    /// Let a user in.
+    AddCollaborator(UserId, DocumentRole),
+    /// Change what a user may do.
+    ChangeCollaborator(UserId, DocumentRole),
+    /// Let a user in no longer.
+    RemoveCollaborator(UserId),
+    /// Set who may do what.
+    SetPermissions(Box<SetPermissions>),
+    /// Make a share link; the password as its hash.
+    CreateShare(Box<CreateShare>, Option<String>),
+    /// Take a share link back.
+    RemoveShare(ShareId),
+    /// Use a share link.
+    UseShare(ShareId),
+    /// Comment.
+    AddComment(Box<AddComment>),
+    /// Change a comment.
+    ChangeComment(CommentId, ChangeComment),
+    /// Take a comment away.
+    RemoveComment(CommentId),
+}
+
+/// A collaborator as a body gives it.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CollaboratorGiven {
+    /// Which user.
+    pub user_id: UserId,
+    /// What the user may do.
+    pub role: DocumentRole,
+}
+
+/// Sets who may do what: what is left out stays.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPermissions {
+    /// Who may see it at all.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub visibility: Option<Visibility>,
+    /// What everybody of the account may do, where it is theirs to see.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub default_role: Option<DocumentRole>,
+    /// The whole list, replaced at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub collaborators: Option<Vec<CollaboratorGiven>>,
+    /// Whether share links open it.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub link_sharing: Option<bool>,
+    /// The user who is its owner from now on.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub transfer_owner_to: Option<UserId>,
+}
+
+choices! {
+    /// Who may see a document at all.
+    Visibility {
+        /// Its collaborators.
+        Private = 0 "private",
+        /// Everybody of the account.
+        Account = 1 "account",
+    }
+}
+
+/// A request with who sent it and what must hold.
+#[derive(Debug)]
+pub struct DocumentCommand {
+    /// Who asks.
+    pub caller: Caller,
+    /// The same, as far as roles go.
+    pub who: Who,
+    /// Only if the state is still this one.
+    pub if_match: Option<Precondition>,
+    /// Under which key the answer is kept.
+    pub reservation: Option<Reservation>,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// A conflict as the interface shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ConflictView {
+    /// Which one, from 0.
+    pub index: usize,
+    /// What both sides began with.
+    pub base: String,
+    /// What the target says.
+    pub ours: String,
+    /// What the source says.
+    pub theirs: String,
+    /// The line of its first marker in `merged`, from 1.
+    pub start_line: usize,
+}
+
+/// What a merge that is refused tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MergeConflict {
+    /// One for each block of markers.
+    pub conflicts: Vec<ConflictView>,
+    /// The text with the markers.
+    pub merged: String,
+    /// The version that was brought in.
+    pub source: VersionId,
+    /// The version that it was brought into.
+    pub target: VersionId,
+}
+
+/// Why a document refuses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// There is no such document for this caller, or no such part of it.
+    #[error("no such document")]
+    NotFound,
+    /// The caller may see it, but not do this.
+    #[error("the role {} does not allow this", .0.word())]
+    Forbidden(DocumentRole),
+    /// `If-Match` named another state, or the target has moved on.
+    #[error("the document has changed")]
+    Precondition,
+    /// Its state stands in the way.
+    #[error("{field}: {reason}")]
+    Conflict {
+        /// The parameter, where one is at fault.
+        field: &'static str,
+        /// What stands in the way.
+        reason: &'static str,
+    },
+    /// Both sides changed the same lines.
+    #[error("both sides changed the same lines")]
+    Merge(Box<MergeConflict>),
+    /// A value is not acceptable.
+    #[error("{}: {}", .0.field, .0.reason)]
+    Invalid(Invalid),
+}
+
+/// A version that a name was found to mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionFound {
+    /// Its number in the document.
+    pub number: u64,
+    /// Names it.
+    pub id: VersionId,
+    /// The number of its first parent.
+    pub parent: Option<u64>,
+}
+
+/// What a caller may see of a document.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// As lists show it, in JSON.
+    pub document: String,
+    /// The entity tag.
+    pub etag: String,
+    /// What the caller may do.
+    pub role: DocumentRole,
+    /// The head.
+    pub head: VersionFound,
+    /// What the names mean, in their order; none where a name means nothing.
+    pub versions: Vec<Option<VersionFound>>,
 }

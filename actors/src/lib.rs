@@ -5,6 +5,7 @@
 //! - [`conversation`], [`accounts`]: the entities. `messages.rs` or the requests say what each may be asked, `state.rs` the
 //!   rules (pure), `actor.rs` the order; `mod.rs` is the way in.
 //! - [`feed`]: what happened, by position; [`webhook`]: to whom it is sent.
+//! - [`document`]: how texts are compared and merged, pure.
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.

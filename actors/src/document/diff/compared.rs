@@ -1,0 +1,97 @@
+//! Two texts compared as `git diff` does, and their changes grouped with the lines around them. Knows no format.
+
+use std::ops::Range;
+
+use gix_imara_diff::Interner;
+
+use crate::document::lines::{Change, Lines, compare_to_show, estimate};
+
+/// Git leaves equal ends out in pieces of this size where it shows no lines around a change.
+const TAIL_BYTES: usize = 1_024;
+
+/// Two texts, and the changes that lead from one to the other.
+#[derive(Debug)]
+pub(super) struct Compared<'a> {
+    pub(super) old: Lines<'a>,
+    pub(super) new: Lines<'a>,
+    changes: Vec<Change>,
+    context: usize,
+}
+
+/// Changes that lie close together, with the lines around and between them.
+#[derive(Debug)]
+pub(super) struct Group<'c> {
+    pub(super) old: Range<usize>,
+    pub(super) new: Range<usize>,
+    changes: &'c [Change],
+}
+
+/// A part of a group: lines that both texts have, or lines that took the place of others.
+#[derive(Debug)]
+pub(super) enum Part<'a> {
+    /// They stand in both.
+    Kept(Vec<&'a str>),
+    /// The first were replaced by the second; either may be none.
+    Replaced(Vec<&'a str>, Vec<&'a str>),
+}
+
+impl<'a> Compared<'a> {
+    /// Compares; `context` is how many lines are shown around a change.
+    pub(super) fn new(old: &'a str, new: &'a str, context: usize) -> Self {
+        let (old, new) = if context == 0 { without_tail(old, new) } else { (old, new) };
+        let mut interner = Interner::new(estimate(old));
+        let (old, new) = (Lines::cut(old, &mut interner), Lines::cut(new, &mut interner));
+        let changes = compare_to_show(old.tokens(0..old.len()), new.tokens(0..new.len()), &interner);
+        Self { old, new, changes, context }
+    }
+
+    pub(super) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Changes with at most twice the context between them are one group.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+        let near = |one: &Change, next: &Change| next.before.start - one.before.end <= 2 * self.context;
+        self.changes.chunk_by(near).filter_map(|changes| {
+            let (first, last) = (changes.first()?, changes.last()?);
+            let above = first.before.start.min(self.context);
+            let below = (self.old.len() - last.before.end).min(self.context);
+            Some(Group {
+                old: first.before.start - above..last.before.end + below,
+                new: first.after.start - above..last.after.end + below,
+                changes,
+            })
+        })
+    }
+
+    /// A group's parts, in order.
+    pub(super) fn parts(&self, group: &Group<'_>) -> Vec<Part<'a>> {
+        let cut = |lines: &Lines<'a>, range: Range<usize>| range.map(|line| lines.line(line)).collect::<Vec<_>>();
+        let mut parts = Vec::with_capacity(2 * group.changes.len() + 1);
+        let mut done = group.old.start;
+        for change in group.changes {
+            parts.push(Part::Kept(cut(&self.old, done..change.before.start)));
+            parts.push(Part::Replaced(cut(&self.old, change.before.clone()), cut(&self.new, change.after.clone())));
+            done = change.before.end;
+        }
+        parts.push(Part::Kept(cut(&self.old, done..group.old.end)));
+        parts
+    }
+}
+
+impl Group<'_> {
+    /// Where lines stand, as patches count: from 1, and the line above where there are none.
+    pub(super) fn start(lines: &Range<usize>) -> usize {
+        if lines.is_empty() { lines.start } else { lines.start + 1 }
+    }
+}
+
+/// Both texts without the whole lines at their ends that git leaves out of a comparison without context.
+fn without_tail<'a>(old: &'a str, new: &'a str) -> (&'a str, &'a str) {
+    let pieces = old.as_bytes().rchunks_exact(TAIL_BYTES).zip(new.as_bytes().rchunks_exact(TAIL_BYTES));
+    let equal = TAIL_BYTES * pieces.take_while(|(one, other)| one == other).count();
+    let tail = old.as_bytes().get(old.len() - equal..).unwrap_or_default();
+    let left = tail.iter().position(|byte| *byte == b'\n').map_or(equal, |line_end| line_end + 1);
+    let cut = |text: &'a str| text.get(..text.len() - (equal - left)).unwrap_or(text);
+    (cut(old), cut(new))
+}

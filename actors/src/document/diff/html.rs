@@ -1,0 +1,151 @@
+//! The changes as a page: both texts side by side, escaped, without any script.
+
+use super::Names;
+use super::compared::{Compared, Group, Part};
+use super::words::changed_words;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{font:14px/1.5 system-ui,sans-serif;margin:1rem}\
+table{border-collapse:collapse;table-layout:fixed;width:100%}\
+col.n{width:4rem}\
+th,td{padding:0 .5rem;text-align:left;vertical-align:top}\
+thead th{padding:.5rem;overflow-wrap:anywhere}\
+td{font-family:ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere}\
+td.n{color:#767676;text-align:right;user-select:none}\
+tr.at td{background:#8883;color:#767676}\
+td.d{background:#f852}\
+td.a{background:#2a52}\
+td.d::before{content:\"\\2212\\20\"}\
+td.a::before{content:\"+\\20\"}\
+td.k::before{content:\"\\20\\20\"}\
+del{background:#f856;text-decoration:none}\
+ins{background:#2a56;text-decoration:none}\
+i{color:#767676}";
+
+/// A whole page with the changes from `old` to `new` side by side, with `context` lines around each.
+#[must_use]
+pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
+    let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>");
+    escape(&mut page, names.old);
+    page.push_str(" → ");
+    escape(&mut page, names.new);
+    page.push_str("</title>\n<style>");
+    page.push_str(STYLE);
+    page.push_str("</style>\n</head>\n<body>\n");
+    if old == new {
+        page.push_str("<p>Nothing changed.</p>\n");
+    } else {
+        table(&mut page, &Compared::new(old, new, context), names);
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>) {
+    page.push_str(
+        "<table>\n<colgroup><col class=\"n\"><col><col class=\"n\"><col></colgroup>\n<thead><tr><th colspan=\"2\">",
+    );
+    escape(page, names.old);
+    page.push_str("</th><th colspan=\"2\">");
+    escape(page, names.new);
+    page.push_str("</th></tr></thead>\n");
+    for group in compared.groups() {
+        let (old, new) = (Group::start(&group.old), Group::start(&group.new));
+        let (old_lines, new_lines) = (group.old.len(), group.new.len());
+        page.push_str(&format!(
+            "<tbody>\n<tr class=\"at\"><td colspan=\"4\">@@ -{old},{old_lines} +{new},{new_lines} @@</td></tr>\n"
+        ));
+        let (mut old_line, mut new_line) = (group.old.start, group.new.start);
+        for part in compared.parts(&group) {
+            let (left, right) = match part {
+                Part::Kept(lines) => {
+                    let cells: Vec<Cell<'_>> =
+                        lines.into_iter().map(|text| Cell { text, kind: "k", spans: vec![] }).collect();
+                    (cells.clone(), cells)
+                }
+                Part::Replaced(removed, added) => replaced(&removed, &added),
+            };
+            for row in 0..left.len().max(right.len()) {
+                page.push_str("<tr>");
+                cell(page, left.get(row), &mut old_line);
+                cell(page, right.get(row), &mut new_line);
+                page.push_str("</tr>\n");
+            }
+        }
+        page.push_str("</tbody>\n");
+    }
+    page.push_str("</table>\n");
+}
+
+/// A line of one side: its kind is the class of its cell.
+#[derive(Clone)]
+struct Cell<'a> {
+    text: &'a str,
+    kind: &'static str,
+    spans: Vec<[usize; 2]>,
+}
+
+fn replaced<'a>(removed: &[&'a str], added: &[&'a str]) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
+    let (of_removed, of_added) = changed_words(removed, added);
+    let cells = |lines: &[&'a str], spans: Vec<Vec<[usize; 2]>>, kind: &'static str| {
+        lines.iter().zip(spans).map(|(text, spans)| Cell { text, kind, spans }).collect()
+    };
+    (cells(removed, of_removed, "d"), cells(added, of_added, "a"))
+}
+
+/// Writes a line's number and its text; two empty cells for no line.
+fn cell(page: &mut String, cell: Option<&Cell<'_>>, line: &mut usize) {
+    let Some(Cell { text, kind, spans }) = cell else {
+        page.push_str("<td></td><td></td>");
+        return;
+    };
+    *line += 1;
+    page.push_str(&format!("<td class=\"n\">{line}</td><td class=\"{kind}\" dir=\"auto\">"));
+    let tag = if *kind == "d" { "del" } else { "ins" };
+    let content = text.strip_suffix('\n').map_or(*text, |line| line.strip_suffix('\r').unwrap_or(line));
+    let length = content.chars().count();
+    let mut rest = content;
+    let mut at = 0;
+    // A line that changed as a whole is coloured as a whole already.
+    for [start, end] in spans.iter().map(|[start, end]| [*start, (*end).min(length)]) {
+        if start >= end || (start, end) == (0, length) {
+            continue;
+        }
+        escape(page, take_characters(&mut rest, start - at));
+        page.push_str(&format!("<{tag}>"));
+        escape(page, take_characters(&mut rest, end - start));
+        page.push_str(&format!("</{tag}>"));
+        at = end;
+    }
+    escape(page, rest);
+    if !text.ends_with('\n') {
+        page.push_str(" <i>(no newline at the end)</i>");
+    } else if spans.last().is_some_and(|[start, end]| *start > 0 && *end > length) {
+        page.push_str(if text.ends_with("\r\n") { " <i>(CRLF)</i>" } else { " <i>(LF)</i>" });
+    }
+    page.push_str("</td>");
+}
+
+fn take_characters<'a>(rest: &mut &'a str, characters: usize) -> &'a str {
+    let end = rest.char_indices().nth(characters).map_or(rest.len(), |(end, _)| end);
+    let (taken, left) = rest.split_at(end);
+    *rest = left;
+    taken
+}
+
+/// Writes a text so that a browser shows it and obeys nothing in it.
+fn escape(page: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '&' => page.push_str("&amp;"),
+            '<' => page.push_str("&lt;"),
+            '>' => page.push_str("&gt;"),
+            '"' => page.push_str("&quot;"),
+            '\'' => page.push_str("&#39;"),
+            '\t' => page.push('\t'),
+            c if c.is_control() => page.push('\u{fffd}'),
+            c => page.push(c),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Arbitrary documents for the tests: texts, and edits that come close to each other.
+
+#![expect(clippy::indexing_slicing, reason = "tests")]
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+/// Lines of which whole documents are made: the fewer, the more ambiguous is every diff.
+const TWO: &[&str] = &["a", ""];
+const TINY: &[&str] = &["a", "b", "c", "", "}", "-"];
+const PROSE: &[&str] = &[
+    "The customer called again.",
+    "",
+    "Grüße aus Köln",
+    "返品の件について",
+    "- one",
+    "- two",
+    "",
+    "## Überschrift",
+    "***",
+    "Please refund order 17.",
+    "naïve café",
+    "…",
+    "The end.",
+    "Всё хорошо",
+    "🙂 thanks",
+    "a;b;c",
+    "1;2;3",
+];
+const CODE: &[&str] = &[
+    "fn main() {",
+    "}",
+    "",
+    "    let a = 1;",
+    "    let b = 2;",
+    "    if a > b {",
+    "    }",
+    "\treturn a;",
+    "    // --",
+    "{",
+    "        call(a, b);",
+    "    } else {",
+    "// a comment",
+    "\t\tcall(b, a);",
+    "  ",
+];
+
+/// One change of a text, at a place counted from an anchor that others share.
+#[derive(Debug, Clone)]
+pub(super) struct Edit {
+    side: usize,
+    anchor: usize,
+    offset: usize,
+    kind: u8,
+    length: usize,
+    words: Vec<Index>,
+}
+
+/// How a document's lines end.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Lf,
+    Crlf,
+    Mixed(u64),
+}
+
+impl Ends {
+    fn of(self, line: usize) -> &'static str {
+        match self {
+            Ends::Lf => "\n",
+            Ends::Crlf => "\r\n",
+            Ends::Mixed(bits) if bits >> (line % 64) & 1 == 1 => "\r\n",
+            Ends::Mixed(_) => "\n",
+        }
+    }
+}
+
+fn ends() -> impl Strategy<Value = Ends> {
+    prop_oneof![16 => Just(Ends::Lf), 2 => Just(Ends::Crlf), 2 => any::<u64>().prop_map(Ends::Mixed)]
+}
+
+fn edit(sides: usize) -> impl Strategy<Value = Edit> {
+    let words = prop::collection::vec(any::<Index>(), 1..4);
+    // One more side than there are: an edit that all make.
+    (1..=sides + 1, 0..3_usize, 0..7_usize, 0..6_u8, 1..5_usize, words)
+        .prop_map(|(side, anchor, offset, kind, length, words)| Edit { side, anchor, offset, kind, length, words })
+}
+
+/// A base and as many sides as asked, each with edits of its own and some that all make.
+pub(super) fn documents(sides: usize, lines: Range<usize>) -> impl Strategy<Value = Vec<String>> {
+    let vocabulary = prop_oneof![Just(TWO), Just(TINY), Just(PROSE), Just(CODE)];
+    let base = prop::collection::vec(any::<Index>(), lines);
+    let shape = (any::<[Index; 3]>(), ends(), any::<bool>(), 0..40_u8, prop::bool::weighted(0.5));
+    let last = prop::collection::vec((prop::bool::weighted(0.9), ends(), prop::bool::weighted(0.03)), sides + 1);
+    (vocabulary, base, prop::collection::vec(edit(sides), 0..9), shape, last).prop_map(
+        move |(vocabulary, base, edits, (anchors, all_end, numbered, emptied, same_end), last)| {
+            let word = |index: &Index| vocabulary[index.index(vocabulary.len())].to_owned();
+            let mut base: Vec<String> = base.iter().map(word).collect();
+            if numbered && emptied < 20 {
+                // Mostly unique lines, as in real prose.
+                base.iter_mut()
+                    .enumerate()
+                    .filter(|(line, _)| line % 3 != 0)
+                    .for_each(|(line, text)| *text += &line.to_string());
+            }
+            let text = |side: usize| {
+                let mut lines = base.clone();
+                let mine = edits.iter().filter(|edit| side > 0 && (edit.side == side || edit.side > sides));
+                mine.for_each(|edit| change(&mut lines, edit, &anchors, &word));
+                let (newline, own_end, empty) = last[side];
+                let end = if same_end { all_end } else { own_end };
+                if empty {
+                    String::new()
+                } else {
+                    write(&lines, if side == 0 || same_end { all_end } else { end }, newline)
+                }
+            };
+            (0..=sides).map(text).collect()
+        },
+    )
+}
+
+fn write(lines: &[String], ends: Ends, newline: bool) -> String {
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        text += line;
+        if newline || number + 1 < lines.len() {
+            text += ends.of(number);
+        }
+    }
+    text
+}
+
+fn change(lines: &mut Vec<String>, edit: &Edit, anchors: &[Index; 3], word: &impl Fn(&Index) -> String) {
+    let at = (anchors[edit.anchor].index(lines.len() + 1) + edit.offset).saturating_sub(3).min(lines.len());
+    let end = (at + edit.length).min(lines.len());
+    let fresh: Vec<String> = edit.words.iter().map(word).collect();
+    match edit.kind {
+        0 => drop(lines.splice(at..at, fresh)),
+        1 => drop(lines.drain(at..end)),
+        2 => drop(lines.splice(at..end, fresh)),
+        3 => {
+            let moved: Vec<String> = lines.drain(at..end).collect();
+            let to = edit.words[0].index(lines.len() + 1);
+            lines.splice(to..to, moved);
+        }
+        4 => {
+            let copied = lines[at..end].to_vec();
+            lines.splice(at..at, copied);
+        }
+        _ => {
+            if let Some(line) = lines.get_mut(at) {
+                *line += " more";
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The oracle of the tests: the real git, in a folder of its own, deaf to whoever's settings.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A folder in which git and patch work.
+#[derive(Debug)]
+pub(super) struct Git {
+    folder: TempDir,
+}
+
+impl Git {
+    pub(super) fn new() -> Self {
+        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+        fs::create_dir_all(&target).unwrap();
+        Self { folder: tempfile::Builder::new().prefix("git-oracle-").tempdir_in(target).unwrap() }
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        String::from_utf8(fs::read(self.folder.path().join(name)).unwrap_or_default()).unwrap()
+    }
+
+    /// Runs git; its exit code and what it printed.
+    pub(super) fn run(&self, arguments: &[&str]) -> (i32, String) {
+        self.output("git", arguments)
+    }
+
+    /// Runs any command there.
+    pub(super) fn output(&self, command: &str, arguments: &[&str]) -> (i32, String) {
+        let Output { status, stdout, stderr } = Command::new(command)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CEILING_DIRECTORIES", self.folder.path().parent().unwrap())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            status.code().is_some_and(|code| code < 128),
+            "{command} {arguments:?}: {}",
+            String::from_utf8_lossy(&stderr)
+        );
+        (status.code().unwrap(), String::from_utf8(stdout).unwrap())
+    }
+}

@@ -1,0 +1,97 @@
+//! A text cut into lines, and where two such texts differ, as git's Myers finds it. Knows neither markers nor formats.
+
+use std::ops::Range;
+
+use gix_imara_diff::{Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, NoSliderHeuristic, Token};
+
+/// How far a tab indents, as git counts.
+const TAB_WIDTH: u8 = 8;
+
+/// A text and where its lines end. Equal lines have equal tokens if they were cut with the same interner.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    text: &'a str,
+    /// Where each line ends, its line end included, in bytes.
+    ends: Vec<usize>,
+    tokens: Vec<Token>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn cut(text: &'a str, interner: &mut Interner<&'a str>) -> Self {
+        let expected = estimate(text);
+        let (mut ends, mut tokens) = (Vec::with_capacity(expected), Vec::with_capacity(expected));
+        let mut end = 0;
+        for line in text.split_inclusive('\n') {
+            end += line.len();
+            ends.push(end);
+            tokens.push(interner.intern(line));
+        }
+        Self { text, ends, tokens }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The lines' text; what lies past the end is empty.
+    pub(super) fn text(&self, lines: Range<usize>) -> &'a str {
+        self.text.get(self.start(lines.start)..self.start(lines.end)).unwrap_or_default()
+    }
+
+    /// One line with its line end; empty past the end.
+    pub(super) fn line(&self, line: usize) -> &'a str {
+        self.text(line..line + 1)
+    }
+
+    pub(super) fn tokens(&self, lines: Range<usize>) -> &[Token] {
+        self.tokens.get(lines).unwrap_or_default()
+    }
+
+    fn start(&self, line: usize) -> usize {
+        let before = line.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
+        before.unwrap_or(self.text.len())
+    }
+}
+
+/// About how many lines a text has, from its first ones; only saves reallocation.
+pub(super) fn estimate(text: &str) -> usize {
+    let sample: usize = text.split_inclusive('\n').take(20).map(str::len).sum();
+    (text.len() * 20).checked_div(sample).unwrap_or(0).min(text.len()) + 1
+}
+
+/// Lines of one text in the place of lines of another. Between two changes lies at least one line that both have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) before: Range<usize>,
+    pub(super) after: Range<usize>,
+}
+
+/// The changes as `git merge-file` sees them: what can slide lies as low as it can.
+pub(super) fn compare(before: &[Token], after: &[Token]) -> Vec<Change> {
+    let mut diff = Diff::default();
+    diff.compute_with(Algorithm::Myers, before, after, tokens_of(before, after));
+    diff.postprocess_with(before, after, NoSliderHeuristic);
+    collect(&diff)
+}
+
+/// The changes as `git diff` shows them: what can slide lies where its indentation suggests.
+pub(super) fn compare_to_show(before: &[Token], after: &[Token], interner: &Interner<&str>) -> Vec<Change> {
+    let indents = IndentHeuristic::new(|token| {
+        let line: &str = interner[token];
+        IndentLevel::for_ascii_line(line.bytes(), TAB_WIDTH)
+    });
+    let mut diff = Diff::default();
+    diff.compute_with(Algorithm::Myers, before, after, tokens_of(before, after));
+    diff.postprocess_with(before, after, indents);
+    collect(&diff)
+}
+
+/// One more than the greatest token.
+fn tokens_of(before: &[Token], after: &[Token]) -> u32 {
+    before.iter().chain(after).map(|token| token.0 + 1).max().unwrap_or(0)
+}
+
+fn collect(diff: &Diff) -> Vec<Change> {
+    let wide = |range: Range<u32>| range.start as usize..range.end as usize;
+    diff.hunks().map(|hunk| Change { before: wide(hunk.before), after: wide(hunk.after) }).collect()
+}

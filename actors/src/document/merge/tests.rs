@@ -1,0 +1,105 @@
+//! Merges against the real `git merge-file`, and what a merge promises beyond it.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::{prop_assert, prop_assert_eq};
+
+use super::*;
+use crate::document::drafts::documents;
+use crate::document::git::Git;
+
+const LABELS: Labels<'static> = Labels { ours: "target", base: "base", theirs: "source" };
+const STYLES: [(Style, &[&str]); 3] =
+    [(Style::Merge, &[]), (Style::Diff3, &["--diff3"]), (Style::Zdiff3, &["--zdiff3"])];
+const STRATEGIES: [(Strategy, &[&str]); 4] = [
+    (Strategy::Fail, &[]),
+    (Strategy::Ours, &["--ours"]),
+    (Strategy::Theirs, &["--theirs"]),
+    (Strategy::Union, &["--union"]),
+];
+
+fn options(style: Style, strategy: Strategy) -> Options<'static> {
+    Options { style, strategy, labels: LABELS }
+}
+
+/// Asks git for the merge of the files `base`, `ours`, `theirs`: how many conflicts, and the text.
+fn git_merges(git: &Git, flags: &[&[&str]]) -> (usize, String) {
+    let fixed = ["merge-file", "-p", "-q", "-L", "target", "-L", "base", "-L", "source"];
+    let arguments: Vec<&str> =
+        fixed.iter().chain(flags.iter().copied().flatten()).chain(&["ours", "base", "theirs"]).copied().collect();
+    let (conflicts, text) = git.run(&arguments);
+    (usize::try_from(conflicts).unwrap(), text)
+}
+
+fn same_as_git(git: &Git, texts: &[String]) -> Result<(), TestCaseError> {
+    let [base, ours, theirs] = texts else { return Err(TestCaseError::fail("three texts")) };
+    git.write("base", base);
+    git.write("ours", ours);
+    git.write("theirs", theirs);
+    for (style, style_flags) in STYLES {
+        let mut conflicts_found = 0;
+        for (number, (strategy, strategy_flags)) in STRATEGIES.into_iter().enumerate() {
+            // Asking git costs a process: where it found no conflict its strategies have nothing to do, and of those in
+            // the other two styles one is enough for each triple.
+            let in_turn = style == Style::Merge || number == 1 + ours.len() % 3;
+            if strategy != Strategy::Fail && !in_turn {
+                continue;
+            }
+            if strategy != Strategy::Fail && conflicts_found == 0 {
+                let merged = merge(base, ours, theirs, &options(style, strategy));
+                prop_assert_eq!(merged.text, merge(base, ours, theirs, &options(style, Strategy::Fail)).text);
+                continue;
+            }
+            let (conflicts, text) = git_merges(git, &[style_flags, strategy_flags]);
+            let merged = merge(base, ours, theirs, &options(style, strategy));
+            prop_assert_eq!(&merged.text, &text, "{:?} {:?}", style, strategy);
+            prop_assert_eq!(merged.conflicts.len(), conflicts, "{:?} {:?}", style, strategy);
+            conflicts_found += conflicts;
+        }
+        blocks_are_what_they_say(base, ours, theirs, style)?;
+    }
+    Ok(())
+}
+
+/// The conflicts say what stands between the markers, and where; resolved with a side's lines they give what that strategy gives.
+fn blocks_are_what_they_say(base: &str, ours: &str, theirs: &str, style: Style) -> Result<(), TestCaseError> {
+    let merged = merge(base, ours, theirs, &options(style, Strategy::Fail));
+    let lines: Vec<&str> = merged.text.split_inclusive('\n').collect();
+    for (number, conflict) in merged.conflicts.iter().enumerate() {
+        prop_assert_eq!(conflict.index, number);
+        prop_assert_eq!(lines[conflict.start_line - 1].trim_end(), "<<<<<<< target");
+        let after = lines[conflict.start_line..].concat();
+        prop_assert!(after.starts_with(&conflict.ours), "{:?} {:?}", after, conflict);
+    }
+    prop_assert_eq!(merged.text.matches("<<<<<<< target").count(), merged.conflicts.len());
+    for strategy in [Strategy::Ours, Strategy::Theirs] {
+        let side = |conflict: &Conflict| {
+            if strategy == Strategy::Ours { conflict.ours.clone() } else { conflict.theirs.clone() }
+        };
+        let contents: Vec<String> = merged.conflicts.iter().map(side).collect();
+        let resolutions: Vec<(usize, &str)> = contents.iter().map(String::as_str).enumerate().rev().collect();
+        let resolved = resolve([base, ours, theirs], &options(style, Strategy::Fail), &resolutions).unwrap();
+        prop_assert_eq!(resolved, merge(base, ours, theirs, &options(style, strategy)).text);
+    }
+    Ok(())
+}
+
+fn many_triples_merge_as_in_git(cases: u32, lines: std::ops::Range<usize>) {
+    let git = Git::new();
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    let mut runner = TestRunner::new(config);
+    if let Err(error) = runner.run(&documents(2, lines), |texts| same_as_git(&git, &texts)) {
+        assert_eq!(error.to_string(), "", "git merge-file says otherwise");
+    }
+}
+
+#[test]
+fn short_documents_merge_byte_for_byte_as_in_git() {
+    many_triples_merge_as_in_git(2_500, 0..12);
+}
+
+#[test]
+fn longer_documents_merge_byte_for_byte_as_in_git() {
+    many_triples_merge_as_in_git(2_500, 8..60);
+}

@@ -1,12 +1,21 @@
 //! A document: one supervised actor that owns its head, its version graph, its collaborators and its links.
 //!
-//! [`diff`], [`merge`] and [`graph`] are pure functions over texts and versions; no actor, no store, no clock, so that they
-//! can run off the arbiter.
+//! Pure rooms that stand alone; no actor, no store, no clock, so that they can run off the arbiter:
+//!
+//! - [`diff`], [`merge`], [`graph`]: what texts and versions are to each other.
+//! - [`frames`]: how contents of versions are kept.
+//! - [`access`]: roles, what each may do, and the permission set.
+//! - [`anchors`]: where a comment stands after the text has changed.
+//! - [`shares`]: links that open a document without a key.
 
+pub mod access;
+pub mod anchors;
 pub mod diff;
+pub mod frames;
 pub mod graph;
 pub mod merge;
 pub mod messages;
+pub mod shares;
 
 mod lines;
 

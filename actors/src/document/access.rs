@@ -2,12 +2,13 @@
 //! Pure; who is a user of the account is told to it.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::id::UserId;
 use crate::time::Timestamp;
 
 /// What somebody may do with a document; each may what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DocumentRole {
     /// Reads.
@@ -21,7 +22,7 @@ pub enum DocumentRole {
 }
 
 /// Who may see a document at all.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
     /// Its collaborators.

@@ -9,7 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::answer::{Invalid, Precondition};
+use crate::accounts::SecretHash;
+use super::access::{DocumentRole, Visibility, Who};
+use crate::answer::{Answer, Invalid, Precondition};
 use crate::caller::Caller;
 use crate::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
 use crate::idempotency::Reservation;
@@ -55,19 +57,6 @@ choices! {
         Html = 2 "text/html",
         /// JSON; not checked to be any.
         Json = 3 "application/json",
-    }
-}
-choices! {
-    /// What somebody may do with a document; each may what those before it may.
-    DocumentRole {
-        /// Reads.
-        Viewer = 0 "viewer",
-        /// Comments.
-        Commenter = 1 "commenter",
-        /// Writes, makes versions, merges.
-        Editor = 2 "editor",
-        /// Shares, sets permissions, deletes.
-        Owner = 3 "owner",
     }
 }
 choices! {
@@ -415,17 +404,6 @@ pub struct CommentView {
     pub updated_at: Timestamp,
 }
 
-/// Who asks, as far as a document's roles go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
-    /// A key without a user, or a user who administers the account: owner of everything.
-    Account(Option<UserId>),
-    /// A user.
-    User(UserId),
-    /// Whoever holds a share link.
-    Link(ShareId),
-}
-
 /// What is asked.
 #[derive(Debug)]
 pub enum Request {
@@ -457,8 +435,8 @@ pub enum Request {
     RemoveCollaborator(UserId),
     /// Set who may do what.
     SetPermissions(Box<SetPermissions>),
-    /// Make a share link; the password as its hash.
-    CreateShare(Box<CreateShare>, Option<String>),
+    /// Make a share link: the hash of its token, and of its password.
+    CreateShare(Box<CreateShare>, SecretHash, Option<String>),
     /// Take a share link back.
     RemoveShare(ShareId),
     /// Use a share link.
@@ -505,16 +483,6 @@ pub struct SetPermissions {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub transfer_owner_to: Option<UserId>,
-}
-
-choices! {
-    /// Who may see a document at all.
-    Visibility {
-        /// Its collaborators.
-        Private = 0 "private",
-        /// Everybody of the account.
-        Account = 1 "account",
-    }
 }
 
 /// A request with who sent it and what must hold.
@@ -567,8 +535,8 @@ pub enum DocumentError {
     #[error("no such document")]
     NotFound,
     /// The caller may see it, but not do this.
-    #[error("the role {} does not allow this", .0.word())]
-    Forbidden(DocumentRole),
+    #[error("the role does not allow this")]
+    Forbidden,
     /// `If-Match` named another state, or the target has moved on.
     #[error("the document has changed")]
     Precondition,
@@ -599,11 +567,64 @@ pub struct VersionFound {
     pub parent: Option<u64>,
 }
 
-/// What a caller may see of a document.
+/// A document as the interface shows it; lists leave its content out.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Document)]
+pub struct DocumentView<'a> {
+    /// Names it.
+    pub id: DocumentId,
+    /// 1 to 500 characters.
+    pub title: &'a str,
+    /// What it says; where a list shows it, left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<&'a str>,
+    /// What the content is written in.
+    pub content_type: ContentType,
+    /// The caller's own data.
+    pub metadata: &'a Metadata,
+    /// Whose it is; null: the account's.
+    pub owner_id: Option<UserId>,
+    /// The head.
+    pub version: VersionId,
+    /// Its number.
+    pub version_number: u64,
+    /// What the caller may do; in events null.
+    pub role: Option<DocumentRole>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+    /// Who made it.
+    pub created_by: Option<UserId>,
+    /// Who changed it last.
+    pub updated_by: Option<UserId>,
+}
+
+/// A share link as the interface shows it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Share)]
+pub struct ShareView {
+    /// Names it.
+    pub share_id: ShareId,
+    /// What its holder may do.
+    pub role: DocumentRole,
+    /// Until when it opens.
+    pub expires_at: Option<Timestamp>,
+    /// How often it opens.
+    pub max_uses: Option<u64>,
+    /// How often it has.
+    pub uses: u64,
+    /// Whether a password must be given.
+    pub has_password: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// What is found of a document by [`Request::Look`].
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// As lists show it, in JSON.
-    pub document: String,
+    /// As the caller may see it, without its content, in JSON.
+    pub document: bytes::Bytes,
     /// The entity tag.
     pub etag: String,
     /// What the caller may do.
@@ -612,4 +633,13 @@ pub struct Seen {
     pub head: VersionFound,
     /// What the names mean, in their order; none where a name means nothing.
     pub versions: Vec<Option<VersionFound>>,
+}
+
+/// What a document answers.
+#[derive(Debug)]
+pub enum Reply {
+    /// What was done; a document's content is left out.
+    Answer(Answer),
+    /// What was found.
+    Seen(Box<Seen>),
 }

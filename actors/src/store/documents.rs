@@ -14,6 +14,8 @@ use crate::page::Paging;
 pub struct DocumentHeader {
     /// Whether it was in the bin before; none where it is new.
     pub was_deleted: Option<bool>,
+    /// When it was changed last, in Unix milliseconds.
+    pub updated_at: i64,
     /// What lists are sorted and filtered by.
     pub listed: DocumentListed,
     /// JSON, as the entity reads it back.
@@ -60,8 +62,6 @@ pub struct NewVersion {
     pub author: Option<UserId>,
     /// The number of the version that its frame is against; none: it stands alone.
     pub base: Option<u64>,
-    /// How many frames must be read to have it.
-    pub depth: u32,
     /// Its content.
     pub frame: Bytes,
 }
@@ -85,8 +85,6 @@ pub struct StoredVersion {
     pub author: Option<UserId>,
     /// When, in Unix milliseconds.
     pub at: i64,
-    /// How many frames must be read to have it.
-    pub depth: u32,
 }
 
 /// What a document's actor starts from.

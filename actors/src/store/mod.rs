@@ -96,8 +96,8 @@ pub trait Store: Send + Sync + 'static {
     /// A page of a document's versions.
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>>;
 
-    /// The frames from which a version's content is made, the one that stands alone first.
-    fn frames(&self, document: Subject, number: u64) -> Later<Result<Vec<Bytes>, ReadError>>;
+    /// A version, and the frames from which its content is made, the one that stands alone first.
+    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<(StoredVersion, Vec<Bytes>)>, ReadError>>;
 
     /// The document to which the share link with this hash leads.
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>>;

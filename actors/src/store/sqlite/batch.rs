@@ -132,7 +132,7 @@ impl<'c> Batch<'c> {
             return Ok(Verdict::Broken(Broken::Taken(field)));
         }
         let first = First { pos: self.counts.next_pos, number: self.counts.number_after(commit.scope.number()) };
-        if commit.rows.is_empty() {
+        if commit.rows.is_empty() && commit.answer.is_some() {
             self.insert_answer(commit)?;
         }
         for (index, row) in commit.rows.iter().enumerate() {

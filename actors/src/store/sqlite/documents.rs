@@ -36,7 +36,7 @@ pub(super) fn put(
             int(tail),
             commit.scope.number(),
             sequence,
-            commit.at,
+            header.updated_at,
             listed.title,
             listed.content_type,
             listed.owner.map(|user| int(user.number())),
@@ -92,7 +92,6 @@ fn put_version(connection: &Connection, (n, at): (i64, i64), version: &NewVersio
             version.author.map(|user| int(user.tail())),
             at,
             version.base.map(int),
-            version.depth,
             &version.frame[..],
         ])?;
     Ok(())
@@ -148,7 +147,7 @@ pub(super) fn erase(connection: &Connection, most: usize) -> rusqlite::Result<bo
 }
 
 /// The columns that [`version`] reads.
-const VERSION: &str = "number, id_number, id_tail, label, branch, parents, message, author, author_tail, at, depth";
+const VERSION: &str = "number, id_number, id_tail, label, branch, parents, message, author, author_tail, at";
 
 fn version(row: &Row<'_>) -> rusqlite::Result<StoredVersion> {
     let author: Option<UserId> = match row.get::<_, Option<i64>>(7)? {
@@ -165,7 +164,6 @@ fn version(row: &Row<'_>) -> rusqlite::Result<StoredVersion> {
         message: row.get(6)?,
         author,
         at: row.get(9)?,
-        depth: row.get(10)?,
     })
 }
 
@@ -190,8 +188,17 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
     Ok(Some(StoredDocument { scope, sequence, updated_at, body, versions, comments }))
 }
 
-/// The frames from which a version's content is made, the one that stands alone first.
-pub(super) fn frames(connection: &Connection, document: Subject, number: u64) -> rusqlite::Result<Vec<Bytes>> {
+/// A version, and the frames from which its content is made, the one that stands alone first.
+pub(super) fn one(
+    connection: &Connection,
+    document: Subject,
+    number: u64,
+) -> rusqlite::Result<Option<(StoredVersion, Vec<Bytes>)>> {
+    let found = connection
+        .prepare_cached(&format!("SELECT {VERSION} FROM versions WHERE document = ?1 AND number = ?2"))?
+        .query_row([int(document.number), int(number)], version)
+        .optional()?;
+    let Some(found) = found else { return Ok(None) };
     let mut find = connection.prepare_cached("SELECT base, frame FROM versions WHERE document = ?1 AND number = ?2")?;
     let mut frames = Vec::new();
     let mut next = Some(int(number));
@@ -204,7 +211,7 @@ pub(super) fn frames(connection: &Connection, document: Subject, number: u64) ->
         next = base.filter(|base| *base < number);
     }
     frames.reverse();
-    Ok(frames)
+    Ok(Some((found, frames)))
 }
 
 /// Where the share link with this hash leads.

@@ -327,8 +327,8 @@ impl Store for SqliteStore {
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn frames(&self, document: Subject, number: u64) -> Later<Result<Vec<Bytes>, ReadError>> {
-        self.lists.read(move |connection| documents::frames(connection, document, number))
+    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<(StoredVersion, Vec<Bytes>)>, ReadError>> {
+        self.lists.read(move |connection| documents::one(connection, document, number))
     }
 
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>> {

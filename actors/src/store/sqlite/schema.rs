@@ -121,7 +121,7 @@ CREATE INDEX links_by_document ON links(document);
 CREATE TABLE versions(
   document INTEGER NOT NULL, number INTEGER NOT NULL, id_number INTEGER NOT NULL, id_tail INTEGER NOT NULL,
   label TEXT, branch TEXT NOT NULL, parents TEXT NOT NULL, message TEXT, author INTEGER, author_tail INTEGER,
-  at INTEGER NOT NULL, base INTEGER, depth INTEGER NOT NULL, frame BLOB NOT NULL) STRICT;
+  at INTEGER NOT NULL, base INTEGER, frame BLOB NOT NULL) STRICT;
 CREATE UNIQUE INDEX versions_by_document ON versions(document, number);
 CREATE TABLE comments(document INTEGER NOT NULL, number INTEGER NOT NULL, body TEXT NOT NULL,
   PRIMARY KEY(document, number)) STRICT, WITHOUT ROWID;

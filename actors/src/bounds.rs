@@ -20,6 +20,8 @@ pub struct Bounds {
     pub name_chars_max: usize,
     /// Characters of a URL.
     pub url_chars_max: usize,
+    /// Bytes of a document's content.
+    pub document_bytes_max: usize,
 }
 
 static BOUNDS: OnceLock<Bounds> = OnceLock::new();
@@ -39,6 +41,7 @@ impl Bounds {
             customer_name_chars_max: usize::MAX,
             name_chars_max: usize::MAX,
             url_chars_max: usize::MAX,
+            document_bytes_max: usize::MAX,
         })
     }
 }

@@ -152,7 +152,7 @@ forms! {
     ReasonForm Reason "Why something was done, in the caller's words." { Characters (1, 500), None, |_| Ok(()) }
     ExternalIdForm ExternalId "The caller's own identifier." { Characters (1, 255), None, |_| Ok(()) }
     EmailForm Email "An e-mail address." { Characters (3, 320), None, is_email }
-    DocumentContentForm DocumentContent "What a document says." { Bytes (0, usize::MAX), None, |_| Ok(()) }
+    DocumentContentForm DocumentContent "What a document says." { Bytes (0, Bounds::get().document_bytes_max), None, |_| Ok(()) }
     MarkForm Mark "A label or a branch." { Characters (1, 100), None, is_mark }
     CommentBodyForm CommentBody "What a comment says." { Bytes (1, Bounds::get().content_bytes_max), None, |_| Ok(()) }
     PasswordForm Password "What opens a share link." { Characters (1, 128), None, |_| Ok(()) }

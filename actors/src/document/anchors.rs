@@ -64,6 +64,12 @@ impl LineRange {
         Ok(LineRange { start, end })
     }
 
+    /// Lines that [`LineRange::new`] has taken before.
+    #[must_use]
+    pub fn of(start: u64, end: u64) -> Self {
+        LineRange { start, end: end.max(start) }
+    }
+
     /// The first line, from 1.
     #[must_use]
     pub fn start(self) -> u64 {

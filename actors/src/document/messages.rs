@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::accounts::SecretHash;
 use super::access::{DocumentRole, Visibility, Who};
+use crate::accounts::{Identity, SecretHash};
 use crate::answer::{Answer, Invalid, Precondition};
 use crate::caller::Caller;
 use crate::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
@@ -498,6 +499,8 @@ pub struct DocumentCommand {
     pub reservation: Option<Reservation>,
     /// What is asked.
     pub request: Request,
+    /// Who is a user.
+    pub people: Arc<Identity>,
 }
 
 /// A conflict as the interface shows it.
@@ -567,6 +570,16 @@ pub struct VersionFound {
     pub parent: Option<u64>,
 }
 
+/// A version inside a document.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum VersionShown<'a> {
+    /// Its identifier.
+    Id(VersionId),
+    /// All of it but its content.
+    Whole(Box<VersionView<'a>>),
+}
+
 /// A document as the interface shows it; lists leave its content out.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Document)]
@@ -584,9 +597,10 @@ pub struct DocumentView<'a> {
     pub metadata: &'a Metadata,
     /// Whose it is; null: the account's.
     pub owner_id: Option<UserId>,
-    /// The head.
-    pub version: VersionId,
-    /// Its number.
+    /// The head; in events of versions, that version.
+    #[schema(value_type = VersionId)]
+    pub version: VersionShown<'a>,
+    /// The head's number.
     pub version_number: u64,
     /// What the caller may do; in events null.
     pub role: Option<DocumentRole>,

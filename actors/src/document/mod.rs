@@ -17,7 +17,17 @@ pub mod merge;
 pub mod messages;
 pub mod shares;
 
+mod actor;
+mod comments;
+mod draft;
 mod lines;
+mod sharing;
+mod state;
+mod versions;
+mod work;
+
+pub use state::{Changed, Document};
+pub use work::{Job, Worked};
 
 #[cfg(test)]
 mod drafts;

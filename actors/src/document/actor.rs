@@ -1,0 +1,77 @@
+//! A document as the runtime runs it, and how its room is entered. Only order: look up, decide, commit, apply.
+
+use super::messages::{DocumentCommand, DocumentError, Reply};
+use super::state::{Changed, Document, Live};
+use super::work::{self, Job, Worked};
+use crate::accounts::names::Names;
+use crate::answer::Invalid;
+use crate::id::DocumentId;
+use crate::journal::Kept;
+use crate::runtime::{Away, BoxFuture, Decision, Entity};
+use crate::store::{Broken, Commit, Store, Stored, Subject};
+
+impl Entity for Document {
+    const KIND: &'static str = "document";
+    type Id = DocumentId;
+    type Command = DocumentCommand;
+    type Reply = Reply;
+    type Refusal = DocumentError;
+    type Lookup = Job;
+    type Found = Worked;
+    type Change = Changed;
+    type Commit = Commit;
+    type Broken = Broken;
+
+    fn vacant(id: DocumentId) -> Self {
+        Document { id, live: None }
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.live.is_none()
+    }
+
+    fn lookup(&self, command: &DocumentCommand) -> Option<Job> {
+        self.prepared(command)
+    }
+
+    fn decide(&self, command: DocumentCommand, found: Option<Worked>, now_ms: i64) -> Decision<Self> {
+        self.judge(command, found, now_ms)
+    }
+
+    fn apply(&mut self, change: Changed) {
+        self.live = change.0.map(|live| *live);
+    }
+
+    fn refused(broken: Broken) -> DocumentError {
+        let reason = match broken {
+            Broken::NoUser => "must be a valid user ID",
+            Broken::NoCustomer | Broken::HasConversations | Broken::Taken(_) => "is not acceptable",
+        };
+        DocumentError::Invalid(Invalid::new("user_id", reason))
+    }
+
+    fn revision(&self) -> u64 {
+        self.live.as_ref().map_or(0, |live| live.sequence)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.live.as_ref().map_or(0, Live::bytes)
+    }
+}
+
+impl Kept for Document {
+    fn subject(id: DocumentId) -> Subject {
+        Document::subject(id)
+    }
+
+    fn restore(id: DocumentId, stored: Stored, _: &Names) -> Option<Self> {
+        match stored {
+            Stored::Document(stored) => Some(Document { id, live: Some(Live::restored(*stored)?) }),
+            Stored::Conversation(_) | Stored::Record(_) => None,
+        }
+    }
+
+    fn find(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>> {
+        work::run(store, job)
+    }
+}

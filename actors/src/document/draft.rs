@@ -1,0 +1,275 @@
+//! A document's commit in the making: its events follow each other, and at the end stands its header.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::access::DocumentRole;
+use super::messages::{CommentView, DocumentView, Reply, ShareView, VersionShown, VersionView};
+use super::state::{Asked, Changed, Document, Live, to_json};
+use super::work::Packed;
+use crate::answer::Answer;
+use crate::id::VersionId;
+use crate::runtime::Decision;
+use crate::store::{
+    Commit, Condition, DocumentHeader, DocumentListed, Happened, Header, KeptAnswer, NewRow, NewVersion, StoredVersion,
+    Tallies,
+};
+
+/// What a version is made of, beside its content.
+pub(super) struct Made {
+    pub(super) parents: Vec<u64>,
+    /// Empty: the head's line.
+    pub(super) branch: String,
+    pub(super) label: Option<String>,
+    pub(super) message: Option<String>,
+}
+
+/// What stands in an event beside the document.
+#[derive(Default, Serialize)]
+pub(super) struct Beside<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) changes: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) permanent: Option<bool>,
+    /// Stands in place of the head's identifier.
+    #[serde(skip)]
+    pub(super) version: Option<VersionView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) share: Option<ShareView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) comment: Option<CommentView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) collaborators: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct EventData<'a> {
+    #[serde(flatten)]
+    document: DocumentView<'a>,
+    #[serde(flatten)]
+    beside: &'a Beside<'a>,
+}
+
+/// A commit in the making.
+pub(super) struct Draft<'d> {
+    document: &'d Document,
+    expected: u64,
+    pub(super) live: Live,
+    was_deleted: Option<bool>,
+    rows: Vec<NewRow>,
+    version: Option<NewVersion>,
+    comments: Vec<(u64, Option<String>)>,
+    readers_changed: bool,
+    links_changed: bool,
+}
+
+impl<'d> Draft<'d> {
+    /// From the state as it is; `is_new` where nothing is stored yet.
+    pub(super) fn new(document: &'d Document, live: &Live, asked: &Asked, is_new: bool) -> Self {
+        // Times never run backwards along the sequence, whatever the clock does.
+        let at = asked.now.max(live.updated_at);
+        let mut live = live.clone();
+        live.updated_at = at;
+        let expected = live.sequence;
+        let was_deleted = (!is_new).then_some(live.facts.deleted_at.is_some());
+        Draft {
+            document,
+            expected,
+            live,
+            was_deleted,
+            rows: Vec::new(),
+            version: None,
+            comments: Vec::new(),
+            readers_changed: is_new,
+            links_changed: false,
+        }
+    }
+
+    /// An event that shows the document as it is now.
+    pub(super) fn event(&mut self, happened: Happened, mut beside: Beside<'_>) {
+        self.live.sequence += 1;
+        let mut document = self.document.view(&self.live, None);
+        if let Some(version) = beside.version.take() {
+            document.version = VersionShown::Whole(Box::new(version));
+        }
+        let payload = to_json(&EventData { document, beside: &beside });
+        self.rows.push(NewRow { happened, payload, tallies: Tallies::default(), seen: None, edits: None });
+    }
+
+    /// Adds a version; one on the head's line becomes the head, and comments on the old one follow it.
+    pub(super) fn version(&mut self, packed: Packed, made: Made, asked: &Asked) -> StoredVersion {
+        let number = u64::try_from(self.live.versions.len()).unwrap_or(u64::MAX) + 1;
+        let at = self.live.updated_at;
+        let id = VersionId::with_sequence(at, number);
+        let author = asked.who.user();
+        let Made { parents, branch, label, message } = made;
+        let version = StoredVersion {
+            number,
+            id,
+            label: label.as_deref().map(Into::into),
+            branch: branch.as_str().into(),
+            parents: parents.clone(),
+            message: message.as_deref().map(Into::into),
+            author,
+            at,
+        };
+        let Packed { frame, base, moves, .. } = packed;
+        if branch.is_empty() {
+            self.follow(id, &moves);
+            self.live.facts.head = number;
+        }
+        self.live.facts.updated_by = author;
+        Arc::make_mut(&mut self.live.versions).push(StoredVersion { message: None, ..version.clone() });
+        self.version = Some(NewVersion { number, id, label, branch, parents, message, author, base, frame });
+        version
+    }
+
+    /// Moves comments on the head's lines to a new head, or marks them where their lines changed.
+    fn follow(&mut self, to: VersionId, moves: &[super::anchors::Hunk]) {
+        let head = self.live.found(self.live.facts.head).id;
+        let mut moved = Vec::new();
+        for comment in Arc::make_mut(&mut self.live.comments) {
+            if comment.version != head || comment.outdated {
+                continue;
+            }
+            match super::anchors::LineRange::of(comment.start_line, comment.end_line).follow(moves) {
+                Some(range) => {
+                    comment.version = to;
+                    comment.start_line = range.start();
+                    comment.end_line = range.end();
+                }
+                None => comment.outdated = true,
+            }
+            moved.push((comment.comment_id.sequence(), serde_json::to_string(comment).ok()));
+        }
+        self.comments.extend(moved);
+    }
+
+    /// Puts a comment, or takes it away.
+    pub(super) fn comment(&mut self, number: u64, comment: Option<CommentView>) {
+        let body = comment.as_ref().and_then(|comment| serde_json::to_string(comment).ok());
+        self.comments.push((number, body));
+        let comments = Arc::make_mut(&mut self.live.comments);
+        let place = comments.iter().position(|held| held.comment_id.sequence() == number);
+        match (place, comment) {
+            (Some(place), Some(comment)) => {
+                if let Some(held) = comments.get_mut(place) {
+                    *held = comment;
+                }
+            }
+            (Some(place), None) => {
+                comments.remove(place);
+            }
+            (None, Some(comment)) => comments.push(comment),
+            (None, None) => {}
+        }
+    }
+
+    /// Who may read it has changed.
+    pub(super) fn readers_change(&mut self) {
+        self.readers_changed = true;
+    }
+
+    /// Its share links have changed.
+    pub(super) fn links_change(&mut self) {
+        self.links_changed = true;
+    }
+
+    /// The decision: all of it, with this answer.
+    pub(super) fn decide(mut self, asked: Asked, reply: Answer, conditions: Vec<Condition>) -> Decision<Document> {
+        let header = Header::Document(Box::new(self.header()));
+        let change = Changed(Some(Box::new(self.live.clone())));
+        let pipelined = conditions.is_empty();
+        let commit = self.commit(asked, header, conditions, &reply);
+        Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined }
+    }
+
+    /// The decision that it is no more.
+    pub(super) fn gone(self, asked: Asked, reply: Answer) -> Decision<Document> {
+        let commit = self.commit(asked, Header::DocumentGone, Vec::new(), &reply);
+        Decision::Change { change: Changed(None), commit, reply: Reply::Answer(reply), pipelined: false }
+    }
+
+    /// A 2xx that changes nothing; with a key, its answer is kept all the same.
+    pub(super) fn unchanged(self, asked: Asked, reply: Answer) -> Decision<Document> {
+        if asked.reservation.is_none() {
+            return Decision::Answer(Reply::Answer(reply));
+        }
+        let commit = self.commit(asked, Header::Unchanged, Vec::new(), &reply);
+        Decision::Keep { commit, reply: Reply::Answer(reply) }
+    }
+
+    fn header(&mut self) -> DocumentHeader {
+        let facts = &self.live.facts;
+        let readers = self.readers_changed.then(|| readers(&self.live));
+        let links = self.links_changed.then(|| facts.shares.iter().map(|share| share.terms.token).collect());
+        DocumentHeader {
+            was_deleted: self.was_deleted,
+            updated_at: self.live.updated_at,
+            listed: DocumentListed {
+                title: facts.title.clone(),
+                content_type: facts.content_type.code(),
+                owner: facts.permissions.owner,
+                deleted_at: facts.deleted_at,
+            },
+            body: serde_json::to_string(facts).unwrap_or_default(),
+            readers,
+            links,
+            version: self.version.take(),
+            comments: std::mem::take(&mut self.comments),
+        }
+    }
+
+    fn commit(self, asked: Asked, header: Header, conditions: Vec<Condition>, reply: &Answer) -> Commit {
+        let answer = asked.reservation.map(|reservation| KeptAnswer {
+            reservation,
+            done: reply.done,
+            id: reply.id.clone(),
+            etag: reply.etag.clone(),
+            body: Some(reply.body.clone()),
+        });
+        Commit {
+            subject: Document::subject(self.document.id),
+            expected: self.expected,
+            scope: self.live.scope,
+            by: asked.caller.by,
+            at: self.live.updated_at,
+            rows: self.rows,
+            header,
+            rewrites: Vec::new(),
+            conditions,
+            answer,
+            effects: Vec::new(),
+            chore: None,
+        }
+    }
+}
+
+/// Who may read it beside account-level keys: users by number, 0 for everybody of the account.
+fn readers(live: &Live) -> Vec<(u64, i64)> {
+    let permissions = &live.facts.permissions;
+    let mut readers: Vec<(u64, i64)> = Vec::new();
+    readers.extend(permissions.owner.map(|owner| (owner.number(), DocumentRole::Owner as i64)));
+    readers.extend(permissions.collaborators.iter().map(|one| (one.user_id.number(), one.role as i64)));
+    if permissions.visibility == super::access::Visibility::Account {
+        readers.push((0, permissions.default_role as i64));
+    }
+    readers
+}
+
+/// `{"field":{"from":…,"to":…}}`.
+pub(super) fn change(field: &str, from: Value, to: Value) -> Map<String, Value> {
+    let mut changes = Map::new();
+    changes.insert(field.to_owned(), json!({ "from": from, "to": to }));
+    changes
+}
+
+/// An answer without a body.
+pub(super) fn nothing_shown() -> Answer {
+    Answer { done: crate::answer::Done::Deleted, id: None, etag: None, body: Bytes::new(), replayed: false }
+}

@@ -1,0 +1,368 @@
+//! The state of a document and what it shows; which rule judges which command. Pure: no actor, no clock, no store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::access::{Action, Denied, DocumentRole, PermissionError, Permissions, Who, allow, role_of};
+use super::messages::{
+    CommentView, ContentType, DocumentCommand, DocumentError, DocumentView, MAIN, Reply, Request, Seen, ShareView,
+    VersionFound, VersionName, VersionShown, VersionView,
+};
+use super::shares::ShareTerms;
+use super::work::{Job, Worked};
+use crate::accounts::Identity;
+use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::caller::{Caller, Scope};
+use crate::id::{DocumentId, ShareId, UserId, VersionId};
+use crate::idempotency::Reservation;
+use crate::metadata::Metadata;
+use crate::runtime::Decision;
+use crate::store::{Kind, StoredDocument, StoredVersion, Subject};
+use crate::time::Timestamp;
+
+/// A document, or the place of one that is not there.
+#[derive(Debug)]
+pub struct Document {
+    pub(super) id: DocumentId,
+    pub(super) live: Option<Live>,
+}
+
+/// One that is there.
+#[derive(Debug, Clone)]
+pub(super) struct Live {
+    pub(super) scope: Scope,
+    pub(super) sequence: u64,
+    pub(super) updated_at: i64,
+    pub(super) facts: Facts,
+    /// Oldest first, so that a version's number is its place. Shared with what a decision makes of it.
+    pub(super) versions: Arc<Vec<StoredVersion>>,
+    pub(super) comments: Arc<Vec<CommentView>>,
+}
+
+/// What stands in a document's header, beside its versions and comments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Facts {
+    pub(super) title: String,
+    pub(super) content_type: ContentType,
+    pub(super) metadata: Metadata,
+    pub(super) created_by: Option<UserId>,
+    pub(super) updated_by: Option<UserId>,
+    pub(super) deleted_at: Option<i64>,
+    pub(super) permissions: Permissions,
+    pub(super) shares: Vec<Share>,
+    pub(super) head: u64,
+    /// Comments that were ever made: the next one's number.
+    pub(super) comments_made: u64,
+}
+
+/// A share link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Share {
+    pub(super) id: ShareId,
+    pub(super) terms: ShareTerms,
+}
+
+/// What a decision makes of the document; none: it is no more.
+#[derive(Debug)]
+pub struct Changed(pub(super) Option<Box<Live>>);
+
+pub(super) type Decided = Result<Decision<Document>, DocumentError>;
+
+/// What surrounds a decision: who asks, under which key, when.
+pub(super) struct Asked {
+    pub(super) caller: Caller,
+    pub(super) who: Who,
+    pub(super) reservation: Option<Reservation>,
+    pub(super) people: Arc<Identity>,
+    pub(super) now: i64,
+}
+
+impl Asked {
+    pub(super) fn is_user(&self, user: UserId) -> bool {
+        self.people.user(self.caller.scope, user).is_some()
+    }
+}
+
+impl Document {
+    /// How the store names it.
+    #[must_use]
+    pub fn subject(id: DocumentId) -> Subject {
+        Subject { kind: Kind::Document, number: id.number(), tail: id.tail() }
+    }
+
+    /// What a command must have computed, or why it is refused before that.
+    pub(super) fn prepared(&self, command: &DocumentCommand) -> Option<Job> {
+        let live = self.live.as_ref().filter(|live| live.scope == command.caller.scope);
+        match (live, &command.request) {
+            (None, Request::Create(new)) => Some(self.job_of_creation(new)),
+            // What is refused or up to date needs no work: the decision finds the same again.
+            (Some(live), request) => live.checked(command).ok().and_then(|_| self.job(live, request)),
+            (None, _) => None,
+        }
+    }
+
+    pub(super) fn judge(&self, command: DocumentCommand, found: Option<Worked>, now: i64) -> Decision<Self> {
+        let known = self.live.as_ref().filter(|live| live.scope == command.caller.scope);
+        let decided = match (known, &command.request) {
+            (None, Request::Create(_)) if self.live.is_none() => Ok(()),
+            (Some(live), _) => live.checked(&command),
+            (None, _) => Err(DocumentError::NotFound),
+        };
+        let DocumentCommand { caller, who, reservation, request, people, .. } = command;
+        let asked = Asked { caller, who, reservation, people, now };
+        let decided = decided.and_then(|()| match (known, request) {
+            (None, Request::Create(new)) => self.create(asked, *new, found),
+            (None, _) => Err(DocumentError::NotFound),
+            (Some(live), request) => self.go_on(live, request, asked, found),
+        });
+        decided.unwrap_or_else(Decision::Refuse)
+    }
+
+    fn go_on(&self, live: &Live, request: Request, asked: Asked, found: Option<Worked>) -> Decided {
+        match request {
+            Request::Look(names) => Ok(Decision::Answer(self.look(live, &names, asked.who))),
+            Request::Update(update) => self.update(live, *update, asked, found),
+            Request::Bin => Ok(self.bin(live, asked)),
+            Request::Restore => self.restore(live, asked),
+            Request::Erase => Ok(self.erase(live, asked)),
+            Request::Expire(before) => self.expire(live, before, asked),
+            Request::AddVersion(add) => self.add_version(live, *add, asked, found),
+            Request::RestoreVersion(name, body) => self.restore_version(live, (&name, body), asked, found),
+            Request::Merge(merge) => self.merge(live, *merge, asked, found),
+            Request::AddCollaborator(user, role) => self.add_collaborator(live, user, role, asked),
+            Request::ChangeCollaborator(user, role) => self.change_collaborator(live, user, role, asked),
+            Request::RemoveCollaborator(user) => self.remove_collaborator(live, user, asked),
+            Request::SetPermissions(set) => self.set_permissions(live, *set, asked),
+            Request::CreateShare(new, token, password) => self.create_share(live, *new, (token, password), asked),
+            Request::RemoveShare(share) => self.remove_share(live, share, asked),
+            Request::UseShare(share) => self.use_share(live, share, asked),
+            Request::AddComment(add) => self.add_comment(live, *add, asked, found.as_ref()),
+            Request::ChangeComment(id, change) => self.change_comment(live, id, change, asked),
+            Request::RemoveComment(id) => self.remove_comment(live, id, asked),
+            Request::Create(_) => Err(DocumentError::NotFound),
+        }
+    }
+
+    fn look(&self, live: &Live, names: &[VersionName], who: Who) -> Reply {
+        let role = role_of(who, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
+        Reply::Seen(Box::new(Seen {
+            document: to_json(&self.view(live, Some(role))),
+            etag: live.etag(role),
+            role,
+            head: live.found(live.facts.head),
+            versions: names.iter().map(|name| live.version(name).map(|number| live.found(number))).collect(),
+        }))
+    }
+
+    pub(super) fn view<'a>(&self, live: &'a Live, role: Option<DocumentRole>) -> DocumentView<'a> {
+        let facts = &live.facts;
+        DocumentView {
+            id: self.id,
+            title: &facts.title,
+            content: None,
+            content_type: facts.content_type,
+            metadata: &facts.metadata,
+            owner_id: facts.permissions.owner,
+            version: VersionShown::Id(live.found(facts.head).id),
+            version_number: facts.head,
+            role,
+            created_at: Timestamp(self.id.created_ms()),
+            updated_at: Timestamp(live.updated_at),
+            created_by: facts.created_by,
+            updated_by: facts.updated_by,
+        }
+    }
+
+    /// The whole document, but for its content, as the answer to whoever asks.
+    pub(super) fn shown(&self, live: &Live, who: Who, done: Done) -> Answer {
+        let role = role_of(who, &live.facts.permissions);
+        Answer {
+            done,
+            id: (done == Done::Created).then(|| self.id.to_string()),
+            etag: Some(live.etag(role.unwrap_or(DocumentRole::Viewer))),
+            body: to_json(&self.view(live, role)),
+            replayed: false,
+        }
+    }
+
+    pub(super) fn version_view<'a>(&self, live: &Live, version: &'a StoredVersion) -> VersionView<'a> {
+        VersionView {
+            id: version.id,
+            document_id: self.id,
+            number: version.number,
+            label: version.label.as_deref(),
+            branch: if version.branch.is_empty() { MAIN } else { &version.branch },
+            parents: version.parents.iter().map(|number| live.found(*number).id).collect(),
+            message: version.message.as_deref(),
+            author: version.author,
+            created_at: Timestamp(version.at),
+        }
+    }
+}
+
+impl Live {
+    /// As it was committed; none where it can't be read.
+    pub(super) fn restored(stored: StoredDocument) -> Option<Self> {
+        let comments: Option<Vec<CommentView>> =
+            stored.comments.iter().map(|(_, body)| serde_json::from_str(body).ok()).collect();
+        Some(Live {
+            scope: stored.scope,
+            sequence: stored.sequence,
+            updated_at: stored.updated_at,
+            facts: serde_json::from_str(&stored.body).ok()?,
+            versions: Arc::new(stored.versions),
+            comments: Arc::new(comments?),
+        })
+    }
+
+    /// Role, bin and precondition, in this order: what holds for every command.
+    fn checked(&self, command: &DocumentCommand) -> Result<(), DocumentError> {
+        let in_bin = self.facts.deleted_at.is_some();
+        if let Request::Expire(_) | Request::UseShare(_) = command.request {
+            return if in_bin == matches!(command.request, Request::Expire(_)) {
+                Ok(())
+            } else {
+                Err(DocumentError::NotFound)
+            };
+        }
+        let role = allow(command.request.action(), command.who, &self.facts.permissions)?;
+        if in_bin != matches!(command.request, Request::Restore) {
+            // What is not in the bin is restored already; everything else does not see what is.
+            return if in_bin { Err(DocumentError::NotFound) } else { self.precondition(command, role) };
+        }
+        self.precondition(command, role)
+    }
+
+    fn precondition(&self, command: &DocumentCommand, role: DocumentRole) -> Result<(), DocumentError> {
+        let holds = |wanted: &Precondition| wanted.holds(&self.etag(role));
+        if command.if_match.as_ref().is_none_or(holds) { Ok(()) } else { Err(DocumentError::Precondition) }
+    }
+
+    /// Changes with every event of the document, and is another one for each role, which the document shows.
+    pub(super) fn etag(&self, role: DocumentRole) -> String {
+        format!("{}-{}", self.sequence, role as u8)
+    }
+
+    /// The version of this number; the first one where there is none, which can't be.
+    pub(super) fn node(&self, number: u64) -> Option<&StoredVersion> {
+        self.versions.get(usize::try_from(number.checked_sub(1)?).ok()?)
+    }
+
+    pub(super) fn found(&self, number: u64) -> VersionFound {
+        let node = self.node(number);
+        VersionFound {
+            number,
+            id: node.map_or_else(|| VersionId::from_parts(0, 0), |node| node.id),
+            parent: node.and_then(|node| node.parents.first().copied()),
+        }
+    }
+
+    /// The version that a name means: a label before a branch.
+    pub(super) fn version(&self, name: &VersionName) -> Option<u64> {
+        match name {
+            VersionName::Head | VersionName::Main => Some(self.facts.head),
+            VersionName::Id(id) => self.node(id.sequence()).filter(|node| node.id == *id).map(|node| node.number),
+            VersionName::Number(number) => self.node(*number).map(|node| node.number),
+            VersionName::Mark(mark) => self.labelled(mark).or_else(|| self.tip(mark)),
+        }
+    }
+
+    pub(super) fn labelled(&self, label: &str) -> Option<u64> {
+        self.versions.iter().find(|node| node.label.as_deref() == Some(label)).map(|node| node.number)
+    }
+
+    /// The newest version of a side line.
+    pub(super) fn tip(&self, branch: &str) -> Option<u64> {
+        self.versions.iter().rev().find(|node| &*node.branch == branch).map(|node| node.number)
+    }
+
+    /// Whether it is the newest version of its line.
+    pub(super) fn is_tip(&self, number: u64) -> bool {
+        let Some(node) = self.node(number) else { return false };
+        if node.branch.is_empty() { number == self.facts.head } else { self.tip(&node.branch) == Some(number) }
+    }
+
+    /// The head, where a new one makes comments move.
+    pub(super) fn anchored_at(&self) -> Option<u64> {
+        let head = self.found(self.facts.head).id;
+        let anchored = self.comments.iter().any(|comment| comment.version == head && !comment.outdated);
+        anchored.then_some(self.facts.head)
+    }
+
+    /// What it holds in memory beside itself.
+    pub(super) fn bytes(&self) -> usize {
+        let Facts { permissions, shares, title, .. } = &self.facts;
+        title.len()
+            + 48 * permissions.collaborators.len()
+            + 256 * shares.len()
+            + (size_of::<StoredVersion>() + 64) * self.versions.len()
+            + (size_of::<CommentView>() + 128) * self.comments.len()
+    }
+}
+
+impl Share {
+    pub(super) fn view(&self) -> ShareView {
+        ShareView {
+            share_id: self.id,
+            role: self.terms.role,
+            expires_at: self.terms.expires_at,
+            max_uses: self.terms.max_uses,
+            uses: self.terms.uses,
+            has_password: self.terms.password.is_some(),
+            created_at: Timestamp(self.id.created_ms()),
+        }
+    }
+}
+
+impl Request {
+    /// What it takes a role for.
+    fn action(&self) -> Action {
+        match self {
+            Request::Look(_) | Request::Create(_) | Request::Expire(_) | Request::UseShare(_) => Action::Read,
+            Request::Update(_) => Action::Update,
+            Request::Bin => Action::Delete,
+            Request::Erase => Action::Erase,
+            Request::Restore => Action::Restore,
+            Request::AddVersion(_) => Action::AddVersion,
+            Request::RestoreVersion(..) => Action::RestoreVersion,
+            Request::Merge(_) => Action::Merge,
+            Request::AddCollaborator(..) => Action::AddCollaborator,
+            Request::ChangeCollaborator(..) => Action::ChangeCollaborator,
+            Request::RemoveCollaborator(_) => Action::RemoveCollaborator,
+            Request::SetPermissions(_) => Action::SetPermissions,
+            Request::CreateShare(..) => Action::CreateShare,
+            Request::RemoveShare(_) => Action::DeleteShare,
+            Request::AddComment(_) => Action::AddComment,
+            Request::ChangeComment(..) => Action::ChangeComment,
+            Request::RemoveComment(_) => Action::DeleteComment,
+        }
+    }
+}
+
+impl From<Denied> for DocumentError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::NotFound => DocumentError::NotFound,
+            Denied::Forbidden(_) => DocumentError::Forbidden,
+        }
+    }
+}
+
+impl From<PermissionError> for DocumentError {
+    fn from(error: PermissionError) -> Self {
+        let conflict = |field, reason| DocumentError::Conflict { field, reason };
+        match error {
+            PermissionError::AddedTwice => conflict("user_id", "is a collaborator already"),
+            PermissionError::OwnerStays => conflict("user_id", "is the owner; an owner is made with transfer_owner_to"),
+            PermissionError::NotACollaborator => DocumentError::NotFound,
+            PermissionError::Invalid { field, reason } => DocumentError::Invalid(Invalid::new(field, reason)),
+        }
+    }
+}
+
+/// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
+pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
+    serde_json::to_vec(shape).unwrap_or_default().into()
+}

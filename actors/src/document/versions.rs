@@ -1,0 +1,429 @@
+//! The rules of contents and versions: making, changing, branching, restoring, merging.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::access::Permissions;
+use super::draft::{Beside, Draft, Made, change};
+use super::graph;
+use super::merge::{Conflict, ResolveError};
+use super::merge::{Strategy, Style};
+use super::messages::{
+    AddVersion, BranchName, ConflictView, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeConflict,
+    MergeStrategy, MergeStyle, Request, RestoreVersion, UpdateDocument, VersionName,
+};
+use super::state::{Asked, Decided, Document, Facts, Live, to_json};
+use super::work::{Job, MergeTask, Packed, Task, Worked};
+use crate::answer::{Answer, Done, Invalid};
+use crate::runtime::Decision;
+use crate::store::{Condition, Happened, StoredVersion};
+use crate::text::DocumentContent;
+
+/// Where a version goes.
+struct Place {
+    parent: u64,
+    /// Empty: the head's line.
+    branch: String,
+}
+
+/// A merge, as far as names go.
+struct Sides {
+    source: u64,
+    target: u64,
+    names: (String, String),
+}
+
+fn invalid(field: &'static str, reason: impl Into<String>) -> DocumentError {
+    DocumentError::Invalid(Invalid::new(field, reason))
+}
+
+fn text(content: &DocumentContent) -> Arc<str> {
+    Arc::from(&**content)
+}
+
+/// What was packed; anything else means that the command was not prepared as it is decided.
+fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
+    match found {
+        Some(Worked::Packed(packed)) => Ok(packed),
+        Some(Worked::Conflicted(..) | Worked::Unresolved(_) | Worked::Lines(_)) | None => {
+            Err(DocumentError::Precondition)
+        }
+    }
+}
+
+impl Document {
+    pub(super) fn job_of_creation(&self, new: &CreateDocument) -> Job {
+        let content = new.content.as_ref().map_or_else(|| Arc::from(""), text);
+        let task = Task::Pack { content, parent: None };
+        Job { document: Self::subject(self.id), task, anchored_at: None }
+    }
+
+    /// What a command on a document that is there must have computed; none where it is refused without, or needs nothing.
+    pub(super) fn job(&self, live: &Live, request: &Request) -> Option<Job> {
+        let head = live.facts.head;
+        let (task, on_head) = match request {
+            Request::Update(update) => {
+                let content = text(update.content.as_ref()?);
+                (Task::Pack { content, parent: Some(head) }, true)
+            }
+            Request::AddVersion(add) => {
+                let place = live.place(add).ok()?;
+                let on_head = place.branch.is_empty();
+                (Task::Pack { content: text(&add.content), parent: Some(place.parent) }, on_head)
+            }
+            Request::RestoreVersion(name, _) => (Task::Copy { version: live.version(name)?, parent: head }, true),
+            Request::Merge(merge) => {
+                let sides = live.sides(merge).ok()?;
+                let on_head = sides.target == head && !merge.dry_run;
+                (Task::Merge(live.merge_task(merge, sides)?), on_head)
+            }
+            Request::AddComment(add) => {
+                let version = add.version.as_ref().map_or(Some(head), |name| live.version(name))?;
+                (Task::Count { version }, false)
+            }
+            Request::Create(_)
+            | Request::Look(_)
+            | Request::Bin
+            | Request::Restore
+            | Request::Erase
+            | Request::Expire(_)
+            | Request::AddCollaborator(..)
+            | Request::ChangeCollaborator(..)
+            | Request::RemoveCollaborator(_)
+            | Request::SetPermissions(_)
+            | Request::CreateShare(..)
+            | Request::RemoveShare(_)
+            | Request::UseShare(_)
+            | Request::ChangeComment(..)
+            | Request::RemoveComment(_) => return None,
+        };
+        let anchored_at = if on_head { live.anchored_at() } else { None };
+        Some(Job { document: Self::subject(self.id), task, anchored_at })
+    }
+
+    pub(super) fn create(&self, asked: Asked, new: CreateDocument, found: Option<Worked>) -> Decided {
+        let packed = packed(found)?;
+        let user = asked.who.user();
+        let facts = Facts {
+            title: new.title.into_string(),
+            content_type: new.content_type.unwrap_or(ContentType::Markdown),
+            metadata: new.metadata,
+            created_by: user,
+            updated_by: user,
+            deleted_at: None,
+            permissions: Permissions::of_new(user),
+            shares: Vec::new(),
+            head: 1,
+            comments_made: 0,
+        };
+        let before = Live {
+            scope: asked.caller.scope,
+            sequence: 0,
+            updated_at: self.id.created_ms(),
+            facts,
+            versions: Arc::default(),
+            comments: Arc::default(),
+        };
+        let mut draft = Draft::new(self, &before, &asked, true);
+        draft.live.updated_at = self.id.created_ms();
+        draft.version(packed, Made { parents: Vec::new(), branch: String::new(), label: None, message: None }, &asked);
+        draft.event(Happened::DocumentCreated, Beside::default());
+        let answer = self.shown(&draft.live, asked.who, Done::Created);
+        let conditions = user.map(Condition::UserExists).into_iter().collect();
+        Ok(draft.decide(asked, answer, conditions))
+    }
+
+    pub(super) fn update(&self, live: &Live, update: UpdateDocument, asked: Asked, found: Option<Worked>) -> Decided {
+        let mut draft = Draft::new(self, live, &asked, false);
+        let changes = draft.live.facts.updated(&update);
+        let new = match update.content {
+            Some(_) => Some(packed(found)?).filter(|packed| !packed.same),
+            None => None,
+        };
+        if changes.is_empty() && new.is_none() {
+            let answer = self.shown(live, asked.who, Done::Ok);
+            return Ok(draft.unchanged(asked, answer));
+        }
+        draft.live.facts.updated_by = asked.who.user();
+        if !changes.is_empty() {
+            draft.event(Happened::DocumentUpdated, Beside { changes: Some(changes), ..Beside::default() });
+        }
+        if let Some(packed) = new {
+            let parents = vec![live.facts.head];
+            let made = Made { parents, branch: String::new(), label: None, message: None };
+            self.add(&mut draft, packed, made, (&asked, Happened::DocumentVersionCreated));
+        }
+        let answer = self.shown(&draft.live, asked.who, Done::Ok);
+        Ok(draft.decide(asked, answer, Vec::new()))
+    }
+
+    /// Adds a version with its event.
+    fn add(
+        &self,
+        draft: &mut Draft<'_>,
+        packed: Packed,
+        made: Made,
+        (asked, happened): (&Asked, Happened),
+    ) -> StoredVersion {
+        let version = draft.version(packed, made, asked);
+        let live = draft.live.clone();
+        draft.event(happened, Beside { version: Some(self.version_view(&live, &version)), ..Beside::default() });
+        version
+    }
+
+    /// The answer that shows a new version.
+    fn made(&self, live: &Live, version: &StoredVersion) -> Answer {
+        let body = to_json(&self.version_view(live, version));
+        let id = version.id.to_string();
+        Answer { done: Done::Created, id: Some(id.clone()), etag: Some(id), body, replayed: false }
+    }
+
+    pub(super) fn add_version(&self, live: &Live, add: AddVersion, asked: Asked, found: Option<Worked>) -> Decided {
+        let Place { parent, branch } = live.place(&add)?;
+        let label = add.label.map(crate::text::Text::into_string);
+        if let Some(label) = &label {
+            live.free("label", label)?;
+        }
+        let message = add.message.map(crate::text::Text::into_string);
+        let packed = packed(found)?;
+        let mut draft = Draft::new(self, live, &asked, false);
+        let made = Made { parents: vec![parent], branch, label, message };
+        let version = self.add(&mut draft, packed, made, (&asked, Happened::DocumentVersionCreated));
+        let answer = self.made(&draft.live, &version);
+        Ok(draft.decide(asked, answer, Vec::new()))
+    }
+
+    pub(super) fn restore_version(
+        &self,
+        live: &Live,
+        (name, body): (&VersionName, RestoreVersion),
+        asked: Asked,
+        found: Option<Worked>,
+    ) -> Decided {
+        live.version(name).ok_or(DocumentError::NotFound)?;
+        let packed = packed(found)?;
+        let mut draft = Draft::new(self, live, &asked, false);
+        let message = body.message.map(crate::text::Text::into_string);
+        let made = Made { parents: vec![live.facts.head], branch: String::new(), label: None, message };
+        let version = self.add(&mut draft, packed, made, (&asked, Happened::DocumentVersionCreated));
+        let answer = self.made(&draft.live, &version);
+        Ok(draft.decide(asked, answer, Vec::new()))
+    }
+
+    pub(super) fn merge(&self, live: &Live, merge: Merge, asked: Asked, found: Option<Worked>) -> Decided {
+        let sides = live.sides(&merge)?;
+        let draft = Draft::new(self, live, &asked, false);
+        if live.contains(sides.target, sides.source) {
+            let body = to_json(&UpToDate { up_to_date: true, version: live.found(sides.target).id });
+            let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
+            return Ok(draft.unchanged(asked, answer));
+        }
+        match found {
+            Some(Worked::Packed(packed)) if merge.dry_run => {
+                let merged = packed.merged.unwrap_or_default();
+                let body = to_json(&DryRun { merged: &merged, conflicts: [] });
+                Ok(draft.unchanged(asked, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }))
+            }
+            Some(Worked::Packed(packed)) => Ok(self.merged(live, draft, packed, (merge, sides), asked)),
+            Some(Worked::Conflicted(merged, conflicts)) => Err(live.conflicted(merged, conflicts, &sides)),
+            Some(Worked::Unresolved(error)) => Err(unresolved(error)),
+            Some(Worked::Lines(_)) | None => Err(DocumentError::Precondition),
+        }
+    }
+
+    fn merged(
+        &self,
+        live: &Live,
+        mut draft: Draft<'_>,
+        packed: Packed,
+        (merge, sides): (Merge, Sides),
+        asked: Asked,
+    ) -> Decision<Document> {
+        let branch = live.node(sides.target).map_or_else(String::new, |node| node.branch.to_string());
+        let message = merge.message.map(crate::text::Text::into_string);
+        let made = Made { parents: vec![sides.target, sides.source], branch, label: None, message };
+        let version = self.add(&mut draft, packed, made, (&asked, Happened::DocumentMerged));
+        let answer = self.made(&draft.live, &version);
+        draft.decide(asked, answer, Vec::new())
+    }
+}
+
+/// The answer to a merge that has nothing to bring in.
+#[derive(Debug, Serialize)]
+struct UpToDate {
+    up_to_date: bool,
+    version: crate::id::VersionId,
+}
+
+/// The answer to a merge that writes nothing.
+#[derive(Debug, Serialize)]
+struct DryRun<'a> {
+    merged: &'a str,
+    conflicts: [(); 0],
+}
+
+fn unresolved(error: ResolveError) -> DocumentError {
+    invalid("resolutions", error.to_string())
+}
+
+impl Facts {
+    /// Takes what is given; tells what changes.
+    fn updated(&mut self, update: &UpdateDocument) -> Map<String, Value> {
+        let mut changes = Map::new();
+        if let Some(title) = update.title.as_ref().filter(|title| ***title != self.title) {
+            changes.extend(change("title", json!(self.title), json!(**title)));
+            (**title).clone_into(&mut self.title);
+        }
+        if let Some(content_type) = update.content_type.filter(|given| *given != self.content_type) {
+            changes.extend(change("content_type", json!(self.content_type), json!(content_type)));
+            self.content_type = content_type;
+        }
+        if let Some(metadata) = &update.metadata {
+            let metadata = metadata.clone().unwrap_or_default();
+            if metadata != self.metadata {
+                changes.extend(change("metadata", json!(self.metadata), json!(metadata)));
+                self.metadata = metadata;
+            }
+        }
+        changes
+    }
+}
+
+impl Live {
+    /// Where a new version goes.
+    fn place(&self, add: &AddVersion) -> Result<Place, DocumentError> {
+        let head = self.facts.head;
+        let named = match &add.parent {
+            Some(name) => {
+                Some(self.version(name).ok_or_else(|| invalid("parent", "must be a version of this document"))?)
+            }
+            None => None,
+        };
+        let stale = |field| DocumentError::Conflict { field, reason: "is not the newest version of that branch" };
+        match &add.branch {
+            Some(BranchName::Main) if named.is_none_or(|parent| parent == head) => {
+                Ok(Place { parent: head, branch: String::new() })
+            }
+            Some(BranchName::Main) => Err(stale("parent")),
+            Some(BranchName::Side(branch)) => {
+                let branch = branch.to_string();
+                match (self.tip(&branch), named) {
+                    (Some(tip), parent) if parent.is_none_or(|parent| parent == tip) => {
+                        Ok(Place { parent: tip, branch })
+                    }
+                    (Some(_), _) => Err(stale("parent")),
+                    (None, parent) => {
+                        self.free("branch", &branch)?;
+                        Ok(Place { parent: parent.unwrap_or(head), branch })
+                    }
+                }
+            }
+            None => {
+                let parent = named.unwrap_or(head);
+                let branch = match self.node(parent) {
+                    Some(node) if self.is_tip(parent) => node.branch.to_string(),
+                    Some(_) | None => self.new_line(),
+                };
+                Ok(Place { parent, branch })
+            }
+        }
+    }
+
+    /// The name of a side line that nobody named: its first version's.
+    fn new_line(&self) -> String {
+        let number = self.versions.len() + 1;
+        let mut name = format!("v{number}");
+        let mut turn = 2;
+        while self.tip(&name).is_some() || self.labelled(&name).is_some() {
+            name = format!("v{number}-{turn}");
+            turn += 1;
+        }
+        name
+    }
+
+    /// Labels and branches are names in one space: one that is taken would mean two things.
+    fn free(&self, field: &'static str, name: &str) -> Result<(), DocumentError> {
+        if self.labelled(name).is_some() || self.tip(name).is_some() {
+            return Err(DocumentError::Conflict { field, reason: "is taken by another version or branch" });
+        }
+        Ok(())
+    }
+
+    fn sides(&self, merge: &Merge) -> Result<Sides, DocumentError> {
+        let target = merge.target.clone().unwrap_or(VersionName::Head);
+        if merge.resolutions.is_some() {
+            for (field, name) in [("source", &merge.source), ("target", &target)] {
+                if !matches!(name, VersionName::Id(_)) {
+                    return Err(invalid(field, "must be a version's ID where resolutions are given"));
+                }
+            }
+        }
+        let unknown = |field| move || invalid(field, "must be a version or branch of this document");
+        // A branch is meant where one has the name: merges go from line to line.
+        let side = |name: &VersionName| match name {
+            VersionName::Mark(mark) => self.tip(mark).or_else(|| self.labelled(mark)),
+            VersionName::Head | VersionName::Main | VersionName::Id(_) | VersionName::Number(_) => self.version(name),
+        };
+        let sides = Sides {
+            source: side(&merge.source).ok_or_else(unknown("source"))?,
+            target: side(&target).ok_or_else(unknown("target"))?,
+            names: (
+                merge.target.as_ref().map_or_else(|| HEAD.to_owned(), VersionName::to_string),
+                merge.source.to_string(),
+            ),
+        };
+        if self.is_tip(sides.target) { Ok(sides) } else { Err(DocumentError::Precondition) }
+    }
+
+    fn parents(&self, number: u64) -> &[u64] {
+        self.node(number).map_or(&[], |node| &node.parents)
+    }
+
+    fn contains(&self, target: u64, source: u64) -> bool {
+        graph::contains(target, source, |number| self.parents(number))
+    }
+
+    fn merge_task(&self, merge: &Merge, sides: Sides) -> Option<MergeTask> {
+        let Sides { source, target, names } = sides;
+        if self.contains(target, source) {
+            return None;
+        }
+        let resolutions = merge.resolutions.as_ref().map(|given| {
+            let index = |index: u64| usize::try_from(index).unwrap_or(usize::MAX);
+            given.iter().map(|one| (index(one.index), one.content.to_string())).collect()
+        });
+        Some(MergeTask {
+            base: graph::merge_base(target, source, |number| self.parents(number))?,
+            ours: target,
+            theirs: source,
+            names,
+            style: match merge.style.unwrap_or(MergeStyle::Merge) {
+                MergeStyle::Merge => Style::Merge,
+                MergeStyle::Diff3 => Style::Diff3,
+                MergeStyle::Zdiff3 => Style::Zdiff3,
+            },
+            strategy: match merge.strategy.unwrap_or(MergeStrategy::Fail) {
+                MergeStrategy::Fail => Strategy::Fail,
+                MergeStrategy::Ours => Strategy::Ours,
+                MergeStrategy::Theirs => Strategy::Theirs,
+                MergeStrategy::Union => Strategy::Union,
+            },
+            resolutions,
+        })
+    }
+
+    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>, sides: &Sides) -> DocumentError {
+        let view = |conflict: Conflict| {
+            let Conflict { index, base, ours, theirs, start_line } = conflict;
+            ConflictView { index, base, ours, theirs, start_line }
+        };
+        DocumentError::Merge(Box::new(MergeConflict {
+            conflicts: conflicts.into_iter().map(view).collect(),
+            merged,
+            source: self.found(sides.source).id,
+            target: self.found(sides.target).id,
+        }))
+    }
+}

@@ -1,0 +1,187 @@
+//! What a document's commands compute before they are decided: reading contents, packing, merging, comparing. It happens
+//! on threads of its own, off the arbiters, while the document waits; so it is made from exactly the state that the
+//! decision meets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::anchors::{self, count_lines};
+use super::diff::line_diff;
+use super::frames::{Base, Frame, decode_chain, encode};
+use super::merge::{Conflict, Labels, Options, ResolveError, Strategy, Style, merge, resolve};
+use crate::bounds::Bounds;
+use crate::runtime::{Away, BoxFuture};
+use crate::store::{Store, Subject};
+
+/// What is to be computed.
+#[derive(Debug)]
+pub struct Job {
+    pub(super) document: Subject,
+    pub(super) task: Task,
+    /// The head, where comments stand on its lines that are to follow a new one.
+    pub(super) anchored_at: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) enum Task {
+    /// Pack a content, against its parent's where there is one.
+    Pack { content: Arc<str>, parent: Option<u64> },
+    /// Pack an older version's content against its parent's.
+    Copy { version: u64, parent: u64 },
+    /// Merge.
+    Merge(MergeTask),
+    /// Count a version's lines.
+    Count { version: u64 },
+}
+
+#[derive(Debug)]
+pub(super) struct MergeTask {
+    pub(super) base: u64,
+    pub(super) ours: u64,
+    pub(super) theirs: u64,
+    pub(super) names: (String, String),
+    pub(super) style: Style,
+    pub(super) strategy: Strategy,
+    pub(super) resolutions: Option<Vec<(usize, String)>>,
+}
+
+/// What was computed.
+#[derive(Debug)]
+pub enum Worked {
+    /// A content, ready to be stored.
+    Packed(Packed),
+    /// A merge that leaves conflicts, with the text that shows them.
+    Conflicted(String, Vec<Conflict>),
+    /// The resolutions are not those of the merge's conflicts.
+    Unresolved(ResolveError),
+    /// How many lines the version has.
+    Lines(usize),
+}
+
+/// A content, ready to be stored.
+#[derive(Debug)]
+pub struct Packed {
+    pub(super) frame: Bytes,
+    /// The version that the frame is against.
+    pub(super) base: Option<u64>,
+    /// Whether it is the parent's content.
+    pub(super) same: bool,
+    /// What a merge came to.
+    pub(super) merged: Option<String>,
+    /// How lines of the head move, where that was asked for.
+    pub(super) moves: Vec<anchors::Hunk>,
+}
+
+/// Reads what the job needs and computes it.
+pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>> {
+    let readings: Vec<_> =
+        job.needs().into_iter().map(|number| (number, store.version(job.document, number))).collect();
+    Box::pin(async move {
+        let mut chains = Vec::new();
+        for (number, reading) in readings {
+            let (_, frames) = reading.await.map_err(|_| Away)?.ok_or(Away)?;
+            chains.push((number, frames));
+        }
+        // A panic in there was reported where it happened; the caller may try again.
+        tokio::task::spawn_blocking(move || job.compute(&chains)).await.map_err(|_| Away)?.ok_or(Away)
+    })
+}
+
+/// A version's content out of its chain of frames.
+///
+/// # Errors
+/// The frames are damaged.
+pub(super) fn unpack(frames: &[Bytes]) -> Option<(String, Frame)> {
+    let frames: Option<Vec<Frame>> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone()).ok()).collect();
+    let frames = frames?;
+    let content = decode_chain(&frames, Bounds::get().document_bytes_max)
+        .inspect_err(|error| tracing::error!(%error, "a version can't be read"))
+        .ok()?;
+    Some((content, frames.last()?.clone()))
+}
+
+type Chains = [(u64, Vec<Bytes>)];
+
+fn content(chains: &Chains, number: u64) -> Option<(String, Frame)> {
+    chains.iter().find(|(known, _)| *known == number).and_then(|(_, frames)| unpack(frames))
+}
+
+impl Job {
+    /// The versions whose contents it reads, each once.
+    fn needs(&self) -> Vec<u64> {
+        let mut needs: Vec<u64> = match &self.task {
+            Task::Pack { parent, .. } => parent.iter().copied().collect(),
+            Task::Copy { version, parent } => vec![*version, *parent],
+            Task::Merge(task) => vec![task.base, task.ours, task.theirs],
+            Task::Count { version } => vec![*version],
+        };
+        needs.extend(self.anchored_at);
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    }
+
+    fn compute(&self, chains: &Chains) -> Option<Worked> {
+        match &self.task {
+            Task::Pack { content, parent } => self.pack(chains, content, *parent, None),
+            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent), None),
+            Task::Merge(task) => self.merge(chains, task),
+            Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, *version)?.0))),
+        }
+    }
+
+    fn merge(&self, chains: &Chains, task: &MergeTask) -> Option<Worked> {
+        let texts = [content(chains, task.base)?.0, content(chains, task.ours)?.0, content(chains, task.theirs)?.0];
+        let [base, ours, theirs] = &texts;
+        let labels = Labels { ours: &task.names.0, base: "base", theirs: &task.names.1 };
+        let options = Options { style: task.style, strategy: task.strategy, labels };
+        let text = match &task.resolutions {
+            None => {
+                let merged = merge(base, ours, theirs, &options);
+                if !merged.conflicts.is_empty() && task.strategy == Strategy::Fail {
+                    return Some(Worked::Conflicted(merged.text, merged.conflicts));
+                }
+                merged.text
+            }
+            Some(given) => {
+                let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, text.as_str())).collect();
+                match resolve([base, ours, theirs], &options, &given) {
+                    Ok(text) => text,
+                    Err(error) => return Some(Worked::Unresolved(error)),
+                }
+            }
+        };
+        self.pack(chains, &text, Some(task.ours), Some(text.clone()))
+    }
+
+    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>, merged: Option<String>) -> Option<Worked> {
+        let held = match parent {
+            Some(parent) => Some((parent, content(chains, parent)?)),
+            None => None,
+        };
+        let base = held.as_ref().map(|(_, (content, frame))| Base { content, place: frame.place() });
+        let frame =
+            encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
+        let same = held.as_ref().is_some_and(|(_, (content, _))| content == text);
+        let base = held.map(|(parent, _)| parent).filter(|_| !frame.is_keyframe());
+        let moves = match self.anchored_at {
+            Some(head) => moves(&content(chains, head)?.0, text),
+            None => Vec::new(),
+        };
+        Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, merged, moves }))
+    }
+}
+
+/// How lines move from one text to the next.
+fn moves(old: &str, new: &str) -> Vec<anchors::Hunk> {
+    let from = |start: usize, lines: usize| if lines == 0 { start } else { start.saturating_sub(1) };
+    line_diff(old, new, 0)
+        .hunks
+        .iter()
+        .map(|hunk| {
+            let (old, new) = (from(hunk.old_start, hunk.old_lines), from(hunk.new_start, hunk.new_lines));
+            anchors::Hunk::new(old, hunk.old_lines, new, hunk.new_lines)
+        })
+        .collect()
+}

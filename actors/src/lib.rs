@@ -50,6 +50,7 @@ pub mod page;
 pub mod present;
 pub mod random;
 pub mod runtime;
+pub mod search;
 pub mod store;
 pub mod system;
 pub mod text;

@@ -13,7 +13,7 @@ mod lagging;
 mod lists;
 mod loads;
 mod older_keys;
-mod readers;
+pub(crate) mod readers;
 mod recovery;
 mod schema;
 mod transcript;

@@ -19,7 +19,7 @@ const LOOK_EVERY: i32 = 20_000;
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// A set of reading threads.
-pub(super) struct Readers {
+pub(crate) struct Readers {
     inboxes: Mutex<Vec<Sender<Job>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     next: AtomicUsize,
@@ -27,7 +27,7 @@ pub(super) struct Readers {
 
 impl Readers {
     /// One thread for each connection.
-    pub(super) fn start(name: &str, connections: Vec<Connection>) -> std::io::Result<Self> {
+    pub(crate) fn start(name: &str, connections: Vec<Connection>) -> std::io::Result<Self> {
         let (mut inboxes, mut threads) = (Vec::new(), Vec::new());
         for mut connection in connections {
             let (inbox, jobs) = channel::<Job>();
@@ -43,7 +43,7 @@ impl Readers {
     }
 
     /// Reads on one of the threads.
-    pub(super) fn read<T: Send + 'static>(
+    pub(crate) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Later<Result<T, ReadError>> {
@@ -66,7 +66,7 @@ impl Readers {
     }
 
     /// Ends the threads when they have done what they were asked.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.inboxes.lock().clear();
         for thread in self.threads.lock().drain(..) {
             // It ended by itself or by a panic that was reported where it happened.

@@ -1,0 +1,287 @@
+//! Full-text search over titles and contents: a file of its own beside the store, which can be lost. Knows texts by number
+//! and scope; what they are the texts of, and who may read them, is its users' business.
+//!
+//! - `words.rs`: what is one word, and how a query is read.
+//! - `index.rs`: the file.
+//! - `writer.rs`: the thread that fills it.
+//! - here: the handle.
+//!
+//! # Promises
+//!
+//! - Whoever follows the feed hands in what happened in its order, each position once. The position up to which the index
+//!   knows everything stands in the file in the same transaction as the words: a crash means that some of it is handed in
+//!   again, which changes nothing.
+//! - [`Search::wait_for`] a position, and every later [`Search::find`] knows what was handed in up to it.
+//! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and log.
+//! - A file that is missing, damaged, of another version or ahead of the store is begun anew from position 0.
+//! - A search that takes longer than 2 s is interrupted. Memory: 32 MiB of texts in the queue at most, then [`Search::put`]
+//!   waits.
+
+mod index;
+mod words;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::{Semaphore, watch};
+
+use self::writer::{Shared, Task, Work, Writer};
+use crate::caller::Scope;
+use crate::store::sqlite::readers::Readers;
+use crate::store::{Later, ReadError};
+
+/// Room in the queue, in KiB of text; nothing takes less than one.
+const QUEUE_KIB: u32 = 32 * 1_024;
+
+/// Why there is no index.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The file or its folder can't be used.
+    #[error("the search index {0}: {1}")]
+    File(PathBuf, std::io::Error),
+    /// SQLite's own word.
+    #[error("the search index {0} can't be opened: {1}")]
+    Sqlite(PathBuf, rusqlite::Error),
+}
+
+/// The index takes nothing any more: it was closed, or its file is damaged ([`Search::damaged`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the search index takes nothing any more")]
+pub struct Closed;
+
+/// The index did not come so far in time: for the asker a 503 that did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the search index has not come so far yet")]
+pub struct Behind;
+
+/// A text to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Names it, in all scopes: an identifier's number.
+    pub number: u64,
+    /// Whose it is: found by nobody else.
+    pub scope: Scope,
+    /// Counts more than the content.
+    pub title: String,
+    /// The whole text.
+    pub content: String,
+}
+
+/// A text that fits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hit {
+    /// Which one.
+    pub number: u64,
+    /// How well: the lower, the better. Comparable within one answer only.
+    pub rank: f64,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The part that was asked for, best first; of equal ones the newest first.
+    pub hits: Vec<Hit>,
+    /// How many fit at all.
+    pub total: u64,
+}
+
+/// How the writer does its chores.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    chores_every: Duration,
+    erase_after: Duration,
+    retry_after: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            chores_every: Duration::from_secs(1),
+            erase_after: Duration::from_secs(10),
+            retry_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The search index.
+pub struct Search {
+    inbox: Mutex<Option<Sender<Work>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    readers: Readers,
+    shared: Arc<Shared>,
+    reached: watch::Receiver<i64>,
+}
+
+impl Search {
+    /// Opens the index in this file, and tells up to which position of the feed it knows everything: hand in what follows.
+    /// `newest` is the store's last position; an index that is ahead of it belongs to another past.
+    ///
+    /// # Errors
+    /// The file can't be used, nor made anew.
+    pub fn open(path: &Path, newest: i64) -> Result<(Self, i64), SearchError> {
+        Self::open_at(Pace::default(), path, newest)
+    }
+
+    fn open_at(pace: Pace, path: &Path, newest: i64) -> Result<(Self, i64), SearchError> {
+        let mark = mark_of(path);
+        let (connection, position) = open_or_begin(path, &mark, newest)?;
+        let reader = index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error))?;
+        let no_thread = |error| SearchError::File(path.to_owned(), error);
+        let readers = Readers::start("colloquy-search", vec![reader]).map_err(no_thread)?;
+        let (sender, reached) = watch::channel(position);
+        let shared = Arc::new(Shared {
+            reached: sender,
+            room: Arc::new(Semaphore::new(usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX))),
+            healthy: AtomicBool::new(true),
+            damaged: AtomicBool::new(false),
+            mark,
+            closing: AtomicBool::new(false),
+        });
+        let (inbox, works) = channel();
+        let writer =
+            Writer { connection, inbox: works, shared: Arc::clone(&shared), pace, written: position, unerased: None };
+        let thread = std::thread::Builder::new().name("colloquy-indexer".to_owned()).spawn(move || writer.run());
+        let thread = Mutex::new(Some(thread.map_err(no_thread)?));
+        Ok((Search { inbox: Mutex::new(Some(inbox)), thread, readers, shared, reached }, position))
+    }
+
+    /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn put(&self, position: i64, entry: Entry) -> Result<(), Closed> {
+        let bytes = entry.title.len() + entry.content.len();
+        self.hand_in(position, bytes, Task::Put(Box::new(entry))).await
+    }
+
+    /// Takes a text out, if there is one.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn remove(&self, position: i64, number: u64) -> Result<(), Closed> {
+        self.hand_in(position, 0, Task::Remove(number)).await
+    }
+
+    /// Tells that everything up to this position has been handed in.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn reached(&self, position: i64) -> Result<(), Closed> {
+        self.hand_in(position, 0, Task::Pass).await
+    }
+
+    async fn hand_in(&self, position: i64, bytes: usize, task: Task) -> Result<(), Closed> {
+        let kib = u32::try_from(bytes / 1_024 + 1).unwrap_or(u32::MAX).min(QUEUE_KIB);
+        let room = Arc::clone(&self.shared.room).acquire_many_owned(kib).await.map_err(|_| Closed)?;
+        match &*self.inbox.lock() {
+            Some(inbox) => inbox.send(Work { position, task, _room: room }).map_err(|_| Closed),
+            None => Err(Closed),
+        }
+    }
+
+    /// The position up to which searches know everything.
+    #[must_use]
+    pub fn position(&self) -> i64 {
+        *self.reached.borrow()
+    }
+
+    /// Waits until searches know everything up to this position.
+    ///
+    /// # Errors
+    /// [`Behind`], when the time is over.
+    pub async fn wait_for(&self, position: i64, timeout: Duration) -> Result<(), Behind> {
+        let mut reached = self.reached.clone();
+        let there = tokio::time::timeout(timeout, reached.wait_for(|reached| *reached >= position)).await;
+        if there.is_ok_and(|there| there.is_ok()) { Ok(()) } else { Err(Behind) }
+    }
+
+    /// What fits in this scope: `limit` texts from the `offset`-th on. All words of the query must be in title or content,
+    /// whatever their case and accents; those in quotation marks one behind the other; the last may go on. No query is
+    /// wrong: one without a word finds nothing.
+    #[must_use]
+    pub fn find(&self, scope: Scope, query: &str, limit: usize, offset: usize) -> Later<Result<Found, ReadError>> {
+        let (query, shared) = (query.to_owned(), Arc::clone(&self.shared));
+        self.readers.read(move |connection| {
+            let found = index::find(connection, scope, &query, (limit, offset));
+            found.inspect_err(|error| shared.note(error))
+        })
+    }
+
+    /// Whether the last attempt to write worked.
+    #[must_use]
+    pub fn healthy(&self) -> bool {
+        self.shared.healthy.load(Ordering::Relaxed)
+    }
+
+    /// Whether the file has turned out to be damaged: close it and open it again, then it begins anew.
+    #[must_use]
+    pub fn damaged(&self) -> bool {
+        self.shared.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Takes in what was handed in, and ends. Blocks: not for an arbiter.
+    pub fn close(&self) {
+        self.shared.closing.store(true, Ordering::Relaxed);
+        self.inbox.lock().take();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic in there was reported where it happened.
+            let _ = thread.join();
+        }
+        self.shared.room.close();
+        self.readers.close();
+    }
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {
+    SearchError::Sqlite(path.to_owned(), error)
+}
+
+/// The file whose presence tells that the index beside it is damaged.
+fn mark_of(path: &Path) -> PathBuf {
+    let mut mark = path.as_os_str().to_owned();
+    mark.push(".damaged");
+    PathBuf::from(mark)
+}
+
+fn open_or_begin(path: &Path, mark: &Path, newest: i64) -> Result<(Connection, i64), SearchError> {
+    let why = if mark.exists() {
+        "it was found damaged".to_owned()
+    } else {
+        match index::open(path, newest) {
+            Ok(opened) => return Ok(opened),
+            Err(unusable) if unusable.is_worthless() => unusable.to_string(),
+            Err(index::Unusable::Sqlite(error)) => return Err(no_sqlite(path, error)),
+            Err(index::Unusable::Worthless(why)) => why.to_owned(),
+        }
+    };
+    tracing::warn!(why, path = %path.display(), "the search index is made anew");
+    // The mark goes last: a crash in between leaves it to be done again.
+    for file in index::files(path).iter().map(PathBuf::as_path).chain([mark]) {
+        match std::fs::remove_file(file) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(SearchError::File(file.to_owned(), error)),
+        }
+    }
+    match index::open(path, newest) {
+        Ok(opened) => Ok(opened),
+        Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
+        Err(index::Unusable::Worthless(why)) => Err(SearchError::File(path.to_owned(), std::io::Error::other(why))),
+    }
+}

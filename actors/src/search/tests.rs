@@ -1,0 +1,373 @@
+//! What is found, how soon, and what is left of what was taken out.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::caller::Mode;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn fast() -> Pace {
+    let short = Duration::from_millis(20);
+    Pace { chores_every: short, erase_after: short, retry_after: short }
+}
+
+fn mine() -> Scope {
+    Scope::of(1, Mode::Live)
+}
+
+/// An index in a folder of its own.
+struct Desk {
+    folder: tempfile::TempDir,
+    search: Search,
+    position: i64,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (search, position) = Search::open_at(fast(), &folder.path().join("c.db.search"), i64::MAX).unwrap();
+        assert_eq!(position, 0);
+        Desk { folder, search, position }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("c.db.search")
+    }
+
+    fn reopened(self, newest: i64) -> (Self, i64) {
+        self.search.close();
+        let (search, position) = Search::open_at(fast(), &self.path(), newest).unwrap();
+        (Desk { search, ..self }, position)
+    }
+
+    async fn put_in(&mut self, scope: Scope, number: u64, title: &str, content: &str) {
+        self.position += 1;
+        let entry = Entry { number, scope, title: title.into(), content: content.into() };
+        self.search.put(self.position, entry).await.unwrap();
+    }
+
+    async fn put(&mut self, number: u64, title: &str, content: &str) {
+        self.put_in(mine(), number, title, content).await;
+    }
+
+    async fn remove(&mut self, number: u64) {
+        self.position += 1;
+        self.search.remove(self.position, number).await.unwrap();
+    }
+
+    async fn found_in(&self, scope: Scope, query: &str) -> Vec<u64> {
+        self.search.wait_for(self.position, SOON).await.unwrap();
+        let found = self.search.find(scope, query, 100, 0).await.unwrap();
+        assert_eq!(found.total, found.hits.len() as u64);
+        found.hits.iter().map(|hit| hit.number).collect()
+    }
+
+    async fn found(&self, query: &str) -> Vec<u64> {
+        self.found_in(mine(), query).await
+    }
+
+    /// Every byte of the index on the disk.
+    fn bytes(&self) -> Vec<u8> {
+        index::files(&self.path()).iter().flat_map(|file| std::fs::read(file).unwrap_or_default()).collect()
+    }
+}
+
+fn holds(bytes: &[u8], marker: &str) -> bool {
+    bytes.windows(marker.len()).any(|window| window == marker.as_bytes())
+}
+
+#[tokio::test]
+async fn a_title_counts_more_than_a_content_and_often_more_than_once() {
+    let mut desk = Desk::new();
+    let filler = "nothing of interest stands here at all ".repeat(5);
+    desk.put(1, "Notes", &format!("{filler} refund {filler}")).await;
+    desk.put(2, "Refund policy", &filler).await;
+    desk.put(3, "Notes", &format!("refund refund refund {filler} refund {filler}")).await;
+    desk.put(4, "Notes", &filler).await;
+    assert_eq!(desk.found("refund").await, [2, 3, 1]);
+    assert_eq!(desk.found("refund policy").await, [2]);
+    assert_eq!(desk.found("interest notes").await.len(), 3);
+}
+
+#[tokio::test]
+async fn words_phrases_and_beginnings_are_found_whatever_their_case_and_accents() {
+    let mut desk = Desk::new();
+    desk.put(1, "Crème brûlée", "Caramelise the sugar. E-mail: chef@example.com").await;
+    desk.put(2, "東京タワー", "高さは333メートル。Straße").await;
+    for query in
+        ["creme", "CRÈME brulee", "sugar creme", "\"the sugar\"", "cara", "e-mail", "chef@example.com", "\"crème br"]
+    {
+        assert_eq!(desk.found(query).await, [1], "{query}");
+    }
+    for query in ["東京", "タワー", "京タ", "333", "メートル", "straße", "高さは 東京"] {
+        assert_eq!(desk.found(query).await, [2], "{query}");
+    }
+    for query in ["\"sugar the\"", "ugar", "cara sugar xyz", "京東", "", "\"", "cara sugar \"cara\""] {
+        assert_eq!(desk.found(query).await, [0_u64; 0], "{query}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_found_by_another_account_or_in_the_other_mode() {
+    let mut desk = Desk::new();
+    let test = Scope::of(1, Mode::Test);
+    let other = Scope::of(16, Mode::Live);
+    desk.put_in(mine(), 1, "shared word", "").await;
+    desk.put_in(test, 2, "shared word", "").await;
+    desk.put_in(other, 3, "shared word", "").await;
+    assert_eq!(desk.found("shared").await, [1]);
+    assert_eq!(desk.found_in(test, "shared word").await, [2]);
+    assert_eq!(desk.found_in(other, "\"shared word\"").await, [3]);
+    assert_eq!(desk.found_in(Scope::of(2, Mode::Live), "shared").await, [0_u64; 0]);
+}
+
+#[tokio::test]
+async fn how_rare_a_word_is_elsewhere_moves_nothing() {
+    let mut desk = Desk::new();
+    desk.put(1, "alpha", "").await;
+    desk.put(2, "beta", "").await;
+    desk.put(3, "alpha beta", "").await;
+    let ranks = async |desk: &Desk| {
+        desk.search.wait_for(desk.position, SOON).await.unwrap();
+        let alpha = desk.search.find(mine(), "alpha", 1, 0).await.unwrap().hits[0].rank;
+        alpha - desk.search.find(mine(), "beta", 1, 0).await.unwrap().hits[0].rank
+    };
+    assert!(ranks(&desk).await.abs() < 1e-9);
+    for number in 10..60 {
+        desk.put_in(Scope::of(2, Mode::Live), number, "beta", "").await;
+    }
+    assert!(ranks(&desk).await.abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn pages_follow_one_another_and_the_total_is_exact() {
+    let mut desk = Desk::new();
+    for number in 1..=50 {
+        desk.put(number, "same", &"word ".repeat(usize::try_from(number).unwrap())).await;
+    }
+    let whole = desk.found("word").await;
+    let mut pages = Vec::new();
+    for offset in (0..60).step_by(7) {
+        let page = desk.search.find(mine(), "word", 7, offset).await.unwrap();
+        assert_eq!(page.total, 50);
+        pages.extend(page.hits.iter().map(|hit| hit.number));
+    }
+    assert_eq!(pages, whole);
+    assert_eq!(desk.found("same").await.len(), 50);
+    let equal: Vec<u64> = {
+        let mut desk = Desk::new();
+        for number in [3, 1, 2] {
+            desk.put(number, "same", "").await;
+        }
+        desk.found("same").await
+    };
+    assert_eq!(equal, [3, 2, 1]);
+}
+
+#[tokio::test]
+async fn a_text_replaces_the_one_before_and_a_removed_one_is_not_found() {
+    let mut desk = Desk::new();
+    desk.put(1, "first", "one two").await;
+    desk.put(2, "second", "one three").await;
+    assert_eq!(desk.found("one").await.len(), 2);
+    desk.put(1, "first", "four two").await;
+    assert_eq!((desk.found("one").await, desk.found("four").await), (vec![2], vec![1]));
+    desk.remove(2).await;
+    desk.remove(77).await;
+    assert_eq!(desk.found("one").await, [0_u64; 0]);
+    // Handed in once more, as after a crash.
+    desk.put(1, "first", "four two").await;
+    assert_eq!(desk.found("four").await, [1]);
+    let (desk, position) = desk.reopened(i64::MAX);
+    assert_eq!(position, 6);
+    assert_eq!((desk.found("four").await, desk.found("one").await), (vec![1], vec![]));
+    let check = Connection::open(desk.path()).unwrap();
+    check.execute_batch("INSERT INTO texts (texts, rank) VALUES ('integrity-check', 0)").unwrap();
+}
+
+#[tokio::test]
+async fn positions_without_texts_are_reached_and_written_down_too() {
+    let desk = Desk::new();
+    assert_eq!(desk.search.wait_for(5, Duration::from_millis(30)).await, Err(Behind));
+    desk.search.reached(5).await.unwrap();
+    desk.search.wait_for(5, SOON).await.unwrap();
+    let (desk, position) = desk.reopened(i64::MAX);
+    assert_eq!((position, desk.search.position()), (5, 5));
+    desk.search.close();
+    assert_eq!(desk.search.reached(6).await, Err(Closed));
+}
+
+#[tokio::test]
+async fn what_was_taken_out_is_gone_from_the_disk() {
+    let mut desk = Desk::new();
+    for number in 1..200 {
+        desk.put(number, "keep", &format!("ordinary words and zebra{number} too")).await;
+    }
+    desk.put(
+        500,
+        "Confidential",
+        &format!("{} quagmire77 {}", "lorem ipsum ".repeat(3_000), "xylophone99 ".repeat(50)),
+    )
+    .await;
+    desk.put(501, "Old", "wombat55 is replaced").await;
+    assert_eq!(desk.found("quagmire77").await, [500]);
+    assert_eq!(desk.found("wombat55").await, [501]);
+    assert!(holds(&desk.bytes(), "wombat55"));
+    desk.remove(500).await;
+    desk.put(501, "New", "something else").await;
+    desk.search.wait_for(desk.position, SOON).await.unwrap();
+    let begun = Instant::now();
+    let markers = ["quagmire77", "quagmire", "xylophone99", "confidential", "wombat55", "wombat"];
+    loop {
+        let bytes = desk.bytes();
+        let left: Vec<_> = markers.iter().filter(|marker| holds(&bytes, marker)).collect();
+        if left.is_empty() {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "still on the disk: {left:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(desk.found("zebra17").await, [17]);
+}
+
+#[tokio::test]
+async fn a_missing_damaged_foreign_or_too_new_file_is_begun_anew() {
+    type Spoil = fn(&Path);
+    let spoils: [(&str, Spoil); 5] = [
+        ("gone", |path| std::fs::remove_file(path).unwrap()),
+        ("garbage", |path| std::fs::write(path, vec![0x5a; 50_000]).unwrap()),
+        ("cut", |path| std::fs::File::options().write(true).open(path).unwrap().set_len(6_000).unwrap()),
+        ("version", |path| Connection::open(path).unwrap().pragma_update(None, "user_version", 999).unwrap()),
+        ("foreign", |path| {
+            std::fs::remove_file(path).unwrap();
+            Connection::open(path).unwrap().execute_batch("CREATE TABLE progress (position)").unwrap();
+        }),
+    ];
+    for (name, spoil) in spoils {
+        let mut desk = Desk::new();
+        for number in 1..=300 {
+            desk.put(number, "word", &format!("text{number} {}", "filler ".repeat(50))).await;
+        }
+        desk.found("word").await;
+        desk.search.close();
+        spoil(&desk.path());
+        let (mut desk, position) = desk.reopened(i64::MAX);
+        assert_eq!(position, 0, "{name}");
+        assert_eq!(desk.search.find(mine(), "word", 1, 0).await.unwrap().total, 0, "{name}");
+        desk.put(1, "word", "").await;
+        assert_eq!(desk.found("word").await, [1], "{name}");
+    }
+    let mut desk = Desk::new();
+    desk.put(1, "word", "").await;
+    desk.found("word").await;
+    let (desk, position) = desk.reopened(1);
+    assert_eq!(position, 1);
+    let (_, position) = desk.reopened(0);
+    assert_eq!(position, 0, "ahead of the store");
+}
+
+#[tokio::test]
+async fn damage_that_is_met_while_running_is_remembered_for_the_next_opening() {
+    let mut desk = Desk::new();
+    for number in 1..=2_000 {
+        desk.put(number, "word", &format!("text{number} {}", "filler ".repeat(20))).await;
+    }
+    desk.found("text7").await;
+    desk.search.close();
+    // Everything but the beginning is overwritten: the tables are there, the words are not.
+    let mut bytes = std::fs::read(desk.path()).unwrap();
+    let pages = bytes.len() / 4_096;
+    bytes[20 * 4_096..].fill(0x5a);
+    assert!(pages > 60);
+    std::fs::write(desk.path(), bytes).unwrap();
+    let (mut desk, position) = desk.reopened(i64::MAX);
+    if position != 0 {
+        for number in 1..=2_000 {
+            desk.position += 1;
+            if desk.search.remove(desk.position, number).await.is_err() {
+                break;
+            }
+        }
+        let begun = Instant::now();
+        while !desk.search.damaged() {
+            assert!(begun.elapsed() < SOON);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(desk.search.find(mine(), "text1999", 1, 0).await, Err(ReadError::Away));
+        let (again, position) = desk.reopened(i64::MAX);
+        assert_eq!(position, 0);
+        desk = again;
+    }
+    desk.put(1, "word", "").await;
+    assert!(desk.search.wait_for(desk.position, SOON).await.is_ok());
+}
+
+#[test]
+fn no_query_is_wrong() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut desk = Desk::new();
+    runtime.block_on(async {
+        for (number, text) in
+            (1..).zip(["NEAR and OR not", "a b c d e", "\"quoted\" (x) *", "東京 é 한국", "{col}: ^first"])
+        {
+            desk.put(number, text, text).await;
+        }
+        desk.search.wait_for(desk.position, SOON).await.unwrap();
+        let long = ["word ", "\"", "東", "a\"b ", "(", "é"].map(|part| part.repeat(2_000));
+        for query in &long {
+            desk.search.find(mine(), query, 10, 0).await.unwrap();
+        }
+    });
+    proptest!(|(typed in prop_oneof![
+        any::<String>(),
+        "[a-e \"*^:(){}+-]{0,30}",
+        "((NEAR|AND|OR|NOT|title|content|[a-e]|\"|\\*|\\^|:|\\(|\\)|,|-|\\+|\\{|\\}) ?){0,12}",
+    ])| {
+        let found = runtime.block_on(desk.search.find(mine(), &typed, 10, 0));
+        prop_assert!(found.is_ok(), "{typed:?}: {found:?}");
+    });
+}
+
+#[tokio::test]
+#[ignore = "measures: cargo test --release -p colloquy-actors search -- --ignored --nocapture"]
+async fn a_hundred_thousand_documents() {
+    let mut desk = Desk::new();
+    let begun = Instant::now();
+    let mut seed = 1_u64;
+    for number in 1..=100_000_u64 {
+        let mut words = String::new();
+        for _ in 0..100 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (a, b) = ((seed >> 33) % 20_000, (seed >> 40) % 20_000);
+            words.push_str(&format!("w{} ", a.min(b) * (a.max(b) % 7 + 1) / 7));
+        }
+        desk.put(number, &format!("Document {number} about w{}", seed >> 50), &words).await;
+    }
+    desk.search.wait_for(desk.position, Duration::from_secs(600)).await.unwrap();
+    let bytes = desk.bytes().len();
+    eprintln!("100,000 documents of 100 words: indexed in {:?}, {} MB", begun.elapsed(), bytes / 1_000_000);
+    for query in ["w12345", "w17 w18", "\"w17 w18\"", "document", "w1", "w", "d", "w500 w7000", "about w3"] {
+        let begun = Instant::now();
+        let found = desk.search.find(mine(), query, 20, 0).await.map(|found| found.total);
+        eprintln!("{query:>14}: {found:?} in {:?}", begun.elapsed());
+    }
+    let large = "lorem ipsum dolor sit amet consectetur ".repeat(200_000);
+    let distinct: String = (0..900_000).map(|n| format!("{n:x}x ")).collect();
+    for (name, text) in [("few words", &large), ("many words", &distinct)] {
+        for round in ["new", "replaced"] {
+            let begun = Instant::now();
+            desk.put(200_000, round, text).await;
+            desk.search.wait_for(desk.position, Duration::from_secs(600)).await.unwrap();
+            eprintln!("{} bytes, {name}, {round}: {:?}", text.len(), begun.elapsed());
+        }
+    }
+    let begun = Instant::now();
+    desk.remove(200_000).await;
+    desk.search.wait_for(desk.position, Duration::from_secs(600)).await.unwrap();
+    eprintln!("removed: {:?}", begun.elapsed());
+}

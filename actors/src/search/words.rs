@@ -1,0 +1,238 @@
+//! Words as they are searched by: what two spellings of the same word have in common. Knows texts only.
+//!
+//! The index gets words, not texts: folded here (case, width, ligatures, the accents of Latin, Greek and Cyrillic), each
+//! with its scope before it. So one account's words are other words than any other's: a search costs what its own account
+//! holds, and how rare a word is elsewhere moves nothing. In writing that sets no spaces (Chinese, Japanese, Korean, Thai …)
+//! each character is a word, and what stands together is searched as a phrase: any part of a text is found.
+
+use std::fmt::Write as _;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+use crate::caller::Scope;
+
+/// Characters of a word that count. What is longer is no word; without a bound one of 8 MiB would be one.
+const WORD_CHARS_MAX: usize = 64;
+/// Words of a query that count; those behind them are let be.
+pub(super) const QUERY_WORDS_MAX: usize = 256;
+/// Stands between scope and word. Not a hexadecimal digit, so no scope is another's beginning.
+const BEHIND_SCOPE: char = 'z';
+
+/// A text as the index takes it: its words, folded, each with its scope, a space between them.
+pub(super) fn indexed(scope: Scope, text: &str) -> String {
+    let mut words = String::with_capacity(text.len() * 2);
+    let prefix = prefix_of(scope);
+    for chunk in text.split_whitespace() {
+        each_word(chunk, &mut |word| {
+            if !words.is_empty() {
+                words.push(' ');
+            }
+            words.push_str(&prefix);
+            words.push_str(word);
+        });
+    }
+    words
+}
+
+/// What an asker typed, in FTS5's language: all words must be there, what stands in quotation marks or without a space
+/// between (`e-mail`) one behind the other, the last word may go on. None where there is no word in it.
+///
+/// Nothing of what was typed is in there but letters, digits and marks, all of it quoted: no input is a syntax error.
+pub(super) fn query(scope: Scope, typed: &str) -> Option<String> {
+    let prefix = prefix_of(scope);
+    let mut phrases: Vec<String> = Vec::new();
+    let mut room = QUERY_WORDS_MAX;
+    let mut add = |part: &str| {
+        let mut phrase = String::new();
+        for chunk in part.split_whitespace() {
+            each_word(chunk, &mut |word| {
+                if room > 0 {
+                    room -= 1;
+                    // Writing to a string can't fail.
+                    let _ = write!(phrase, "{}{prefix}{word}", if phrase.is_empty() { "" } else { " " });
+                }
+            });
+        }
+        if !phrase.is_empty() {
+            phrases.push(phrase);
+        }
+    };
+    let mut goes_on = false;
+    let mut parts = typed.split('"').enumerate().peekable();
+    while let Some((number, part)) = parts.next() {
+        let quoted = number % 2 == 1;
+        if quoted {
+            add(part);
+        } else {
+            part.split_whitespace().for_each(&mut add);
+        }
+        // A mark that was opened and not closed is still being typed.
+        goes_on = parts.peek().is_none() && !part.trim().is_empty();
+    }
+    let mut expression = String::new();
+    for phrase in &phrases {
+        // As above.
+        let _ = write!(expression, "{}\"{phrase}\"", if expression.is_empty() { "" } else { " AND " });
+    }
+    if goes_on && !expression.is_empty() {
+        expression.push_str(" *");
+    }
+    (!expression.is_empty()).then_some(expression)
+}
+
+fn prefix_of(scope: Scope) -> String {
+    format!("{:x}{BEHIND_SCOPE}", scope.number())
+}
+
+/// Calls `found` with each word of a text without spaces.
+fn each_word(chunk: &str, found: &mut impl FnMut(&str)) {
+    let mut word = Word { text: String::new(), chars: 0 };
+    if chunk.is_ascii() {
+        for byte in chunk.bytes() {
+            if byte.is_ascii_alphanumeric() {
+                word.push(char::from(byte.to_ascii_lowercase()));
+            } else {
+                word.end(found);
+            }
+        }
+    } else {
+        // Taken apart, accents are characters of their own; what is left is put together again, or a Korean syllable
+        // would be three words.
+        let bare = chunk.nfkd().filter(|c| !is_accent(*c)).nfc();
+        for c in bare.flat_map(char::to_lowercase).filter(|c| !is_accent(*c)) {
+            if is_word_of_its_own(c) {
+                word.end(found);
+                word.push(c);
+                word.end(found);
+            } else if c.is_alphanumeric() || is_combining_mark(c) {
+                word.push(c);
+            } else if !is_invisible(c) {
+                word.end(found);
+            }
+        }
+    }
+    word.end(found);
+}
+
+/// A word as it is being read.
+struct Word {
+    text: String,
+    chars: usize,
+}
+
+impl Word {
+    fn push(&mut self, c: char) {
+        if self.chars < WORD_CHARS_MAX {
+            self.text.push(c);
+            self.chars += 1;
+        }
+    }
+
+    fn end(&mut self, found: &mut impl FnMut(&str)) {
+        if !self.text.is_empty() {
+            found(&self.text);
+            self.text.clear();
+            self.chars = 0;
+        }
+    }
+}
+
+/// The accents that readers leave out; in other scripts a mark may be a vowel.
+fn is_accent(c: char) -> bool {
+    matches!(c, '\u{300}'..='\u{36f}')
+}
+
+/// Joiners, soft hyphens and marks of direction: a word with one is the word without.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
+}
+
+/// Letters of scripts that set no spaces between words, or few.
+fn is_word_of_its_own(c: char) -> bool {
+    matches!(c,
+        '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17d3}' // Thai, Lao, Burmese, Khmer
+        | '\u{3041}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' // Hiragana, Katakana
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}' // Han
+        | '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7a3}' // Hangul
+    ) && (c.is_alphanumeric() || is_combining_mark(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SCOPE: Scope = Scope::OPERATORS;
+
+    fn words(text: &str) -> String {
+        indexed(SCOPE, text).replace("0z", "")
+    }
+
+    #[test]
+    fn spellings_of_a_word_are_the_same_word() {
+        let table = [
+            ("Crème BRÛLÉE", "creme brulee"),
+            ("cre\u{300}me", "creme"),
+            ("ﬁne Ｗｉｄｅ", "fine wide"),
+            ("Ёлка Άθήνα", "елка αθηνα"),
+            ("İstanbul", "istanbul"),
+            ("co\u{ad}operate", "cooperate"),
+            ("snake_case e-mail a.b@c", "snake case e mail a b c"),
+            ("हिन्दी", "हिन्दी"),
+            ("iPhone手机", "iphone 手 机"),
+            ("東京タワー", "東 京 タ ワ ー"),
+            ("학교에서", "학 교 에 서"),
+            ("ｶﾞ", "ガ"),
+            ("", ""),
+            ("--- !!! 🎉", ""),
+        ];
+        for (text, wanted) in table {
+            assert_eq!(words(text), wanted, "{text}");
+        }
+        assert_eq!(words(&"x".repeat(1_000)).len(), WORD_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_query_asks_for_all_words_for_phrases_and_for_how_the_last_one_begins() {
+        let table = [
+            ("one two", r#""0zone" AND "0ztwo" *"#),
+            (r#""one two" three"#, r#""0zone 0ztwo" AND "0zthree" *"#),
+            (r#"three "one two""#, r#""0zthree" AND "0zone 0ztwo""#),
+            (r#"three "one tw"#, r#""0zthree" AND "0zone 0ztw" *"#),
+            ("e-mail", r#""0ze 0zmail" *"#),
+            (
+                "NEAR(a b) OR c* -d title:e",
+                r#""0znear 0za" AND "0zb" AND "0zor" AND "0zc" AND "0zd" AND "0ztitle 0ze" *"#,
+            ),
+        ];
+        for (typed, wanted) in table {
+            assert_eq!(query(SCOPE, typed).as_deref(), Some(wanted), "{typed}");
+        }
+        for nothing in ["", " ", "\"", "\"\"", "*", "()\"-", "🎉"] {
+            assert_eq!(query(SCOPE, nothing), None, "{nothing}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_query_is_quoted_words_and_nothing_else(typed in "[\\PC\"*() ]{0,80}") {
+            if let Some(query) = query(SCOPE, &typed) {
+                let parts: Vec<&str> = query.trim_end_matches(" *").split(" AND ").collect();
+                for part in parts {
+                    let within = part.strip_prefix('"').and_then(|part| part.strip_suffix('"'));
+                    prop_assert!(within.is_some_and(|phrase| {
+                        phrase.chars().all(|c| c.is_alphanumeric() || is_combining_mark(c) || c == ' ')
+                    }), "{part}");
+                }
+            }
+        }
+
+        #[test]
+        fn folding_twice_is_folding_once(text in "\\PC{0,40}") {
+            let once = words(&text);
+            prop_assert_eq!(indexed(SCOPE, &once).replace("0z", ""), once);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The thread that takes texts into the index: what has gathered, in one transaction, with the position that it reaches.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::index;
+use super::{Entry, Pace};
+
+/// Texts of one transaction.
+const BATCH_TEXTS_MAX: usize = 512;
+/// Bytes of text from which a transaction takes no further one.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// What the writer is asked.
+pub(super) struct Work {
+    /// Where in the feed it happened.
+    pub(super) position: i64,
+    /// What.
+    pub(super) task: Task,
+    /// The room that it takes in the queue, until it is done.
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+pub(super) enum Task {
+    Put(Box<Entry>),
+    Remove(u64),
+    /// Nothing here: only the position.
+    Pass,
+}
+
+/// What the writer shares with those who ask.
+pub(super) struct Shared {
+    /// The position up to which searches know everything.
+    pub(super) reached: watch::Sender<i64>,
+    /// Room in the queue.
+    pub(super) room: Arc<Semaphore>,
+    /// Whether the last attempt to write worked.
+    pub(super) healthy: AtomicBool,
+    /// Whether the file is damaged: the next opening begins anew.
+    pub(super) damaged: AtomicBool,
+    /// The file that says so to the next opening.
+    pub(super) mark: PathBuf,
+    /// Whether to give up what can't be written.
+    pub(super) closing: AtomicBool,
+}
+
+impl Shared {
+    /// Remembers if this error means that the file is damaged.
+    pub(super) fn note(&self, error: &rusqlite::Error) {
+        if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
+            tracing::error!(%error, "the search index is damaged; it is made anew when it is opened next");
+            // Without the mark, the next opening may find the damage by itself.
+            let _ = std::fs::write(&self.mark, b"");
+        }
+    }
+}
+
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) inbox: Receiver<Work>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) pace: Pace,
+    /// The position that stands in the file.
+    pub(super) written: i64,
+    /// Since when something that was erased stands in the log.
+    pub(super) unerased: Option<Instant>,
+}
+
+/// What has gathered: of each text only its last state.
+#[derive(Default)]
+struct Batch {
+    tasks: HashMap<u64, Task>,
+    bytes: usize,
+    position: i64,
+    rooms: Vec<OwnedSemaphorePermit>,
+}
+
+impl Batch {
+    fn add(&mut self, work: Work) {
+        self.position = self.position.max(work.position);
+        self.rooms.push(work._room);
+        match work.task {
+            Task::Put(entry) => {
+                self.bytes += entry.title.len() + entry.content.len();
+                self.tasks.insert(entry.number, Task::Put(entry));
+            }
+            Task::Remove(number) => {
+                self.tasks.insert(number, Task::Remove(number));
+            }
+            Task::Pass => {}
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.tasks.len() >= BATCH_TEXTS_MAX || self.bytes >= BATCH_BYTES_MAX
+    }
+}
+
+impl Writer {
+    /// Works until the queue is closed and empty, or the file turns out to be damaged.
+    pub(super) fn run(mut self) {
+        loop {
+            match self.inbox.recv_timeout(self.pace.chores_every) {
+                Ok(first) => {
+                    let mut batch = Batch::default();
+                    batch.add(first);
+                    while !batch.is_full()
+                        && let Ok(work) = self.inbox.try_recv()
+                    {
+                        batch.add(work);
+                    }
+                    if !self.take_in(&batch) {
+                        break;
+                    }
+                    self.erase_if_due(self.pace.erase_after);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let position = *self.shared.reached.borrow();
+                    if position > self.written {
+                        // Tried again with the next chore.
+                        let _ = self.write(&Batch { position, ..Batch::default() });
+                    }
+                    self.erase_if_due(self.pace.erase_after);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let position = *self.shared.reached.borrow();
+                    if position > self.written {
+                        // Unwritten, it is indexed once more.
+                        let _ = self.write(&Batch { position, ..Batch::default() });
+                    }
+                    self.erase_if_due(Duration::ZERO);
+                    break;
+                }
+            }
+        }
+        // Whoever waits for room would wait for ever.
+        self.shared.room.close();
+    }
+
+    /// Writes a batch, however often it takes. False where there is no sense in going on.
+    fn take_in(&mut self, batch: &Batch) -> bool {
+        // Positions that bring no text need not be written each time: after a crash they are only passed once more.
+        while !batch.tasks.is_empty() {
+            match self.write(batch) {
+                Ok(()) => break,
+                Err(error) if index::is_damage(&error) => {
+                    self.shared.note(&error);
+                    return false;
+                }
+                Err(_) if self.shared.closing.load(Ordering::Relaxed) => return false,
+                Err(_) => std::thread::sleep(self.pace.retry_after),
+            }
+        }
+        self.shared.reached.send_if_modified(|reached| {
+            let further = batch.position > *reached;
+            *reached = batch.position.max(*reached);
+            further
+        });
+        true
+    }
+
+    /// One transaction.
+    fn write(&mut self, batch: &Batch) -> rusqlite::Result<()> {
+        let written = self.transact(batch);
+        match &written {
+            Ok(erased) => {
+                self.written = batch.position;
+                if *erased {
+                    self.unerased.get_or_insert_with(Instant::now);
+                }
+            }
+            Err(error) => {
+                if self.shared.healthy.load(Ordering::Relaxed) {
+                    tracing::error!(%error, "the search index can't be written; trying again");
+                }
+            }
+        }
+        self.shared.healthy.store(written.is_ok(), Ordering::Relaxed);
+        written.map(|_| ())
+    }
+
+    /// Whether something was taken out.
+    fn transact(&mut self, batch: &Batch) -> rusqlite::Result<bool> {
+        let transaction = self.connection.transaction()?;
+        let mut changed = false;
+        for task in batch.tasks.values() {
+            changed |= match task {
+                Task::Put(entry) => index::put(&transaction, entry)?,
+                Task::Remove(number) => index::remove(&transaction, *number)?,
+                Task::Pass => false,
+            };
+        }
+        index::set_position(&transaction, batch.position)?;
+        transaction.commit()?;
+        Ok(changed)
+    }
+
+    fn erase_if_due(&mut self, after: Duration) {
+        if self.unerased.is_some_and(|since| since.elapsed() >= after) {
+            match index::erase(&self.connection) {
+                Ok(true) => self.unerased = None,
+                // A reader is in the way: again with the next chore.
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "the search index's log can't be emptied"),
+            }
+        }
+    }
+}

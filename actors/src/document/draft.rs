@@ -122,6 +122,7 @@ impl<'d> Draft<'d> {
         if branch.is_empty() {
             self.follow(id, &moves);
             self.live.facts.head = number;
+            self.live.facts.head_id = id;
         }
         self.live.facts.updated_by = author;
         Arc::make_mut(&mut self.live.versions).push(StoredVersion { message: None, ..version.clone() });

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -412,6 +413,8 @@ pub enum Request {
     Create(Box<CreateDocument>),
     /// Tell what this caller may see, and which versions these names mean.
     Look(Vec<VersionName>),
+    /// List what it holds.
+    List(Part),
     /// Change it.
     Update(Box<UpdateDocument>),
     /// Put it into the bin.
@@ -448,6 +451,21 @@ pub enum Request {
     ChangeComment(CommentId, ChangeComment),
     /// Take a comment away.
     RemoveComment(CommentId),
+}
+
+/// What a document holds in lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Who was let in.
+    Collaborators,
+    /// Who may do what.
+    Permissions,
+    /// Its share links.
+    Shares,
+    /// Its comments: all, or the settled or open ones.
+    Comments(Option<bool>),
+    /// What was done to it; read from the store.
+    Activity,
 }
 
 /// A collaborator as a body gives it.
@@ -638,7 +656,7 @@ pub struct ShareView {
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// As the caller may see it, without its content, in JSON.
-    pub document: bytes::Bytes,
+    pub document: Bytes,
     /// The entity tag.
     pub etag: String,
     /// What the caller may do.
@@ -656,4 +674,6 @@ pub enum Reply {
     Answer(Answer),
     /// What was found.
     Seen(Box<Seen>),
+    /// What it holds, newest first, each in JSON.
+    Listed(Vec<Bytes>),
 }

@@ -19,6 +19,7 @@ pub mod shares;
 
 mod actor;
 mod comments;
+mod documents;
 mod draft;
 mod lines;
 mod sharing;
@@ -26,6 +27,7 @@ mod state;
 mod versions;
 mod work;
 
+pub use documents::{ActivityList, ActivityView, Comparison, DiffFormat, DocumentList, Documents, Failure};
 pub use state::{Changed, Document};
 pub use work::{Job, Worked};
 

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{Action, Denied, DocumentRole, PermissionError, Permissions, Who, allow, role_of};
 use super::messages::{
-    CommentView, ContentType, DocumentCommand, DocumentError, DocumentView, MAIN, Reply, Request, Seen, ShareView,
-    VersionFound, VersionName, VersionShown, VersionView,
+    CommentView, ContentType, DocumentCommand, DocumentError, DocumentView, MAIN, Part, Reply, Request, Seen,
+    ShareView, VersionFound, VersionName, VersionShown, VersionView,
 };
 use super::shares::ShareTerms;
+use super::sharing::permissions_shown;
 use super::work::{Job, Worked};
 use crate::accounts::Identity;
 use crate::answer::{Answer, Done, Invalid, Precondition};
@@ -53,6 +54,8 @@ pub(super) struct Facts {
     pub(super) permissions: Permissions,
     pub(super) shares: Vec<Share>,
     pub(super) head: u64,
+    /// The head's identifier: lists show it without reading versions.
+    pub(super) head_id: VersionId,
     /// Comments that were ever made: the next one's number.
     pub(super) comments_made: u64,
 }
@@ -123,6 +126,7 @@ impl Document {
     fn go_on(&self, live: &Live, request: Request, asked: Asked, found: Option<Worked>) -> Decided {
         match request {
             Request::Look(names) => Ok(Decision::Answer(self.look(live, &names, asked.who))),
+            Request::List(part) => Ok(Decision::Answer(Reply::Listed(live.part(part)))),
             Request::Update(update) => self.update(live, *update, asked, found),
             Request::Bin => Ok(self.bin(live, asked)),
             Request::Restore => self.restore(live, asked),
@@ -157,22 +161,7 @@ impl Document {
     }
 
     pub(super) fn view<'a>(&self, live: &'a Live, role: Option<DocumentRole>) -> DocumentView<'a> {
-        let facts = &live.facts;
-        DocumentView {
-            id: self.id,
-            title: &facts.title,
-            content: None,
-            content_type: facts.content_type,
-            metadata: &facts.metadata,
-            owner_id: facts.permissions.owner,
-            version: VersionShown::Id(live.found(facts.head).id),
-            version_number: facts.head,
-            role,
-            created_at: Timestamp(self.id.created_ms()),
-            updated_at: Timestamp(live.updated_at),
-            created_by: facts.created_by,
-            updated_by: facts.updated_by,
-        }
+        live.facts.view(self.id, role, live.updated_at)
     }
 
     /// The whole document, but for its content, as the answer to whoever asks.
@@ -291,6 +280,20 @@ impl Live {
         anchored.then_some(self.facts.head)
     }
 
+    /// One of its lists, newest first.
+    fn part(&self, part: Part) -> Vec<Bytes> {
+        match part {
+            Part::Collaborators => self.facts.permissions.collaborators.iter().rev().map(to_json).collect(),
+            Part::Permissions => vec![permissions_shown(&self.facts.permissions).body],
+            Part::Shares => self.facts.shares.iter().rev().map(|share| to_json(&share.view())).collect(),
+            Part::Comments(resolved) => {
+                let wanted = |comment: &&CommentView| resolved.is_none_or(|resolved| comment.resolved == resolved);
+                self.comments.iter().rev().filter(wanted).map(to_json).collect()
+            }
+            Part::Activity => Vec::new(),
+        }
+    }
+
     /// What it holds in memory beside itself.
     pub(super) fn bytes(&self) -> usize {
         let Facts { permissions, shares, title, .. } = &self.facts;
@@ -299,6 +302,27 @@ impl Live {
             + 256 * shares.len()
             + (size_of::<StoredVersion>() + 64) * self.versions.len()
             + (size_of::<CommentView>() + 128) * self.comments.len()
+    }
+}
+
+impl Facts {
+    /// The document as lists show it.
+    pub(super) fn view(&self, id: DocumentId, role: Option<DocumentRole>, updated_at: i64) -> DocumentView<'_> {
+        DocumentView {
+            id,
+            title: &self.title,
+            content: None,
+            content_type: self.content_type,
+            metadata: &self.metadata,
+            owner_id: self.permissions.owner,
+            version: VersionShown::Id(self.head_id),
+            version_number: self.head,
+            role,
+            created_at: Timestamp(id.created_ms()),
+            updated_at: Timestamp(updated_at),
+            created_by: self.created_by,
+            updated_by: self.updated_by,
+        }
     }
 }
 
@@ -321,6 +345,11 @@ impl Request {
     fn action(&self) -> Action {
         match self {
             Request::Look(_) | Request::Create(_) | Request::Expire(_) | Request::UseShare(_) => Action::Read,
+            Request::List(Part::Collaborators) => Action::ListCollaborators,
+            Request::List(Part::Permissions) => Action::ReadPermissions,
+            Request::List(Part::Shares) => Action::ListShares,
+            Request::List(Part::Comments(_)) => Action::ListComments,
+            Request::List(Part::Activity) => Action::ListActivity,
             Request::Update(_) => Action::Update,
             Request::Bin => Action::Delete,
             Request::Erase => Action::Erase,

@@ -85,6 +85,7 @@ impl Document {
             }
             Request::Create(_)
             | Request::Look(_)
+            | Request::List(_)
             | Request::Bin
             | Request::Restore
             | Request::Erase
@@ -116,6 +117,7 @@ impl Document {
             permissions: Permissions::of_new(user),
             shares: Vec::new(),
             head: 1,
+            head_id: crate::id::VersionId::from_parts(0, 0),
             comments_made: 0,
         };
         let before = Live {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::commit::Subject;
+use super::commit::{Happened, Subject};
 use crate::caller::Scope;
 use crate::id::{UserId, VersionId};
 use crate::page::Paging;
@@ -163,4 +163,36 @@ pub struct VersionQuery {
     pub branch: Option<String>,
     /// Which part.
     pub paging: Paging,
+}
+
+/// A list of what was done to a document.
+#[derive(Debug, Clone)]
+pub struct ActivityQuery {
+    /// To which.
+    pub document: Subject,
+    /// Only this.
+    pub action: Option<Happened>,
+    /// Only what this user or key did: its identifier's number.
+    pub actor: Option<u64>,
+    /// Only after this instant, in Unix milliseconds …
+    pub since: Option<i64>,
+    /// … and before this one.
+    pub until: Option<i64>,
+    /// Which part.
+    pub paging: Paging,
+}
+
+/// One thing that was done to a document.
+#[derive(Debug)]
+pub struct ActivityRow {
+    /// The position of its row.
+    pub position: i64,
+    /// What.
+    pub happened: Happened,
+    /// When, in Unix milliseconds.
+    pub at: i64,
+    /// The user or key that did it.
+    pub actor: Option<String>,
+    /// The event's data, in JSON.
+    pub payload: Bytes,
 }

@@ -23,8 +23,8 @@ pub use commit::{
     Rewrite, Seen, Subject, Tallies,
 };
 pub use documents::{
-    DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, DocumentRow, NewVersion, StoredDocument,
-    StoredVersion, VersionQuery,
+    ActivityQuery, ActivityRow, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, DocumentRow, NewVersion,
+    StoredDocument, StoredVersion, VersionQuery,
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, KeptRow, MessageQuery, RecordQuery, Span,
@@ -32,6 +32,7 @@ pub use stored::{
 };
 
 use crate::caller::Scope;
+use crate::id::VersionId;
 use crate::idempotency::KeyHash;
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -98,6 +99,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// A version, and the frames from which its content is made, the one that stands alone first.
     fn version(&self, document: Subject, number: u64) -> Later<Result<Option<(StoredVersion, Vec<Bytes>)>, ReadError>>;
+
+    /// The identifiers of a document's versions with these numbers.
+    fn version_ids(&self, document: Subject, numbers: Vec<u64>) -> Later<Result<Vec<VersionId>, ReadError>>;
+
+    /// A page of what was done to a document.
+    fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>>;
 
     /// The document to which the share link with this hash leads.
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>>;

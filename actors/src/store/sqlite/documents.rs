@@ -10,10 +10,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::codec::{self, Counted, int, uint};
 use super::lists::{Scan, Where, counted, offset};
 use crate::caller::Scope;
-use crate::id::UserId;
+use crate::id::{KeyKind, UserId, UserKind, VersionId};
 use crate::store::{
-    Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, Kind, NewVersion, StoredDocument, StoredPage,
-    StoredVersion, Subject, VersionQuery,
+    ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind,
+    NewVersion, StoredDocument, StoredPage, StoredVersion, Subject, VersionQuery,
 };
 
 /// Writes what a commit leaves of a document; tells how the counts of those in and out of the bin move.
@@ -399,4 +399,87 @@ pub(super) fn versions(
     let items = statement.query_map(params_from_iter(filter.values), version)?.collect::<rusqlite::Result<Vec<_>>>()?;
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
     Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
+}
+
+/// The identifiers of versions, in the order of the numbers.
+pub(super) fn version_ids(
+    connection: &Connection,
+    document: Subject,
+    numbers: &[u64],
+) -> rusqlite::Result<Vec<VersionId>> {
+    let mut find =
+        connection.prepare_cached("SELECT id_number, id_tail FROM versions WHERE document = ?1 AND number = ?2")?;
+    numbers
+        .iter()
+        .map(|number| {
+            find.query_row([int(document.number), int(*number)], |row| Ok(codec::id(row.get(0)?, row.get(1)?)))
+        })
+        .collect()
+}
+
+/// A page of what was done to a document; the name of the cursor where it is none of this list.
+pub(super) fn activity(
+    connection: &Connection,
+    query: &ActivityQuery,
+) -> rusqlite::Result<Result<StoredPage<ActivityRow>, &'static str>> {
+    let scan = Scan::new(query.paging.order, query.paging.start);
+    let mut filter = Where::default();
+    filter.and("entity = ?", int(query.document.number));
+    filter.conditions.push("seq IS NOT NULL".to_owned());
+    if let Some(action) = query.action {
+        filter.and("happened = ?", action as i64);
+    }
+    if let Some(actor) = query.actor {
+        let actor = filter.value(int(actor));
+        filter.conditions.push(format!("coalesce(by_user, by_key) = {actor}"));
+    }
+    if let Some(since) = query.since {
+        filter.and("at > ?", since);
+    }
+    if let Some(until) = query.until {
+        filter.and("at < ?", until);
+    }
+    let sql = format!("SELECT count(*) FROM rows WHERE {}", filter.conditions.join(" AND "));
+    let mut count = connection.prepare_cached(&sql)?;
+    let total = count.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?;
+    if let Some((at, field)) = query.paging.start.cursor() {
+        let position = int(at.tail);
+        let mut find = connection.prepare_cached("SELECT seq FROM rows WHERE pos = ?1 AND entity = ?2")?;
+        let place: Option<Option<i64>> =
+            find.query_row([position, int(query.document.number)], |row| row.get(0)).optional()?;
+        let Some(seq) = place.flatten() else { return Ok(Err(field)) };
+        filter.and(&format!("seq {} ?", scan.compare()), seq);
+    }
+    let limit = filter.value(i64::from(query.paging.limit) + 1);
+    let skip = offset(query.paging.start);
+    let skipped = filter.value(int(skip));
+    let sql = format!(
+        "SELECT pos, happened, at, by_user, by_key, payload,
+         (SELECT tail FROM records WHERE n = coalesce(by_user, by_key)) FROM rows
+         WHERE {} ORDER BY seq {} LIMIT {limit} OFFSET {skipped}",
+        filter.conditions.join(" AND "),
+        scan.direction()
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(filter.values))?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        items.extend(done(row)?);
+    }
+    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
+    Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
+}
+
+fn done(row: &Row<'_>) -> rusqlite::Result<Option<ActivityRow>> {
+    let Some(happened) = Happened::from_code(row.get(1)?) else { return Ok(None) };
+    let (user, key): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+    let tail: Option<i64> = row.get(6)?;
+    // Of a user who is no more only the number is left, which names nobody.
+    let actor = match (user, key, tail) {
+        (Some(user), _, Some(tail)) => Some(codec::id::<UserKind>(user, tail).to_string()),
+        (None, Some(key), Some(tail)) => Some(codec::id::<KeyKind>(key, tail).to_string()),
+        (_, _, _) => None,
+    };
+    let payload = row.get::<_, Option<Vec<u8>>>(5)?.unwrap_or_default().into();
+    Ok(Some(ActivityRow { position: row.get(0)?, happened, at: row.get(2)?, actor, payload }))
 }

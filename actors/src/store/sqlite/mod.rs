@@ -44,14 +44,15 @@ use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
-    Chore, Commit, ConversationHeader, ConversationQuery, DocumentQuery, DocumentRow, Effect, EventPage, EventQuery,
-    KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage,
-    StoredRecord, StoredVersion, Subject, VersionQuery,
+    ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery, DocumentQuery, DocumentRow,
+    Effect, EventPage, EventQuery, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Store, Stored,
+    StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, VersionQuery,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
 use crate::caller::Scope;
 use crate::feed::Feed;
+use crate::id::VersionId;
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -329,6 +330,15 @@ impl Store for SqliteStore {
 
     fn version(&self, document: Subject, number: u64) -> Later<Result<Option<(StoredVersion, Vec<Bytes>)>, ReadError>> {
         self.lists.read(move |connection| documents::one(connection, document, number))
+    }
+
+    fn version_ids(&self, document: Subject, numbers: Vec<u64>) -> Later<Result<Vec<VersionId>, ReadError>> {
+        self.lists.read(move |connection| documents::version_ids(connection, document, &numbers))
+    }
+
+    fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>> {
+        let page = self.lists.read(move |connection| documents::activity(connection, &query));
+        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>> {

@@ -6,6 +6,7 @@ mod endpoint;
 mod record;
 mod restore;
 pub mod signature;
+pub mod target;
 mod wanted;
 
 pub use attempt::{Attempt, WebhookSettings};

@@ -77,3 +77,47 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     }
     mac.finalize().into_bytes().into()
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// The example of the Standard Webhooks specification's reference libraries.
+    #[test]
+    fn the_standard_webhooks_example_comes_out() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let body = br#"{"test": 2432232314}"#;
+        let signature = standard_signature(secret, ["msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330"], body);
+        assert_eq!(signature, "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    /// RFC 4231, test case 2: the scheme that Stripe's verifiers read is HMAC of the time, a dot and the body.
+    #[test]
+    fn the_service_signature_is_keyed_with_the_whole_text() {
+        let code: String =
+            mac(b"Jefe", &[b"what do ya ", b"want for nothing?"]).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(code, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        // python: hmac.new(b"whsec_test", b"1614265330.{}", "sha256").hexdigest()
+        let expected = "5790023bd77209313f2e32e36caf5921bdd2fac398095f83dc2d2ecd5f696f50";
+        assert_eq!(service_signature("whsec_test", "1614265330", b"{}"), expected);
+    }
+
+    #[test]
+    fn every_secret_whose_time_is_not_over_signs() {
+        let (newest, older) = (new_secret(), new_secret());
+        assert_eq!(STANDARD.decode(newest.strip_prefix("whsec_").unwrap()).unwrap().len(), 32);
+        let secrets = [(newest, None), (older, Some(5_000))];
+        let count = |now_ms| {
+            let signing = Signing { secrets: &secrets, event: EventId::new(1), body: b"{}", now_ms, attempt: 2 };
+            let headers = headers(signing);
+            let of = |name| headers.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone()).unwrap();
+            assert_eq!(
+                (of("webhook-timestamp"), of("X-Webhook-Attempt")),
+                ((now_ms / 1000).to_string(), "2".to_owned())
+            );
+            (of("X-Service-Signature").matches(",v1=").count(), of("webhook-signature").split(' ').count())
+        };
+        assert_eq!((count(4_999), count(5_000)), ((2, 2), (1, 1)));
+    }
+}

@@ -111,14 +111,14 @@ impl Courier for HttpCourier {
 }
 
 /// TLS as rustls has it by default, with the machine's own root certificates.
-fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
+pub(crate) fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
     let mut roots = rustls::RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     let (usable, _) = roots.add_parsable_certificates(found.certs);
     if usable == 0 {
         tracing::warn!(
             errors = ?found.errors,
-            "no root certificates found: no webhook can be delivered over https; install ca-certificates or set SSL_CERT_FILE"
+            "no root certificates found: nothing can be sent over https; install ca-certificates or set SSL_CERT_FILE"
         );
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

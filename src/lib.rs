@@ -3,11 +3,13 @@
 //! - `config/` what can be set; the defaults stand in config.toml
 //! - `http/` everything that knows HTTP
 //! - `courier.rs` how webhooks leave the house
+//! - `listen/` the command that brings events to a receiver on this machine
 //! - `start.rs` what a start prints; `log.rs` what is logged; `stop.rs` how a running server ends
 
 pub mod config;
 mod courier;
 mod http;
+mod listen;
 mod log;
 mod start;
 mod stop;
@@ -24,6 +26,7 @@ use config::Config;
 pub use courier::CourierError;
 use courier::HttpCourier;
 use http::Edge;
+pub use listen::{Listen, ListenError, listen};
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]

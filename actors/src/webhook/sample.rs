@@ -59,7 +59,7 @@ fn data(happened: Happened, now: Timestamp) -> Value {
         Happened::DocumentDeleted => with(document(now), [("permanent", json!(false))]),
         Happened::DocumentVersionCreated | Happened::DocumentMerged => {
             let parents = if happened == Happened::DocumentMerged { 2 } else { 1 };
-            with(document(now), [("version", version(now, parents))])
+            with(document(now), [("version", version(now, parents)), ("version_number", json!(parents + 1))])
         }
         Happened::DocumentShared => with(document(now), [("share", share(now))]),
         Happened::DocumentPermissionsUpdated => {

@@ -23,8 +23,8 @@ const ANSWER_BYTES_MAX: usize = 4_096;
 const IDLE_PER_HOST_MAX: usize = 4;
 /// … and how long. Receivers close theirs after 60 seconds and more.
 const IDLE: Duration = Duration::from_secs(30);
-/// Names that are resolved at once; the operating system's resolver takes a thread for each.
-const RESOLVERS_MAX: usize = 32;
+/// Names that are resolved at once; the operating system's resolver takes a thread for each, and slow names keep theirs.
+const RESOLVERS_MAX: usize = 256;
 /// How long a name is looked at before an endpoint is taken.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -84,8 +84,8 @@ impl HttpCourier {
         if self.private {
             return Ok(());
         }
-        let resolving = self.runtime.spawn(timeout(LOOK, resolved(name, port)));
-        let Ok(Ok(Ok(addresses))) = resolving.await else { return Ok(()) };
+        // On the caller's threads: whoever names slow names here keeps no delivery waiting.
+        let Ok(Ok(addresses)) = timeout(LOOK, resolved(name, port)).await else { return Ok(()) };
         match addresses.into_iter().map(|address| address.ip()).find(|address| is_special(*address)) {
             Some(address) => Err(TargetError::Special(address)),
             None => Ok(()),

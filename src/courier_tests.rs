@@ -108,6 +108,19 @@ async fn nobody_there_is_said_without_the_url() {
 }
 
 #[tokio::test]
+async fn who_does_not_speak_tls_gets_nothing_over_https() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            stream.unwrap().write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        }
+    });
+    let lost = post(5_000, true, format!("https://127.0.0.1:{plain}/")).await.unwrap_err();
+    assert!(matches!(&lost, Lost::Broken(why) if why.starts_with("can't connect: ")), "{lost}");
+}
+
+#[tokio::test]
 async fn private_addresses_are_refused_by_themselves_and_behind_a_name() {
     let (port, came) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let here = |host: &str| format!("https://{host}:{port}/");

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 
 use super::super::restore_endpoint;
 use super::*;
+use crate::accounts::record::{Record, RecordCommand};
+use crate::caller::{By, Caller, Mode};
+use crate::idempotency::{Keys, Looked};
+use crate::runtime::{Decision, Entity};
 use crate::store::Happened;
 
 const SCOPE: Scope = Scope::OPERATORS;
@@ -163,4 +167,49 @@ fn an_endpoint_reads_back_from_its_record_and_from_its_rows() {
     assert_eq!(stored.wants.kinds, [Happened::MessageCreated, Happened::DocumentShared]);
     assert_eq!((stored.wants.channels.len(), stored.wants.priorities.len(), stored.enabled), (2, 1, false));
     assert_eq!(stored.wants.documents, [document.number()]);
+}
+
+/// An endpoint as its actor holds it.
+struct Play {
+    record: Record<Webhook>,
+    keys: Arc<Keys>,
+}
+
+impl Play {
+    fn decide(&self, scope: Scope, key: &str, request: WebhookRequest) -> Decision<Record<Webhook>> {
+        let Looked::Fresh(reservation, _) = self.keys.look(Keys::hash(scope, key), [0; 16]) else { panic!("{key}") };
+        let caller = Caller { scope, by: By::server("a test") };
+        let identity = Arc::new(Identity::default());
+        let reservation = Some(reservation);
+        self.record.decide(RecordCommand { caller, if_match: None, reservation, request, identity }, None, 2_000)
+    }
+}
+
+#[test]
+fn a_kept_answer_has_no_secret_and_a_test_is_kept_without_a_change() {
+    let mut play = Play { record: Record::vacant(WebhookId::new(1)), keys: Arc::default() };
+    let scope = Scope::of(1, Mode::Test);
+    let new = || WebhookRequest::Create(from(json!({"url": "https://example.com"})));
+    let Decision::Change { change, commit, reply, .. } = play.decide(scope, "a", new()) else { panic!() };
+    let body = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).unwrap();
+    let secret = body(&reply.body)["secret"].as_str().unwrap().to_owned();
+    let kept = commit.answer.unwrap();
+    assert_eq!(body(&kept.body.unwrap())["secret"], Value::Null);
+    assert!(!String::from_utf8_lossy(&commit.rows[0].payload).contains(&secret));
+    let [Effect::Endpoint(endpoint)] = commit.effects.as_slice() else { panic!() };
+    assert_eq!((&endpoint.secrets, endpoint.scope), (&vec![(secret, None)], scope));
+    play.record.apply(change);
+
+    let attempt = Bytes::from_static(b"{}");
+    let tested = || WebhookRequest::Tested(attempt.clone());
+    let Decision::Keep { commit, reply } = play.decide(scope, "b", tested()) else { panic!() };
+    assert_eq!((&reply.body, &reply.etag, commit.rows.len(), commit.effects.len()), (&attempt, &None, 0, 0));
+    assert_eq!(commit.answer.and_then(|kept| kept.body), Some(attempt.clone()));
+    let elsewhere = play.decide(Scope::of(1, Mode::Live), "c", tested());
+    assert!(matches!(elsewhere, Decision::Refuse(RecordError::NotFound)));
+
+    let Decision::Change { change, commit, .. } = play.decide(scope, "d", WebhookRequest::Delete) else { panic!() };
+    assert!(matches!(commit.effects.as_slice(), [Effect::EndpointGone(_)]));
+    play.record.apply(change);
+    assert!(matches!(play.decide(scope, "e", tested()), Decision::Refuse(RecordError::NotFound)));
 }

@@ -17,6 +17,7 @@ pub(crate) const WEBHOOK: &str =
     "webhook_id, url, events, filter, description, enabled, disabled_reason, created_at, updated_at";
 pub(crate) const DELIVERY: &str =
     "delivery_id, webhook_id, event_id, event, status, attempts, next_attempt_at, created_at";
+pub(crate) const ATTEMPT: &str = "attempted_at, status, duration_ms, answer, error";
 pub(crate) const EVENT: &str = "id, event, created_at, api_version, seq, data";
 
 /// The names of an object's fields, sorted.

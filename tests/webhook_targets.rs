@@ -203,8 +203,9 @@ async fn a_target_that_turned_private_is_refused_at_connect_and_never_reached() 
         let failed = until(&format!("{url} is given up"), Duration::from_secs(20), async || {
             let page = c.get(&format!("{list}?status=failed")).await.expect(200);
             page.data().first().cloned()
-        });
-        let id = failed.await["delivery_id"].as_str().unwrap().to_owned();
+        })
+        .await;
+        let id = failed["delivery_id"].as_str().unwrap().to_owned();
         let single = c.get(&format!("{list}/{id}")).await.expect(200);
         for attempt in single["attempt_log"].as_array().unwrap() {
             let error = attempt["error"].as_str().unwrap_or_default();

@@ -56,6 +56,8 @@ pub(crate) struct Received {
     /// By name in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: String,
+    /// Whether it was to be answered with 2xx at once.
+    pub(crate) taken: bool,
 }
 
 impl Received {
@@ -171,8 +173,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut buffer = Vec::new();
-    while let Some(request) = read_request(&mut stream, &mut buffer).await {
+    while let Some(mut request) = read_request(&mut stream, &mut buffer).await {
         let reply = (shared.plan.lock().unwrap())(&request);
+        request.taken = matches!(reply, Reply::Answer(200..=299, ..));
         shared.received.lock().unwrap().push(request);
         match reply {
             Reply::Answer(status, headers, body) => {
@@ -219,7 +222,7 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Re
         read_more(stream, buffer).await?;
     }
     let body = String::from_utf8(buffer.drain(..length).collect()).unwrap();
-    Some(Received { at: Instant::now(), method, path, headers, body })
+    Some(Received { at: Instant::now(), method, path, headers, body, taken: false })
 }
 
 async fn read_more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {

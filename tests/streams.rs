@@ -1,7 +1,7 @@
 //! Server-Sent Events: what they carry, where they begin, resuming through a proxy that cuts connections at random
 //! bytes, server restarts included; the same for WebSocket.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -175,6 +175,8 @@ const CUTS: u64 = 200;
 /// After so many cuts the server ends, by kill -9 and by SIGTERM in turn.
 const CUTS_BETWEEN_ENDS: u64 = 40;
 const WRITERS: usize = 4;
+/// Writers wait while the reader has so many of their messages before it.
+const AHEAD_MAX: usize = 100;
 /// Nothing for so long: time to look whether everything has come.
 const QUIET: Duration = Duration::from_millis(500);
 
@@ -185,6 +187,8 @@ struct Chase {
     proxy: Proxy,
     address: Arc<Mutex<String>>,
     stop: Arc<AtomicBool>,
+    written: Arc<AtomicUsize>,
+    read: Arc<AtomicUsize>,
     conversations: Vec<String>,
     ends: u64,
 }
@@ -213,7 +217,8 @@ impl Chase {
         }
         let proxy = Proxy::start(&server.address(), BYTES_MAX).await;
         let address = Arc::new(Mutex::new(server.address()));
-        Self { server, key, proxy, address, stop: Arc::default(), conversations, ends: 0 }
+        let (stop, written, read) = (Arc::default(), Arc::default(), Arc::default());
+        Self { server, key, proxy, address, stop, written, read, conversations, ends: 0 }
     }
 
     fn behind_the_proxy(&self) -> Client {
@@ -225,12 +230,20 @@ impl Chase {
         let c = self.server.with_key(&self.key);
         let path = format!("/v1/conversations/{}/messages", self.conversations[number]);
         let (address, stop) = (Arc::clone(&self.address), Arc::clone(&self.stop));
+        let (written, read) = (Arc::clone(&self.written), Arc::clone(&self.read));
         tokio::spawn(async move {
             while !stop.load(Ordering::SeqCst) {
                 let now = address.lock().unwrap().clone();
                 let body = json!({"content": "x".repeat(100)});
-                if c.at(&now).post(&path, body).try_send().await.is_err() {
-                    tokio::task::yield_now().await;
+                let answer = c.at(&now).post(&path, body).try_send().await;
+                if answer.is_ok_and(|answer| answer.status == 201) {
+                    written.fetch_add(1, Ordering::SeqCst);
+                }
+                while written.load(Ordering::SeqCst) > read.load(Ordering::SeqCst) + AHEAD_MAX {
+                    if stop.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }
         })
@@ -248,11 +261,13 @@ impl Chase {
 
     /// Reads again and again until the line has been cut often enough and all has come; compares with the log.
     async fn run(mut self, conversation: Option<usize>, mut read: impl AsyncFnMut(&Client, &mut Seen)) {
-        let writers: Vec<_> = (0..WRITERS).map(|number| self.spawn_writer(number)).collect();
+        let numbers = conversation.map_or(0..WRITERS, |number| number..number + 1);
+        let writers: Vec<_> = numbers.map(|number| self.spawn_writer(number)).collect();
         let (mut seen, end) = (Seen::default(), Instant::now() + Duration::from_secs(120));
         while self.proxy.cuts() < CUTS {
             assert!(Instant::now() < end, "{} cuts only", self.proxy.cuts());
             read(&self.behind_the_proxy(), &mut seen).await;
+            self.read.store(seen.events.len(), Ordering::SeqCst);
             if self.proxy.cuts() >= (self.ends + 1) * CUTS_BETWEEN_ENDS {
                 self.end_and_start();
             }

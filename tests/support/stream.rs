@@ -22,11 +22,6 @@ impl StreamEvent {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
-
-    /// The event's own id.
-    pub(crate) fn event_id(&self) -> String {
-        self.json()["id"].as_str().unwrap().to_owned()
-    }
 }
 
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
+//! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent
@@ -28,10 +29,13 @@
 //!    their memory, loads and keys in memory are bounded too.
 //! 7. **An event exists if and only if its change was committed**: both are one row.
 
+mod background;
 mod bootstrap;
 mod chores;
+mod timers;
 
 pub mod accounts;
+pub mod alarm;
 pub mod answer;
 pub mod bounds;
 pub mod caller;

@@ -294,6 +294,9 @@ impl From<ConversationError> for Problem {
             ConversationError::Closed => {
                 Problem::new(Kind::ConversationClosed, "only a customer may write in a closed conversation")
             }
+            ConversationError::NotPending => {
+                Problem::new(Kind::InvalidTransition, error.to_string()).at("snoozed_until")
+            }
             ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
             ConversationError::Invalid(invalid) => invalid.into(),
         }

@@ -111,6 +111,17 @@ impl Identity {
         self.tables.read().accounts.values().map(|account| account.number).max().unwrap_or(0)
     }
 
+    /// The accounts whose conversations close by themselves, by number, and after how many minutes.
+    #[must_use]
+    pub fn auto_closing(&self) -> Vec<(u32, u32)> {
+        let tables = self.tables.read();
+        tables
+            .accounts
+            .values()
+            .filter_map(|account| Some((account.number, account.view.auto_close_after_minutes?)))
+            .collect()
+    }
+
     /// The account of this name.
     #[must_use]
     pub fn account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {

@@ -230,7 +230,9 @@ pub(super) fn fold_into(
         update.execute(params![int(*n), int(lag.seq), int(lag.messages), lag.last_message_at, lag.updated_at])?;
     }
     connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?.execute([fold.low_water(end)])?;
-    let mut scopes = connection.prepare_cached("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)")?;
+    let mut scopes = connection.prepare_cached(
+        "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
+    )?;
     for (scope, number) in counts.moved() {
         scopes.execute([scope, number])?;
     }

@@ -50,7 +50,10 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
     let next_pos = last.unwrap_or(0) + 1;
     transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'folded'", [next_pos])?;
     for (scope, number) in &numbers {
-        transaction.execute("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)", [scope, number])?;
+        transaction.execute(
+            "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
+            [scope, number],
+        )?;
     }
     let newest: Option<i64> = transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
     crate::id::never_below(uint(newest.unwrap_or(0)));

@@ -104,6 +104,8 @@ contract! {
     a_chore_stays_until_it_is_done,
     after_its_end_nothing_is_acknowledged,
     a_thing_is_loaded_by_its_whole_identifier,
+    what_sleeps_is_found_in_the_order_of_its_waking,
+    who_spoke_is_not_idle_even_where_the_header_lags,
     lists_totals_and_transcripts_are_what_the_model_says,
 }
 
@@ -122,8 +124,13 @@ impl Bare {
         let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE).unwrap();
         schema::migrate(&mut connection).unwrap();
         let counts = recovery::recover(&mut connection).unwrap();
-        let views =
-            Views { identity: Arc::default(), names: Arc::default(), keys: Arc::default(), chores: Arc::default() };
+        let views = Views {
+            identity: Arc::default(),
+            names: Arc::default(),
+            keys: Arc::default(),
+            chores: Arc::default(),
+            timers: Arc::default(),
+        };
         let writer = Writer {
             housekeeping: Housekeeping::open(Pace::default(), &connection, &views).unwrap(),
             connection,

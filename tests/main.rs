@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod bulk;
 mod concurrency;
 mod conversations;
 mod crash;
@@ -26,4 +27,5 @@ mod redaction;
 mod sizes;
 mod support;
 mod tidy;
+mod timers;
 mod users;

@@ -208,7 +208,8 @@ impl Problem {
         Problem { outcome: Some(Outcome::Unknown), ..Problem::new(Kind::ServerError, "an internal failure") }
     }
 
-    fn at(self, field: &'static str) -> Self {
+    /// The same, with this parameter at fault.
+    pub(crate) fn at(self, field: &'static str) -> Self {
         Problem { field: Cow::Borrowed(field), ..self }
     }
 

@@ -3,6 +3,8 @@
 pub(crate) mod account;
 pub(crate) mod answer;
 pub(crate) mod client;
+pub(crate) mod clock;
+pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod raw;
 pub(crate) mod server;

@@ -1,0 +1,1 @@
+//! Many operations on conversations in one request.

@@ -53,3 +53,34 @@ impl Alarm {
         let _ = tokio::time::timeout(at_most, waiting).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn it_rings_at_its_time_and_not_before() {
+        let alarm = Alarm::default();
+        let at = Timestamp::now().0 + 30;
+        alarm.no_later_than(at);
+        alarm.no_later_than(at + 50_000);
+        alarm.rung(LONG).await;
+        assert!(Timestamp::now().0 >= at);
+    }
+
+    #[tokio::test]
+    async fn what_is_earlier_wakes_who_waits_for_something_later() {
+        let alarm = Arc::new(Alarm::default());
+        alarm.wind();
+        alarm.no_later_than(Timestamp::now().0 + 50_000);
+        let other = Arc::clone(&alarm);
+        tokio::spawn(async move { other.now() });
+        let begun = Timestamp::now().0;
+        alarm.rung(LONG).await;
+        assert!(Timestamp::now().0 - begun < 30_000);
+    }
+}

@@ -37,7 +37,7 @@ pub(crate) fn start(
 async fn do_all(store: &dyn Store, conversations: &Conversations) {
     for chore in store.chores().await.unwrap_or_default() {
         let Chore::Unassign(scope, user) = chore;
-        let account = u32::try_from(scope.number() / 4).unwrap_or(0);
+        let account = scope.account_number();
         let mut done = true;
         for mode in [Mode::Live, Mode::Test] {
             done &= unassign(store, conversations, Scope::of(account, mode), user).await;

@@ -3,6 +3,7 @@
 //! Nothing is kept here: the store has every time in an index, so a crash only delays. The conversation itself decides,
 //! with what it knows then; whatever came first wins, and what is not due any more is left as it is.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::background::Background;
 use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
-use crate::store::{ReadError, Store, Timed, TimedQuery, Timing};
+use crate::store::{Store, Timed, TimedQuery, Timing};
 use crate::time::Timestamp;
 
 /// Looked at this often even if nothing is due: the wall clock may be set, and a message on its way when a conversation was
@@ -39,61 +40,108 @@ pub(crate) struct Timers {
     pub(crate) alarm: Arc<Alarm>,
 }
 
+/// A walk along one index, a page at a time.
+struct Walk {
+    behind: Option<(i64, u64)>,
+    /// The earliest time among those that were not due.
+    next: Option<i64>,
+    /// Whether everything that was due has answered.
+    well: bool,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Walk { behind: None, next: None, well: true }
+    }
+}
+
+/// When a scope's idle conversations are looked at.
+#[derive(Default)]
+struct Plan {
+    after_ms: i64,
+    look_at: i64,
+    walk: Walk,
+}
+
 impl Timers {
     /// Starts the thread; none where there is none to be had: the next start does what is due then.
     pub(crate) fn start(self) -> Option<Background> {
         Background::start("colloquy-timers", async move {
+            let mut plans = HashMap::new();
             loop {
                 self.alarm.wind();
-                let next = self.look().await;
+                let next = self.wake_sleepers().await.min(self.close_idle(&mut plans).await);
                 self.alarm.no_later_than(next);
                 self.alarm.rung(LOOK_EVERY).await;
             }
         })
     }
 
-    /// Carries out everything that is due; gives the time at which something will be.
-    async fn look(&self) -> i64 {
-        let mut next = self.look_at(Timing::Snooze, 0).await;
+    /// Wakes all whose time has come; gives the next one's.
+    async fn wake_sleepers(&self) -> i64 {
+        let mut walk = Walk::default();
+        loop {
+            if let Some(next) = self.step(Timing::Snooze, 0, &mut walk).await {
+                return next;
+            }
+        }
+    }
+
+    /// Closes what is idle, of each scope at most a page, so that no sleeper waits for all of it; gives the time at which
+    /// there is more to do.
+    async fn close_idle(&self, plans: &mut HashMap<Scope, Plan>) -> i64 {
+        let mut next = i64::MAX;
         for (account, minutes) in self.identity.auto_closing() {
-            for mode in [Mode::Live, Mode::Test] {
-                let timing = Timing::Inactivity(Scope::of(account, mode));
-                next = next.min(self.look_at(timing, i64::from(minutes) * MINUTE_MS).await);
+            let after_ms = i64::from(minutes) * MINUTE_MS;
+            for scope in [Mode::Live, Mode::Test].map(|mode| Scope::of(account, mode)) {
+                let plan = plans.entry(scope).or_default();
+                if plan.after_ms != after_ms {
+                    *plan = Plan { after_ms, ..Plan::default() };
+                }
+                let now = Timestamp::now().0;
+                // Nothing can be due later than this, not even what is not there yet: the clock was set back.
+                let latest = now + after_ms + IDLE_STEP_MS;
+                if plan.look_at <= now || plan.look_at > latest {
+                    let more = self.step(Timing::Inactivity(scope), after_ms, &mut plan.walk).await;
+                    plan.look_at = more.map_or(now, |at| at.clamp(now + IDLE_STEP_MS, latest));
+                }
+                next = next.min(plan.look_at);
             }
         }
         next
     }
 
-    /// Carries out what has been due since `after_ms`; gives the time at which more will be.
-    async fn look_at(&self, timing: Timing, after_ms: i64) -> i64 {
-        let until = Timestamp::now().0 - after_ms;
-        let soon = Timestamp::now().0 + PAUSE_MS;
-        match self.carry_out(timing, until, after_ms).await {
-            Ok(Done { well: false, .. }) | Err(_) => soon,
-            Ok(Done { next, .. }) => match timing {
-                Timing::Snooze => next.unwrap_or(i64::MAX),
-                // What is not there yet can't be due before so long from now.
-                Timing::Inactivity(_) => {
-                    next.map_or(i64::MAX, |at| at + after_ms).clamp(soon - PAUSE_MS + IDLE_STEP_MS, soon + after_ms)
-                }
-            },
+    /// Carries out what is due on the walk's next page; at its end gives the time at which more will be.
+    async fn step(&self, timing: Timing, after_ms: i64, walk: &mut Walk) -> Option<i64> {
+        let now = Timestamp::now().0;
+        let until = now - after_ms;
+        let query = TimedQuery { timing, until, behind: walk.behind, limit: PAGE };
+        let Ok(page) = self.store.timed(query).await else {
+            *walk = Walk::default();
+            return Some(now + PAUSE_MS);
+        };
+        let full = page.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
+        let last = page.last().filter(|last| full && last.listed_at <= until);
+        let behind = last.map(|last| (last.listed_at, last.id.number()));
+        let (due, later): (Vec<Timed>, Vec<Timed>) = page.into_iter().partition(|one| one.at <= until);
+        walk.next = later.iter().map(|one| one.at).chain(walk.next).min();
+        walk.well &= self.ask_all(timing, due, after_ms).await;
+        walk.behind = behind;
+        if behind.is_some() {
+            return None;
         }
+        let Walk { next, well, .. } = std::mem::take(walk);
+        Some(if well { next.map_or(i64::MAX, |at| at + after_ms) } else { now + PAUSE_MS })
     }
 
-    async fn carry_out(&self, timing: Timing, until: i64, after_ms: i64) -> Result<Done, ReadError> {
-        let mut done = Done { next: None, well: true };
-        let mut behind = None;
-        loop {
-            let page = self.store.timed(TimedQuery { timing, until, behind, limit: PAGE }).await?;
-            let last = page.last().map(|last| (last.listed_at, last.id.number()));
-            let full = page.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
-            let (due, later): (Vec<Timed>, Vec<Timed>) = page.into_iter().partition(|one| one.at <= until);
-            done.next = later.iter().map(|one| one.at).chain(done.next).min();
-            done.well &= self.ask_all(timing, due, after_ms).await;
-            if !full || last.is_none_or(|(listed_at, _)| listed_at > until) {
-                return Ok(done);
-            }
-            behind = last;
+    /// Whether the account still wants this: it may have changed its mind since the page was read.
+    fn is_wanted(&self, timing: Timing, after_ms: i64) -> bool {
+        match timing {
+            Timing::Snooze => true,
+            Timing::Inactivity(scope) => self
+                .identity
+                .auto_close_minutes(scope)
+                .is_some_and(|minutes| i64::from(minutes) * MINUTE_MS == after_ms),
         }
     }
 
@@ -105,6 +153,7 @@ impl Timers {
         loop {
             while asked.len() < AT_ONCE
                 && let Some(one) = due.next()
+                && self.is_wanted(timing, after_ms)
             {
                 let conversations = Arc::clone(&self.conversations);
                 let (request, chore) = match timing {
@@ -120,12 +169,4 @@ impl Timers {
             }
         }
     }
-}
-
-/// What a look came to.
-struct Done {
-    /// The earliest time among those that are not due.
-    next: Option<i64>,
-    /// Whether everything that was due has answered.
-    well: bool,
 }

@@ -7,6 +7,7 @@ use colloquy_actors::conversation::messages::{
 };
 use colloquy_actors::id::ConversationId;
 use colloquy_actors::idempotency::Reservation;
+use colloquy_actors::limiter::Permit;
 use colloquy_actors::present::present;
 use colloquy_actors::runtime::AskError;
 use colloquy_actors::time::Timestamp;
@@ -169,7 +170,7 @@ pub(super) async fn run(call: Call, Operations(operations): Operations) -> Resul
 }
 
 /// Takes a permit of the caller's key.
-async fn admit(call: &Call, last: &mut Option<colloquy_actors::limiter::Permit>) -> Result<(), Problem> {
+async fn admit(call: &Call, last: &mut Option<Permit>) -> Result<(), Problem> {
     let Who::Key(principal) = &call.who else { return Ok(()) };
     let permit = last.insert(admission::take(&call.edge, principal, Timestamp::now().0).await?);
     admission::granted(permit)

@@ -14,9 +14,11 @@ use crate::accounts::record::{Record, Rules};
 use crate::accounts::{
     Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User, set_plans,
 };
+use crate::alarm::Alarm;
+use crate::background::Background;
 use crate::bootstrap;
 pub use crate::bootstrap::FirstStart;
-use crate::chores::Chores;
+use crate::chores;
 use crate::conversation::{Conversation, Conversations};
 use crate::feed::Events;
 use crate::idempotency::Idempotency;
@@ -26,6 +28,7 @@ use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::store::Store;
 use crate::store::sqlite::{OpenError, SqliteStore, Views};
+use crate::timers::Timers;
 use crate::webhook::{Webhook, WebhookSettings};
 
 /// What is set before anything starts.
@@ -86,7 +89,8 @@ pub struct System {
     operator: SecretHash,
     next_account: AtomicU32,
     draining: AtomicBool,
-    chores: Mutex<Option<Chores>>,
+    alarm: Arc<Alarm>,
+    background: Mutex<Vec<Background>>,
 }
 
 impl System {
@@ -102,6 +106,7 @@ impl System {
             keys: Arc::default(),
             chores: Arc::new(Notify::new()),
             feed: Arc::default(),
+            timers: Arc::default(),
         };
         let (store, operator) =
             SqliteStore::open(&settings.store_path, views.clone(), settings.operator_token.as_deref())?;
@@ -121,7 +126,14 @@ impl System {
             identity: Arc::clone(&views.identity),
             names: Arc::clone(&views.names),
         });
-        let chores = Chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores));
+        let chores = chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores));
+        let timers = Timers {
+            store: Arc::clone(&store),
+            conversations: Arc::clone(&conversations),
+            identity: Arc::clone(&views.identity),
+            alarm: Arc::clone(&views.timers),
+        };
+        let background = chores.into_iter().chain(timers.start()).collect();
         System {
             accounts: builder.records(),
             keys: builder.records(),
@@ -143,7 +155,8 @@ impl System {
             placement,
             operator,
             draining: AtomicBool::new(false),
-            chores: Mutex::new(chores),
+            alarm: Arc::clone(&views.timers),
+            background: Mutex::new(background),
         }
     }
 
@@ -152,6 +165,8 @@ impl System {
         if let Some(arbiter) = current_arbiter() {
             self.placement.register(arbiter.clone());
             self.limiter.0.register(arbiter);
+            // Whatever was due before had nowhere to be carried out.
+            self.alarm.now();
         }
     }
 
@@ -173,8 +188,8 @@ impl System {
     /// Refuses new work from now on; what is queued is still done.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        // The chores ask conversations: they end before these refuse.
-        drop(self.chores.lock().take());
+        // What goes on by itself asks conversations: it ends before these refuse.
+        self.background.lock().clear();
         self.conversations.directory.drain();
         self.accounts.directory.drain();
         self.keys.directory.drain();

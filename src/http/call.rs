@@ -29,9 +29,12 @@ pub(crate) struct Call {
     pub(crate) edge: Arc<Edge>,
     pub(crate) request: HttpRequest,
     pub(crate) place: Place,
+    pub(crate) who: Who,
     pub(crate) caller: Caller,
     pub(crate) if_match: Option<Precondition>,
     pub(crate) idempotency_key: Option<String>,
+    /// What the request is, where it has an idempotency key.
+    pub(crate) fingerprint: Option<[u8; 16]>,
     pub(crate) reservation: Option<Reservation>,
     /// The wall clock when it came, in Unix milliseconds.
     pub(crate) now_ms: i64,

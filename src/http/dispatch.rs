@@ -131,7 +131,18 @@ impl Exchange {
         let key = if operation.repeatable { conditions::idempotency_key(headers)? } else { None };
         let idempotency_key = key.map(str::to_owned);
         let request = self.request.clone();
-        let call = Call { edge, request, place, caller, if_match, idempotency_key, reservation: None, now_ms };
+        let call = Call {
+            edge,
+            request,
+            place,
+            who,
+            caller,
+            if_match,
+            idempotency_key,
+            fingerprint: None,
+            reservation: None,
+            now_ms,
+        };
         (operation.run)(call, incoming).await
     }
 

@@ -258,9 +258,10 @@ where
     Fut: Future<Output = Result<Output, Problem>>,
 {
     let asked: Q = query::parse(call.query())?;
-    let (body, hash) = incoming.parse::<B>(&call).await?;
-    if let Some(hash) = hash
-        && let Some(replay) = idempotency::reserve(&mut call, hash).await?
+    let (body, fingerprint) = incoming.parse::<B>(&call).await?;
+    call.fingerprint = fingerprint;
+    if !B::IN_PLACES
+        && let Some(replay) = idempotency::reserve(&mut call).await?
     {
         return Ok(replay);
     }

@@ -214,7 +214,8 @@ impl Problem {
         Problem { outcome: Some(Outcome::Unknown), ..Problem::new(Kind::ServerError, "an internal failure") }
     }
 
-    fn at(self, field: &'static str) -> Self {
+    /// The same, with this parameter at fault.
+    pub(crate) fn at(self, field: &'static str) -> Self {
         Problem { field: Cow::Borrowed(field), ..self }
     }
 
@@ -305,6 +306,9 @@ impl From<ConversationError> for Problem {
             }
             ConversationError::Closed => {
                 Problem::new(Kind::ConversationClosed, "only a customer may write in a closed conversation")
+            }
+            ConversationError::NotPending => {
+                Problem::new(Kind::InvalidTransition, error.to_string()).at("snoozed_until")
             }
             ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
             ConversationError::Invalid(invalid) => invalid.into(),

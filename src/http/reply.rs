@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use colloquy_actors::answer::Answer;
+use colloquy_actors::limiter::Permit;
 use colloquy_actors::page::{Page, Paging};
+
+use super::problem::Problem;
 
 /// A handler's result.
 #[derive(Debug)]
@@ -13,7 +16,12 @@ pub(crate) enum Output {
     Page(Listing),
     /// What the edge itself knows.
     Text(Text),
+    /// What became of each operation of many, and the caller's limits after the last of them.
+    Bulk(Vec<Outcome>, Option<Permit>),
 }
+
+/// What became of one operation of many.
+pub(crate) type Outcome = Result<Answer, Problem>;
 
 /// A page and what was asked for.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use super::dispatch::{Exchange, Verdict};
 use super::headers::{REPLAYED, REQUEST_ID, add_limits};
 use super::operation::{Home, Operation, Verb};
 use super::problem::Problem;
-use super::reply::{Keep, Listing, Output, Text};
+use super::reply::{Keep, Listing, Outcome, Output, Text};
 use super::{accept, conditions, links};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -31,12 +31,19 @@ const HTML: &str = "text/html; charset=utf-8";
 pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>) -> HttpResponse {
     let mut preflight = false;
     let mut for_people = false;
+    let after;
+    let mut permit = exchange.permit.as_ref();
     let (mut response, body) = match verdict {
         Ok(Verdict::Done(Output::Answer(answer))) => exchange.answer(answer),
         Ok(Verdict::Done(Output::Page(listing))) => exchange.page(&listing),
         Ok(Verdict::Done(Output::Text(text))) => {
             for_people = text.media_type == HTML;
             exchange.text(text)
+        }
+        Ok(Verdict::Done(Output::Bulk(outcomes, last_permit))) => {
+            after = last_permit;
+            permit = after.as_ref().or(permit);
+            bulk(&outcomes)
         }
         Ok(Verdict::Methods(allow)) => {
             preflight = true;
@@ -49,7 +56,7 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>) -
     }
     exchange.edge.fixed.add(&mut response, for_people);
     exchange.edge.cors.add(exchange.request.headers(), &mut response, preflight);
-    if let Some(permit) = &exchange.permit {
+    if let Some(permit) = permit {
         add_limits(&mut response, permit);
     }
     if exchange.edge.running.leaving() {
@@ -83,13 +90,8 @@ impl Exchange {
 
     fn answer(&self, answer: Answer) -> Parts {
         let row = self.row();
-        let status = match answer.done {
-            Done::Created => StatusCode::CREATED,
-            Done::Ok => StatusCode::OK,
-            Done::Deleted => StatusCode::NO_CONTENT,
-        };
         let secret = row.is_some_and(|row| row.secret);
-        let mut response = started(status, (CACHE_CONTROL, if secret { NO_STORE } else { PRIVATE }));
+        let mut response = started(status(answer.done), (CACHE_CONTROL, if secret { NO_STORE } else { PRIVATE }));
         response.insert_header((VARY, VARY_BY_CALLER));
         if answer.replayed {
             response.insert_header((REPLAYED, HeaderValue::from_static("true")));
@@ -190,6 +192,38 @@ impl Exchange {
         response.insert_header((CONTENT_TYPE, media_type));
         (response, Bytes::from(body))
     }
+}
+
+fn status(done: Done) -> StatusCode {
+    match done {
+        Done::Created => StatusCode::CREATED,
+        Done::Ok => StatusCode::OK,
+        Done::Deleted => StatusCode::NO_CONTENT,
+    }
+}
+
+/// Each outcome in its place, with the status and the body that a single call would have.
+fn bulk(outcomes: &[Outcome]) -> Parts {
+    let mut body = BytesMut::from(&b"{\"data\":["[..]);
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let (status, shown) = match outcome {
+            Ok(answer) => (status(answer.done), answer.body.clone()),
+            Err(problem) => (problem.kind.status(), Bytes::from(problem.json())),
+        };
+        let comma = if index > 0 { "," } else { "" };
+        // Writing to memory can't fail.
+        let _ = write!(body, "{comma}{{\"status\":{},\"body\":", status.as_u16());
+        body.extend_from_slice(&shown);
+        body.extend_from_slice(b"}");
+    }
+    body.extend_from_slice(b"]}");
+    let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
+    response.insert_header((VARY, VARY_BY_CALLER));
+    response.insert_header((CONTENT_TYPE, JSON));
+    if outcomes.iter().all(|outcome| outcome.as_ref().is_ok_and(|answer| answer.replayed)) {
+        response.insert_header((REPLAYED, HeaderValue::from_static("true")));
+    }
+    (response, body.freeze())
 }
 
 /// A tag for bytes that have no revision of their own.

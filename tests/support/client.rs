@@ -61,6 +61,11 @@ impl Client {
         Self { caller: Caller::Operator, credential: Some(format!("Bearer {token}")), ..self.clone() }
     }
 
+    /// The same caller of a server that has been started again.
+    pub(crate) fn at(&self, server: &super::Server) -> Self {
+        Self { base: format!("http://{}", server.address()), ..self.clone() }
+    }
+
     /// The same acting for a user.
     pub(crate) fn acting_for(&self, user: &str) -> Self {
         Self { acting: Some(user.to_owned()), ..self.clone() }

@@ -3,7 +3,9 @@
 pub(crate) mod account;
 pub(crate) mod answer;
 pub(crate) mod client;
+pub(crate) mod clock;
 pub(crate) mod dice;
+pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod raw;

@@ -72,6 +72,8 @@ struct Tables {
     secrets: HashMap<SecretHash, (KeyId, Option<i64>)>,
     keys: HashMap<KeyId, (Arc<KnownKey>, Secrets)>,
     accounts: HashMap<AccountId, Arc<KnownAccount>>,
+    /// By number: those that have set it.
+    auto_closing: HashMap<u32, u32>,
     users: HashMap<(Scope, UserId), Role>,
 }
 
@@ -111,6 +113,18 @@ impl Identity {
         self.tables.read().accounts.values().map(|account| account.number).max().unwrap_or(0)
     }
 
+    /// The accounts whose conversations close by themselves, by number, and after how many minutes.
+    #[must_use]
+    pub fn auto_closing(&self) -> Vec<(u32, u32)> {
+        self.tables.read().auto_closing.iter().map(|(account, minutes)| (*account, *minutes)).collect()
+    }
+
+    /// After how many minutes conversations of this scope's account close by themselves; none where they don't.
+    #[must_use]
+    pub fn auto_close_minutes(&self, scope: Scope) -> Option<u32> {
+        self.tables.read().auto_closing.get(&scope.account_number()).copied()
+    }
+
     /// The account of this name.
     #[must_use]
     pub fn account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {
@@ -139,7 +153,12 @@ impl Identity {
 
     /// Takes in an account.
     pub fn put_account(&self, account: KnownAccount) {
-        self.tables.write().accounts.insert(account.view.account_id, Arc::new(account));
+        let mut tables = self.tables.write();
+        match account.view.auto_close_after_minutes {
+            Some(minutes) => tables.auto_closing.insert(account.number, minutes),
+            None => tables.auto_closing.remove(&account.number),
+        };
+        tables.accounts.insert(account.view.account_id, Arc::new(account));
     }
 
     /// Takes in a user.

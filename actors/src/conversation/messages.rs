@@ -187,6 +187,10 @@ pub struct ChangeConversation {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<MetadataPatch>)]
     pub metadata: Option<Option<MetadataPatch>>,
+    /// Until when a pending conversation sleeps: it becomes active by itself then. Null wakes it at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub snoozed_until: Option<Option<Timestamp>>,
 }
 
 /// Closes a conversation.
@@ -260,6 +264,13 @@ pub enum Request {
     Redact(MessageId),
     /// Take it from a user that is no more.
     Unassign(UserId),
+    /// End its snooze, if that is due.
+    Wake,
+    /// Close it, if nothing has happened for so long.
+    CloseIdle {
+        /// How long, in milliseconds.
+        after_ms: i64,
+    },
 }
 
 /// A request with who sent it and what must hold.
@@ -306,6 +317,9 @@ pub enum ConversationError {
         /// What was asked for.
         to: Status,
     },
+    /// Only a pending one sleeps.
+    #[error("only a pending conversation can be snoozed")]
+    NotPending,
     /// Only a customer may write in a closed one.
     #[error("the conversation is closed")]
     Closed,

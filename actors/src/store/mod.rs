@@ -21,7 +21,7 @@ pub use commit::{
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, KeptRow, MessageQuery, RecordQuery, Span,
-    Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord,
+    Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
 use crate::idempotency::KeyHash;
@@ -90,6 +90,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;
+
+    /// Conversations whose time has come, and the first whose time has not.
+    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>>;
 
     /// Takes a chore off the list.
     fn chore_done(&self, chore: Chore);

@@ -2,6 +2,7 @@
 //! for callers nor in the document.
 
 mod accounts;
+mod bulk;
 mod conversations;
 mod customers;
 mod keys;
@@ -72,6 +73,16 @@ fn conversations() -> Vec<Operation> {
             .door(WRITE)
             .shows::<ConversationView>()
             .conditional(),
+        post("/v1/conversations/bulk", "bulkConversations", bulk::run)
+            .about(
+                TAG,
+                "Do many things at once",
+                "Each operation is carried out in its turn and answered in its place, as the single call would be. Each \
+                 takes one permit. With an `Idempotency-Key` each is known by key and place: a repeat goes on where the \
+                 first request stopped.",
+            )
+            .door(WRITE)
+            .shows::<bulk::BulkAnswer>(),
     ]
 }
 

@@ -116,6 +116,7 @@ impl<B: Bench> House<B> {
             keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
             chores: Arc::new(Notify::new()),
             feed: Arc::default(),
+            timers: Arc::default(),
         };
         let store = if lagging { bench.open_lagging(views.clone()) } else { bench.open(views.clone()) };
         House { bench, store, views, bounds, lagging }

@@ -343,7 +343,7 @@ impl<'c> Batch<'c> {
             .query_row([int(after.customer.number())], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-             NULL, ?19)",
+             ?19, ?20)",
         )?;
         insert.execute(params![
             int(commit.subject.number),
@@ -364,7 +364,8 @@ impl<'c> Batch<'c> {
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at,
-            commit.at,
+            after.snoozed_until,
+            after.roused_at,
         ])?;
         self.count_conversation(commit.scope, after, 1);
         Ok(())
@@ -379,7 +380,8 @@ impl<'c> Batch<'c> {
         let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
         let mut update = self.connection.prepare_cached(
             "UPDATE conversations SET status = ?2, channel = ?3, priority = ?4, assignee = ?5, assignee_tail = ?6,
-             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12 WHERE n = ?1",
+             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12,
+             snoozed_until = ?13, roused_at = ?14 WHERE n = ?1",
         )?;
         update.execute(params![
             int(commit.subject.number),
@@ -394,6 +396,8 @@ impl<'c> Batch<'c> {
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at,
+            after.snoozed_until,
+            after.roused_at,
         ])?;
         self.count_conversation(commit.scope, before, -1);
         self.count_conversation(commit.scope, after, 1);

@@ -42,6 +42,10 @@ const CHECKS: &[(&str, &str)] = &[
          WHERE c.seq <> r.seq OR c.messages <> r.from_customer + r.from_agent + r.from_system OR c.updated_at <> r.at",
     ),
     (
+        "only pending conversations sleep",
+        "SELECT 'conversation ' || n FROM conversations WHERE snoozed_until IS NOT NULL AND status <> 1",
+    ),
+    (
         "message counts",
         "SELECT 'conversation ' || n FROM conversations c
          WHERE c.messages <> (SELECT count(*) FROM rows WHERE entity = c.n AND happened = 4)",

@@ -15,6 +15,7 @@ mod older_keys;
 mod readers;
 mod recovery;
 mod schema;
+mod timed;
 mod transcript;
 mod writer;
 
@@ -43,10 +44,11 @@ use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
     Chore, Commit, ConversationHeader, ConversationQuery, Effect, EventPage, EventQuery, KeptRow, Later, MessageQuery,
-    ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
+    ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject, Timed, TimedQuery,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
+use crate::alarm::Alarm;
 use crate::feed::Feed;
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
@@ -92,6 +94,8 @@ pub struct Views {
     pub chores: Arc<Notify>,
     /// Who listens to what happens.
     pub feed: Arc<Feed>,
+    /// Set when a commit brings a time at which a conversation does something by itself.
+    pub timers: Arc<Alarm>,
 }
 
 /// How operators are known.
@@ -107,7 +111,10 @@ impl Views {
     /// Takes in what a commit of this entity's sequence did.
     fn take_in(&self, effect: Effect, sequence: u64) {
         match effect {
-            Effect::Account(view, number) => self.identity.put_account(KnownAccount { view: *view, number }),
+            Effect::Account(view, number) => {
+                self.identity.put_account(KnownAccount { view: *view, number });
+                self.timers.now();
+            }
             Effect::Key(view, account, secrets) => {
                 self.identity.put_key(KnownKey { view: *view, account, last_used_ms: Arc::default() }, secrets);
             }
@@ -116,6 +123,7 @@ impl Views {
                 self.identity.drop_user(account, id);
                 self.chores.notify_one();
             }
+            Effect::Snoozed(until) => self.timers.no_later_than(until),
             Effect::CustomerRenamed(customer, name) => self.names.rename(customer.number(), &name, sequence),
             // The feed has them, in the order of commits.
             Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
@@ -323,6 +331,11 @@ impl Store for SqliteStore {
 
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
         self.lists.read(chores::list)
+    }
+
+    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>> {
+        let lagging = Arc::clone(&self.lagging);
+        self.lists.read(move |connection| timed::timed(connection, &lagging, &query))
     }
 
     fn chore_done(&self, chore: Chore) {

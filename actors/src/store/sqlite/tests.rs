@@ -104,6 +104,8 @@ contract! {
     a_chore_stays_until_it_is_done,
     after_its_end_nothing_is_acknowledged,
     a_thing_is_loaded_by_its_whole_identifier,
+    what_sleeps_is_found_in_the_order_of_its_waking,
+    who_spoke_is_not_idle_even_where_the_header_lags,
     lists_totals_and_transcripts_are_what_the_model_says,
 }
 
@@ -128,6 +130,7 @@ impl Bare {
             keys: Arc::default(),
             chores: Arc::default(),
             feed: Arc::default(),
+            timers: Arc::default(),
         };
         let writer = Writer {
             housekeeping: Housekeeping::open(Pace::default(), &connection, &views).unwrap(),

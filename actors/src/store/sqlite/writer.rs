@@ -326,7 +326,8 @@ fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
         | Effect::Key(..)
         | Effect::User(..)
         | Effect::UserGone(..)
-        | Effect::CustomerRenamed(..) => true,
+        | Effect::CustomerRenamed(..)
+        | Effect::Snoozed(_) => true,
     });
     if commit.subject.kind != Kind::Conversation || !published.wants(commit.scope, commit.subject.number) {
         return;

@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 use super::Views;
 use super::batch::Counts;
 use super::codec::{id, int, uint};
+use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::older_keys;
 use crate::caller::Scope;
@@ -125,10 +126,11 @@ impl Housekeeping {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        (counts, fold): (&mut Counts, &mut Fold),
+        (counts, fold, slicing): (&mut Counts, &mut Fold, &mut Slicing),
         (lagging, views): (&Lagging, &Views),
         closing: bool,
     ) -> rusqlite::Result<()> {
+        self.slice(connection, slicing, counts.next_pos, closing)?;
         fold.release(lagging);
         let due = if closing { fold.due(lagging, Duration::ZERO, usize::MAX) } else { self.due(fold, lagging) };
         if !due.is_empty()
@@ -153,6 +155,7 @@ impl Housekeeping {
             if low_water != self.low_water {
                 write_folded(connection, counts, fold, &[])?;
                 self.low_water = low_water;
+                write_slices(connection, slicing, counts.next_pos, &[])?;
             }
             self.expiring = true;
         }
@@ -160,6 +163,27 @@ impl Housekeeping {
             self.expiring = older_keys::expire(connection, &views.keys, Timestamp::now())?;
         }
         self.erase_log(connection, closing)
+    }
+
+    /// Writes the newest events into slices when they are old enough; what fills a slice has mostly gone with a commit.
+    fn slice(
+        &self,
+        connection: &Connection,
+        slicing: &mut Slicing,
+        next_pos: i64,
+        closing: bool,
+    ) -> rusqlite::Result<()> {
+        loop {
+            let age = if closing { Duration::ZERO } else { self.pace.age_max };
+            let due = slicing.aged(age, self.pace.tick);
+            if due.is_empty() {
+                return Ok(());
+            }
+            write_slices(connection, slicing, next_pos, &due)?;
+            if !closing {
+                return Ok(());
+            }
+        }
     }
 
     /// Empties the log, so that no redacted text stays in it. A reader of older pages is waited for a little, while no
@@ -236,6 +260,14 @@ pub(super) fn fold_into(
     for (scope, number) in counts.moved() {
         scopes.execute([scope, number])?;
     }
+    Ok(())
+}
+
+fn write_slices(connection: &Connection, slicing: &mut Slicing, next_pos: i64, due: &[Due]) -> rusqlite::Result<()> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    slicing.write(connection, due, next_pos)?;
+    connection.execute_batch("COMMIT")?;
+    slicing.wrote(due);
     Ok(())
 }
 

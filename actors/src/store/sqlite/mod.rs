@@ -8,6 +8,7 @@ mod chores;
 mod codec;
 mod events;
 mod figures;
+mod fresh;
 mod lagging;
 mod lists;
 mod loads;
@@ -15,6 +16,8 @@ mod older_keys;
 mod readers;
 mod recovery;
 mod schema;
+mod slices;
+mod timeline;
 mod transcript;
 mod writer;
 
@@ -38,12 +41,14 @@ pub use check::{Finding, check};
 use self::batch::Seals;
 use self::chores::{Housekeeping, Pace};
 use self::figures::Figures;
+use self::fresh::{Fresh, Slicing};
 use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
     Chore, Commit, ConversationHeader, ConversationQuery, Effect, EventPage, EventQuery, FeedRow, KeptRow, Later,
-    MessageQuery, ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
+    MessageQuery, ReadError, RecordQuery, Settle, Span, Store, Stored, StoredMessage, StoredPage, StoredRecord,
+    Subject,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
@@ -130,6 +135,7 @@ pub struct SqliteStore {
     loads: Readers,
     lists: Readers,
     lagging: Arc<Lagging>,
+    fresh: Arc<Fresh>,
     figures: Arc<Figures>,
     healthy: Arc<AtomicBool>,
     /// Held as long as the store is open: a second process is refused.
@@ -166,12 +172,15 @@ impl SqliteStore {
         let lists = Readers::start("colloquy-lists", vec![reader()?, reader()?]).map_err(thread_failed)?;
         let (lagging, figures, healthy) =
             (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
+        let slicing = Slicing::default();
+        let fresh = slicing.fresh();
         let writer = Writer {
             connection,
             counts,
             sequences: std::collections::HashMap::new(),
             fold: lagging::Fold::default(),
             lagging: Arc::clone(&lagging),
+            slicing,
             views,
             housekeeping,
             figures: Arc::clone(&figures),
@@ -195,6 +204,7 @@ impl SqliteStore {
             loads,
             lists,
             lagging,
+            fresh,
             figures,
             healthy,
             _lock: lock,
@@ -309,7 +319,15 @@ impl Store for SqliteStore {
     }
 
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
-        let page = self.lists.read(move |connection| events::page(connection, &query));
+        let fresh = Arc::clone(&self.fresh);
+        let page = self.lists.read(move |connection| {
+            // Before anything is read: what memory has let go by then is in the file.
+            let fresh = match query.span {
+                Span::Scope(scope) => fresh.of(scope.number()),
+                Span::Entity(..) => None,
+            };
+            events::page(connection, fresh, &query)
+        });
         Box::pin(async move { page.await? })
     }
 

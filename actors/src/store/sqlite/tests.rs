@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::chores::{Housekeeping, Pace};
 use super::figures::Figures;
+use super::fresh::Slicing;
 use super::lagging::{Fold, Lag, Lagging};
 use super::writer::{Work, Writer};
 use super::{SqliteStore, Views, check, connect, older_keys, recovery, schema};
@@ -136,6 +137,7 @@ impl Bare {
             sequences: HashMap::new(),
             fold: Fold::default(),
             lagging: Arc::default(),
+            slicing: Slicing::default(),
             views,
             figures: Arc::new(Figures::default()),
             healthy: Arc::new(AtomicBool::new(true)),

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use toml::Value;
 
 use super::overlay::KINDS;
-use super::sections::{Config, PlanSection, Server, Supervision, network};
+use super::sections::{Config, Events, PlanSection, Server, Supervision, network};
 
 impl Supervision {
     /// Every number with its full name, those of single kinds too.
@@ -82,6 +82,12 @@ impl Server {
     }
 }
 
+impl Events {
+    fn kept(&self) -> Option<Duration> {
+        (self.retention_days > 0.0).then(|| Duration::from_secs_f64(self.retention_days * 86_400.0))
+    }
+}
+
 impl Config {
     /// How each kind of actor is run.
     #[must_use]
@@ -95,6 +101,7 @@ impl Config {
         let token = &self.admin.token;
         Settings {
             store_path: self.store.path.clone(),
+            events_kept: self.events.kept(),
             operator_token: (!token.is_empty()).then(|| token.clone()),
             basic: PlanRates::from(&self.plans.basic),
             pro: PlanRates::from(&self.plans.pro),

@@ -11,6 +11,7 @@ use super::codec::{id, int, uint};
 use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::older_keys;
+use super::retention::Retention;
 use crate::caller::Scope;
 use crate::store::Chore;
 use crate::time::Timestamp;
@@ -21,6 +22,8 @@ const SLICE: usize = 256;
 const WAIT_FIRST: Duration = Duration::from_millis(25);
 /// Longer than any read transaction lives, so that the last attempt succeeds.
 const WAIT_MAX: Duration = Duration::from_millis(3200);
+/// Between two slices of what is to be freed, when nothing else comes.
+const WAIT_BUSY: Duration = Duration::from_millis(20);
 /// How long other connections are waited for otherwise.
 const WAIT_OTHERWISE: Duration = Duration::from_secs(10);
 
@@ -35,6 +38,8 @@ pub(super) struct Pace {
     pub(super) uses_every: Duration,
     /// A redacted text leaves the log.
     pub(super) erase_within: Duration,
+    /// Events are kept for so long; none: for ever.
+    pub(super) events_kept: Option<Duration>,
 }
 
 impl Default for Pace {
@@ -44,6 +49,7 @@ impl Default for Pace {
             age_max: Duration::from_secs(60),
             uses_every: Duration::from_secs(30),
             erase_within: Duration::from_secs(5),
+            events_kept: None,
         }
     }
 }
@@ -67,6 +73,7 @@ pub(super) struct Housekeeping {
     expiring: bool,
     low_water: i64,
     probe_at: Instant,
+    retention: Retention,
 }
 
 impl Housekeeping {
@@ -89,6 +96,7 @@ impl Housekeeping {
             expiring: true,
             low_water: 0,
             probe_at: now,
+            retention: Retention::new(pace.events_kept),
         })
     }
 
@@ -105,7 +113,7 @@ impl Housekeeping {
 
     /// How long the writer may sleep.
     pub(super) fn tick(&self) -> Duration {
-        self.pace.tick
+        if self.retention.busy() { self.pace.tick.min(WAIT_BUSY) } else { self.pace.tick }
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -162,6 +170,9 @@ impl Housekeeping {
         if self.expiring {
             self.expiring = older_keys::expire(connection, &views.keys, Timestamp::now())?;
         }
+        if !closing {
+            self.retention.run(connection, Timestamp::now())?;
+        }
         self.erase_log(connection, closing)
     }
 
@@ -174,7 +185,7 @@ impl Housekeeping {
         closing: bool,
     ) -> rusqlite::Result<()> {
         loop {
-            let age = if closing { Duration::ZERO } else { self.pace.age_max };
+            let age = if closing { Duration::ZERO } else { self.pace.age_max.min(self.retention.patience()) };
             let due = slicing.aged(age, self.pace.tick);
             if due.is_empty() {
                 return Ok(());

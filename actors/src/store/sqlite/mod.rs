@@ -15,6 +15,7 @@ mod loads;
 mod older_keys;
 mod readers;
 mod recovery;
+mod retention;
 mod schema;
 mod slices;
 mod timeline;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
@@ -143,12 +145,17 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens or makes the file, recovers what a crash left, and fills the views.
+    /// Opens or makes the file, recovers what a crash left, and fills the views. Events are kept for so long, or for ever.
     ///
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
-    pub fn open(path: &Path, views: Views, operator_token: Option<&str>) -> Result<(Self, Operator), OpenError> {
-        Self::open_at(Pace::default(), path, views, operator_token)
+    pub fn open(
+        path: &Path,
+        views: Views,
+        operator_token: Option<&str>,
+        events_kept: Option<Duration>,
+    ) -> Result<(Self, Operator), OpenError> {
+        Self::open_at(Pace { events_kept, ..Pace::default() }, path, views, operator_token)
     }
 
     /// The same, with the writer's chores at another pace.

@@ -10,8 +10,8 @@ use super::codec::{int, uint};
 use crate::feed::EventFilter;
 
 /// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers, smaller ones the writer,
-/// who touches a page for each assignee of a slice.
-pub(super) const SLICE: u64 = 512;
+/// who touches a page for each assignee of a slice. Tests want many of them.
+pub(super) const SLICE: u64 = if cfg!(test) { 8 } else { 512 };
 
 /// Bytes of one entry: position, instant, assignee, kind, channel.
 const ENTRY: usize = 26;

@@ -35,6 +35,7 @@ const QUICK: Pace = Pace {
     age_max: Duration::ZERO,
     uses_every: Duration::from_millis(5),
     erase_within: Duration::from_millis(20),
+    events_kept: None,
 };
 
 impl Folder {
@@ -58,6 +59,10 @@ impl Bench for Folder {
 
     fn open_lagging(&self, views: Views) -> Opened {
         self.open_at(Pace { age_max: Duration::from_secs(3600), ..QUICK }, views)
+    }
+
+    fn open_keeping(&self, views: Views, kept: Duration) -> Opened {
+        self.open_at(Pace { events_kept: Some(kept), ..QUICK }, views)
     }
 
     fn killed(&self) -> Self {
@@ -106,6 +111,10 @@ contract! {
     after_its_end_nothing_is_acknowledged,
     a_thing_is_loaded_by_its_whole_identifier,
     lists_totals_and_transcripts_are_what_the_model_says,
+    events_and_their_totals_are_what_the_model_says,
+    a_page_is_whole_while_events_are_written_behind,
+    what_retention_took_is_no_event_any_more,
+    endpoints_are_read_among_the_events_by_position,
 }
 
 /// A writer without its thread.
@@ -292,11 +301,13 @@ fn a_check_finds_what_was_altered() {
     let house = House::<Folder>::new();
     let scope = Scope::of(1, Mode::Live);
     let customer = house.customer(scope, "Ada");
-    house.user(scope, "ada@example.org").unwrap();
+    let assignee = house.user(scope, "ada@example.org").unwrap().id;
     let mut conversation = house.conversation(scope, customer, Some("one"));
     let id = conversation.send("two").unwrap().id.unwrap().parse().unwrap();
     let edit = Box::new(serde_json::from_value(serde_json::json!({"content": "three"})).unwrap());
     conversation.ask(crate::conversation::messages::Request::Edit(id, edit)).unwrap();
+    let assign = serde_json::from_value(serde_json::json!({"assignee_id": assignee})).unwrap();
+    conversation.ask(crate::conversation::messages::Request::Change(Box::new(assign))).unwrap();
     assert_eq!(wait(house.store().chores()).unwrap(), []);
     house.rest();
     house.store().close();
@@ -314,6 +325,15 @@ fn a_check_finds_what_was_altered() {
         "DELETE FROM rows WHERE pos = (SELECT max(pos) FROM rows)",
         "DELETE FROM rows",
         "DELETE FROM records WHERE kind = 3",
+        "DELETE FROM feed",
+        "DELETE FROM feed_assignees",
+        "UPDATE feed SET before = x'0102030405060708090a', first = first + 512",
+        "UPDATE feed SET entries = CAST(substr(entries, 1, length(entries) - 26) AS BLOB)",
+        "UPDATE feed SET entries = CAST(substr(entries, 27) || substr(entries, 1, 26) AS BLOB)",
+        "UPDATE feed_assignees SET here = here + 1",
+        "UPDATE feed_assignees SET assignee = assignee + 1",
+        "UPDATE scopes SET number = number + 1",
+        "UPDATE scopes SET floor = number + 1",
     ] {
         let altered = house.bench().killed();
         assert_eq!(altered.findings(), Vec::<String>::new());

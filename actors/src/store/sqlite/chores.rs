@@ -38,6 +38,8 @@ pub(super) struct Pace {
     pub(super) uses_every: Duration,
     /// A redacted text leaves the log.
     pub(super) erase_within: Duration,
+    /// Expired events are looked for.
+    pub(super) trim_every: Duration,
     /// Events are kept for so long; none: for ever.
     pub(super) events_kept: Option<Duration>,
 }
@@ -49,6 +51,7 @@ impl Default for Pace {
             age_max: Duration::from_secs(60),
             uses_every: Duration::from_secs(30),
             erase_within: Duration::from_secs(5),
+            trim_every: Duration::from_secs(60),
             events_kept: None,
         }
     }
@@ -96,7 +99,7 @@ impl Housekeeping {
             expiring: true,
             low_water: 0,
             probe_at: now,
-            retention: Retention::new(pace.events_kept),
+            retention: Retention::new(pace.events_kept, pace.trim_every),
         })
     }
 

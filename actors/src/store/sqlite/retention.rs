@@ -11,8 +11,8 @@ use super::slices::{self, SLICE, Slice, first_of};
 use crate::idempotency::KEPT_MS;
 use crate::time::Timestamp;
 
-/// Between two looks at the floors, at most and at least.
-const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// Between two looks at the floors where events are kept for no longer than this.
+const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
 /// Scopes looked at in one turn of the writer.
 const SCOPES: usize = 64;
 /// Slices that a floor passes in one turn.
@@ -22,20 +22,21 @@ const SLICES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Retention {
     kept: Option<Duration>,
+    every: Duration,
     next_at: Instant,
     /// While it looks: the last scope that was looked at.
     behind: Option<i64>,
 }
 
 impl Retention {
-    /// Begins with the first turn; without a duration events are kept for ever.
-    pub(super) fn new(kept: Option<Duration>) -> Self {
-        Retention { kept, next_at: Instant::now(), behind: None }
+    /// Begins with the first turn, and looks again after `every` or sooner; without a duration events are kept for ever.
+    pub(super) fn new(kept: Option<Duration>, every: Duration) -> Self {
+        Retention { kept, every, next_at: Instant::now(), behind: None }
     }
 
     /// How long an event may wait for its slice: the floor passes only what is written.
     pub(super) fn patience(&self) -> Duration {
-        self.kept.map_or(Duration::MAX, |kept| (kept / 4).clamp(LOOK_EVERY.0, LOOK_EVERY.1))
+        self.kept.map_or(Duration::MAX, |kept| (kept / 4).max(LOOK_AT_LEAST).min(self.every))
     }
 
     /// Whether it has more to do at once.

@@ -35,6 +35,7 @@ const QUICK: Pace = Pace {
     age_max: Duration::ZERO,
     uses_every: Duration::from_millis(5),
     erase_within: Duration::from_millis(20),
+    trim_every: Duration::from_millis(10),
     events_kept: None,
 };
 

@@ -7,7 +7,9 @@ mod fixture;
 mod model;
 
 pub(super) use self::events::{
-    a_page_is_whole_while_events_are_written_behind, endpoints_are_read_among_the_events_by_position,
+    a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
+    a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
+    a_reader_that_joins_misses_nothing_and_sees_nothing_twice, endpoints_are_read_among_the_events_by_position,
     events_and_their_totals_are_what_the_model_says, what_retention_took_is_no_event_any_more,
 };
 pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};

@@ -12,7 +12,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use super::fixture::{Bench, House, live, other, test, wait};
 use crate::caller::{By, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
-use crate::feed::EventFilter;
+use crate::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
 use crate::id::{ConversationId, CustomerId, UserId, WebhookId};
 use crate::runtime::Incarnation;
 use crate::store::{
@@ -351,6 +351,135 @@ pub(in crate::store) fn a_page_is_whole_while_events_are_written_behind<B: Bench
     }
     writer.join().unwrap();
     house.is_sound();
+}
+
+fn reader<B: Bench>(
+    house: &House<B>,
+    source: Source,
+    filter: EventFilter,
+    after: Option<u64>,
+    falling: Falling,
+) -> EventReader {
+    EventReader::new((house.store(), Arc::clone(&house.views.feed)), source, filter, after, falling)
+}
+
+/// Commits so many messages, in rounds.
+fn talk_on(mut talk: Talk, store: Arc<dyn Store>, rounds: usize, each: usize) -> std::thread::JoinHandle<Talk> {
+    std::thread::spawn(move || {
+        for round in 0..rounds {
+            let happened = if round % 7 == 0 { Happened::MessageUpdated } else { Happened::MessageCreated };
+            let rows = [(happened, Channel::Chat, None)];
+            let sent: Vec<_> = (0..each).map(|_| talk.submit(&*store, &rows, Timestamp::now().0)).collect();
+            assert!(sent.into_iter().all(|sent| sent.recv().unwrap()));
+        }
+        talk
+    })
+}
+
+pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twice<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut talks: Vec<Talk> = (0..2).map(|_| Talk::new(live(), customer)).collect();
+    for talk in &mut talks {
+        assert!(talk.submit(&*house.store(), &[MESSAGE], Timestamp::now().0).recv().unwrap());
+    }
+    let own = Source::Entity(live(), talks[0].subject);
+    let writers: Vec<_> = talks.into_iter().map(|talk| talk_on(talk, house.store(), 105, 10)).collect();
+    let kinds = |kind| EventFilter { kinds: vec![kind], ..EventFilter::default() };
+    let (rare, often) = (kinds(Happened::MessageUpdated), kinds(Happened::MessageCreated));
+    let mut readers = Vec::new();
+    for turn in 0..4 {
+        std::thread::sleep(Duration::from_millis(3));
+        for (source, filter, all) in [
+            (Source::Scope(live()), EventFilter::default(), 2102),
+            (Source::Scope(live()), rare.clone(), 300),
+            (own, EventFilter::default(), 1051),
+            (own, often.clone(), 901),
+        ] {
+            let after = if turn % 2 == 0 { 0 } else { 1 };
+            let mut reader = reader(&house, source, filter, Some(after), Falling::Behind);
+            let all = if after == 1 && all != 300 { all - 1 } else { all };
+            readers.push(std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let mut places = Vec::new();
+                while places.len() < all {
+                    // A stream that looks at other things meanwhile drops the future again and again.
+                    let next = runtime.block_on(async {
+                        tokio::select! {
+                            biased;
+                            next = reader.next() => Some(next.unwrap()),
+                            () = tokio::task::yield_now() => None,
+                        }
+                    });
+                    let Some(event) = next else { continue };
+                    places.push(if matches!(source, Source::Scope(_)) { event.number } else { event.sequence });
+                    assert_eq!(reader.cursor(), places[places.len() - 1]);
+                }
+                places
+            }));
+        }
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    for (index, reader) in readers.into_iter().enumerate() {
+        let places = reader.join().unwrap();
+        assert!(places.is_sorted_by(|a, b| a < b), "reader {index} went back");
+        if matches!(index % 4, 0 | 2) {
+            assert_eq!(
+                places[places.len() - 1] + 1 - places[0],
+                u64::try_from(places.len()).unwrap(),
+                "reader {index}"
+            );
+        }
+    }
+}
+
+pub(in crate::store) fn a_reader_that_is_too_slow_goes_on_from_the_store_or_ends<B: Bench>() {
+    let house = House::<B>::new();
+    let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
+    assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
+    let source = Source::Entity(live(), talk.subject);
+    let [mut behind, mut out] =
+        [Falling::Behind, Falling::Out].map(|falling| reader(&house, source, EventFilter::default(), None, falling));
+    talk_on(talk, house.store(), 30, 100).join().unwrap();
+    for seq in 2..=3001 {
+        assert_eq!(wait(behind.next()).unwrap().sequence, seq);
+    }
+    let mut seq = 1;
+    let end = loop {
+        match wait(out.next()) {
+            Ok(event) => {
+                seq += 1;
+                assert_eq!(event.sequence, seq);
+            }
+            Err(end) => break end,
+        }
+    };
+    assert_eq!((end, seq), (ReadEnd::TooSlow, 1025));
+    drop((behind, out));
+    assert_eq!(house.views.feed.listeners(), 0);
+}
+
+pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
+    let house = House::<B>::new();
+    let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
+    assert!(talk.submit(&*house.store(), &[MESSAGE, MESSAGE], 1).recv().unwrap());
+    let all = || EventFilter::default();
+    let mut idle = reader(&house, Source::Scope(live()), all(), None, Falling::Behind);
+    let mut read = reader(&house, Source::Scope(live()), all(), Some(0), Falling::Behind);
+    assert_eq!(wait(read.next()).unwrap().number, 1);
+    let feed = Arc::clone(&house.views.feed);
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        feed.close();
+    });
+    assert_eq!(wait(idle.next()).unwrap_err(), ReadEnd::Closed);
+    closing.join().unwrap();
+    assert_eq!(wait(read.next()).unwrap().number, 2, "it had been read");
+    assert_eq!(wait(read.next()).unwrap_err(), ReadEnd::Closed);
+    let mut late = reader(&house, Source::Scope(live()), all(), Some(0), Falling::Out);
+    assert_eq!(wait(late.next()).unwrap_err(), ReadEnd::Closed);
 }
 
 pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {

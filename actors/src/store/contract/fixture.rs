@@ -122,6 +122,11 @@ impl<B: Bench> House<B> {
         }
     }
 
+    /// On files that are there.
+    pub(in crate::store) fn at(bench: B) -> Self {
+        Self::on(bench, (1000, 500), false)
+    }
+
     /// Events older than this are no events any more.
     pub(in crate::store) fn keeping(kept: Duration) -> Self {
         let (bench, bounds) = (B::new(), (1000, 500));

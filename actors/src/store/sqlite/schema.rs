@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-const MIGRATIONS: &[&str] = &[V1, V2];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///

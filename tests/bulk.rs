@@ -302,7 +302,7 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
         let heard = first.await.unwrap().ok();
         let before = committed(&server, round);
         server.restart();
-        c = c.at(&server);
+        c = c.at(&server.address());
         let again = ask(&c).await.expect(200);
         assert!(statuses(&again).iter().all(|status| *status == 201), "{again}");
         if let Some(heard) = heard {

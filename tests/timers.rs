@@ -101,12 +101,12 @@ async fn a_snooze_outlives_kill_9_and_fires_once_if_it_was_due_meanwhile() {
     }
     for _ in 0..2 {
         server.restart();
-        let c = c.at(&server);
+        let c = c.at(&server.address());
         becomes(&c, &due, "active").await;
         assert_eq!(c.get(&at(&later)).await["status"], "pending");
     }
     let near = from_now(400);
-    let c = c.at(&server);
+    let c = c.at(&server.address());
     c.patch(&at(&later), json!({"snoozed_until": near})).await.expect(200);
     becomes(&c, &later, "active").await;
     assert_eq!(wakings(&events_of(&server, &due)).len(), 1);
@@ -232,7 +232,7 @@ async fn thousands_that_are_due_at_once_starve_nobody() {
     server.kill9();
     tokio::time::sleep((due - Utc::now()).to_std().unwrap_or_default()).await;
     server.restart();
-    let c = c.at(&server);
+    let c = c.at(&server.address());
     let mut slowest = Duration::ZERO;
     let mine = until("all are awake", Duration::from_secs(60), async || {
         let begun = Instant::now();
@@ -359,7 +359,7 @@ async fn what_became_idle_while_the_server_was_down_closes_once_at_the_start() {
     clock.ahead(11);
     for _ in 0..2 {
         server.restart();
-        becomes(&c.at(&server), &conversation, "closed").await;
+        becomes(&c.at(&server.address()), &conversation, "closed").await;
     }
     let log = events_of(&server, &conversation);
     assert_eq!(
@@ -367,14 +367,14 @@ async fn what_became_idle_while_the_server_was_down_closes_once_at_the_start() {
         ["conversation.created", "message.created", "conversation.closed"]
     );
     // Off again, nothing closes any more.
-    let c = c.at(&server);
+    let c = c.at(&server.address());
     let operator = server.operator();
     let of = format!("/admin/v1/accounts/{}", account.account_id);
     operator.patch(&of, json!({"auto_close_after_minutes": null})).await.expect(200);
     let open = c.conversation().await;
     clock.ahead(60);
     server.restart();
-    let c = c.at(&server);
+    let c = c.at(&server.address());
     let sleeper = c.conversation().await;
     let soon = Utc::now() + chrono::TimeDelta::minutes(60) + chrono::TimeDelta::milliseconds(1500);
     c.patch(&at(&sleeper), json!({"status": "pending", "snoozed_until": written(soon)})).await.expect(200);

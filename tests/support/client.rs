@@ -61,17 +61,12 @@ impl Client {
         Self { caller: Caller::Operator, credential: Some(format!("Bearer {token}")), ..self.clone() }
     }
 
-    /// The same caller of a server that has been started again.
-    pub(crate) fn at(&self, server: &super::Server) -> Self {
-        Self { base: format!("http://{}", server.address()), ..self.clone() }
-    }
-
     /// The same acting for a user.
     pub(crate) fn acting_for(&self, user: &str) -> Self {
         Self { acting: Some(user.to_owned()), ..self.clone() }
     }
 
-    /// The same caller at another address, such as a proxy's.
+    /// The same caller at another address, such as a proxy's or that of a server that has been started again.
     pub(crate) fn at(&self, address: &str) -> Self {
         Self { base: format!("http://{address}"), ..self.clone() }
     }

@@ -2,9 +2,16 @@
 //! one's tests name a [`Bench`] and let [`contract`] make a test of every function here.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod events;
 mod fixture;
 mod model;
 
+pub(super) use self::events::{
+    a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
+    a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
+    a_reader_that_joins_misses_nothing_and_sees_nothing_twice, endpoints_are_read_among_the_events_by_position,
+    events_and_their_totals_are_what_the_model_says, what_retention_took_is_no_event_any_more,
+};
 pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::identity::{KnownKey, Secrets};
+use super::network::{networks, networks_present};
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use super::{Identity, secret, secret_hash};
 use crate::answer::Invalid;
@@ -62,8 +63,8 @@ pub struct CreateKey {
     /// Narrows it to these; null: all.
     #[serde(default)]
     pub scopes: Option<Vec<Permission>>,
-    /// Addresses that may use it (CIDR); empty: all.
-    #[serde(default)]
+    /// Addresses that may use it, alone or as CIDR; empty: all.
+    #[serde(default, deserialize_with = "networks")]
     #[schema(value_type = Vec<String>)]
     pub allowed_ips: Vec<IpNet>,
     /// When it ends.
@@ -86,8 +87,8 @@ pub struct ChangeKey {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Vec<Permission>>)]
     pub scopes: Option<Option<Vec<Permission>>>,
-    /// Addresses that may use it (CIDR); empty: all.
-    #[serde(default, deserialize_with = "present")]
+    /// Addresses that may use it, alone or as CIDR; empty: all.
+    #[serde(default, deserialize_with = "networks_present")]
     #[schema(nullable = false, value_type = Option<Vec<String>>)]
     pub allowed_ips: Option<Vec<IpNet>>,
     /// When it ends; null: never.

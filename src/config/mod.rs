@@ -9,7 +9,8 @@ use std::path::Path;
 use toml::{Table, Value};
 
 pub use sections::{
-    Admin, Config, Cors, Limits, Log, Metrics, PlanSection, Plans, SecurityHeaders, Server, Store, Supervision,
+    Admin, Config, Cors, Limits, Log, Metrics, PlanSection, Plans, Realtime, SecurityHeaders, Server, Store,
+    Supervision,
 };
 
 /// The file with every setting and its default.

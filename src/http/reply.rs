@@ -4,8 +4,9 @@ use bytes::Bytes;
 use colloquy_actors::answer::Answer;
 use colloquy_actors::page::{Page, Paging};
 
+use super::realtime::{EventStream, Opening};
+
 /// A handler's result.
-#[derive(Debug)]
 pub(crate) enum Output {
     /// An actor's answer.
     Answer(Answer),
@@ -13,6 +14,10 @@ pub(crate) enum Output {
     Page(Listing),
     /// What the edge itself knows.
     Text(Text),
+    /// Events as they happen.
+    Events(EventStream),
+    /// A line for frames.
+    Line(Box<Opening>),
 }
 
 /// A page and what was asked for.
@@ -30,6 +35,8 @@ pub(crate) enum Style {
     Plain,
     /// By `after_seq` and `before_seq`.
     Sequence,
+    /// By a cursor, the page's last; there is always a next page.
+    Cursor,
 }
 
 /// A ready text.

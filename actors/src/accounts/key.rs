@@ -176,6 +176,13 @@ pub enum KeyRequest {
     Revoke,
     /// Give it a new secret.
     Rotate(RotateKey),
+    /// Keep the answer to a request that made something of it which is not stored.
+    Tell {
+        /// What the answer shows, this once.
+        shown: Bytes,
+        /// What it shows to whoever asks again.
+        kept: Bytes,
+    },
 }
 
 /// A secret as it is stored: its hash alone, in hex, and until when it holds.
@@ -301,6 +308,7 @@ impl Rules for Key {
         match (current, request) {
             (None, KeyRequest::Create(new, account)) => Key::create(new, account, setting),
             (Some(_), KeyRequest::Read) => Ok(Step::Show),
+            (Some(_), KeyRequest::Tell { shown, kept }) => Ok(Step::Tell { shown, kept }),
             (Some(_), KeyRequest::Revoke) if revoked => Ok(Step::Quiet),
             (Some(held), KeyRequest::Revoke) => {
                 let mut key = held.clone();

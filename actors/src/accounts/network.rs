@@ -14,9 +14,7 @@ impl<'de> Deserialize<'de> for Network {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
         let found = text.parse().ok().or_else(alone);
-        found
-            .map(Network)
-            .ok_or_else(|| Error::invalid_value(Unexpected::Str(&text), &"IPv4 or IPv6 network address"))
+        found.map(Network).ok_or_else(|| Error::invalid_value(Unexpected::Str(&text), &"IPv4 or IPv6 network address"))
     }
 }
 

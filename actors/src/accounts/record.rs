@@ -117,6 +117,13 @@ pub enum Step<R> {
     PutQuietly(R),
     /// Nothing changes, and the answer shows nothing.
     Quiet,
+    /// Nothing changes; the answer shows something made elsewhere, and the kept one this in its place.
+    Tell {
+        /// This once.
+        shown: Bytes,
+        /// To whoever asks again.
+        kept: Bytes,
+    },
     /// It goes.
     Delete(Vec<Condition>, Vec<Effect>, Option<Chore>),
 }
@@ -173,7 +180,8 @@ impl<R: Rules> Record<R> {
         Ok(match (step, current) {
             (Step::Show, Some(held)) => turn.unchanged(Some(&held.state)),
             (Step::Quiet, Some(_)) => turn.unchanged(None),
-            (Step::Show | Step::Quiet, None) => return Err(RecordError::NotFound),
+            (Step::Tell { shown, kept }, Some(_)) => turn.tell(shown, kept),
+            (Step::Show | Step::Quiet | Step::Tell { .. }, None) => return Err(RecordError::NotFound),
             (Step::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
             (Step::PutSecret(state, conditions, secret), _) => turn.put(state, conditions, Showing::Secret(secret)),
             (Step::PutQuietly(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
@@ -215,6 +223,15 @@ impl<R: Rules> Turn<'_, R> {
         }
         let body = Some(reply.body.clone());
         let commit = self.commit(&reply, body, Vec::new(), Header::Unchanged);
+        Decision::Keep { commit, reply }
+    }
+
+    fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>> {
+        let reply = Answer { done: Done::Created, id: None, etag: None, body: shown, replayed: false };
+        if self.reservation.is_none() {
+            return Decision::Answer(reply);
+        }
+        let commit = self.commit(&reply, Some(kept), Vec::new(), Header::Unchanged);
         Decision::Keep { commit, reply }
     }
 

@@ -1,20 +1,29 @@
 //! Networks as callers write them: in CIDR notation, or an address alone, which is a network of one.
 
-use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde::de::{Error, Unexpected};
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 struct Network(IpNet);
 
 impl<'de> Deserialize<'de> for Network {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
-        let found = text.parse().ok().or_else(alone);
-        found.map(Network).ok_or_else(|| Error::invalid_value(Unexpected::Str(&text), &"IPv4 or IPv6 network address"))
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Network;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("IPv4 or IPv6 network address")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Network, E> {
+                let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
+                let found = text.parse().ok().or_else(alone);
+                found.map(Network).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_str(Text)
     }
 }
 

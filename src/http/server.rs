@@ -11,6 +11,7 @@ use actix_web::{App, HttpServer};
 
 use super::dispatch::serve;
 use super::edge::Edge;
+use super::realtime::Outlet;
 use crate::config;
 
 /// Connections that may wait to be taken.
@@ -55,6 +56,7 @@ impl Bound {
             .client_disconnect_timeout(seconds(settings.linger_seconds))
             .shutdown_timeout(whole(settings.drain_seconds))
             .disable_signals()
+            .on_connect(Outlet::note)
             .listen(self.listener)?;
         Ok(server.run())
     }

@@ -19,6 +19,7 @@ use super::super::problem::{Kind, Problem};
 use super::frames::{self, Frames};
 use super::handshake::Handshake;
 use super::limits::{OpenLine, Way};
+use super::outlet::Outlet;
 use super::session::{Over, Session};
 use super::standing::{End, Holder};
 use super::wire::{self, Code, Incoming, Reader};
@@ -27,6 +28,8 @@ use super::wire::{self, Code, Incoming, Reader};
 const CHUNK: usize = 16_384;
 /// How long a socket that ends waits for messages that are under way.
 const LAST_SENDS: Duration = Duration::from_millis(500);
+/// How long the client may take to say goodbye.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// Signs of life that may be owed.
 const UNANSWERED_MAX: u32 = 2;
 
@@ -36,12 +39,19 @@ pub(crate) struct Opening {
     pub(crate) handshake: Handshake,
     pub(crate) holder: Holder,
     pub(crate) session: Session,
+    pub(crate) outlet: Option<Outlet>,
 }
 
 enum State {
     Open,
     /// It ends with this code when nothing is under way any more, or it is time.
     Ending(Code, Pin<Box<Sleep>>),
+    /// It has said goodbye, and waits for the client's so long.
+    Parting(Pin<Box<Sleep>>),
+    /// Both have: the last word has to leave before the connection is shut.
+    Parted {
+        written: bool,
+    },
     Over,
 }
 
@@ -63,12 +73,13 @@ pub(crate) struct Socket {
     unanswered: u32,
     state: State,
     out: Out,
+    outlet: Option<Outlet>,
     _open: OpenLine,
 }
 
 impl Socket {
     pub(crate) fn new(opening: Opening, payload: Payload) -> Self {
-        let Opening { edge, holder, session, .. } = opening;
+        let Opening { edge, holder, session, outlet, .. } = opening;
         let period = edge.lines.heartbeat;
         let mut heartbeat = interval_at(Instant::now() + period, period);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -80,6 +91,7 @@ impl Socket {
             unanswered: 0,
             state: State::Open,
             out: Out(BytesMut::new()),
+            outlet,
             _open: edge.open.open(Way::Socket),
             ended: holder.ended(edge).boxed_local(),
         }
@@ -88,7 +100,15 @@ impl Socket {
     /// Does one thing; false where there is nothing to do.
     fn turn(&mut self, context: &mut Context<'_>) -> bool {
         match &mut self.state {
-            State::Over => false,
+            State::Over | State::Parted { .. } => false,
+            State::Parting(time) => {
+                if time.poll_unpin(context).is_ready() {
+                    // It may be slow, and what was said still on its way: the connection ends when that is written.
+                    self.state = State::Over;
+                    return false;
+                }
+                self.hear(context)
+            }
             State::Ending(code, time) => {
                 let code = *code;
                 let late = time.poll_unpin(context).is_ready();
@@ -97,6 +117,7 @@ impl Socket {
                 }
                 if late || !self.session.sends() {
                     self.close(code);
+                    return true;
                 }
                 false
             }
@@ -151,7 +172,11 @@ impl Socket {
                     let problem = Problem::new(Kind::PayloadTooLarge, "the frame is too long");
                     frames::error(&mut self.out, None, &problem);
                 }
-                self.close(code);
+                // What it says on is not understood any more.
+                if !matches!(self.state, State::Parting(_)) {
+                    self.close(code);
+                }
+                self.state = State::Parted { written: false };
                 return true;
             }
         }
@@ -170,7 +195,10 @@ impl Socket {
     }
 
     fn take(&mut self, incoming: Incoming) {
+        let parting = matches!(self.state, State::Parting(_));
         match incoming {
+            Incoming::Close(_) if parting => self.state = State::Parted { written: false },
+            _ if parting => {}
             Incoming::Text(text) => self.session.receive(&text, &mut self.out),
             Incoming::Binary => {
                 frames::error(&mut self.out, None, &Problem::invalid("", "must be a text frame that holds JSON"));
@@ -179,7 +207,7 @@ impl Socket {
             Incoming::Pong => {}
             Incoming::Close(code) => {
                 wire::bye(&mut self.out.0, code, "");
-                self.state = State::Over;
+                self.state = State::Parted { written: false };
             }
         }
     }
@@ -199,7 +227,7 @@ impl Socket {
             Code::TryAgain => "too slow: resume where you stand",
         };
         wire::bye(&mut self.out.0, Some(code as u16), reason);
-        self.state = State::Over;
+        self.state = State::Parting(Box::pin(sleep(LAST_WORD)));
     }
 }
 
@@ -213,6 +241,20 @@ impl Stream for Socket {
             let chunk = std::mem::take(&mut this.out.0).freeze();
             return Poll::Ready(Some(Ok(chunk)));
         }
-        if matches!(this.state, State::Over) { Poll::Ready(None) } else { Poll::Pending }
+        match &mut this.state {
+            State::Parted { written } if !*written => {
+                // The connection writes what it has when there is nothing more for now.
+                *written = true;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            State::Parted { .. } => {
+                this.outlet.take().into_iter().for_each(Outlet::shut);
+                this.state = State::Over;
+                Poll::Ready(None)
+            }
+            State::Over => Poll::Ready(None),
+            State::Open | State::Ending(..) | State::Parting(_) => Poll::Pending,
+        }
     }
 }

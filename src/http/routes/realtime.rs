@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::body::{Empty, Maybe};
 use super::super::call::Call;
 use super::super::problem::{Kind, Problem};
-use super::super::realtime::{Holder, Opening, Session, handshake};
+use super::super::realtime::{Holder, Opening, Outlet, Session, handshake};
 use super::super::reply::Output;
 use super::LINES;
 
@@ -43,8 +43,9 @@ pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem
             return Err(Problem::new(Kind::Unauthorized, "the ticket was used already"));
         }
     }
+    let outlet = call.request.conn_data::<Outlet>().copied();
     let session = Session::new(call.edge.clone(), holder.clone(), call.caller);
-    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, holder, session })))
+    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, holder, session, outlet })))
 }
 
 pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {

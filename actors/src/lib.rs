@@ -5,6 +5,7 @@
 //! - [`conversation`], [`accounts`]: the entities. `messages.rs` or the requests say what each may be asked, `state.rs` the
 //!   rules (pure), `actor.rs` the order; `mod.rs` is the way in.
 //! - [`feed`]: what happened, by position; [`webhook`]: to whom it is sent.
+//! - [`realtime`]: what passes between open lines and is never stored.
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
@@ -53,6 +54,7 @@ pub mod metrics;
 pub mod page;
 pub mod present;
 pub mod random;
+pub mod realtime;
 pub mod runtime;
 pub mod store;
 pub mod system;

@@ -24,6 +24,7 @@ use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
 use crate::limiter::{AddressLimiter, LimitKey, Limits, PeekPermit, Permit, RateLimits, TakePermit};
+use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::store::Store;
@@ -86,6 +87,10 @@ pub struct System {
     pub limiter: Limiter,
     /// Limits by address.
     pub addresses: AddressLimiter,
+    /// Open lines, and what passes between them.
+    pub lines: Arc<Hub>,
+    /// Tickets that open a line.
+    pub tickets: Tickets,
     store: Arc<dyn Store>,
     placement: Placement,
     operator: SecretHash,
@@ -154,6 +159,8 @@ impl System {
             idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
             limiter: Limiter(RateLimits::new(Vec::new())),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
+            lines: Arc::default(),
+            tickets: Tickets::default(),
             next_account: AtomicU32::new(views.identity.account_numbers() + 1),
             identity: Arc::clone(&views.identity),
             conversations,

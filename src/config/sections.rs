@@ -23,6 +23,8 @@ pub struct Config {
     pub admin: Admin,
     /// What a request may cost.
     pub limits: Limits,
+    /// How streams and WebSockets are kept.
+    pub realtime: Realtime,
     /// How large each text may be.
     pub bounds: Bounds,
     /// What each plan allows.
@@ -53,6 +55,7 @@ pub struct Server {
     pub request_head_timeout_seconds: f64,
     pub body_timeout_seconds: f64,
     pub keep_alive_seconds: f64,
+    pub write_timeout_seconds: f64,
     pub linger_seconds: f64,
     pub trusted_proxies: Vec<String>,
 }
@@ -98,6 +101,17 @@ pub struct Limits {
     pub offload_body_bytes: usize,
     pub bodies_in_flight_bytes: usize,
     pub auth_failures_per_minute: u32,
+}
+
+/// `[realtime]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Realtime {
+    pub heartbeat_seconds: f64,
+    pub ticket_seconds: f64,
+    pub subscriptions_max: usize,
+    pub sends_max: usize,
 }
 
 /// `[plans]`
@@ -221,6 +235,8 @@ impl Config {
             ("limits.offload_body_bytes", limits.offload_body_bytes),
             ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),
             ("limits.auth_failures_per_minute", limits.auth_failures_per_minute as usize),
+            ("realtime.subscriptions_max", self.realtime.subscriptions_max),
+            ("realtime.sends_max", self.realtime.sends_max),
             ("bounds.content_bytes_max", bounds.content_bytes_max),
             ("bounds.customer_name_chars_max", bounds.customer_name_chars_max),
             ("bounds.name_chars_max", bounds.name_chars_max),
@@ -228,6 +244,14 @@ impl Config {
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;
+            }
+        }
+        for (key, value) in [
+            ("realtime.heartbeat_seconds", self.realtime.heartbeat_seconds),
+            ("realtime.ticket_seconds", self.realtime.ticket_seconds),
+        ] {
+            if !(value > 0.0 && value <= 86_400.0) {
+                wrong(key, "must be more than 0 and at most 86400")?;
             }
         }
         Ok(())
@@ -323,6 +347,9 @@ impl Server {
             if !(value > 0.0 && value <= 86_400.0) {
                 wrong(key, "must be more than 0 and at most 86400")?;
             }
+        }
+        if !(self.write_timeout_seconds >= 0.0 && self.write_timeout_seconds <= 86_400.0) {
+            wrong("server.write_timeout_seconds", "must be 0 to 86400")?;
         }
         if self.workers > 1_024 {
             wrong("server.workers", "must be at most 1024")?;

@@ -11,6 +11,7 @@ use super::body::BodyLimits;
 use super::cors::Cors;
 use super::headers::Fixed;
 use super::openapi;
+use super::realtime::{LineLimits, OpenLines};
 use super::router::Table;
 use super::running::Running;
 use super::traffic::Traffic;
@@ -31,6 +32,8 @@ pub(crate) struct Edge {
     pub(crate) metrics_public: bool,
     pub(crate) traffic: Traffic,
     pub(crate) running: Running,
+    pub(crate) lines: LineLimits,
+    pub(crate) open: Arc<OpenLines>,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// The same for people.
@@ -59,6 +62,8 @@ impl Edge {
             metrics_public: config.metrics.public,
             traffic: Traffic::new(table.operations().len()),
             running: Running::default(),
+            lines: LineLimits::new(config),
+            open: Arc::default(),
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
             table,

@@ -48,6 +48,8 @@ pub(crate) enum Door {
     Open,
     /// An API key with one of these permissions; with none named, any key.
     Key(&'static [Permission]),
+    /// The same, or a ticket that was made with it.
+    Line(&'static [Permission]),
     /// The operator token.
     Operator,
     /// The operator token, unless the settings open it.
@@ -67,6 +69,8 @@ pub(crate) enum Success {
     Page(String),
     /// 200 with text of this media type.
     Text(&'static str),
+    /// 101: the connection carries frames from then on.
+    Switched,
 }
 
 /// Where what was created is found.
@@ -97,6 +101,8 @@ pub(crate) struct Operation {
     pub(crate) conditional: bool,
     /// Whether the answers to its requests are kept under their idempotency keys.
     pub(crate) repeatable: bool,
+    /// Whether it also answers as `text/event-stream`.
+    pub(crate) streams: bool,
     /// Whether it is answered while the server stops, for those who watch it.
     pub(crate) watched: bool,
     pub(crate) refusals: Vec<Kind>,
@@ -172,6 +178,7 @@ impl Operation {
             secret: false,
             conditional: false,
             repeatable: false,
+            streams: false,
             watched: false,
             refusals: Vec::new(),
             schemas,
@@ -205,6 +212,16 @@ impl Operation {
     pub(crate) fn lists<T: ToSchema>(mut self) -> Self {
         self.success = Success::Page(self.schema::<T>());
         self
+    }
+
+    /// It answers the same as a stream, where that is asked for.
+    pub(crate) fn streams(self) -> Self {
+        Operation { streams: true, ..self }
+    }
+
+    /// It turns the connection into a line for frames.
+    pub(crate) fn switches(self) -> Self {
+        Operation { success: Success::Switched, ..self }
     }
 
     /// It answers 200 with text of this media type.

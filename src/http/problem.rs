@@ -272,6 +272,10 @@ impl Serialize for Details<'_> {
         if let Some(outcome) = self.0.outcome {
             map.serialize_entry("outcome", outcome.word())?;
         }
+        // Where there are no headers, in a frame, it stands here alone.
+        if let (Kind::RateLimited, Some(seconds)) = (self.0.kind, self.0.retry_after_seconds) {
+            map.serialize_entry("retry_after_seconds", &seconds)?;
+        }
         map.end()
     }
 }

@@ -6,9 +6,9 @@ use colloquy_actors::limiter::Permit;
 use colloquy_actors::page::{Page, Paging};
 
 use super::problem::Problem;
+use super::realtime::{EventStream, Opening};
 
 /// A handler's result.
-#[derive(Debug)]
 pub(crate) enum Output {
     /// An actor's answer.
     Answer(Answer),
@@ -18,6 +18,10 @@ pub(crate) enum Output {
     Text(Text),
     /// What became of each operation of many, and the caller's limits after the last of them.
     Bulk(Vec<Outcome>, Option<Permit>),
+    /// Events as they happen.
+    Events(EventStream),
+    /// A line for frames.
+    Line(Box<Opening>),
 }
 
 /// What became of one operation of many.
@@ -38,6 +42,8 @@ pub(crate) enum Style {
     Plain,
     /// By `after_seq` and `before_seq`.
     Sequence,
+    /// By a cursor, the page's last; there is always a next page.
+    Cursor,
 }
 
 /// A ready text.

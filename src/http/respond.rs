@@ -3,9 +3,12 @@
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 
+use actix_web::body::{BodyStream, BoxBody, MessageBody};
+use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, LINK, LOCATION, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER,
+    SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY, WWW_AUTHENTICATE,
 };
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use bytes::{Bytes, BytesMut};
@@ -16,6 +19,7 @@ use super::dispatch::{Exchange, Verdict};
 use super::headers::{REPLAYED, REQUEST_ID, add_limits};
 use super::operation::{Home, Operation, Verb};
 use super::problem::Problem;
+use super::realtime::{Handshake, PROTOCOL, Socket};
 use super::reply::{Keep, Listing, Outcome, Output, Text};
 use super::{accept, conditions, links};
 
@@ -25,31 +29,34 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const PUBLIC: HeaderValue = HeaderValue::from_static("public, no-cache");
 const VARY_BY_CALLER: HeaderValue = HeaderValue::from_static("Authorization, X-Acting-User");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Writes the response.
-pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>) -> HttpResponse {
-    let mut preflight = false;
-    let mut for_people = false;
+/// Writes the response; a line takes the rest of the request as what comes through it.
+pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, payload: Payload) -> HttpResponse {
+    let preflight = matches!(verdict, Ok(Verdict::Methods(_)));
+    let for_people = matches!(&verdict, Ok(Verdict::Done(Output::Text(text))) if text.media_type == HTML);
+    let switches = matches!(verdict, Ok(Verdict::Done(Output::Line(_))));
     let after;
     let mut permit = exchange.permit.as_ref();
     let (mut response, body) = match verdict {
-        Ok(Verdict::Done(Output::Answer(answer))) => exchange.answer(answer),
-        Ok(Verdict::Done(Output::Page(listing))) => exchange.page(&listing),
-        Ok(Verdict::Done(Output::Text(text))) => {
-            for_people = text.media_type == HTML;
-            exchange.text(text)
+        Ok(Verdict::Done(Output::Events(events))) => (stream_head(), BodyStream::new(events).boxed()),
+        Ok(Verdict::Done(Output::Line(opening))) => {
+            (switch_head(&opening.handshake), BodyStream::new(Socket::new(*opening, payload)).boxed())
         }
+        Ok(Verdict::Done(Output::Answer(answer))) => whole(exchange.answer(answer)),
+        Ok(Verdict::Done(Output::Page(listing))) => whole(exchange.page(&listing)),
+        Ok(Verdict::Done(Output::Text(text))) => whole(exchange.text(text)),
         Ok(Verdict::Done(Output::Bulk(outcomes, last_permit))) => {
             after = last_permit;
             permit = after.as_ref().or(permit);
-            bulk(&outcomes)
+            whole(bulk(&outcomes))
         }
         Ok(Verdict::Methods(allow)) => {
-            preflight = true;
-            (started(StatusCode::NO_CONTENT, (ALLOW, HeaderValue::from_static(allow))), Bytes::new())
+            whole((started(StatusCode::NO_CONTENT, (ALLOW, HeaderValue::from_static(allow))), Bytes::new()))
         }
-        Err(problem) => exchange.problem(&problem),
+        Err(problem) => whole(exchange.problem(&problem)),
     };
     if let Ok(id) = HeaderValue::from_str(&exchange.request_id) {
         response.insert_header((REQUEST_ID, id));
@@ -59,13 +66,36 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>) -
     if let Some(permit) = permit {
         add_limits(&mut response, permit);
     }
-    if exchange.edge.running.leaving() {
+    if exchange.edge.running.leaving() && !switches {
         response.force_close();
     }
     response.body(body)
 }
 
-type Header = (actix_web::http::header::HeaderName, HeaderValue);
+fn whole((response, body): Parts) -> (HttpResponseBuilder, BoxBody) {
+    (response, body.boxed())
+}
+
+/// No proxy may hold a stream back to make it shorter.
+fn stream_head() -> HttpResponseBuilder {
+    let mut response = started(StatusCode::OK, (CACHE_CONTROL, NO_STORE));
+    response.insert_header((VARY, VARY_BY_CALLER));
+    response.insert_header((CONTENT_TYPE, EVENT_STREAM));
+    response.insert_header((ACCEL_BUFFERING, HeaderValue::from_static("no")));
+    response
+}
+
+fn switch_head(handshake: &Handshake) -> HttpResponseBuilder {
+    let mut response = started(StatusCode::SWITCHING_PROTOCOLS, (CACHE_CONTROL, NO_STORE));
+    response.upgrade("websocket");
+    response.insert_header((SEC_WEBSOCKET_ACCEPT, handshake.accept.clone()));
+    if handshake.protocol {
+        response.insert_header((SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL)));
+    }
+    response
+}
+
+type Header = (HeaderName, HeaderValue);
 type Parts = (HttpResponseBuilder, Bytes);
 
 fn started(status: StatusCode, header: Header) -> HttpResponseBuilder {

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::Identity;
 use super::identity::KnownAccount;
+use super::network::{networks, networks_present};
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use crate::answer::Invalid;
 use crate::id::{AccountId, AccountKind};
@@ -48,7 +49,7 @@ pub struct CreateAccount {
     #[schema(minimum = 1, maximum = 15_000_000)]
     pub burst_per_minute: Option<u32>,
     /// Addresses that may use its keys (CIDR); empty: all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "networks")]
     #[schema(value_type = Vec<String>)]
     pub allowed_ips: Vec<IpNet>,
     /// After how long without a message, a reopening or a waking a conversation closes by itself; null: never.
@@ -78,7 +79,7 @@ pub struct ChangeAccount {
     #[schema(nullable = false, minimum = 1, maximum = 15_000_000)]
     pub burst_per_minute: Option<u32>,
     /// Addresses that may use its keys (CIDR); empty: all.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "networks_present")]
     #[schema(nullable = false, value_type = Option<Vec<String>>)]
     pub allowed_ips: Option<Vec<IpNet>>,
     /// After how long without a message, a reopening or a waking a conversation closes by itself; null: never.

@@ -119,6 +119,13 @@ pub enum Step<R> {
     Quiet,
     /// Nothing changes, and the answer is this.
     Say(Bytes),
+    /// Nothing changes; the answer shows something made elsewhere, and the kept one this in its place.
+    Tell {
+        /// This once.
+        shown: Bytes,
+        /// To whoever asks again.
+        kept: Bytes,
+    },
     /// It goes.
     Delete(Vec<Condition>, Vec<Effect>, Option<Chore>),
 }
@@ -181,7 +188,8 @@ impl<R: Rules> Record<R> {
             (Step::Say(body), Some(_)) => {
                 turn.unchanged(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
             }
-            (Step::Show | Step::Quiet | Step::Say(_), None) => return Err(RecordError::NotFound),
+            (Step::Tell { shown, kept }, Some(_)) => turn.tell(shown, kept),
+            (Step::Show | Step::Quiet | Step::Say(_) | Step::Tell { .. }, None) => return Err(RecordError::NotFound),
             (Step::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
             (Step::PutSecret(state, conditions, secret), _) => turn.put(state, conditions, Showing::Secret(secret)),
             (Step::PutQuietly(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
@@ -212,6 +220,15 @@ impl<R: Rules> Turn<'_, R> {
         }
         let body = Some(reply.body.clone());
         let commit = self.commit(&reply, body, Vec::new(), Header::Unchanged);
+        Decision::Keep { commit, reply }
+    }
+
+    fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>> {
+        let reply = Answer { done: Done::Created, id: None, etag: None, body: shown, replayed: false };
+        if self.reservation.is_none() {
+            return Decision::Answer(reply);
+        }
+        let commit = self.commit(&reply, Some(kept), Vec::new(), Header::Unchanged);
         Decision::Keep { commit, reply }
     }
 

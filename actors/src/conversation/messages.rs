@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
         #[serde(rename_all = "lowercase")]
         pub enum $name { $($(#[$variant_doc])* $variant),* }
 
@@ -44,6 +44,15 @@ macro_rules! words {
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $($name::$variant => $word),* }
+            }
+        }
+
+        // Derived, it would also take `{"word": null}`, as serde writes an enum.
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                let unknown = || serde::de::Error::unknown_variant(&word, &[$($word),*]);
+                $name::ALL.iter().copied().find(|known| known.word() == word).ok_or_else(unknown)
             }
         }
     };

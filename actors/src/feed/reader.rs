@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{Ended, Event, EventFilter, Feed, Interest, Item, Subscription};
 use crate::caller::Scope;
-use crate::store::{EventPage, EventQuery, Later, ReadError, Span, Store, Subject};
+use crate::id::ConversationId;
+use crate::store::{EventPage, EventQuery, Kind, Later, ReadError, Span, Store, Subject};
 
 /// Whose events.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,14 @@ pub enum Source {
     Entity(Scope, Subject),
     /// An account and mode's; a cursor is a number.
     Scope(Scope),
+}
+
+impl Source {
+    /// A conversation's.
+    #[must_use]
+    pub fn conversation(scope: Scope, id: ConversationId) -> Self {
+        Source::Entity(scope, Subject { kind: Kind::Conversation, number: id.number(), tail: id.tail() })
+    }
 }
 
 /// What becomes of a reader whose queue overflows.

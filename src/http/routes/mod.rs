@@ -5,8 +5,10 @@ mod accounts;
 mod bulk;
 mod conversations;
 mod customers;
+mod events;
 mod keys;
 mod messages;
+mod realtime;
 mod service;
 mod users;
 mod webhooks;
@@ -15,11 +17,15 @@ use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, 
 use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
 use colloquy_actors::webhook::{Attempt, WebhookView};
 
+use self::events::EventShown;
+use self::realtime::TicketShown;
 use super::operation::{Door, Home, Operation, delete, get, patch, post};
 use super::problem::Kind;
 
 const READ: Door = Door::Key(&[Permission::ConversationsRead]);
 const WRITE: Door = Door::Key(&[Permission::ConversationsWrite]);
+/// What opens a line that stays open: what is read or sent there has its own.
+const LINES: &[Permission] = &[Permission::ConversationsRead, Permission::ConversationsWrite];
 const ANY: Door = Door::Key(&[]);
 const READ_USERS: Door =
     Door::Key(&[Permission::UsersManage, Permission::ConversationsRead, Permission::DocumentsRead]);
@@ -30,6 +36,7 @@ const MANAGE_WEBHOOKS: Door = Door::Key(&[Permission::WebhooksManage]);
 pub(crate) fn operations() -> Vec<Operation> {
     let mut all = conversations();
     all.extend(messages());
+    all.extend(events());
     all.extend(customers());
     all.extend(users());
     all.extend(webhooks());
@@ -123,6 +130,37 @@ fn messages() -> Vec<Operation> {
         .about(TAG, "List a message's revisions", "What it said before, newest first.")
         .door(READ)
         .lists::<RevisionView>(),
+    ]
+}
+
+fn events() -> Vec<Operation> {
+    const TAG: &str = "Events";
+    vec![
+        get("/v1/events", "listEvents", events::of_account)
+            .about(TAG, "List events", "Oldest first. There is always a next page, so that a poller can go on.")
+            .door(READ)
+            .lists::<EventShown>()
+            .streams()
+            .refuses(&[Kind::CursorExpired]),
+        get("/v1/conversations/{conversation_id}/events", "listConversationEvents", events::of_conversation)
+            .about(TAG, "List a conversation's events", "Oldest first; a cursor is an event's `seq`.")
+            .door(READ)
+            .lists::<EventShown>()
+            .streams()
+            .refuses(&[Kind::CursorExpired]),
+        get("/v1/realtime", "openRealtime", realtime::open)
+            .about(
+                TAG,
+                "Open a WebSocket",
+                "Events, messages, typing and presence in JSON frames; subprotocol `colloquy.v1`.",
+            )
+            .door(Door::Line(LINES))
+            .switches(),
+        post("/v1/realtime/tickets", "createRealtimeTicket", realtime::ticket)
+            .about(TAG, "Make a ticket", "For browsers: it opens one WebSocket, within a minute, in place of a key.")
+            .door(Door::Key(LINES))
+            .creates::<TicketShown<'_>>(Home::Beneath)
+            .secret(),
     ]
 }
 

@@ -26,6 +26,7 @@ use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::store::Store;
 use crate::store::sqlite::{OpenError, SqliteStore, Views};
+use crate::webhook::Webhook;
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ pub struct Settings {
     pub auth_failures_per_minute: u32,
     /// How every kind of entity is run …
     pub policy: Policy,
-    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`.
+    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`.
     pub policies: BTreeMap<&'static str, Policy>,
 }
 
@@ -68,6 +69,8 @@ pub struct System {
     pub users: Records<User>,
     /// All customers.
     pub customers: Records<Customer>,
+    /// All webhook endpoints.
+    pub webhooks: Records<Webhook>,
     /// All events.
     pub events: Events,
     /// Idempotency keys.
@@ -122,6 +125,7 @@ impl System {
             keys: builder.records(),
             users: builder.records(),
             customers: builder.records(),
+            webhooks: builder.records(),
             events: Events {
                 store: Arc::clone(&store),
                 feed: Arc::clone(&views.feed),
@@ -174,6 +178,7 @@ impl System {
         self.keys.directory.drain();
         self.users.directory.drain();
         self.customers.directory.drain();
+        self.webhooks.directory.drain();
     }
 
     /// Waits until no place is taken, at most so long; whether that was reached.
@@ -183,7 +188,8 @@ impl System {
         done &= self.accounts.directory.drained(deadline).await;
         done &= self.keys.directory.drained(deadline).await;
         done &= self.users.directory.drained(deadline).await;
-        done & self.customers.directory.drained(deadline).await
+        done &= self.customers.directory.drained(deadline).await;
+        done & self.webhooks.directory.drained(deadline).await
     }
 
     /// Writes down what lags and closes the store.
@@ -199,6 +205,7 @@ impl System {
             self.keys.directory.overview(),
             self.users.directory.overview(),
             self.customers.directory.overview(),
+            self.webhooks.directory.overview(),
         ]
     }
 

@@ -25,10 +25,11 @@ pub use delivery::{
     NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Waiting, WebhookState, Written,
 };
 pub use stored::{
-    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, KeptRow, MessageQuery, RecordQuery, Span,
-    Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord,
+    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,
+    Span, Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord,
 };
 
+use crate::feed::Event;
 use crate::idempotency::KeyHash;
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -86,6 +87,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of events; none where the entity is not there.
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>>;
+
+    /// Events of all accounts and what became of webhook endpoints, behind this position and in its order: the next `limit`
+    /// of them. Nothing that retention took away.
+    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>>;
+
+    /// The event at this position as it stands now; none where there is none, or retention took it away.
+    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>>;
 
     /// The answer that was kept in the row at this position.
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;

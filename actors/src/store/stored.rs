@@ -199,6 +199,22 @@ pub struct EventPage {
     pub more: bool,
 }
 
+/// What is read by position, over all accounts.
+#[derive(Debug, Clone)]
+pub enum FeedRow {
+    /// An event.
+    Event(Arc<Event>),
+    /// What became of a webhook endpoint.
+    Endpoint {
+        /// Where it stands among everything that was ever committed.
+        position: i64,
+        /// The number of the endpoint's identifier.
+        number: u64,
+        /// The endpoint as it was shown then; none where it was deleted.
+        body: Option<Bytes>,
+    },
+}
+
 /// A list of records.
 #[derive(Debug, Clone)]
 pub struct RecordQuery {

@@ -3,7 +3,15 @@
 mod attempt;
 mod courier;
 mod endpoint;
+mod record;
+mod restore;
+pub mod signature;
+pub mod target;
+mod wanted;
 
 pub use attempt::{Attempt, WebhookSettings};
 pub use courier::{Courier, Lost, Parcel, Reply};
 pub use endpoint::{Endpoint, Wants};
+pub use record::{ChangeWebhook, CreateWebhook, DisabledReason, RotateSecret, Webhook, WebhookRequest, WebhookView};
+pub use restore::restore_endpoint;
+pub use wanted::{EventKinds, WebhookFilter};

@@ -115,6 +115,7 @@ impl<B: Bench> House<B> {
             names: Arc::default(),
             keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
             chores: Arc::new(Notify::new()),
+            feed: Arc::default(),
         };
         let store = if lagging { bench.open_lagging(views.clone()) } else { bench.open(views.clone()) };
         House { bench, store, views, bounds, lagging }

@@ -1,13 +1,17 @@
 //! Events by their place: in one entity its sequence, in an account and mode its number.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde::Deserialize;
 
 use super::codec::{int, uint};
 use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority};
 use crate::feed::{Event, Place, SeenNow};
-use crate::store::{EventPage, EventQuery, Happened, ReadError, Span};
+use crate::id::WebhookId;
+use crate::store::{EventPage, EventQuery, FeedRow, Happened, ReadError, Span};
 
 /// The columns that [`event`] reads.
 const EVENT: &str = "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
@@ -65,4 +69,48 @@ pub(super) fn page(
         }
     }
     Ok(Ok(Some(page)))
+}
+
+/// What retention has left of the rows.
+const LEFT: &str = "NOT EXISTS (SELECT 1 FROM scopes WHERE scope = rows.scope AND floor >= rows.number)";
+
+/// The event at this position, if one is left there.
+pub(super) fn at(connection: &Connection, position: i64) -> rusqlite::Result<Option<Arc<Event>>> {
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND {LEFT}");
+    let found = connection.prepare_cached(&sql)?.query_row([position], event).optional()?;
+    Ok(found.flatten().map(Arc::new))
+}
+
+/// The first field of an endpoint, as its rows hold it; no other record has it.
+#[derive(Deserialize)]
+struct Endpoint {
+    webhook_id: WebhookId,
+}
+
+/// The next events and changes of endpoints behind this position.
+pub(super) fn behind(connection: &Connection, position: i64, limit: u32) -> rusqlite::Result<Vec<FeedRow>> {
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND {LEFT} ORDER BY pos");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([position])?;
+    let mut found = Vec::new();
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    while found.len() < most
+        && let Some(row) = rows.next()?
+    {
+        found.extend(feed_row(row)?);
+    }
+    Ok(found)
+}
+
+fn feed_row(row: &Row<'_>) -> rusqlite::Result<Option<FeedRow>> {
+    if row.get::<_, Option<i64>>(2)?.is_some() {
+        return Ok(event(row)?.map(|event| FeedRow::Event(Arc::new(event))));
+    }
+    let (position, number, payload) = (row.get(0)?, uint(row.get(3)?), row.get_ref(10)?.as_blob_or_null()?);
+    let shown = payload.and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));
+    let deleted = row.get::<_, i64>(5)? == Happened::RecordDeleted as i64;
+    Ok(shown.filter(|(_, endpoint)| endpoint.webhook_id.number() == number).map(|(payload, _)| {
+        let body = (!deleted).then(|| Bytes::copy_from_slice(payload));
+        FeedRow::Endpoint { position, number, body }
+    }))
 }

@@ -42,12 +42,12 @@ use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
-    Chore, Commit, ConversationHeader, ConversationQuery, Effect, EventPage, EventQuery, KeptRow, Later, MessageQuery,
-    ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
+    Chore, Commit, ConversationHeader, ConversationQuery, Effect, EventPage, EventQuery, FeedRow, KeptRow, Later,
+    MessageQuery, ReadError, RecordQuery, Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
-use crate::feed::Feed;
+use crate::feed::{Event, Feed};
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -311,6 +311,14 @@ impl Store for SqliteStore {
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
         let page = self.lists.read(move |connection| events::page(connection, &query));
         Box::pin(async move { page.await? })
+    }
+
+    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
+        self.lists.read(move |connection| events::behind(connection, position, limit))
+    }
+
+    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>> {
+        self.loads.read(move |connection| events::at(connection, position))
     }
 
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {

@@ -1,0 +1,1 @@
+//! Tests of an endpoint's rules, without a store.

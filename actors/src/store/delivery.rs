@@ -1,13 +1,14 @@
 //! Deliveries as the store keeps them: one row each, from the match of an event and an endpoint to its end. The rows are
 //! the queue; whoever delivers holds a bounded part of them, and hands back what became of them in slices.
 
+use bytes::Bytes;
+
 use super::commit::{Commit, Happened};
 use super::stored::StoredRecord;
 use crate::caller::Scope;
 use crate::id::{DeliveryId, EventId, WebhookId};
 use crate::page::Paging;
 use crate::webhook::Attempt;
-use bytes::Bytes;
 
 /// Where a delivery stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -175,6 +176,10 @@ pub struct Written {
     pub left: bool,
 }
 
+/// A slice that was not written; where the store still has a voice it gives it back, to be written later.
+#[derive(Debug)]
+pub struct Unwritten(pub Option<Box<DeliverySlice>>);
+
 /// What is asked of an endpoint's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueQuery {
@@ -296,8 +301,8 @@ pub struct EndpointTotals {
     pub delivered: u64,
     /// Deliveries that were given up.
     pub failed: u64,
+    /// When the newest of those that were taken was taken.
+    pub last_success_at: Option<i64>,
     /// When the oldest that waits was made.
     pub oldest_pending_at: Option<i64>,
-    /// When the newest that was taken was made.
-    pub last_delivered_at: Option<i64>,
 }

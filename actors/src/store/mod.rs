@@ -22,7 +22,7 @@ pub use commit::{
 };
 pub use delivery::{
     Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE, LaneKey,
-    NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Waiting, WebhookState, Written,
+    NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting, WebhookState, Written,
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,
@@ -102,7 +102,7 @@ pub trait Store: Send + Sync + 'static {
     fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
 
     /// Writes what became of deliveries, whole or not at all.
-    fn deliver(&self, slice: DeliverySlice) -> Later<Result<Written, Away>>;
+    fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>>;
 
     /// What whoever delivers begins with.
     fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>>;

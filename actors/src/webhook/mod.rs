@@ -3,8 +3,12 @@
 mod attempt;
 mod courier;
 mod endpoint;
+mod line;
+mod matcher;
+mod queue;
 mod record;
 mod restore;
+mod schedule;
 pub mod signature;
 pub mod target;
 mod wanted;

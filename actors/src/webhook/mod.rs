@@ -1,12 +1,17 @@
 //! Webhooks: endpoints, and the deliveries of events to them.
 
+mod asks;
 mod attempt;
 mod courier;
 mod endpoint;
+mod figures;
 mod line;
 mod matcher;
+mod messages;
+mod post;
 mod queue;
 mod record;
+mod replaying;
 mod restore;
 mod schedule;
 pub mod signature;

@@ -28,6 +28,14 @@ pub(super) enum Verdict {
     Later(i64),
 }
 
+/// A slice that is being written: its number, the lines and the deliveries that it is about.
+#[derive(Debug)]
+struct Flying {
+    number: u64,
+    touched: HashSet<u64>,
+    about: HashSet<i64>,
+}
+
 /// All lines.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -40,7 +48,7 @@ pub(super) struct Queue {
     number: u64,
     touched: HashSet<u64>,
     /// The slice that is being written.
-    flying: Option<(u64, HashSet<u64>)>,
+    flying: Option<Flying>,
     next_delivery: i64,
     last_at: i64,
     /// Lines that may have something to send or to read.
@@ -217,21 +225,34 @@ impl Queue {
             Verdict::Failed => (DeliveryState::Failed, now),
             Verdict::Later(due) => (DeliveryState::Pending, due),
         };
-        let fate = Fate { state, attempts: shipment.attempt, due, log };
+        self.settle(shipment, Fate { state, attempts: shipment.attempt, due, log });
+    }
+
+    /// What was to be delivered is no more: it is given up, though no receiver failed.
+    pub(super) fn drop_gone(&mut self, shipment: &Shipment, now: i64) {
+        self.dirty.insert(shipment.endpoint);
+        if self.lines.get_mut(&shipment.endpoint).is_some_and(|line| line.landed(shipment)) {
+            let attempts = shipment.attempt.saturating_sub(1);
+            self.settle(shipment, Fate { state: DeliveryState::Failed, attempts, due: now, log: Vec::new() });
+        }
+    }
+
+    fn settle(&mut self, shipment: &Shipment, fate: Fate) {
+        let Some(line) = self.lines.get_mut(&shipment.endpoint) else { return };
+        match fate.state {
+            DeliveryState::Delivered | DeliveryState::Failed => line.ended(shipment.key),
+            DeliveryState::Pending => line.later(shipment.key, fate.due),
+        }
         match fresh(&mut self.slice, shipment.number) {
             Some(new) => {
                 let mut log = std::mem::take(&mut new.fate.log);
                 log.extend(fate.log);
-                new.fate = Fate { state, attempts: shipment.attempt, due, log };
+                new.fate = Fate { state: fate.state, attempts: fate.attempts, due: fate.due, log };
             }
             None => {
                 self.slice.changes.push((shipment.number, Change::Attempted(fate)));
                 line.unwritten(shipment.number, self.number);
             }
-        }
-        match verdict {
-            Verdict::Delivered | Verdict::Failed => line.ended(shipment.key),
-            Verdict::Later(due) => line.later(shipment.key, due),
         }
         self.touch(shipment.endpoint);
     }
@@ -278,7 +299,7 @@ impl Queue {
 
     /// Whether a delivery's outcome is on its way to the store.
     pub(super) fn is_unwritten(&self, number: i64) -> bool {
-        self.flying.is_some()
+        self.flying.as_ref().is_some_and(|flying| flying.about.contains(&number))
             || self.slice.changes.iter().any(|(changed, _)| *changed == number)
             || self.slice.new.iter().any(|new| new.number == number)
     }
@@ -301,7 +322,7 @@ impl Queue {
 
     /// The number of the next slice, and of the last that was written.
     pub(super) fn slices(&self) -> (u64, u64) {
-        (self.number, self.flying.as_ref().map_or(self.number - 1, |(number, _)| number - 1))
+        (self.number, self.flying.as_ref().map_or(self.number - 1, |flying| flying.number - 1))
     }
 
     /// What is to be written now; one at a time, until [`Queue::written`].
@@ -309,14 +330,16 @@ impl Queue {
         let mut slice = std::mem::take(&mut self.slice);
         slice.failing = std::mem::take(&mut self.failing).into_iter().collect();
         (slice.now, slice.keep_from) = (now, keep_from);
-        self.flying = Some((self.number, std::mem::take(&mut self.touched)));
+        let changed = slice.changes.iter().map(|(number, _)| *number);
+        let about = changed.chain(slice.new.iter().map(|new| new.number)).collect();
+        self.flying = Some(Flying { number: self.number, touched: std::mem::take(&mut self.touched), about });
         self.number += 1;
         slice
     }
 
     /// The slice is written.
     pub(super) fn written(&mut self) {
-        let Some((number, touched)) = self.flying.take() else { return };
+        let Some(Flying { number, touched, .. }) = self.flying.take() else { return };
         for endpoint in touched {
             if let Some(line) = self.lines.get_mut(&endpoint) {
                 line.written(number);

@@ -26,7 +26,7 @@ use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::store::Store;
 use crate::store::sqlite::{OpenError, SqliteStore, Views};
-use crate::webhook::Webhook;
+use crate::webhook::{Webhook, WebhookSettings};
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
@@ -41,6 +41,8 @@ pub struct Settings {
     pub pro: PlanRates,
     /// Failed authentications that one address may make in a minute.
     pub auth_failures_per_minute: u32,
+    /// How webhooks are sent.
+    pub webhooks: WebhookSettings,
     /// How every kind of entity is run …
     pub policy: Policy,
     /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`.

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 pub use sections::{
     Admin, Config, Cors, Limits, Log, Metrics, PlanSection, Plans, SecurityHeaders, Server, Store, Supervision,
+    Webhooks,
 };
 
 /// The file with every setting and its default.

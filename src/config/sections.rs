@@ -25,6 +25,8 @@ pub struct Config {
     pub bounds: Bounds,
     /// What each plan allows.
     pub plans: Plans,
+    /// How webhooks are sent.
+    pub webhooks: Webhooks,
     /// How actors are supervised.
     pub supervision: Supervision,
     /// Which pages of other origins may call.
@@ -106,6 +108,21 @@ pub struct PlanSection {
     pub burst_per_minute: u32,
 }
 
+/// `[webhooks]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Webhooks {
+    pub allow_private_targets: bool,
+    pub retry_schedule_seconds: Vec<f64>,
+    pub retry_jitter: f64,
+    pub timeout_seconds: f64,
+    pub places: usize,
+    pub retry_after_max_seconds: f64,
+    pub disable_after_days: f64,
+    pub keep_deliveries_days: f64,
+}
+
 /// `[supervision]`, and inside it a table per kind with some of the same keys.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Supervision {
@@ -155,6 +172,9 @@ pub struct Log {
     pub format: String,
 }
 
+/// The longest wait that a setting may name.
+const YEAR_SECONDS: f64 = 31_536_000.0;
+
 /// The key that is at fault, and what would be right.
 type Wrong = (String, String);
 
@@ -176,6 +196,7 @@ impl Config {
                 wrong(&format!("{name}.burst_per_minute"), "must be at least rate_per_minute")?;
             }
         }
+        self.webhooks.check()?;
         self.check_policies()
     }
 
@@ -295,6 +316,36 @@ impl Server {
         }
         if self.trusted_proxies.iter().any(|text| network(text).is_none()) {
             wrong("server.trusted_proxies", "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"")?;
+        }
+        Ok(())
+    }
+}
+
+impl Webhooks {
+    fn check(&self) -> Result<(), Wrong> {
+        let schedule = &self.retry_schedule_seconds;
+        if schedule.len() > 100 || !schedule.iter().all(|wait| (0.0..=YEAR_SECONDS).contains(wait)) {
+            wrong("webhooks.retry_schedule_seconds", "must be at most 100 numbers, each 0 to 31536000")?;
+        }
+        if !(0.0..=1.0).contains(&self.retry_jitter) {
+            wrong("webhooks.retry_jitter", "must be 0 to 1")?;
+        }
+        if !(self.timeout_seconds > 0.0 && self.timeout_seconds <= 3_600.0) {
+            wrong("webhooks.timeout_seconds", "must be more than 0 and at most 3600")?;
+        }
+        if !(1..=10_000).contains(&self.places) {
+            wrong("webhooks.places", "must be 1 to 10000")?;
+        }
+        if !(0.0..=YEAR_SECONDS).contains(&self.retry_after_max_seconds) {
+            wrong("webhooks.retry_after_max_seconds", "must be 0 to 31536000")?;
+        }
+        for (key, days) in [
+            ("webhooks.disable_after_days", self.disable_after_days),
+            ("webhooks.keep_deliveries_days", self.keep_deliveries_days),
+        ] {
+            if !(days > 0.0 && days <= 36_500.0) {
+                wrong(key, "must be more than 0 and at most 36500")?;
+            }
         }
         Ok(())
     }

@@ -16,10 +16,12 @@ use super::running::Running;
 use super::traffic::Traffic;
 use super::{docs, routes};
 use crate::config::Config;
+use crate::courier::HttpCourier;
 
 /// The shared part of the edge.
 pub(crate) struct Edge {
     pub(crate) system: Arc<System>,
+    pub(crate) courier: Arc<HttpCourier>,
     pub(crate) table: Table,
     pub(crate) body: BodyLimits,
     pub(crate) header_bytes_max: usize,
@@ -37,11 +39,12 @@ pub(crate) struct Edge {
 
 impl Edge {
     /// Prepares all that does not change between requests.
-    pub(crate) fn new(config: &Config, system: Arc<System>, public_url: &str) -> Self {
+    pub(crate) fn new(config: &Config, system: Arc<System>, courier: Arc<HttpCourier>, public_url: &str) -> Self {
         let table = Table::new(routes::operations());
         let document = openapi::document(table.operations(), public_url);
         Edge {
             system,
+            courier,
             body: BodyLimits {
                 bytes_max: config.limits.max_body_bytes,
                 offload_bytes: config.limits.offload_body_bytes,

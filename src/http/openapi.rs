@@ -109,6 +109,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
         "customer_id" => "cus",
         "user_id" => "usr",
         "account_id" => "acc",
+        "webhook_id" => "whk",
         _ => "key",
     };
     names

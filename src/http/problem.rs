@@ -10,6 +10,7 @@ use colloquy_actors::answer::Invalid;
 use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::page::ListFailure;
 use colloquy_actors::runtime::{AskError, Cause};
+use colloquy_actors::webhook::target::TargetError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// How many characters of what a caller sent an error may show.
@@ -284,6 +285,12 @@ fn shortened(text: Cow<'static, str>) -> Cow<'static, str> {
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
         Problem::invalid(invalid.field, invalid.reason)
+    }
+}
+
+impl From<TargetError> for Problem {
+    fn from(error: TargetError) -> Self {
+        Problem::invalid("url", error.to_string())
     }
 }
 

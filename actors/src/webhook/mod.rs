@@ -14,13 +14,17 @@ mod record;
 mod replaying;
 mod restore;
 mod schedule;
+mod sample;
 pub mod signature;
 pub mod target;
+mod trial;
 mod wanted;
 
 pub use attempt::{Attempt, WebhookSettings};
 pub use courier::{Courier, Lost, Parcel, Reply};
 pub use endpoint::{Endpoint, Wants};
-pub use record::{ChangeWebhook, CreateWebhook, DisabledReason, RotateSecret, Webhook, WebhookRequest, WebhookView};
+pub use record::{
+    ChangeWebhook, CreateWebhook, DisabledReason, RotateSecret, TestWebhook, Webhook, WebhookRequest, WebhookView,
+};
 pub use restore::restore_endpoint;
-pub use wanted::{EventKinds, WebhookFilter};
+pub use wanted::{EventKind, EventKinds, WebhookFilter};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::endpoint::{Endpoint, Wants};
-use super::wanted::{EventKinds, WebhookFilter};
+use super::wanted::{EventKind, EventKinds, WebhookFilter};
 use crate::accounts::Identity;
 use crate::accounts::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use crate::answer::Invalid;
@@ -74,6 +74,16 @@ pub struct RotateSecret {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, maximum = 31_536_000)]
     pub overlap_seconds: Option<u32>,
+}
+
+/// Tries an endpoint out.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestWebhook {
+    /// Of which kind the sample is; default `conversation.created`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub event: Option<EventKind>,
 }
 
 /// Why the server disabled an endpoint.

@@ -1,6 +1,7 @@
 //! Which events an endpoint's owner wants, as requests and answers write it.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
@@ -12,6 +13,32 @@ use crate::present::present;
 use crate::store::Happened;
 
 const ALL: &str = "*";
+
+/// One kind of event by its published name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventKind(pub Happened);
+
+impl Default for EventKind {
+    fn default() -> Self {
+        EventKind(Happened::ConversationCreated)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = Cow::<'de, str>::deserialize(deserializer)?;
+        Happened::from_word(&word).map(EventKind).ok_or_else(|| de::Error::custom("must be a known kind of event"))
+    }
+}
+
+impl utoipa::PartialSchema for EventKind {
+    fn schema() -> utoipa::openapi::RefOr<Schema> {
+        let words = Happened::EVENTS.iter().map(|kind| kind.word());
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).into()
+    }
+}
+
+impl ToSchema for EventKind {}
 
 /// Kinds of events by their published names, or `["*"]`: all of them, also those that come later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,7 +86,7 @@ impl ToSchema for EventKinds {}
 
 /// Every property that is named must match, with one of its values; an event without that property does not match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct WebhookFilter {
     /// Of conversations of these channels.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -92,6 +119,29 @@ impl WebhookFilter {
 
     pub(super) fn documents(&self) -> Vec<u64> {
         self.document_id.iter().flat_map(|values| &values.0).map(|id| id.number()).collect()
+    }
+}
+
+impl Serialize for WebhookFilter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// An object only: what serde derives would take a list of the fields' values too.
+impl<'de> Deserialize<'de> for WebhookFilter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> de::Visitor<'de> for Object {
+            type Value = WebhookFilter;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<WebhookFilter, A::Error> {
+                WebhookFilter::deserialize(de::value::MapAccessDeserializer::new(map))
+            }
+        }
+        deserializer.deserialize_map(Object)
     }
 }
 

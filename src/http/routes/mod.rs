@@ -8,9 +8,11 @@ mod keys;
 mod messages;
 mod service;
 mod users;
+mod webhooks;
 
 use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, UserView};
 use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
+use colloquy_actors::webhook::{Attempt, WebhookView};
 
 use super::operation::{Door, Home, Operation, delete, get, patch, post};
 use super::problem::Kind;
@@ -21,6 +23,7 @@ const ANY: Door = Door::Key(&[]);
 const READ_USERS: Door =
     Door::Key(&[Permission::UsersManage, Permission::ConversationsRead, Permission::DocumentsRead]);
 const WRITE_USERS: Door = Door::Key(&[Permission::UsersManage]);
+const MANAGE_WEBHOOKS: Door = Door::Key(&[Permission::WebhooksManage]);
 
 /// All operations, in the order in which the document shows them.
 pub(crate) fn operations() -> Vec<Operation> {
@@ -28,6 +31,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(messages());
     all.extend(customers());
     all.extend(users());
+    all.extend(webhooks());
     all.extend(service());
     all.extend(accounts());
     all.extend(keys());
@@ -165,6 +169,70 @@ fn users() -> Vec<Operation> {
             .door(WRITE_USERS)
             .refuses(&[Kind::Conflict]),
     ]
+}
+
+/// Webhooks stand in both interfaces, with the same handlers.
+macro_rules! webhooks {
+    ($base:literal, $after:literal) => {
+        vec![
+            post(concat!($base, "/webhooks"), concat!("createWebhook", $after), webhooks::create)
+                .about(
+                    "Webhooks",
+                    "Create a webhook endpoint",
+                    "The answer's `secret` signs its deliveries: it is shown only here.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .creates::<WebhookView>(Home::Beneath)
+                .secret(),
+            get(concat!($base, "/webhooks"), concat!("listWebhooks", $after), webhooks::list)
+                .about("Webhooks", "List webhook endpoints", "Newest first.")
+                .door(MANAGE_WEBHOOKS)
+                .lists::<WebhookView>(),
+            get(concat!($base, "/webhooks/{webhook_id}"), concat!("getWebhook", $after), webhooks::read)
+                .about("Webhooks", "Get a webhook endpoint", "Shows one endpoint, without its secret.")
+                .door(MANAGE_WEBHOOKS)
+                .shows::<WebhookView>(),
+            patch(concat!($base, "/webhooks/{webhook_id}"), concat!("changeWebhook", $after), webhooks::change)
+                .about(
+                    "Webhooks",
+                    "Change a webhook endpoint",
+                    "What is given is set, what is left out stays; a `filter` replaces the one before as a whole.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .shows::<WebhookView>(),
+            delete(concat!($base, "/webhooks/{webhook_id}"), concat!("deleteWebhook", $after), webhooks::remove)
+                .about("Webhooks", "Delete a webhook endpoint", "What waits for it is given up.")
+                .door(MANAGE_WEBHOOKS),
+            post(
+                concat!($base, "/webhooks/{webhook_id}/rotate-secret"),
+                concat!("rotateWebhookSecret", $after),
+                webhooks::rotate_secret,
+            )
+            .about(
+                "Webhooks",
+                "Rotate an endpoint's secret",
+                "The answer's `secret` is the new one: it is shown only here. The old one signs too for the overlap.",
+            )
+            .door(MANAGE_WEBHOOKS)
+            .shows::<WebhookView>()
+            .conditional()
+            .secret(),
+            post(concat!($base, "/webhooks/{webhook_id}/test"), concat!("testWebhook", $after), webhooks::test)
+                .about(
+                    "Webhooks",
+                    "Try a webhook endpoint",
+                    "Sends a sample at once, also to an endpoint that is disabled, and shows what came of it.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .shows::<Attempt>(),
+        ]
+    };
+}
+
+fn webhooks() -> Vec<Operation> {
+    let mut all = webhooks!("/v1", "");
+    all.extend(webhooks!("/api/v1", "OfDocuments"));
+    all
 }
 
 fn service() -> Vec<Operation> {

@@ -86,6 +86,7 @@ impl Exchange {
         let status = match answer.done {
             Done::Created => StatusCode::CREATED,
             Done::Ok => StatusCode::OK,
+            Done::Accepted => StatusCode::ACCEPTED,
             Done::Deleted => StatusCode::NO_CONTENT,
         };
         let secret = row.is_some_and(|row| row.secret);

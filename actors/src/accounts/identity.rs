@@ -111,6 +111,13 @@ impl Identity {
         self.tables.read().accounts.values().map(|account| account.number).max().unwrap_or(0)
     }
 
+    /// The names of all accounts, by number.
+    #[must_use]
+    pub fn account_ids(&self) -> HashMap<u32, AccountId> {
+        let tables = self.tables.read();
+        tables.accounts.iter().map(|(id, account)| (account.number, *id)).collect()
+    }
+
     /// The account of this name.
     #[must_use]
     pub fn account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {

@@ -21,8 +21,9 @@ pub use commit::{
     Rewrite, Seen, Subject, Tallies,
 };
 pub use delivery::{
-    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE, LaneKey,
-    NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting, WebhookState, Written,
+    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE,
+    LaneKey, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting, WebhookState,
+    Written,
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,

@@ -24,11 +24,27 @@ impl Figures {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Deliveries that wait, attempts under way, and attempts by what they came to.
-    pub(super) fn read(&self) -> (u64, usize, [(&'static str, u64); 3]) {
+    pub(super) fn read(&self) -> DeliveryFigures {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let attempts =
-            [("delivered", read(&self.delivered)), ("retried", read(&self.retried)), ("failed", read(&self.failed))];
-        (read(&self.pending), self.in_flight.load(Ordering::Relaxed), attempts)
+        DeliveryFigures {
+            pending: read(&self.pending),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            attempts: [
+                ("delivered", read(&self.delivered)),
+                ("retried", read(&self.retried)),
+                ("failed", read(&self.failed)),
+            ],
+        }
     }
+}
+
+/// What deliveries come to, as metrics show it.
+#[derive(Debug, Clone, Copy)]
+pub struct DeliveryFigures {
+    /// Deliveries that wait.
+    pub pending: u64,
+    /// Attempts that are under way.
+    pub in_flight: usize,
+    /// Attempts by what they came to.
+    pub attempts: [(&'static str, u64); 3],
 }

@@ -156,6 +156,7 @@ impl Line {
     }
 
     /// How many it holds.
+    #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.held
     }

@@ -613,6 +613,5 @@ async fn attempt(
     let headers = headers(Signing { secrets, event: event.id(), body: &body, now_ms: began.0, attempt });
     let post = courier.post(Parcel { url: target.url.clone(), headers, body });
     let reply = tokio::time::timeout(settings.timeout + GRACE, post).await.unwrap_or(Err(Lost::TimedOut));
-    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Made { attempt, began, duration_ms, reply }
+    Made { attempt, began, took: begun.elapsed(), reply }
 }

@@ -359,3 +359,7 @@ fn fresh(slice: &mut DeliverySlice, number: i64) -> Option<&mut NewDelivery> {
     let first = slice.new.first()?.number;
     slice.new.get_mut(usize::try_from(number - first).ok()?)
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -38,9 +38,9 @@ struct Job {
 
 impl Jobs {
     pub(super) fn new(last_lane: i64, open: Vec<(Replay, u64)>) -> Self {
-        let jobs = open.into_iter().map(|(replay, waiting)| {
-            (replay.lane, Job { replay, waiting, reading: false, not_before: 0 })
-        });
+        let jobs = open
+            .into_iter()
+            .map(|(replay, waiting)| (replay.lane, Job { replay, waiting, reading: false, not_before: 0 }));
         Jobs { last_lane, jobs: jobs.collect() }
     }
 

@@ -1,5 +1,7 @@
 //! What an attempt comes to: delivered, tried again at some time, or given up.
 
+use std::time::Duration;
+
 use super::attempt::{Attempt, WebhookSettings};
 use super::courier::{Lost, Reply};
 use super::queue::Verdict;
@@ -22,13 +24,13 @@ pub(super) struct Made {
     /// Which: 1, 2, 3 …
     pub(super) attempt: u32,
     pub(super) began: Timestamp,
-    pub(super) duration_ms: u64,
+    pub(super) took: Duration,
     pub(super) reply: Result<Reply, Lost>,
 }
 
 /// Judges an attempt that ended at `now`; `chance` is 0 to 1.
 pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f64) -> Outcome {
-    let Made { attempt, began, duration_ms, reply } = made;
+    let Made { attempt, began, took, reply } = made;
     let status = reply.as_ref().ok().map(|reply| reply.status);
     let taken = status.is_some_and(|status| (200..300).contains(&status));
     let wait = settings.retry_schedule.get(usize::try_from(attempt).unwrap_or(usize::MAX).saturating_sub(1));
@@ -44,12 +46,7 @@ pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f6
             Verdict::Later(now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
         }
     };
-    let error = match &reply {
-        Ok(_) if taken => None,
-        Ok(reply) => Some(format!("the receiver answered with status {}", reply.status)),
-        Err(lost) => Some(lost.to_string()),
-    };
-    let attempt = Attempt { attempted_at: began, status, duration_ms, answer: reply.ok().map(|reply| reply.answer), error };
+    let attempt = Attempt::of(began, took, reply);
     let disable = (status == Some(410)).then_some(DisabledReason::Gone);
     Outcome { verdict, attempt, disable }
 }
@@ -62,8 +59,6 @@ pub(super) fn epitaph(since: i64, now: i64) -> Attempt {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn settings() -> WebhookSettings {
@@ -82,14 +77,17 @@ mod tests {
     fn verdict(attempt: u32, status: u16, retry_after: Option<u64>, chance: f64) -> Verdict {
         let retry_after = retry_after.map(Duration::from_secs);
         let reply = Ok(Reply { status, retry_after, answer: String::new() });
-        judge(&settings(), Made { attempt, began: Timestamp(0), duration_ms: 1, reply }, 1_000, chance).verdict
+        judge(&settings(), Made { attempt, began: Timestamp(0), took: Duration::ZERO, reply }, 1_000, chance).verdict
     }
 
     #[test]
     fn an_attempt_is_followed_by_the_next_of_the_schedule_until_there_is_none() {
         assert_eq!(verdict(1, 204, None, 0.5), Verdict::Delivered);
         assert_eq!(verdict(1, 500, None, 0.5), Verdict::Later(6_000));
-        assert_eq!((verdict(1, 500, None, 0.0), verdict(1, 302, None, 1.0)), (Verdict::Later(5_500), Verdict::Later(6_500)));
+        assert_eq!(
+            (verdict(1, 500, None, 0.0), verdict(1, 302, None, 1.0)),
+            (Verdict::Later(5_500), Verdict::Later(6_500))
+        );
         assert_eq!(verdict(2, 500, None, 0.5), Verdict::Later(31_000));
         assert_eq!(verdict(3, 500, None, 0.5), Verdict::Failed);
         assert_eq!(verdict(1, 410, None, 0.5), Verdict::Failed);

@@ -11,7 +11,8 @@ use super::lagging::Lag;
 use crate::caller::Scope;
 use crate::id::CustomerId;
 use crate::store::{
-    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind, NameField, NewRow, Subject, Tallies, Written,
+    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind, NameField, NewRow,
+    Subject, Tallies, Written,
 };
 
 /// Where a commit's rows begin.

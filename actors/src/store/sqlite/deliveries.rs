@@ -296,7 +296,9 @@ impl Pen<'_> {
             self.count_one(endpoint, happened, DeliveryState::Failed, total);
         }
         self.connection
-            .prepare_cached("UPDATE deliveries SET state = 2, due = NULL WHERE state = 0 AND endpoint = ?1 AND lane < 0")?
+            .prepare_cached(
+                "UPDATE deliveries SET state = 2, due = NULL WHERE state = 0 AND endpoint = ?1 AND lane < 0",
+            )?
             .execute([n])?;
         self.connection
             .prepare_cached(

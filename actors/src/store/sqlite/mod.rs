@@ -45,8 +45,8 @@ use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
     Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice, DueLanes, DueQuery, Effect,
-    EndpointTotals, EventPage, EventQuery, FeedRow, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Store,
-    Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, Subject, Unwritten, WebhookState, Written,
+    EndpointTotals, EventPage, EventQuery, FeedRow, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle,
+    Store, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, Subject, Unwritten, WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
@@ -358,9 +358,8 @@ impl Store for SqliteStore {
     }
 
     fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
-        self.lists.read(move |connection| {
-            endpoints.iter().map(|endpoint| waiting::totals(connection, *endpoint)).collect()
-        })
+        self.lists
+            .read(move |connection| endpoints.iter().map(|endpoint| waiting::totals(connection, *endpoint)).collect())
     }
 
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {

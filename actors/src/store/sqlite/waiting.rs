@@ -130,7 +130,8 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
 }
 
 /// The columns that [`delivery`] reads.
-const DELIVERY: &str = "d, lane, entity, deliveries.pos, ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at),
+const DELIVERY: &str =
+    "d, lane, entity, deliveries.pos, ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at),
     happened, at, state, attempts, due";
 
 fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {

@@ -19,7 +19,9 @@ use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
 use crate::feed::{Batch as Published, Event, Place, SeenNow};
 use crate::runtime::{Away, CommitFailure, Incarnation};
-use crate::store::{Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written};
+use crate::store::{
+    Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written,
+};
 
 /// At most so many commits in one transaction.
 const BATCH_MAX: usize = 1024;

@@ -36,7 +36,7 @@ use crate::time::Timestamp;
 /// A list waits so long for the matcher, and an ask for its answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
 /// Left for the last slice when attempts are not waited for any more.
-const LAST_SLICE: Duration = Duration::from_millis(500);
+const LAST_SLICE: Duration = Duration::from_secs(1);
 
 /// Which deliveries of an endpoint.
 #[derive(Debug, Clone, Copy)]

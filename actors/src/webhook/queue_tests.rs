@@ -156,6 +156,7 @@ struct Life {
     taken: BTreeMap<u64, Vec<i64>>,
     given_up: BTreeSet<i64>,
     sent: usize,
+    retry_ms: i64,
 }
 
 impl Life {
@@ -174,6 +175,7 @@ impl Life {
             taken: BTreeMap::new(),
             given_up: BTreeSet::new(),
             sent: 0,
+            retry_ms: 10,
         }
     }
 
@@ -214,7 +216,7 @@ impl Life {
         let verdict = match well {
             true => Verdict::Delivered,
             false if shipment.attempt >= ATTEMPTS_MAX => Verdict::Failed,
-            false => Verdict::Later(self.now + 10),
+            false => Verdict::Later(self.now + self.retry_ms),
         };
         if well || verdict == Verdict::Failed {
             self.taken.entry(shipment.key.entity).or_default().push(shipment.position);
@@ -317,16 +319,18 @@ proptest! {
 #[test]
 fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room() {
     let mut life = Life::new();
+    life.retry_ms = 1_000_000;
     // More conversations than there is room for wait for a later attempt.
     for entity in 100..100 + HELD_MAX as u64 + 50 {
         life.take(&Step::Events(entity, 1));
         life.take(&Step::Land(vec![false]));
+        life.take(&Step::Wait(10));
     }
     life.flush();
     life.written();
     life.go_on();
     life.take(&Step::Events(7, 1));
-    for step in [Step::Flush, Step::Written, Step::Refill] {
+    for step in [Step::Refill, Step::Flush, Step::Written, Step::Refill] {
         life.take(&step);
     }
     assert!(life.flying.iter().any(|shipment| shipment.key.entity == 7), "it waits for none of the others");

@@ -105,6 +105,12 @@ contract! {
     after_its_end_nothing_is_acknowledged,
     a_thing_is_loaded_by_its_whole_identifier,
     lists_totals_and_transcripts_are_what_the_model_says,
+    the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+    deliveries_are_listed_newest_first_with_exact_totals,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    deliveries_that_ended_go_when_they_are_old,
+    what_receivers_answered_goes_with_the_redacted_message,
+    whoever_delivers_finds_after_a_crash_what_it_had_written,
 }
 
 /// A writer without its thread.
@@ -140,6 +146,7 @@ impl Bare {
             figures: Arc::new(Figures::default()),
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
+            tidying: super::deliveries::Tidying::default(),
         };
         Bare { writer, _folder: folder }
     }

@@ -72,12 +72,13 @@ impl Matcher {
         self.position = position;
         let number = endpoint.id.number();
         let enabled = endpoint.enabled;
-        let was_enabled = self.endpoints.get(&number).is_some_and(|before| before.enabled);
-        if self.endpoints.contains_key(&number) {
-            self.endpoints.insert(number, endpoint);
-        } else {
-            self.begin_with(endpoint);
-        }
+        let was_enabled = match self.endpoints.get_mut(&number) {
+            Some(before) => std::mem::replace(before, endpoint).enabled,
+            None => {
+                self.begin_with(endpoint);
+                false
+            }
+        };
         match (was_enabled, enabled) {
             (_, true) => Moved::Open,
             (true, false) => Moved::Shut,

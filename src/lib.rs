@@ -77,9 +77,9 @@ pub fn run(config: Config) -> Result<(), RunError> {
         http::bind(&config.server).map_err(|error| RunError::Bind { address: config.server.bind.clone(), error })?;
     make_folder(&config.store.path)?;
     let webhooks = WebhookSettings::from(&config.webhooks);
-    let courier = Arc::new(HttpCourier::start(webhooks.timeout, webhooks.allow_private_targets)?);
+    let courier: Arc<HttpCourier> = Arc::new(HttpCourier::start(webhooks.timeout, webhooks.allow_private_targets)?);
     let new_file = !config.store.path.exists();
-    let Opened { system, first_start } = System::open(config.settings())?;
+    let Opened { system, first_start } = System::open(config.settings(), Arc::<HttpCourier>::clone(&courier))?;
     let url = format!("http://{}", bound.address);
     let public_url = if config.server.public_url.is_empty() { &url } else { &config.server.public_url };
     if let Some(Err(error)) = first_start.map(|first| start::hand_over(&bound.address, &first)) {

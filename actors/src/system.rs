@@ -18,6 +18,7 @@ use crate::alarm::Alarm;
 use crate::background::Background;
 use crate::bootstrap;
 pub use crate::bootstrap::FirstStart;
+use crate::caller::{By, Caller};
 use crate::chores;
 use crate::conversation::{Conversation, Conversations};
 use crate::feed::Events;
@@ -27,10 +28,10 @@ use crate::limiter::{AddressLimiter, LimitKey, Limits, PeekPermit, Permit, RateL
 use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
-use crate::store::Store;
 use crate::store::sqlite::{OpenError, SqliteStore, Views};
+use crate::store::{Later, Store};
 use crate::timers::Timers;
-use crate::webhook::{Webhook, WebhookSettings};
+use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
@@ -78,7 +79,9 @@ pub struct System {
     /// All customers.
     pub customers: Records<Customer>,
     /// All webhook endpoints.
-    pub webhooks: Records<Webhook>,
+    pub webhooks: Arc<Records<Webhook>>,
+    /// What is delivered to them.
+    pub deliveries: Deliveries,
     /// All events.
     pub events: Events,
     /// Idempotency keys.
@@ -105,7 +108,7 @@ impl System {
     ///
     /// # Errors
     /// The store can't be opened.
-    pub fn open(settings: Settings) -> Result<Opened, OpenError> {
+    pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, OpenError> {
         set_plans(settings.basic, settings.pro);
         let views = Views {
             identity: Arc::default(),
@@ -124,11 +127,16 @@ impl System {
         let store: Arc<dyn Store> = Arc::new(store);
         let fresh = views.identity.account_numbers() == 0;
         let first_start = if fresh { Some(bootstrap::first_start(&*store, &views, operator.fresh)?) } else { None };
-        let system = Self::wire(&settings, store, &views, operator.hash);
+        let system = Self::wire(&settings, (store, courier), &views, operator.hash);
         Ok(Opened { system: Arc::new(system), first_start })
     }
 
-    fn wire(settings: &Settings, store: Arc<dyn Store>, views: &Views, operator: SecretHash) -> Self {
+    fn wire(
+        settings: &Settings,
+        (store, courier): (Arc<dyn Store>, Arc<dyn Courier>),
+        views: &Views,
+        operator: SecretHash,
+    ) -> Self {
         let placement = Placement::new();
         let builder = Builder { settings, store: &store, views, placement: &placement };
         let conversations = Arc::new(Conversations {
@@ -145,12 +153,14 @@ impl System {
             alarm: Arc::clone(&views.timers),
         };
         let background = chores.into_iter().chain(timers.start()).collect();
+        let webhooks = Arc::new(builder.records());
         System {
+            deliveries: builder.deliveries(courier, &webhooks),
+            webhooks,
             accounts: builder.records(),
             keys: builder.records(),
             users: builder.records(),
             customers: builder.records(),
-            webhooks: builder.records(),
             events: Events {
                 store: Arc::clone(&store),
                 feed: Arc::clone(&views.feed),
@@ -219,7 +229,9 @@ impl System {
         done &= self.keys.directory.drained(deadline).await;
         done &= self.users.directory.drained(deadline).await;
         done &= self.customers.directory.drained(deadline).await;
-        done & self.webhooks.directory.drained(deadline).await
+        done &= self.webhooks.directory.drained(deadline).await;
+        self.deliveries.stop(deadline.saturating_duration_since(Instant::now())).await;
+        done
     }
 
     /// Writes down what lags and closes the store.
@@ -241,7 +253,7 @@ impl System {
 
     /// Figures of the actors and the store, in Prometheus' text format.
     pub fn metrics(&self) -> String {
-        crate::metrics::text(&self.overviews(), &self.store.figures())
+        crate::metrics::text(&self.overviews(), &self.store.figures(), &self.deliveries.figures())
     }
 }
 
@@ -275,6 +287,20 @@ impl Builder<'_> {
         let journal = StoreJournal::new(Arc::clone(self.store), Arc::clone(&self.views.names));
         let policy = self.settings.policies.get(E::KIND).unwrap_or(&self.settings.policy).clone();
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
+    }
+
+    fn deliveries(&self, courier: Arc<dyn Courier>, webhooks: &Arc<Records<Webhook>>) -> Deliveries {
+        let webhooks = Arc::clone(webhooks);
+        let disable = move |id, scope, reason| -> Later<bool> {
+            let webhooks = Arc::clone(&webhooks);
+            Box::pin(async move {
+                let caller = Caller { scope, by: By::server("webhooks") };
+                webhooks.ask(id, caller, None, None, WebhookRequest::Disable(reason)).await.is_ok()
+            })
+        };
+        let (store, feed) = (Arc::clone(self.store), Arc::clone(&self.views.feed));
+        let identity = Arc::clone(&self.views.identity);
+        Deliveries::start((store, feed, identity), self.settings.webhooks.clone(), courier, Arc::new(disable))
     }
 
     fn records<R: Rules>(&self) -> Records<R> {

@@ -182,7 +182,7 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
 /// Whether its success bears an entity tag.
 fn tagged(operation: &Operation) -> bool {
     match operation.success {
-        Success::Ok(_) | Success::Created(_) | Success::Page(_) => true,
+        Success::Ok(_) | Success::Created(_) | Success::Accepted(_) | Success::Page(_) => true,
         Success::Deleted => false,
         Success::Switched => false,
         Success::Text(media_type) => !media_type.starts_with("text/plain"),
@@ -233,6 +233,7 @@ fn success(operation: &Operation) -> (&'static str, Value) {
     let (status, media_type, schema) = match &operation.success {
         Success::Ok(name) => ("200", "application/json", reference(name)),
         Success::Created(name) => ("201", "application/json", reference(name)),
+        Success::Accepted(name) => ("202", "application/json", reference(name)),
         Success::Page(name) => ("200", "application/json", reference(&format!("{name}Page"))),
         Success::Deleted => {
             return ("204", json!({"description": "Done.", "headers": header_refs(&common(is_limited(operation)))}));
@@ -254,7 +255,7 @@ fn success(operation: &Operation) -> (&'static str, Value) {
     match operation.success {
         Success::Created(_) => names.push("Location"),
         Success::Page(_) => names.push("Link"),
-        Success::Ok(_) | Success::Deleted | Success::Text(_) | Success::Switched => {}
+        Success::Ok(_) | Success::Accepted(_) | Success::Deleted | Success::Text(_) | Success::Switched => {}
     }
     if operation.repeatable {
         names.push("Idempotent-Replayed");

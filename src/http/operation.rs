@@ -63,6 +63,8 @@ pub(crate) enum Success {
     Ok(String),
     /// 201 with this schema.
     Created(String),
+    /// 202 with this schema.
+    Accepted(String),
     /// 204.
     Deleted,
     /// 200 with a page of this schema.
@@ -206,6 +208,12 @@ impl Operation {
     pub(crate) fn creates<T: ToSchema>(mut self, home: Home) -> Self {
         self.success = Success::Created(self.schema::<T>());
         Operation { home, ..self }
+    }
+
+    /// It answers 202 with this.
+    pub(crate) fn accepts<T: ToSchema>(mut self) -> Self {
+        self.success = Success::Accepted(self.schema::<T>());
+        self
     }
 
     /// It answers 200 with a page of these.

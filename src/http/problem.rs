@@ -10,6 +10,7 @@ use colloquy_actors::answer::Invalid;
 use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::page::ListFailure;
 use colloquy_actors::runtime::{AskError, Cause};
+use colloquy_actors::webhook::DeliveryError;
 use colloquy_actors::webhook::target::TargetError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -316,6 +317,20 @@ impl From<ConversationError> for Problem {
             }
             ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
             ConversationError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<DeliveryError> for Problem {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::NotFound => Problem::not_found(),
+            DeliveryError::Disabled => {
+                Problem::new(Kind::Conflict, "the endpoint is disabled: enable it before anything is sent")
+            }
+            DeliveryError::Invalid(invalid) => invalid.into(),
+            DeliveryError::Unknown => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
+            DeliveryError::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
         }
     }
 }

@@ -227,6 +227,7 @@ impl Exchange {
 fn status(done: Done) -> StatusCode {
     match done {
         Done::Created => StatusCode::CREATED,
+        Done::Accepted => StatusCode::ACCEPTED,
         Done::Ok => StatusCode::OK,
         Done::Deleted => StatusCode::NO_CONTENT,
     }

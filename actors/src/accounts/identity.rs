@@ -150,6 +150,13 @@ impl Identity {
         self.tables.read().auto_closing.get(&scope.account_number()).copied()
     }
 
+    /// The names of all accounts, by number.
+    #[must_use]
+    pub fn account_ids(&self) -> HashMap<u32, AccountId> {
+        let tables = self.tables.read();
+        tables.accounts.iter().map(|(id, account)| (account.number, *id)).collect()
+    }
+
     /// The account of this name.
     #[must_use]
     pub fn account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {

@@ -2,10 +2,17 @@
 //! one's tests name a [`Bench`] and let [`contract`] make a test of every function here.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod deliveries;
 mod events;
 mod fixture;
 mod model;
 
+pub(super) use self::deliveries::{
+    deliveries_are_listed_newest_first_with_exact_totals, deliveries_that_ended_go_when_they_are_old,
+    the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    what_receivers_answered_goes_with_the_redacted_message, whoever_delivers_finds_after_a_crash_what_it_had_written,
+};
 pub(super) use self::events::{
     a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
     a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,

@@ -5,6 +5,7 @@
 //! exists if and only if its change does, and what happened can be read by position.
 
 mod commit;
+mod delivery;
 mod stored;
 
 pub mod sqlite;
@@ -18,6 +19,11 @@ use std::sync::Arc;
 pub use commit::{
     Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow,
     Rewrite, Seen, Subject, Tallies,
+};
+pub use delivery::{
+    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE,
+    LaneKey, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting, WebhookState,
+    Written,
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,
@@ -95,6 +101,24 @@ pub trait Store: Send + Sync + 'static {
 
     /// The position of the answer under a key that was put behind into one of these slices.
     fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
+
+    /// Writes what became of deliveries, whole or not at all.
+    fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>>;
+
+    /// What whoever delivers begins with.
+    fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>>;
+
+    /// Deliveries of an endpoint that are due, with what follows them in their lanes.
+    fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>>;
+
+    /// A page of an endpoint's deliveries.
+    fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>>;
+
+    /// One delivery of an endpoint, with its log.
+    fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>>;
+
+    /// How these endpoints fare, in their order.
+    fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>>;
 
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;

@@ -5,6 +5,7 @@ mod accounts;
 mod bulk;
 mod conversations;
 mod customers;
+mod deliveries;
 mod events;
 mod keys;
 mod messages;
@@ -15,7 +16,7 @@ mod webhooks;
 
 use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, UserView};
 use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
-use colloquy_actors::webhook::{Attempt, WebhookView};
+use colloquy_actors::webhook::{Attempt, DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView};
 
 use self::events::EventShown;
 use self::realtime::TicketShown;
@@ -43,6 +44,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(service());
     all.extend(accounts());
     all.extend(keys());
+    all.extend(watching());
     all
 }
 
@@ -274,6 +276,44 @@ macro_rules! webhooks {
                 )
                 .door(MANAGE_WEBHOOKS)
                 .shows::<Attempt>(),
+            get(
+                concat!($base, "/webhooks/{webhook_id}/deliveries"),
+                concat!("listDeliveries", $after),
+                deliveries::list,
+            )
+            .about("Webhooks", "List an endpoint's deliveries", "Newest first.")
+            .door(MANAGE_WEBHOOKS)
+            .lists::<DeliveryView>(),
+            get(
+                concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}"),
+                concat!("getDelivery", $after),
+                deliveries::read,
+            )
+            .about("Webhooks", "Get a delivery", "Shows one delivery with each attempt.")
+            .door(MANAGE_WEBHOOKS)
+            .shows::<DeliveryLogView>(),
+            post(
+                concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}/retry"),
+                concat!("retryDelivery", $after),
+                deliveries::retry,
+            )
+            .about(
+                "Webhooks",
+                "Send a delivery again",
+                "One that waits is sent at once, when its turn has come; one that has ended is sent once more.",
+            )
+            .door(MANAGE_WEBHOOKS)
+            .accepts::<DeliveryView>()
+            .refuses(&[Kind::Conflict]),
+            post(concat!($base, "/webhooks/{webhook_id}/replay"), concat!("replayEvents", $after), deliveries::replay)
+                .about(
+                    "Webhooks",
+                    "Send events of the past again",
+                    "All stored events that match, in order, beside what happens now; older ones than the endpoint too.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .accepts::<ReplayView>()
+                .refuses(&[Kind::Conflict]),
         ]
     };
 }
@@ -342,6 +382,15 @@ fn accounts() -> Vec<Operation> {
             .about(TAG, "Change an account", "Takes effect for the very next request of its keys.")
             .door(Door::Operator)
             .shows::<AccountView>(),
+    ]
+}
+
+fn watching() -> Vec<Operation> {
+    vec![
+        get("/admin/v1/webhooks", "listWebhookHealth", deliveries::health)
+            .about("Operators: health", "How deliveries fare", "Every webhook endpoint of every account, newest first.")
+            .door(Door::Operator)
+            .lists::<HealthView>(),
     ]
 }
 

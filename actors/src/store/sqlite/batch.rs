@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Counted, int, uint};
+use super::deliveries::Tidying;
 use super::lagging::Lag;
 use crate::caller::Scope;
 use crate::id::CustomerId;
 use crate::store::{
-    Broken, Chore, Commit, Condition, ConversationState, Effect, Header, Kind, NameField, NewRow, Subject, Tallies,
+    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind, NameField, NewRow,
+    Subject, Tallies, Written,
 };
 
 /// Where a commit's rows begin.
@@ -97,6 +99,9 @@ pub(super) type Seals = Vec<([u8; 16], [u8; 32])>;
 
 type CounterKey = (i64, Counted, i64, i64);
 
+/// What a slice left behind, and where each of its answers stands.
+pub(super) type Delivered = (Written, Vec<First>);
+
 /// One transaction's work.
 #[derive(Debug)]
 pub(super) struct Batch<'c> {
@@ -108,6 +113,17 @@ pub(super) struct Batch<'c> {
 }
 
 impl<'c> Batch<'c> {
+    /// Writes what became of deliveries.
+    pub(super) fn deliver(&mut self, slice: &DeliverySlice, tidying: &mut Tidying) -> rusqlite::Result<Delivered> {
+        let written = super::deliveries::apply(self.connection, slice, tidying)?;
+        let mut answers = Vec::with_capacity(slice.answers.len());
+        for commit in &slice.answers {
+            answers.push(First { pos: self.counts.next_pos, number: 0 });
+            self.insert_answer(commit)?;
+        }
+        Ok((written, answers))
+    }
+
     pub(super) fn new(
         connection: &'c Connection,
         counts: &'c mut Counts,
@@ -321,6 +337,7 @@ impl<'c> Batch<'c> {
             self.connection
                 .prepare_cached("UPDATE rows SET payload = ?3, salt = NULL WHERE entity = ?1 AND seq = ?2")?
                 .execute(params![int(commit.subject.number), int(rewrite.sequence), &rewrite.payload[..]])?;
+            super::deliveries::erase_answers(self.connection, commit.subject.number, rewrite.sequence)?;
         }
         Ok(())
     }

@@ -23,16 +23,22 @@ pub struct Finding {
 const CHECKS: &[(&str, &str)] = &[
     (
         "counters of conversations",
-        "WITH counted AS (
+        "WITH standing AS (
+           SELECT d.*, d.state = 0 AND (d.lane < 0 OR d.d > ifnull(given_up, 0)) waits, ifnull(unsettled, 0) = 2 goes
+             FROM deliveries d LEFT JOIN endpoints ON n = endpoint),
+         counted AS (
            SELECT scope, 0 field, 0 value, status, count(*) total FROM conversations GROUP BY scope, status
            UNION ALL SELECT scope, 1, channel, status, count(*) FROM conversations GROUP BY scope, channel, status
            UNION ALL SELECT scope, 2, priority, status, count(*) FROM conversations GROUP BY scope, priority, status
            UNION ALL SELECT scope, 3, customer, status, count(*) FROM conversations GROUP BY scope, customer, status
            UNION ALL SELECT scope, 4, assignee, status, count(*) FROM conversations WHERE assignee IS NOT NULL GROUP BY scope, assignee, status
-           UNION ALL SELECT scope, 10, kind, 0, count(*) FROM records GROUP BY scope, kind)
+           UNION ALL SELECT scope, 10, kind, 0, count(*) FROM records GROUP BY scope, kind
+           UNION ALL SELECT endpoint, 20, happened, CASE WHEN waits THEN 0 ELSE max(state, 2 * (state = 0)) END, count(*)
+             FROM standing WHERE NOT goes GROUP BY endpoint, happened, 4)
          SELECT 'scope ' || scope || ' field ' || field || ' value ' || value || ' status ' || status FROM (
            SELECT * FROM counted EXCEPT SELECT * FROM counters
-           UNION ALL SELECT * FROM (SELECT * FROM counters WHERE total <> 0 EXCEPT SELECT * FROM counted))",
+           UNION ALL SELECT * FROM (SELECT * FROM counters WHERE total <> 0
+             AND NOT (field = 20 AND scope IN (SELECT n FROM endpoints WHERE unsettled = 2)) EXCEPT SELECT * FROM counted))",
     ),
     (
         "sequences without gap",
@@ -65,6 +71,14 @@ const CHECKS: &[(&str, &str)] = &[
         "messages point to edits",
         "SELECT 'position ' || r.pos FROM rows r LEFT JOIN rows e ON e.pos = r.edit
          WHERE r.edit IS NOT NULL AND (e.pos IS NULL OR e.entity <> r.entity OR e.happened <> 5)",
+    ),
+    (
+        "the first that waits in a lane is due, and no other",
+        "WITH waits AS (SELECT d.* FROM deliveries d LEFT JOIN endpoints ON n = endpoint
+           WHERE state = 0 AND (lane < 0 OR d > ifnull(given_up, 0)) AND ifnull(unsettled, 0) <> 2)
+         SELECT 'delivery ' || d FROM waits WHERE (due IS NOT NULL) <> (d =
+           (SELECT min(d) FROM waits w WHERE (w.endpoint, w.lane, w.entity) = (waits.endpoint, waits.lane, waits.entity)))
+         UNION ALL SELECT 'delivery ' || d FROM deliveries WHERE state <> 0 AND due IS NOT NULL",
     ),
     ("names have records", "SELECT 'record ' || n FROM names WHERE n NOT IN (SELECT n FROM records)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),

@@ -103,4 +103,6 @@ pub(super) enum Counted {
     Customer = 3,
     Assignee = 4,
     Records = 10,
+    /// Deliveries: the scope is the endpoint's number, the value what happened, the status where they stand.
+    Deliveries = 20,
 }

@@ -6,6 +6,7 @@ mod batch;
 mod check;
 mod chores;
 mod codec;
+mod deliveries;
 mod events;
 mod figures;
 mod fresh;
@@ -21,6 +22,7 @@ mod slices;
 mod timed;
 mod timeline;
 mod transcript;
+mod waiting;
 mod writer;
 
 #[cfg(test)]
@@ -49,9 +51,10 @@ use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
-    Chore, Commit, ConversationHeader, ConversationQuery, Effect, EventPage, EventQuery, FeedRow, KeptRow, Later,
-    MessageQuery, ReadError, RecordQuery, Settle, Span, Store, Stored, StoredMessage, StoredPage, StoredRecord,
-    Subject, Timed, TimedQuery,
+    Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice, DueLanes, DueQuery, Effect,
+    EndpointTotals, EventPage, EventQuery, FeedRow, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Span,
+    Store, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, Subject, Timed, TimedQuery, Unwritten,
+    WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
@@ -201,6 +204,7 @@ impl SqliteStore {
             figures: Arc::clone(&figures),
             healthy: Arc::clone(&healthy),
             banned: std::collections::HashMap::new(),
+            tidying: deliveries::Tidying::default(),
         };
         let (inbox, works) = channel();
         let thread = std::thread::Builder::new()
@@ -360,6 +364,35 @@ impl Store for SqliteStore {
 
     fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>> {
         self.loads.read(move |connection| older_keys::find(connection, &slices, &key))
+    }
+
+    fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away for good.
+        let _ = self.send(Work::Deliver { slice, reply });
+        Box::pin(async move { answer.await.unwrap_or(Err(Unwritten(None))) })
+    }
+
+    fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>> {
+        self.loads.read(waiting::state)
+    }
+
+    fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>> {
+        self.lists.read(move |connection| waiting::due(connection, &query))
+    }
+
+    fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>> {
+        let page = self.lists.read(move |connection| waiting::page(connection, &query));
+        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
+    }
+
+    fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>> {
+        self.loads.read(move |connection| waiting::one(connection, endpoint, number))
+    }
+
+    fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
+        self.lists
+            .read(move |connection| endpoints.iter().map(|endpoint| waiting::totals(connection, *endpoint)).collect())
     }
 
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {

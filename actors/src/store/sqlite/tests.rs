@@ -123,6 +123,12 @@ contract! {
     a_reader_is_let_go_when_the_feed_closes,
     what_retention_took_is_no_event_any_more,
     endpoints_are_read_among_the_events_by_position,
+    the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+    deliveries_are_listed_newest_first_with_exact_totals,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    deliveries_that_ended_go_when_they_are_old,
+    what_receivers_answered_goes_with_the_redacted_message,
+    whoever_delivers_finds_after_a_crash_what_it_had_written,
 }
 
 /// A writer without its thread.
@@ -160,6 +166,7 @@ impl Bare {
             figures: Arc::new(Figures::default()),
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
+            tidying: super::deliveries::Tidying::default(),
         };
         Bare { writer, _folder: folder }
     }

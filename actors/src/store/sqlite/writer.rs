@@ -11,15 +11,18 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use super::batch::{Batch, Counts, First, Seals, Verdict, lag_of};
+use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
 use super::chores::Housekeeping;
+use super::deliveries::Tidying;
 use super::figures::Figures;
 use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
 use crate::feed::{Batch as Published, Event, Place, SeenNow};
 use crate::runtime::{Away, CommitFailure, Incarnation};
-use crate::store::{Broken, Chore, Commit, Effect, Header, Kind, Settle, Stored, Subject};
+use crate::store::{
+    Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written,
+};
 
 /// At most so many commits in one transaction.
 const BATCH_MAX: usize = 1024;
@@ -32,6 +35,7 @@ pub(super) enum Work {
     Barrier { subject: Subject, incarnation: Incarnation, settle: Settle },
     Reload { subject: Subject, reply: oneshot::Sender<Result<Option<Stored>, Away>> },
     ChoreDone { chore: Chore },
+    Deliver { slice: Box<DeliverySlice>, reply: oneshot::Sender<Result<Written, Unwritten>> },
     Close { done: std::sync::mpsc::SyncSender<()> },
 }
 
@@ -58,6 +62,7 @@ pub(super) struct Writer {
     pub(super) healthy: Arc<AtomicBool>,
     /// Nothing more of these is taken.
     pub(super) banned: Bans,
+    pub(super) tidying: Tidying,
 }
 
 impl Writer {
@@ -110,7 +115,7 @@ impl Writer {
     /// All of them in one transaction.
     fn transact(&mut self, works: &[Work]) -> Result<Vec<Outcome>, Failure> {
         if !works.iter().any(Work::writes) {
-            return Ok(works.iter().map(|_| Ok(None)).collect());
+            return Ok(works.iter().map(|_| Ok(Done::default())).collect());
         }
         self.counts.begin();
         // Headers that are due go along: alone they would cost an fsync of their own.
@@ -161,7 +166,7 @@ impl Writer {
                         Err(CommitFailure::Away)
                     } else {
                         match batch.apply(commit, seals)? {
-                            Verdict::Written(first) => Ok(Some(first)),
+                            Verdict::Written(first) => Ok(Done::Rows(first)),
                             Verdict::Broken(broken) => Err(CommitFailure::Broken(broken)),
                             Verdict::Fenced => {
                                 ban(&mut lost, entity, *incarnation);
@@ -172,9 +177,10 @@ impl Writer {
                 }
                 Work::ChoreDone { chore } => {
                     super::chores::done(&self.connection, *chore)?;
-                    Ok(None)
+                    Ok(Done::Nothing)
                 }
-                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => Ok(None),
+                Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(slice, &mut self.tidying)?)),
+                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => Ok(Done::Nothing),
             };
             verdicts.push(verdict);
         }
@@ -198,7 +204,7 @@ impl Writer {
         let mut verdicts: Vec<Outcome> = Vec::with_capacity(works.len());
         for work in works {
             let verdict = match self.transact(std::slice::from_ref(work)) {
-                Ok(mut one) => one.pop().unwrap_or(Ok(None)),
+                Ok(mut one) => one.pop().unwrap_or(Ok(Done::Nothing)),
                 Err(failure) => {
                     warn!(?failure, "a commit could not be written");
                     Err(CommitFailure::Away)
@@ -217,7 +223,7 @@ impl Writer {
     /// The output gate: the batch is durable; the views first, then the replies.
     fn settle(&mut self, batch: &mut Vec<Work>, verdicts: Vec<Outcome>) {
         let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> = Vec::with_capacity(batch.len());
-        let mut reloads = Vec::new();
+        let (mut reloads, mut delivered) = (Vec::new(), Vec::new());
         let feed = Arc::clone(&self.views.feed);
         let mut published = feed.batch();
         for (work, verdict) in batch.drain(..).zip(verdicts) {
@@ -234,6 +240,7 @@ impl Writer {
                     reloads.push((subject, reply));
                 }
                 Work::ChoreDone { .. } => {}
+                Work::Deliver { slice, reply } => delivered.push((reply, kept(slice, verdict))),
                 Work::Close { done } => {
                     let _ = done.send(());
                 }
@@ -245,6 +252,10 @@ impl Writer {
         drop(published);
         for (settle, outcome) in replies {
             settle(outcome);
+        }
+        for (reply, outcome) in delivered {
+            // Whoever delivers may have ended.
+            let _ = reply.send(outcome);
         }
         for (subject, reply) in reloads {
             let loaded = loads::load(&self.connection, subject).map_err(|error| {
@@ -265,7 +276,8 @@ impl Writer {
         published: &mut Published<'_>,
     ) -> Result<(), CommitFailure<Broken>> {
         let first = match verdict {
-            Ok(first) => first.unwrap_or_default(),
+            Ok(Done::Rows(first)) => first,
+            Ok(Done::Nothing | Done::Slice(_)) => First::default(),
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Broken(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
@@ -378,13 +390,34 @@ fn is_banned(bans: &Bans, entity: u64, incarnation: Incarnation) -> bool {
     bans.get(&entity).is_some_and(|lost| lost.contains(&incarnation))
 }
 
-/// Where what was written begins, if anything was.
-type Outcome = Result<Option<First>, CommitFailure<Broken>>;
+/// What was written of one work.
+#[derive(Debug, Default)]
+enum Done {
+    #[default]
+    Nothing,
+    /// A commit's rows, which begin here.
+    Rows(First),
+    /// What became of deliveries.
+    Slice(Delivered),
+}
+
+type Outcome = Result<Done, CommitFailure<Broken>>;
+
+/// The keys of a slice's answers stand where these were written.
+fn kept(slice: Box<DeliverySlice>, verdict: Outcome) -> Result<Written, Unwritten> {
+    let Ok(Done::Slice((written, answers))) = verdict else { return Err(Unwritten(Some(slice))) };
+    for (commit, first) in slice.answers.into_iter().zip(answers) {
+        if let Some(kept) = commit.answer {
+            kept.reservation.settle(first.pos);
+        }
+    }
+    Ok(written)
+}
 
 impl Work {
     fn writes(&self) -> bool {
         match self {
-            Work::Commit { .. } | Work::ChoreDone { .. } => true,
+            Work::Commit { .. } | Work::ChoreDone { .. } | Work::Deliver { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }
     }

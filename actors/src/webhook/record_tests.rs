@@ -45,7 +45,9 @@ fn ask(webhook: &Webhook, request: WebhookRequest, now: i64) -> Step<Webhook> {
 fn put(step: Step<Webhook>) -> Webhook {
     match step {
         Step::Put(webhook, _) | Step::PutSecret(webhook, ..) => webhook,
-        other => panic!("{other:?}"),
+        Step::Show | Step::PutQuietly(_) | Step::Quiet | Step::Say(_) | Step::Tell { .. } | Step::Delete(..) => {
+            panic!("nothing was put")
+        }
     }
 }
 

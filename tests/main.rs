@@ -8,22 +8,33 @@
 )]
 
 mod admin;
+mod bulk;
 mod concurrency;
 mod conversations;
 mod crash;
 mod customers;
+mod delivery_order;
 mod disk;
 mod errors;
+mod events;
 mod idempotency;
 mod keys;
 mod limits;
+mod listen;
 mod lists;
 mod malformed;
 mod messages;
 mod operations;
 mod output;
+mod realtime;
 mod redaction;
 mod sizes;
+mod sockets;
+mod streams;
 mod support;
 mod tidy;
+mod timers;
 mod users;
+mod webhook_delivery;
+mod webhook_targets;
+mod webhooks;

@@ -10,6 +10,8 @@ use colloquy_actors::answer::Invalid;
 use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::page::ListFailure;
 use colloquy_actors::runtime::{AskError, Cause};
+use colloquy_actors::webhook::DeliveryError;
+use colloquy_actors::webhook::target::TargetError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// How many characters of what a caller sent an error may show.
@@ -213,7 +215,8 @@ impl Problem {
         Problem { outcome: Some(Outcome::Unknown), ..Problem::new(Kind::ServerError, "an internal failure") }
     }
 
-    fn at(self, field: &'static str) -> Self {
+    /// The same, with this parameter at fault.
+    pub(crate) fn at(self, field: &'static str) -> Self {
         Problem { field: Cow::Borrowed(field), ..self }
     }
 
@@ -270,6 +273,10 @@ impl Serialize for Details<'_> {
         if let Some(outcome) = self.0.outcome {
             map.serialize_entry("outcome", outcome.word())?;
         }
+        // Where there are no headers, in a frame, it stands here alone.
+        if let (Kind::RateLimited, Some(seconds)) = (self.0.kind, self.0.retry_after_seconds) {
+            map.serialize_entry("retry_after_seconds", &seconds)?;
+        }
         map.end()
     }
 }
@@ -287,6 +294,12 @@ impl From<Invalid> for Problem {
     }
 }
 
+impl From<TargetError> for Problem {
+    fn from(error: TargetError) -> Self {
+        Problem::invalid("url", error.to_string())
+    }
+}
+
 impl From<ConversationError> for Problem {
     fn from(error: ConversationError) -> Self {
         match error {
@@ -299,8 +312,25 @@ impl From<ConversationError> for Problem {
             ConversationError::Closed => {
                 Problem::new(Kind::ConversationClosed, "only a customer may write in a closed conversation")
             }
+            ConversationError::NotPending => {
+                Problem::new(Kind::InvalidTransition, error.to_string()).at("snoozed_until")
+            }
             ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
             ConversationError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<DeliveryError> for Problem {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::NotFound => Problem::not_found(),
+            DeliveryError::Disabled => {
+                Problem::new(Kind::Conflict, "the endpoint is disabled: enable it before anything is sent")
+            }
+            DeliveryError::Invalid(invalid) => invalid.into(),
+            DeliveryError::Unknown => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
+            DeliveryError::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
         }
     }
 }

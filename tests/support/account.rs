@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::server::{OPERATOR, Server, shared};
+use super::server::{OPERATOR, Server, delivering, shared};
 
 /// Far above what any test sends in a minute.
 const RATE_PER_MINUTE: u64 = 1_000_000;
@@ -24,6 +24,15 @@ pub(crate) async fn account() -> Account {
     let mut account = Account::make(server.anonymous()).await;
     account.watched = Some(server);
     account
+}
+
+/// A fresh account on the shared server that delivers to this machine.
+pub(crate) async fn account_with_deliveries() -> (Account, Client) {
+    let server = delivering();
+    let mut account = Account::make(server.anonymous()).await;
+    account.watched = Some(server);
+    let client = account.test();
+    (account, client)
 }
 
 /// The same with the client of its test key.

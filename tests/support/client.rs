@@ -10,12 +10,22 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Expected};
 
+/// The longest that a test reads one stream.
+const STREAM_MAX: Duration = Duration::from_secs(600);
+
 /// Who is calling: decides which headers every answer must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Caller {
     Nobody,
     Key,
     Operator,
+}
+
+/// Tests speak plain HTTP; without this, each client would read the machine's certificates.
+fn no_tls() -> rustls::ClientConfig {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
 /// One caller of one server.
@@ -35,6 +45,7 @@ impl Client {
             .no_proxy()
             .redirect(redirect::Policy::none())
             .timeout(Duration::from_secs(30))
+            .tls_backend_preconfigured(no_tls())
             .build()
             .unwrap();
         Self { http, base: base.to_owned(), caller: Caller::Nobody, credential: None, acting: None }
@@ -53,6 +64,21 @@ impl Client {
     /// The same acting for a user.
     pub(crate) fn acting_for(&self, user: &str) -> Self {
         Self { acting: Some(user.to_owned()), ..self.clone() }
+    }
+
+    /// The same caller at another address, such as a proxy's or that of a server that has been started again.
+    pub(crate) fn at(&self, address: &str) -> Self {
+        Self { base: format!("http://{address}"), ..self.clone() }
+    }
+
+    /// `host:port` of the server.
+    pub(crate) fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
+    }
+
+    /// What stands in the `Authorization` header.
+    pub(crate) fn credential(&self) -> Option<&str> {
+        self.credential.as_deref()
     }
 
     /// Any method on any path.
@@ -149,14 +175,23 @@ impl Call {
         self
     }
 
-    /// Sends it; a broken connection is an error, not a failed test.
-    pub(crate) async fn try_send(self) -> Result<Answer, reqwest::Error> {
+    fn request(&mut self) -> reqwest::RequestBuilder {
         let url = format!("{}{}", self.client.base, self.path);
-        let mut request = self.client.http.request(self.method.clone(), url).headers(self.headers);
-        if let Some(body) = self.body {
-            request = request.body(body);
+        let request = self.client.http.request(self.method.clone(), url).headers(std::mem::take(&mut self.headers));
+        match self.body.take() {
+            Some(body) => request.body(body),
+            None => request,
         }
-        let response = request.send().await?;
+    }
+
+    /// Sends it and leaves the answer's body to be read as it comes, for longer than any other answer may take.
+    pub(crate) async fn open(mut self) -> Result<reqwest::Response, reqwest::Error> {
+        self.request().timeout(STREAM_MAX).send().await
+    }
+
+    /// Sends it; a broken connection is an error, not a failed test.
+    pub(crate) async fn try_send(mut self) -> Result<Answer, reqwest::Error> {
+        let response = self.request().send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes().await?.to_vec();
         let operation = format!("{} {}", self.method, self.path);

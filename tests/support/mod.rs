@@ -3,15 +3,28 @@
 pub(crate) mod account;
 pub(crate) mod answer;
 pub(crate) mod client;
+pub(crate) mod clock;
+pub(crate) mod dice;
+pub(crate) mod log;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod raw;
+pub(crate) mod receiver;
 pub(crate) mod server;
 pub(crate) mod shapes;
+pub(crate) mod socket;
+pub(crate) mod stream;
+pub(crate) mod verify;
 
-pub(crate) use account::{Account, account, account_with_client};
+pub(crate) use account::{Account, account, account_with_client, account_with_deliveries};
 pub(crate) use answer::Answer;
 pub(crate) use client::Client;
+pub(crate) use dice::Dice;
+pub(crate) use proxy::Proxy;
+pub(crate) use receiver::{Receiver, Reply};
 pub(crate) use server::{OPERATOR, Server, Setup, shared};
+pub(crate) use socket::Socket;
+pub(crate) use stream::{EventStream, Item};
 
 use std::time::{Duration, Instant};
 

@@ -44,6 +44,13 @@ impl Setup {
         self
     }
 
+    /// Lets webhooks go to this machine, tried again after these seconds, each for this long.
+    pub(crate) fn delivering(self, schedule: &str, timeout_seconds: &str) -> Self {
+        self.env("COLLOQUY__WEBHOOKS__ALLOW_PRIVATE_TARGETS", "true")
+            .env("COLLOQUY__WEBHOOKS__RETRY_SCHEDULE_SECONDS", schedule)
+            .env("COLLOQUY__WEBHOOKS__TIMEOUT_SECONDS", timeout_seconds)
+    }
+
     /// Takes one variable away, so that the default holds.
     pub(crate) fn unset(mut self, name: &str) -> Self {
         self.env.retain(|(known, _)| known != name);
@@ -140,6 +147,15 @@ pub(crate) struct Server {
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(Server::start)
+}
+
+/// How soon the shared server for deliveries tries again: 9 attempts, as by default, in seconds.
+const RETRY_SCHEDULE: &str = "[0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3, 3]";
+
+/// One server that delivers to this machine, for all tests that neither stop nor configure it.
+pub(crate) fn delivering() -> &'static Server {
+    static DELIVERING: OnceLock<Server> = OnceLock::new();
+    DELIVERING.get_or_init(|| Setup::default().delivering(RETRY_SCHEDULE, "5").start())
 }
 
 impl Server {
@@ -274,6 +290,11 @@ impl Server {
     pub(crate) fn term(&mut self) -> ExitStatus {
         self.send_term();
         self.ended()
+    }
+
+    /// Sets one variable of the environment for the next start.
+    pub(crate) fn set_env(&mut self, name: &str, value: &str) {
+        self.setup = self.setup.clone().env(name, value);
     }
 
     /// Starts again in the same folder; the port is another.

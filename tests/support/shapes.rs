@@ -13,6 +13,13 @@ pub(crate) const CONVERSATION: &str = "conversation_id, customer_id, customer, s
 pub(crate) const MESSAGE: &str = "message_id, conversation_id, seq, content, type, sender_type, sender_id, metadata, \
     sent_at, edited_at, redacted";
 
+pub(crate) const WEBHOOK: &str =
+    "webhook_id, url, events, filter, description, enabled, disabled_reason, created_at, updated_at";
+pub(crate) const DELIVERY: &str =
+    "delivery_id, webhook_id, event_id, event, status, attempts, next_attempt_at, created_at";
+pub(crate) const ATTEMPT: &str = "attempted_at, status, duration_ms, answer, error";
+pub(crate) const EVENT: &str = "id, event, created_at, api_version, seq, data";
+
 /// The names of an object's fields, sorted.
 pub(crate) fn keys(value: &Value) -> Vec<&str> {
     let object = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));

@@ -92,6 +92,25 @@ impl Events {
         Ok(EventReader::new(from, source, filter, after, falling))
     }
 
+    /// The place of the last event: what follows it comes next.
+    ///
+    /// # Errors
+    /// As [`Events::list`].
+    pub async fn end(&self, source: Source) -> Result<u64, ListFailure> {
+        let span = match source {
+            Source::Entity(scope, subject) => Span::Entity(scope, subject),
+            Source::Scope(scope) => Span::Scope(scope),
+        };
+        let query = EventQuery { span, after: 0, until: None, filter: EventFilter::default(), limit: 1, total: true };
+        let page = self.store.events(query).await?.ok_or(ListFailure::NotFound)?;
+        // Places follow one another without a gap, behind those that retention has taken.
+        let first = page.events.first().map(|event| match source {
+            Source::Entity(..) => event.sequence,
+            Source::Scope(_) => event.number,
+        });
+        Ok(first.map_or(page.cursor, |first| first + page.total.saturating_sub(1)))
+    }
+
     fn check(&self, scope: Scope, filter: &EventFilter) -> Result<(), ListFailure> {
         if filter.assignee.is_some_and(|user| self.identity.user(scope, user).is_none()) {
             return Err(ListFailure::Invalid(Invalid::new("assignee_id", "must be a valid user ID")));

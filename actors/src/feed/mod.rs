@@ -18,3 +18,5 @@ pub use filter::EventFilter;
 pub(crate) use hub::Batch;
 pub use hub::{Ended, Feed, Interest, Item, Subscription};
 pub use reader::{EventReader, Falling, ReadEnd, Source};
+
+pub use crate::store::Happened;

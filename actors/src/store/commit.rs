@@ -201,6 +201,10 @@ pub struct ConversationState {
     pub metadata: Box<str>,
     /// When it was closed.
     pub closed_at: Option<i64>,
+    /// Until when it sleeps; only a pending one does.
+    pub snoozed_until: Option<i64>,
+    /// When it last came to need somebody: made, reopened or woken.
+    pub roused_at: i64,
 }
 
 /// What a commit does to the entity's header.
@@ -319,6 +323,8 @@ pub enum Effect {
     Endpoint(Arc<Endpoint>),
     /// A webhook endpoint that is no more.
     EndpointGone(WebhookId),
+    /// A conversation sleeps until then.
+    Snoozed(i64),
 }
 
 /// Work that a commit leaves behind, kept until it is done.

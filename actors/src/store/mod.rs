@@ -5,6 +5,7 @@
 //! exists if and only if its change does, and what happened can be read by position.
 
 mod commit;
+mod delivery;
 mod documents;
 mod stored;
 
@@ -22,16 +23,22 @@ pub use commit::{
     Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow,
     Rewrite, Seen, Subject, Tallies,
 };
+pub use delivery::{
+    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE,
+    LaneKey, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting, WebhookState,
+    Written,
+};
 pub use documents::{
     ActivityQuery, ActivityRow, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, DocumentRow, NewVersion,
     StoredDocument, StoredVersion, VersionQuery,
 };
 pub use stored::{
-    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, KeptRow, MessageQuery, RecordQuery, Span,
-    Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord,
+    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,
+    Span, Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
 use crate::caller::Scope;
+use crate::feed::Event;
 use crate::id::VersionId;
 use crate::idempotency::KeyHash;
 use crate::runtime::{Away, CommitFailure, Incarnation};
@@ -111,6 +118,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Documents that have been in the bin since before this instant, oldest first.
     fn overdue_documents(&self, before: i64, most: u32) -> Later<Result<Vec<(Subject, Scope)>, ReadError>>;
+    /// Events of all accounts and what became of webhook endpoints, behind this position and in its order: the next `limit`
+    /// of them. Nothing that retention took away.
+    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>>;
+
+    /// The event at this position as it stands now; none where there is none, or retention took it away.
+    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>>;
 
     /// The answer that was kept in the row at this position.
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
@@ -118,8 +131,29 @@ pub trait Store: Send + Sync + 'static {
     /// The position of the answer under a key that was put behind into one of these slices.
     fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
 
+    /// Writes what became of deliveries, whole or not at all.
+    fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>>;
+
+    /// What whoever delivers begins with.
+    fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>>;
+
+    /// Deliveries of an endpoint that are due, with what follows them in their lanes.
+    fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>>;
+
+    /// A page of an endpoint's deliveries.
+    fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>>;
+
+    /// One delivery of an endpoint, with its log.
+    fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>>;
+
+    /// How these endpoints fare, in their order.
+    fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>>;
+
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;
+
+    /// Conversations whose time has come, and the first whose time has not.
+    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>>;
 
     /// Takes a chore off the list.
     fn chore_done(&self, chore: Chore);

@@ -202,6 +202,57 @@ pub struct EventPage {
     pub more: bool,
 }
 
+/// What a conversation does by itself when a time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// It sleeps until then, whosever it is.
+    Snooze,
+    /// It has not been active since then; open ones of this scope that don't sleep.
+    Inactivity(Scope),
+}
+
+/// Conversations in the order of a time, earliest first.
+#[derive(Debug, Clone, Copy)]
+pub struct TimedQuery {
+    /// Which time.
+    pub timing: Timing,
+    /// In Unix milliseconds; what comes later is not due: the first such one ends the answer.
+    pub until: i64,
+    /// Where the answer before ended: `listed_at` and the identifier's number.
+    pub behind: Option<(i64, u64)>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// A conversation and its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timed {
+    /// Names it.
+    pub id: ConversationId,
+    /// Whose data.
+    pub scope: Scope,
+    /// By which it is sorted: its header's, which may be older than what is known.
+    pub listed_at: i64,
+    /// As far as it is known.
+    pub at: i64,
+}
+
+/// What is read by position, over all accounts.
+#[derive(Debug, Clone)]
+pub enum FeedRow {
+    /// An event.
+    Event(Arc<Event>),
+    /// What became of a webhook endpoint.
+    Endpoint {
+        /// Where it stands among everything that was ever committed.
+        position: i64,
+        /// The number of the endpoint's identifier.
+        number: u64,
+        /// The endpoint as it was shown then; none where it was deleted.
+        body: Option<Bytes>,
+    },
+}
+
 /// A list of records.
 #[derive(Debug, Clone)]
 pub struct RecordQuery {

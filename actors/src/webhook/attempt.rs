@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::courier::{Lost, Reply};
 use crate::time::Timestamp;
 
 /// What is set before anything starts.
@@ -41,4 +42,23 @@ pub struct Attempt {
     pub answer: Option<String>,
     /// Why it failed; null where it did not.
     pub error: Option<String>,
+}
+
+impl Attempt {
+    /// What became of a parcel that was sent at this instant.
+    #[must_use]
+    pub fn of(sent_at: Timestamp, took: Duration, came: Result<Reply, Lost>) -> Self {
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        match came {
+            Ok(Reply { status, answer, .. }) => {
+                let delivered = (200..300).contains(&status);
+                let error = (!delivered).then(|| format!("answered {status}, not 2xx"));
+                Attempt { attempted_at: sent_at, status: Some(status), duration_ms, answer: Some(answer), error }
+            }
+            Err(lost) => {
+                let error = Some(lost.to_string());
+                Attempt { attempted_at: sent_at, status: None, duration_ms, answer: None, error }
+            }
+        }
+    }
 }

@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Counted, int, uint};
+use super::deliveries::Tidying;
 use super::lagging::Lag;
 use crate::caller::Scope;
 use crate::id::CustomerId;
 use crate::store::{
-    Broken, Chore, Commit, Condition, ConversationState, Effect, Header, Kind, NameField, NewRow, Subject, Tallies,
+    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind, NameField, NewRow,
+    Subject, Tallies, Written,
 };
 
 /// Where a commit's rows begin.
@@ -97,6 +99,9 @@ pub(super) type Seals = Vec<([u8; 16], [u8; 32])>;
 
 type CounterKey = (i64, Counted, i64, i64);
 
+/// What a slice left behind, and where each of its answers stands.
+pub(super) type Delivered = (Written, Vec<First>);
+
 /// One transaction's work.
 #[derive(Debug)]
 pub(super) struct Batch<'c> {
@@ -108,6 +113,17 @@ pub(super) struct Batch<'c> {
 }
 
 impl<'c> Batch<'c> {
+    /// Writes what became of deliveries.
+    pub(super) fn deliver(&mut self, slice: &DeliverySlice, tidying: &mut Tidying) -> rusqlite::Result<Delivered> {
+        let written = super::deliveries::apply(self.connection, slice, tidying)?;
+        let mut answers = Vec::with_capacity(slice.answers.len());
+        for commit in &slice.answers {
+            answers.push(First { pos: self.counts.next_pos, number: 0 });
+            self.insert_answer(commit)?;
+        }
+        Ok((written, answers))
+    }
+
     pub(super) fn new(
         connection: &'c Connection,
         counts: &'c mut Counts,
@@ -321,6 +337,7 @@ impl<'c> Batch<'c> {
             self.connection
                 .prepare_cached("UPDATE rows SET payload = ?3, salt = NULL WHERE entity = ?1 AND seq = ?2")?
                 .execute(params![int(commit.subject.number), int(rewrite.sequence), &rewrite.payload[..]])?;
+            super::deliveries::erase_answers(self.connection, commit.subject.number, rewrite.sequence)?;
         }
         Ok(())
     }
@@ -353,7 +370,7 @@ impl<'c> Batch<'c> {
             .query_row([int(after.customer.number())], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-             NULL, ?19)",
+             ?19, ?20)",
         )?;
         insert.execute(params![
             int(commit.subject.number),
@@ -374,7 +391,8 @@ impl<'c> Batch<'c> {
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at,
-            commit.at,
+            after.snoozed_until,
+            after.roused_at,
         ])?;
         self.count_conversation(commit.scope, after, 1);
         Ok(())
@@ -389,7 +407,8 @@ impl<'c> Batch<'c> {
         let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
         let mut update = self.connection.prepare_cached(
             "UPDATE conversations SET status = ?2, channel = ?3, priority = ?4, assignee = ?5, assignee_tail = ?6,
-             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12 WHERE n = ?1",
+             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12,
+             snoozed_until = ?13, roused_at = ?14 WHERE n = ?1",
         )?;
         update.execute(params![
             int(commit.subject.number),
@@ -404,6 +423,8 @@ impl<'c> Batch<'c> {
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at,
+            after.snoozed_until,
+            after.roused_at,
         ])?;
         self.count_conversation(commit.scope, before, -1);
         self.count_conversation(commit.scope, after, 1);

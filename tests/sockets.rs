@@ -1,0 +1,124 @@
+//! Many sockets, and one that does not read: every one gets every event, and who is too slow is closed and resumes.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use crate::support::socket::Ended;
+use crate::support::{Client, Server, Socket, account_with_client};
+
+const CROWD: usize = 500;
+/// The contract's 2,000 sockets and 20 messages a second are measured in tests/bench.
+const ALONE: usize = 200;
+const MESSAGES: usize = 20;
+
+/// So many sockets, opened a few at a time, each subscribed to what `conversation` names.
+async fn crowd(c: &Client, count: usize, conversation: impl Fn(usize) -> String) -> Vec<Socket> {
+    let opening = (0..count).map(|number| {
+        let (c, id) = (c.clone(), conversation(number));
+        async move {
+            let mut socket = Socket::open(&c).await;
+            socket.subscribe(json!(id), None).await;
+            socket
+        }
+    });
+    futures_util::stream::iter(opening).buffered(32).collect().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_500_sockets_on_one_conversation_gets_every_event() {
+    let server = Server::start();
+    let c = server.account().await.test();
+    let id = c.conversation().await;
+    let sockets = crowd(&c, CROWD, |_| id.clone()).await;
+    let readers: Vec<_> = sockets
+        .into_iter()
+        .map(|mut socket| {
+            tokio::spawn(async move {
+                for seq in 2..2 + MESSAGES as u64 {
+                    assert_eq!(socket.event().await["seq"], seq, "a gap, a repeat or another order");
+                }
+            })
+        })
+        .collect();
+    for n in 0..MESSAGES {
+        c.message(&id, &format!("{n}")).await;
+    }
+    for reader in readers {
+        reader.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_socket_on_its_own_conversation_gets_that_ones_events_only() {
+    let server = Server::start();
+    let c = server.account().await.test();
+    let (customer, mut ids) = (c.customer().await, Vec::new());
+    for _ in 0..ALONE {
+        ids.push(c.conversation_of(&customer).await);
+    }
+    let mut sockets = crowd(&c, ALONE, |number| ids[number].clone()).await;
+    for round in 0..2 {
+        for id in &ids {
+            c.message(id, &format!("{round} for {id}")).await;
+        }
+    }
+    for (socket, id) in sockets.iter_mut().zip(&ids) {
+        for round in 0..2 {
+            assert_eq!(socket.event().await["data"]["content"], format!("{round} for {id}"));
+        }
+        assert!(socket.before_pong().await.is_empty(), "another conversation's events came");
+    }
+}
+
+/// Enough that no buffer of the kernel's or of the server's can hold it.
+const FLOOD: usize = 400;
+const FLOOD_BYTES: usize = 60_000;
+
+async fn flood(c: &Client, id: &str) {
+    let text = "x".repeat(FLOOD_BYTES);
+    let sends = (0..FLOOD).map(|_| c.message(id, &text));
+    futures_util::stream::iter(sends).buffer_unordered(8).for_each(|_| async {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_can_not_keep_up_is_closed_with_1013_and_resumes() {
+    let (_account, c) = account_with_client().await;
+    let id = c.conversation().await;
+    let (mut slow, mut quick) = (Socket::open(&c).await, Socket::open(&c).await);
+    slow.subscribe(json!(id), None).await;
+    quick.subscribe(json!(id), None).await;
+    let reading = tokio::spawn(async move {
+        for seq in 2..2 + FLOOD as u64 {
+            assert_eq!(quick.event().await["seq"], seq);
+        }
+    });
+    flood(&c, &id).await;
+    reading.await.expect("who reads loses nothing");
+    let mut last = 1;
+    let ended = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            match slow.try_hear().await {
+                Ok(frame) => take(&frame, &mut last),
+                Err(ended) => return ended,
+            }
+        }
+    });
+    assert_eq!(ended.await.expect("the slow reader is closed"), Ended(1013));
+    let all = 1 + FLOOD as u64;
+    assert!(last < all, "it was closed although it got everything");
+    let mut again = Socket::open(&c).await;
+    again.subscribe(json!(id), Some(json!(last))).await;
+    while last < all {
+        take(&again.hear().await, &mut last);
+    }
+}
+
+/// Takes an event that must follow the last one.
+fn take(frame: &Value, last: &mut u64) {
+    if frame["type"] == "event" {
+        *last += 1;
+        assert_eq!(frame["event"]["seq"], *last, "a gap or a repeat");
+    }
+}

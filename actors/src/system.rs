@@ -34,6 +34,8 @@ use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettin
 pub struct Settings {
     /// The embedded store's file.
     pub store_path: PathBuf,
+    /// How long events are kept; unset, for ever.
+    pub events_kept: Option<Duration>,
     /// The operators' token; unset, one is made at the first start.
     pub operator_token: Option<String>,
     /// The basic plan.
@@ -106,8 +108,12 @@ impl System {
             chores: Arc::new(Notify::new()),
             feed: Arc::default(),
         };
-        let (store, operator) =
-            SqliteStore::open(&settings.store_path, views.clone(), settings.operator_token.as_deref())?;
+        let (store, operator) = SqliteStore::open(
+            &settings.store_path,
+            views.clone(),
+            settings.operator_token.as_deref(),
+            settings.events_kept,
+        )?;
         let store: Arc<dyn Store> = Arc::new(store);
         let fresh = views.identity.account_numbers() == 0;
         let first_start = if fresh { Some(bootstrap::first_start(&*store, &views, operator.fresh)?) } else { None };

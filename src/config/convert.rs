@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use toml::Value;
 
 use super::overlay::KINDS;
-use super::sections::{Config, PlanSection, Server, Supervision, Webhooks, network};
+use super::sections::{Config, Events, PlanSection, Server, Supervision, Webhooks, network};
 
 impl Supervision {
     /// Every number with its full name, those of single kinds too.
@@ -99,6 +99,12 @@ impl From<&Webhooks> for WebhookSettings {
     }
 }
 
+impl Events {
+    fn kept(&self) -> Option<Duration> {
+        (self.retention_days > 0.0).then(|| Duration::from_secs_f64(self.retention_days * 86_400.0))
+    }
+}
+
 impl Config {
     /// How each kind of actor is run.
     #[must_use]
@@ -112,6 +118,7 @@ impl Config {
         let token = &self.admin.token;
         Settings {
             store_path: self.store.path.clone(),
+            events_kept: self.events.kept(),
             operator_token: (!token.is_empty()).then(|| token.clone()),
             basic: PlanRates::from(&self.plans.basic),
             pro: PlanRates::from(&self.plans.pro),

@@ -9,7 +9,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 pub use sections::{
-    Admin, Config, Cors, Limits, Log, Metrics, PlanSection, Plans, SecurityHeaders, Server, Store, Supervision,
+    Admin, Config, Cors, Events, Limits, Log, Metrics, PlanSection, Plans, SecurityHeaders, Server, Store, Supervision,
     Webhooks,
 };
 

@@ -17,6 +17,8 @@ pub struct Config {
     pub server: Server,
     /// Where data lives.
     pub store: Store,
+    /// What is kept of what happened.
+    pub events: Events,
     /// The operators' way in.
     pub admin: Admin,
     /// What a request may cost.
@@ -62,6 +64,14 @@ pub struct Server {
 pub struct Store {
     pub kind: String,
     pub path: PathBuf,
+}
+
+/// `[events]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Events {
+    pub retention_days: f64,
 }
 
 /// `[admin]`
@@ -188,6 +198,9 @@ impl Config {
         self.server.check()?;
         self.check_limits()?;
         self.check_texts()?;
+        if !(0.0..=36_500.0).contains(&self.events.retention_days) {
+            wrong("events.retention_days", "must be at least 0 and at most 36500")?;
+        }
         for (name, plan) in [("plans.basic", &self.plans.basic), ("plans.pro", &self.plans.pro)] {
             if plan.rate_per_minute == 0 {
                 wrong(&format!("{name}.rate_per_minute"), "must be at least 1")?;

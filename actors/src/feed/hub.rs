@@ -195,6 +195,12 @@ impl Feed {
         self.0.table.lock().last
     }
 
+    /// Whether everybody is let go.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Relaxed)
+    }
+
     /// How many listen.
     #[must_use]
     pub fn listeners(&self) -> usize {

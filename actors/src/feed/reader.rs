@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Ended, Event, EventFilter, Feed, Interest, Item, Subscription};
 use crate::caller::Scope;
-use crate::store::{EventQuery, ReadError, Span, Store, Subject};
+use crate::store::{EventPage, EventQuery, Later, ReadError, Span, Store, Subject};
 
 /// Whose events.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,8 @@ pub struct EventReader {
     /// Up to this position the store is read; behind it the queue goes on.
     until: Option<i64>,
     ready: VecDeque<Arc<Event>>,
+    /// A page on its way: kept, so that whoever looks at other things meanwhile does not begin anew.
+    reading: Option<Later<Result<Option<EventPage>, ReadError>>>,
 }
 
 impl EventReader {
@@ -83,8 +85,10 @@ impl EventReader {
             subscription: None,
             until: None,
             ready: VecDeque::new(),
+            reading: None,
         };
         if after.is_none() {
+            // It needs no place to fall behind to: a queue overflows only when it holds what gives it one.
             reader.join();
             reader.until = None;
         }
@@ -108,6 +112,10 @@ impl EventReader {
                 return Ok(event);
             }
             if self.subscription.is_none() || self.until.is_some() {
+                if self.feed.is_closed() {
+                    // A reader that is far behind would not learn it from its queue.
+                    return Err(ReadEnd::Closed);
+                }
                 self.read_on().await?;
                 continue;
             }
@@ -151,22 +159,28 @@ impl EventReader {
         self.subscription = Some(subscription);
     }
 
-    /// Reads a page from the store. Far behind, it reads without listening, so that nothing queues up meanwhile; at the
-    /// end of the log it joins the feed and reads once more, up to exactly there.
-    async fn read_on(&mut self) -> Result<(), ReadEnd> {
+    fn query(&self) -> EventQuery {
         let span = match self.source {
             Source::Entity(scope, subject) => Span::Entity(scope, subject),
             Source::Scope(scope) => Span::Scope(scope),
         };
-        let query = EventQuery {
-            span,
-            after: self.cursor,
-            until: self.until,
-            filter: self.filter.clone(),
-            limit: PAGE,
-            total: false,
+        let (filter, until) = (self.filter.clone(), self.until);
+        EventQuery { span, after: self.cursor, until, filter, limit: PAGE, total: false }
+    }
+
+    /// Reads a page from the store. Far behind, it reads without listening, so that nothing queues up meanwhile; at the
+    /// end of the log it joins the feed and reads once more, up to exactly there.
+    async fn read_on(&mut self) -> Result<(), ReadEnd> {
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            None => {
+                let page = self.store.events(self.query());
+                self.reading.insert(page)
+            }
         };
-        let page = match self.store.events(query).await {
+        let read = reading.await;
+        self.reading = None;
+        let page = match read {
             Ok(Some(page)) => page,
             Ok(None) => return Err(ReadEnd::Gone),
             Err(ReadError::Expired) => return Err(ReadEnd::Expired),
@@ -176,10 +190,7 @@ impl EventReader {
             self.cursor = self.cursor.max(page.cursor);
         }
         self.ready.extend(page.events);
-        if page.more {
-            return Ok(());
-        }
-        if self.until.take().is_none() {
+        if !page.more && self.until.take().is_none() {
             self.join();
         }
         Ok(())

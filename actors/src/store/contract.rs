@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod deliveries;
+mod events;
 mod fixture;
 mod model;
 
@@ -11,6 +12,12 @@ pub(super) use self::deliveries::{
     the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
     what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
     what_receivers_answered_goes_with_the_redacted_message, whoever_delivers_finds_after_a_crash_what_it_had_written,
+};
+pub(super) use self::events::{
+    a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
+    a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
+    a_reader_that_joins_misses_nothing_and_sees_nothing_twice, endpoints_are_read_among_the_events_by_position,
+    events_and_their_totals_are_what_the_model_says, what_retention_took_is_no_event_any_more,
 };
 pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use super::codec::{int, uint};
+use super::slices::{self, Entry, Wanted};
+use super::timeline;
 use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority};
 use crate::feed::{Event, Place, SeenNow};
 use crate::id::WebhookId;
-use crate::store::{EventPage, EventQuery, FeedRow, Happened, ReadError, Span};
+use crate::store::{EventPage, EventQuery, FeedRow, Happened, Kind, ReadError, Span, Subject};
 
 /// The columns that [`event`] reads.
 const EVENT: &str = "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
@@ -35,40 +37,138 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
     Ok(Some(Event::new(place, happened, row.get(6)?, seen, payload)))
 }
 
-/// A page of events.
+/// A page of events; `fresh` was taken from memory before anything was read.
 pub(super) fn page(
     connection: &Connection,
+    fresh: Option<(u64, Vec<Entry>)>,
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
-    let (condition, owner, place) = match query.span {
-        Span::Entity(_, subject) => ("entity = ?1", int(subject.number), "seq"),
-        Span::Scope(scope) => ("scope = ?1", scope.number(), "number"),
+    let scope = match query.span {
+        Span::Entity(scope, subject) => return of_entity(connection, (scope, subject), query),
+        Span::Scope(scope) => scope.number(),
     };
-    let sql = format!(
-        "SELECT {EVENT} FROM rows WHERE {condition} AND {place} > ?2 AND pos <= ?3 AND number IS NOT NULL ORDER BY {place}"
-    );
+    let places = match timeline::page(connection, fresh, (scope, query))? {
+        Ok(places) => places,
+        Err(error) => return Ok(Err(error)),
+    };
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([owner, int(query.after), query.until.unwrap_or(i64::MAX)])?;
-    let mut page = EventPage { events: Vec::new(), total: 0, cursor: query.after, more: false };
-    while let Some(row) = rows.next()? {
-        let Some(event) = event(row)? else { continue };
-        if query.filter.admits(&event) {
-            page.total += 1;
-            if page.total > u64::from(query.limit) {
-                page.more = true;
-                if query.total {
-                    continue;
-                } else {
-                    break;
-                };
-            }
-            page.events.push(event.into());
-        }
-        if !page.more {
-            page.cursor = uint(row.get(if place == "seq" { 4 } else { 2 })?);
-        }
+    let mut events = Vec::with_capacity(places.positions.len());
+    for position in places.positions {
+        events.extend(statement.query_row([position], event)?.map(Arc::new));
     }
-    Ok(Ok(Some(page)))
+    Ok(Ok(Some(EventPage { events, total: places.total, cursor: places.cursor, more: places.more })))
+}
+
+/// Whether there is such an entity in this scope, of a sort that has events.
+fn is_there(connection: &Connection, scope: Scope, subject: Subject) -> rusqlite::Result<bool> {
+    match subject.kind {
+        Kind::Conversation => connection
+            .prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?
+            .exists([int(subject.number), int(subject.tail), scope.number()]),
+        Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook => Ok(false),
+    }
+}
+
+/// Where the rows of one entity stand; its sequences have no gap.
+struct Log<'c> {
+    connection: &'c Connection,
+    entity: i64,
+    last: u64,
+}
+
+impl<'c> Log<'c> {
+    fn open(connection: &'c Connection, entity: i64) -> rusqlite::Result<Self> {
+        let last: Option<i64> = connection
+            .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
+            .query_row([entity], |row| row.get(0))?;
+        Ok(Log { connection, entity, last: uint(last.unwrap_or(0)) })
+    }
+
+    /// The last sequence whose row's (position, number) is not beyond; 0 where there is none.
+    fn last_where(&self, within: impl Fn(i64, u64) -> bool) -> rusqlite::Result<u64> {
+        let mut query =
+            self.connection.prepare_cached("SELECT pos, number FROM rows WHERE entity = ?1 AND seq = ?2")?;
+        let mut holds = |seq: u64| {
+            query.query_row([self.entity, int(seq)], |row| {
+                Ok(within(row.get(0)?, uint(row.get::<_, Option<i64>>(1)?.unwrap_or(0))))
+            })
+        };
+        // Mostly it is the very last.
+        if self.last == 0 || holds(self.last)? {
+            return Ok(self.last);
+        }
+        let (mut low, mut high) = (0, self.last);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if holds(middle)? { low = middle } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// The matching events behind `start` up to `end`, at most one more than `limit`.
+    fn find(&self, (start, end): (u64, u64), wanted: &Wanted, limit: u32) -> rusqlite::Result<Vec<Arc<Event>>> {
+        let (kinds, channel, assignee) = wanted.values();
+        let sql = format!("SELECT {EVENT} FROM rows WHERE {MATCHING} ORDER BY seq LIMIT ?7");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let most = i64::from(limit) + 1;
+        let values = params![self.entity, int(start), int(end), kinds, channel, assignee, most];
+        let rows = statement.query_map(values, event)?;
+        rows.filter_map(Result::transpose).map(|event| event.map(Arc::new)).collect()
+    }
+
+    fn count(&self, (start, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<u64> {
+        if wanted.is_all() {
+            return Ok(end.saturating_sub(start));
+        }
+        let (kinds, channel, assignee) = wanted.values();
+        let mut statement = self.connection.prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
+        let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
+        statement.query_row(values, |row| row.get(0)).map(uint)
+    }
+}
+
+const MATCHING: &str = "entity = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 >> happened) & 1
+    AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR assignee = ?6)";
+
+/// A page of one entity's events; none where the entity is not there.
+fn of_entity(
+    connection: &Connection,
+    (scope, subject): (Scope, Subject),
+    query: &EventQuery,
+) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
+    if !is_there(connection, scope, subject)? {
+        return Ok(Ok(None));
+    }
+    let log = Log::open(connection, int(subject.number))?;
+    if query.after > log.last {
+        return Ok(Err(ReadError::NoCursor("after")));
+    }
+    let floor = slices::floor(connection, scope.number())?;
+    let trimmed = if floor == 0 { 0 } else { log.last_where(|_, number| number <= floor)? };
+    if query.after > 0 && query.after < trimmed {
+        return Ok(Err(ReadError::Expired));
+    }
+    let start = query.after.max(trimmed);
+    let end = match query.until {
+        Some(position) => log.last_where(|pos, _| pos <= position)?,
+        None => log.last,
+    };
+    let wanted = Wanted::new(&query.filter);
+    let mut events = log.find((start, end), &wanted, query.limit)?;
+    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let more = events.len() > limit;
+    events.truncate(limit);
+    let cursor = match events.last() {
+        Some(event) if more => event.sequence,
+        Some(_) | None => end.max(start),
+    };
+    let total = match query.total {
+        true if more => log.count((start, end), &wanted)?,
+        true => u64::try_from(events.len()).unwrap_or(u64::MAX),
+        false => 0,
+    };
+    Ok(Ok(Some(EventPage { events, total, cursor, more })))
 }
 
 /// What retention has left of the rows.

@@ -9,13 +9,17 @@ mod codec;
 mod deliveries;
 mod events;
 mod figures;
+mod fresh;
 mod lagging;
 mod lists;
 mod loads;
 mod older_keys;
 mod readers;
 mod recovery;
+mod retention;
 mod schema;
+mod slices;
+mod timeline;
 mod transcript;
 mod waiting;
 mod writer;
@@ -28,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
@@ -40,12 +45,13 @@ pub use check::{Finding, check};
 use self::batch::Seals;
 use self::chores::{Housekeeping, Pace};
 use self::figures::Figures;
+use self::fresh::{Fresh, Slicing};
 use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
     Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice, DueLanes, DueQuery, Effect,
-    EndpointTotals, EventPage, EventQuery, FeedRow, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle,
+    EndpointTotals, EventPage, EventQuery, FeedRow, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Span,
     Store, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, Subject, Unwritten, WebhookState, Written,
 };
 use crate::accounts::names::Names;
@@ -133,6 +139,7 @@ pub struct SqliteStore {
     loads: Readers,
     lists: Readers,
     lagging: Arc<Lagging>,
+    fresh: Arc<Fresh>,
     figures: Arc<Figures>,
     healthy: Arc<AtomicBool>,
     /// Held as long as the store is open: a second process is refused.
@@ -140,12 +147,17 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens or makes the file, recovers what a crash left, and fills the views.
+    /// Opens or makes the file, recovers what a crash left, and fills the views. Events are kept for so long, or for ever.
     ///
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
-    pub fn open(path: &Path, views: Views, operator_token: Option<&str>) -> Result<(Self, Operator), OpenError> {
-        Self::open_at(Pace::default(), path, views, operator_token)
+    pub fn open(
+        path: &Path,
+        views: Views,
+        operator_token: Option<&str>,
+        events_kept: Option<Duration>,
+    ) -> Result<(Self, Operator), OpenError> {
+        Self::open_at(Pace { events_kept, ..Pace::default() }, path, views, operator_token)
     }
 
     /// The same, with the writer's chores at another pace.
@@ -169,12 +181,15 @@ impl SqliteStore {
         let lists = Readers::start("colloquy-lists", vec![reader()?, reader()?]).map_err(thread_failed)?;
         let (lagging, figures, healthy) =
             (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
+        let slicing = Slicing::default();
+        let fresh = slicing.fresh();
         let writer = Writer {
             connection,
             counts,
             sequences: std::collections::HashMap::new(),
             fold: lagging::Fold::default(),
             lagging: Arc::clone(&lagging),
+            slicing,
             views,
             housekeeping,
             figures: Arc::clone(&figures),
@@ -199,6 +214,7 @@ impl SqliteStore {
             loads,
             lists,
             lagging,
+            fresh,
             figures,
             healthy,
             _lock: lock,
@@ -313,7 +329,15 @@ impl Store for SqliteStore {
     }
 
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
-        let page = self.lists.read(move |connection| events::page(connection, &query));
+        let fresh = Arc::clone(&self.fresh);
+        let page = self.lists.read(move |connection| {
+            // Before anything is read: what memory has let go by then is in the file.
+            let fresh = match query.span {
+                Span::Scope(scope) => fresh.of(scope.number()),
+                Span::Entity(..) => None,
+            };
+            events::page(connection, fresh, &query)
+        });
         Box::pin(async move { page.await? })
     }
 

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-const MIGRATIONS: &[&str] = &[V1, V2];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -61,9 +61,9 @@ INSERT INTO meta VALUES ('folded', 0);
 
 /// The feed by account, webhooks, timers.
 ///
-/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what filters see of it; its
-/// `before` and that of `feed_assignees` hold totals up to the slice, so that a page and a total cost the same wherever
-/// they begin. `scopes.floor` is the last number that retention took away. A delivery is one row, from its match to its
+/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what filters see of it, `at`
+/// is the newest instant in it; its `before` and that of `feed_assignees` hold totals up to the slice, so that a page and a
+/// total cost the same wherever they begin. Rows before the position `fed` are in there. `scopes.floor` is the last number that retention took away. A delivery is one row, from its match to its
 /// end; `due` is set where nothing before it in its lane (endpoint, lane, entity) waits, so that what is to be tried next
 /// is found by an index. Rows up to an endpoint's `given_up` that still wait count as failed; `unsettled` says that
 /// some are left that do not say so themselves (1), or that the endpoint is no more and its rows go (2). `roused_at` is when a conversation last came to need somebody: made, reopened or woken.
@@ -77,9 +77,9 @@ CREATE INDEX conversations_idle ON conversations(scope, max(roused_at, ifnull(la
 
 ALTER TABLE scopes ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE feed(scope INTEGER NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL, before BLOB NOT NULL,
-  entries BLOB NOT NULL, PRIMARY KEY(scope, first)) STRICT, WITHOUT ROWID;
+  entries BLOB NOT NULL, PRIMARY KEY(scope, first)) STRICT;
 CREATE TABLE feed_assignees(scope INTEGER NOT NULL, assignee INTEGER NOT NULL, first INTEGER NOT NULL,
-  before INTEGER NOT NULL, PRIMARY KEY(scope, assignee, first)) STRICT, WITHOUT ROWID;
+  before INTEGER NOT NULL, here INTEGER NOT NULL, PRIMARY KEY(scope, assignee, first)) STRICT, WITHOUT ROWID;
 INSERT INTO meta VALUES ('fed', 0);
 
 CREATE TABLE deliveries(

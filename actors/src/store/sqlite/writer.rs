@@ -15,6 +15,7 @@ use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
 use super::chores::Housekeeping;
 use super::deliveries::Tidying;
 use super::figures::Figures;
+use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
 use crate::feed::{Batch as Published, Event, Place, SeenNow};
@@ -54,6 +55,7 @@ pub(super) struct Writer {
     pub(super) sequences: HashMap<u64, u64>,
     pub(super) fold: Fold,
     pub(super) lagging: Arc<Lagging>,
+    pub(super) slicing: Slicing,
     pub(super) views: Views,
     pub(super) housekeeping: Housekeeping,
     pub(super) figures: Arc<Figures>,
@@ -118,11 +120,15 @@ impl Writer {
         self.counts.begin();
         // Headers that are due go along: alone they would cost an fsync of their own.
         let due = self.housekeeping.due(&mut self.fold, &self.lagging);
-        let result = self.try_transact(works, &due);
+        let slices = self.slicing.whole();
+        let result = self.try_transact(works, (&due, &slices));
         self.healthy.store(result.is_ok(), Ordering::Relaxed);
         if result.is_ok() {
             for (n, lag) in due {
                 self.fold.wrote(&self.lagging, n, lag);
+            }
+            if !slices.is_empty() {
+                self.slicing.wrote(&slices);
             }
         } else {
             self.fold.put_back(&self.lagging, &due);
@@ -140,7 +146,11 @@ impl Writer {
         })
     }
 
-    fn try_transact(&mut self, works: &[Work], due: &[(u64, Lag)]) -> rusqlite::Result<Vec<Outcome>> {
+    fn try_transact(
+        &mut self,
+        works: &[Work],
+        (due, slices): (&[(u64, Lag)], &[Due]),
+    ) -> rusqlite::Result<Vec<Outcome>> {
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.clear();
         }
@@ -178,6 +188,9 @@ impl Writer {
         if !due.is_empty() {
             // The rows of this batch are not known to `fold` yet: a restart has to look from its begin.
             super::chores::fold_into(&self.connection, (&self.counts, self.counts.begun_at()), &self.fold, due)?;
+        }
+        if !slices.is_empty() {
+            self.slicing.write(&self.connection, slices, self.counts.begun_at())?;
         }
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         if !due.is_empty() {
@@ -233,6 +246,8 @@ impl Writer {
                 }
             }
         }
+        // Before anybody can join behind this batch: who does looks for all of it here.
+        self.slicing.show();
         published.reached(self.counts.next_pos - 1);
         drop(published);
         for (settle, outcome) in replies {
@@ -271,6 +286,7 @@ impl Writer {
             }
         };
         self.figures.commit(commit.rows.len());
+        self.slicing.note(&commit, first);
         publish(&mut commit, first, published);
         if !commit.rewrites.is_empty() {
             self.housekeeping.erase();
@@ -303,9 +319,9 @@ impl Writer {
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
     pub(super) fn keep_house(&mut self, closing: bool) {
-        let Writer { connection, counts, fold, lagging, views, housekeeping, healthy, .. } = self;
+        let Writer { connection, counts, fold, lagging, slicing, views, housekeeping, healthy, .. } = self;
         let well = healthy.load(Ordering::Relaxed);
-        match housekeeping.run(connection, (counts, fold), (lagging, views), closing) {
+        match housekeeping.run(connection, (counts, fold, slicing), (lagging, views), closing) {
             // What failed before is not well again because nothing was due now.
             Ok(()) if well || housekeeping.can_write(connection) => healthy.store(true, Ordering::Relaxed),
             Ok(()) => {}

@@ -77,7 +77,8 @@ impl Desk {
             chores: Arc::new(Notify::new()),
             feed: Arc::default(),
         };
-        let store = SqliteStore::open(&folder.join("colloquy.db"), views.clone(), Some("op_a-token")).unwrap().0;
+        let path = folder.join("colloquy.db");
+        let store = SqliteStore::open(&path, views.clone(), Some("op_a-token"), None).unwrap().0;
         let id = WebhookId::new(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut desk =

@@ -76,6 +76,7 @@ impl Desk {
             keys: Arc::default(),
             chores: Arc::new(Notify::new()),
             feed: Arc::default(),
+            timers: Arc::default(),
         };
         let path = folder.join("colloquy.db");
         let store = SqliteStore::open(&path, views.clone(), Some("op_a-token"), None).unwrap().0;

@@ -35,8 +35,8 @@ use crate::time::Timestamp;
 
 /// A list waits so long for the matcher, and an ask for its answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
-/// Left for the last slice when attempts are not waited for any more.
-const LAST_SLICE: Duration = Duration::from_secs(1);
+/// The part of the time to stop in which attempts are waited for; the rest is the last slice's, and the listener's.
+const WAITED_FOR: f64 = 0.8;
 
 /// Which deliveries of an endpoint.
 #[derive(Debug, Clone, Copy)]
@@ -212,7 +212,7 @@ impl Deliveries {
     pub(crate) async fn stop(&self, at_most: Duration) {
         let Some(post) = &self.post else { return };
         let (done, stopped) = oneshot::channel();
-        post.tell(Mail::Drain(Instant::now() + at_most.saturating_sub(LAST_SLICE), done));
+        post.tell(Mail::Drain(Instant::now() + at_most.mul_f64(WAITED_FOR), done));
         match tokio::time::timeout(at_most, stopped).await {
             // An error means that it has ended without a word.
             Ok(_) => post.join(),

@@ -415,7 +415,14 @@ impl Line {
         }
     }
 
-    /// Deliveries of this lane that are held.
+    /// What is held of any event is let go.
+    pub(super) fn forget_all(&mut self) {
+        for entry in self.lanes.values_mut().flat_map(|lane| &mut lane.entries) {
+            entry.event = None;
+        }
+    }
+
+    /// Whether its counts are those of what it holds.
     #[cfg(test)]
     pub(super) fn is_consistent(&self) -> bool {
         let held: usize = self.lanes.values().map(|lane| lane.entries.len()).sum();

@@ -21,6 +21,7 @@ pub mod target;
 mod trial;
 mod wanted;
 
+pub use crate::store::DeliveryState;
 pub use attempt::{Attempt, WebhookSettings};
 pub use courier::{Courier, Lost, Parcel, Reply};
 pub use deliveries::{Deliveries, DeliveryList, ReplayEvents};

@@ -424,6 +424,8 @@ impl PostOffice {
         for row in rows {
             self.row(row);
         }
+        // Only whoever listens is told of a redaction: what was read before that may not be sent as it was.
+        self.queue.forget_all();
         let position = self.matcher.position();
         self.reading = match joined {
             Some(joined) if whole || position >= joined => {
@@ -469,7 +471,10 @@ impl PostOffice {
         }
         match ended {
             None => self.subscription = Some(subscription),
-            Some(Ended::TooSlow) => self.reading = Reading::Behind { joined: None, busy: false },
+            Some(Ended::TooSlow) => {
+                self.queue.forget_all();
+                self.reading = Reading::Behind { joined: None, busy: false };
+            }
             // The server stops.
             Some(Ended::Closed) => {}
         }
@@ -615,3 +620,7 @@ async fn attempt(
     let reply = tokio::time::timeout(settings.timeout + GRACE, post).await.unwrap_or(Err(Lost::TimedOut));
     Made { attempt, began, took: begun.elapsed(), reply }
 }
+
+#[cfg(test)]
+#[path = "post_tests.rs"]
+mod tests;

@@ -172,6 +172,11 @@ impl Queue {
         self.lines.values_mut().for_each(|line| line.forget(entity));
     }
 
+    /// No event is held any more: some may have been redacted without a word.
+    pub(super) fn forget_all(&mut self) {
+        self.lines.values_mut().for_each(Line::forget_all);
+    }
+
     /// What can be sent now, and what has to be read of the store.
     pub(super) fn turn(&mut self, now: i64) -> (Vec<Shipment>, Vec<Refill>) {
         while let Some((at, endpoint)) = self.alarms.first().copied().filter(|(at, _)| *at <= now) {

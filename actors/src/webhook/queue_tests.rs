@@ -1,6 +1,6 @@
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 //! The queue against a modelled store: whatever receivers answer and whenever the process dies, each lane is delivered in
 //! order, nothing is lost, and memory is bounded.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

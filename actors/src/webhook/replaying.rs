@@ -198,6 +198,8 @@ async fn first_behind(store: &dyn Store, scope: Scope, low: u64, since: Option<i
                 Some(_) | None => high = middle,
             },
             Err(ReadError::Expired) => low = middle + 1,
+            // Nobody has such a number yet.
+            Err(ReadError::NoCursor(_)) => high = middle,
             Err(error) => return Err(error),
         }
     }

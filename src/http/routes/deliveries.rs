@@ -2,8 +2,7 @@
 
 use colloquy_actors::id::{DeliveryId, DeliveryKind, WebhookKind};
 use colloquy_actors::page::Order;
-use colloquy_actors::store::{DeliveryState, Happened};
-use colloquy_actors::webhook::{DeliveryList, ReplayEvents};
+use colloquy_actors::webhook::{DeliveryList, DeliveryState, EventKind, ReplayEvents};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -22,7 +21,8 @@ pub(super) struct ListQuery {
     #[param(inline)]
     status: Option<DeliveryState>,
     /// Only those of this kind of event.
-    event: Option<String>,
+    #[param(inline)]
+    event: Option<EventKind>,
     /// How many at most. Default: 20.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
@@ -45,10 +45,7 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
     let paging = part.paging::<DeliveryKind>(Order::Desc)?;
-    let known =
-        |word: String| Happened::from_word(&word).ok_or_else(|| Problem::invalid("event", "must be a kind of event"));
-    let event = query.event.map(known).transpose()?;
-    let wanted = DeliveryList { status: query.status, event, paging };
+    let wanted = DeliveryList { status: query.status, event: query.event.map(|kind| kind.0), paging };
     let page = call.edge.system.deliveries.list(call.caller.scope, webhook, wanted).await?;
     Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
 }

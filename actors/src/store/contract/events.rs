@@ -55,10 +55,10 @@ impl Talk {
         Talk { scope, subject, customer, seq: 0, tallies: Tallies::default(), incarnation }
     }
 
-    fn commit(&mut self, rows: &[Said], at: i64) -> Commit {
+    fn commit(&mut self, said: &[Said], at: i64) -> Commit {
         let expected = self.seq;
-        self.seq += u64::try_from(rows.len()).unwrap();
-        let rows = rows.iter().map(|said| self.row(*said, at)).collect();
+        self.seq += u64::try_from(said.len()).unwrap();
+        let rows = said.iter().map(|said| self.row(*said, at)).collect();
         let state = ConversationState {
             customer: self.customer,
             status: Status::Active,
@@ -70,7 +70,11 @@ impl Talk {
             snoozed_until: None,
             roused_at: at,
         };
-        let made = Header::Conversation { before: None, after: Box::new(state) };
+        // What is no message writes the header, as a conversation's actor does: recovery counts on it.
+        let messages =
+            said.iter().all(|(kind, _, _)| matches!(kind, Happened::MessageCreated | Happened::MessageUpdated));
+        let before = (expected > 0).then(|| Box::new(state.clone()));
+        let put = Header::Conversation { before, after: Box::new(state) };
         Commit {
             subject: self.subject,
             expected,
@@ -78,7 +82,7 @@ impl Talk {
             by: By::server("a test"),
             at,
             rows,
-            header: if expected == 0 { made } else { Header::Unchanged },
+            header: if expected > 0 && messages { Header::Unchanged } else { put },
             rewrites: Vec::new(),
             conditions: Vec::new(),
             answer: None,

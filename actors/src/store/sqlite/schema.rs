@@ -77,7 +77,7 @@ CREATE INDEX conversations_idle ON conversations(scope, max(roused_at, ifnull(la
 
 ALTER TABLE scopes ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE feed(scope INTEGER NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL, before BLOB NOT NULL,
-  entries BLOB NOT NULL, PRIMARY KEY(scope, first)) STRICT, WITHOUT ROWID;
+  entries BLOB NOT NULL, PRIMARY KEY(scope, first)) STRICT;
 CREATE TABLE feed_assignees(scope INTEGER NOT NULL, assignee INTEGER NOT NULL, first INTEGER NOT NULL,
   before INTEGER NOT NULL, here INTEGER NOT NULL, PRIMARY KEY(scope, assignee, first)) STRICT, WITHOUT ROWID;
 INSERT INTO meta VALUES ('fed', 0);

@@ -2,8 +2,12 @@
 
 pub(crate) mod account;
 pub(crate) mod answer;
+pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod dice;
+pub(crate) mod documents;
+pub(crate) mod files;
+pub(crate) mod git;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod raw;

@@ -37,7 +37,7 @@ async fn title_and_content_are_searched_whatever_the_case_and_accents() {
     let (_account, c) = account_with_client().await;
     let at = titled(&c, "Refund policy", "Parcels come back within thirty days. Café Zürich. ключ 東京都\n").await;
     titled(&c, "Elsewhere", "nothing of that\n").await;
-    let id = id_of(&at).to_owned();
+    let id = vec![id_of(&at).to_owned()];
     for q in
         ["refund", "POLICY", "parcels", "thirty days", "cafe", "ZÜRICH", "zurich", "КЛЮЧ", "東京", "refund parcels"]
     {

@@ -211,3 +211,25 @@ async fn a_comment_of_another_document_is_404() {
     }
     assert_eq!(c.get(&format!("{other}/comments")).await.expect(200).total(), 1);
 }
+
+#[tokio::test]
+async fn comments_are_listed_by_the_page() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document(TEXT).await;
+    let mut ids = Vec::new();
+    for n in 0..7 {
+        ids.push(comment(&c, &at, n % 6 + 1, 6).await.id("comment_id"));
+    }
+    let (mut found, mut next) = (Vec::new(), Some(format!("{at}/comments?limit=3&order=asc")));
+    while let Some(path) = next {
+        let page = c.get(&path).await.expect(200);
+        assert_eq!(page.total(), 7);
+        found.extend(page.column("comment_id"));
+        next = page.link("next");
+        assert!(found.len() <= 7, "no end");
+    }
+    assert_eq!(found, ids);
+    for (query, field) in [("limit=0", "limit"), ("resolved=maybe", "resolved"), ("author=x", "author")] {
+        c.get(&format!("{at}/comments?{query}")).await.error(400, "invalid_request", field);
+    }
+}

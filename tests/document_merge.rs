@@ -15,7 +15,7 @@ const STRATEGIES: [(&str, &[&str]); 4] =
 
 /// A text of few different lines, with a few kinds of line ends.
 fn some_lines(dice: &mut Dice) -> Vec<String> {
-    (0..dice.below(14)).map(|_| some_line(dice)).collect()
+    (0..dice.below(24)).map(|_| some_line(dice)).collect()
 }
 
 fn some_line(dice: &mut Dice) -> String {
@@ -27,7 +27,7 @@ fn some_line(dice: &mut Dice) -> String {
 /// The same with a few lines put, taken, moved or replaced.
 fn edited(lines: &[String], dice: &mut Dice) -> Vec<String> {
     let mut lines = lines.to_vec();
-    for _ in 0..dice.below(4) {
+    for _ in 0..dice.below(6) {
         let at = dice.below(lines.len() as u64 + 1) as usize;
         match dice.below(5) {
             0 => lines.insert(at, some_line(dice)),

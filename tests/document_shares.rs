@@ -9,7 +9,7 @@ use crate::support::browser::dom_of;
 use crate::support::client::Call;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::shapes::{COMMENT, SHARE, assert_id, assert_recent, assert_shape};
-use crate::support::{Answer, Client, Receiver, Reply, Setup, account, account_with_client, until};
+use crate::support::{Answer, Client, Receiver, Reply, Setup, account, account_with_client, unique, until};
 
 const TEXT: &str = "# Refunds\n\nWithin 30 days.\n";
 
@@ -419,23 +419,35 @@ fn payload(receiver: &Receiver) -> String {
     )
 }
 
+/// A user whose name is a script.
+async fn scripted_user(c: &Client) -> String {
+    let email = format!("{}@example.com", unique("user"));
+    let body = json!({"name": "<script>document.title='owned'</script>", "email": email, "role": "admin"});
+    c.post("/v1/users", body).await.expect(201).id("user_id")
+}
+
 #[tokio::test]
 async fn a_browser_runs_and_loads_nothing_of_a_shared_page() {
     let (account, c) = account_with_client().await;
+    let c = c.acting_for(&scripted_user(&c).await);
     let receiver = Receiver::start().await;
     let payload = payload(&receiver);
     let mut urls = Vec::new();
     for kind in ["text/markdown", "text/html"] {
         let title = format!("</title><script>document.title='owned'</script><img src={}>", receiver.url());
-        let body =
-            json!({"title": title, "content": payload, "content_type": kind, "metadata": {"<script>": "</script>"}});
+        let metadata = json!({"<script>document.title='owned'</script>": "</script>"});
+        let body = json!({"title": title, "content": payload, "content_type": kind, "metadata": metadata});
         let made = c.post(DOCUMENTS, body).await.expect(201);
-        let (_, link) = c.share(made.header("location"), json!({})).await;
+        let at = made.header("location");
+        c.post(&format!("{at}/comments"), json!({"start_line": 1, "body": payload})).await.expect(201);
+        let (_, link) = c.share(at, json!({"role": "commenter"})).await;
         let page = account.anonymous().get(&link).with("accept", "text/html").await.expect(200);
         assert_strict(&page);
         let text = String::from_utf8_lossy(&page.bytes).into_owned();
         assert!(text.contains("&lt;/title&gt;&lt;script&gt;"), "the title is not escaped: {text}");
-        assert!(!text.contains("<script") && !text.contains("onerror=\""), "{text}");
+        for bad in ["<script", "<iframe", "<base", "<meta http-equiv=\"refresh\"", "onerror=\"", "href=\"javascript:"] {
+            assert!(!text.contains(bad), "{bad} in {text}");
+        }
         urls.push(format!("http://{}{link}", account.anonymous().address()));
     }
     for dom in join_all(urls.iter().map(|url| dom_of(url))).await {

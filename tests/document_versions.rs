@@ -84,6 +84,8 @@ async fn a_version_is_read_by_id_number_label_branch_head_and_main() {
         let whole = c.get(&format!("{at}?version={name}")).await.expect(200);
         assert_eq!((&whole["content"], &whole["title"]), (&json!(content), &json!("Guide")), "{name}");
     }
+    let tag = async |query: &str| c.get(&format!("{at}{query}")).await.expect(200).etag();
+    assert_ne!(tag("?version=1").await, tag("").await, "what shows another text has another tag");
     let other = c.document("other\n").await;
     let foreign = c.head(&other).await;
     let unknown = [

@@ -531,6 +531,8 @@ async fn acknowledged_documents_and_versions_survive_kill_9() {
         );
         assert_eq!(now["title"], life.title.as_str());
         assert_eq!(c.get(&format!("{}/versions?limit=1", life.at)).await.expect(200).total(), number as u64);
+        let activity = c.get(&format!("{}/activity?limit=1", life.at)).await.expect(200).total();
+        assert_eq!(activity, number as u64, "an entry for each version, in its commit");
         for (n, content) in life.contents.iter().enumerate() {
             assert_eq!(
                 c.get(&format!("{}/versions/{}", life.at, n + 1)).await.expect(200)["content"],

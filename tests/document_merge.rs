@@ -343,12 +343,13 @@ async fn resolutions_for_a_head_that_has_moved_on_are_412() {
     let (_account, c) = account_with_client().await;
     let at = forked(&c, &in_conflict()).await;
     let (source, target) = refused(&c, &at).await;
+    let first = c.get(&format!("{at}/versions/1")).await.expect(200).id("id");
     c.write(&at, "somebody was faster\n").await;
     let resolutions = json!([{"index": 0, "content": "x\n"}]);
     for body in [
         json!({"source": source, "target": target, "resolutions": resolutions}),
         json!({"source": source, "target": target, "strategy": "ours"}),
-        json!({"source": source, "target": "1", "strategy": "ours", "dry_run": true}),
+        json!({"source": source, "target": first, "strategy": "ours", "dry_run": true}),
     ] {
         merge(&c, &at, body).await.error(412, "precondition_failed", "*");
     }

@@ -175,7 +175,7 @@ async fn a_link_opens_as_json_and_as_a_page_and_each_get_is_one_use() {
 
 #[tokio::test]
 async fn an_expired_link_opens_nothing() {
-    let at = chrono::Utc::now() + chrono::Duration::milliseconds(1_500);
+    let at = chrono::Utc::now() + chrono::Duration::milliseconds(3_000);
     let shared = shared(json!({"expires_at": at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)})).await;
     until("the link expires", Duration::from_secs(10), async || {
         let asked = chrono::Utc::now();
@@ -305,7 +305,6 @@ async fn tokens_that_are_none_are_404() {
         format!("%2e%2e/{token}"),
         format!("{token};a=b"),
         format!("{token}%0a"),
-        "..".to_owned(),
         "%ff".to_owned(),
         "x".repeat(4000),
         "%27%20OR%201=1--".to_owned(),

@@ -2,10 +2,14 @@
 //!
 //! - `config/` what can be set; the defaults stand in config.toml
 //! - `http/` everything that knows HTTP
+//! - `courier.rs` how webhooks leave the house
+//! - `listen/` the command that brings events to a receiver on this machine
 //! - `start.rs` what a start prints; `log.rs` what is logged; `stop.rs` how a running server ends
 
 pub mod config;
+mod courier;
 mod http;
+mod listen;
 mod log;
 mod start;
 mod stop;
@@ -16,9 +20,13 @@ use std::sync::Arc;
 
 use colloquy_actors::store::sqlite::OpenError;
 use colloquy_actors::system::{Opened, System};
+use colloquy_actors::webhook::WebhookSettings;
 
 use config::Config;
+pub use courier::CourierError;
+use courier::HttpCourier;
 use http::Edge;
+pub use listen::{Listen, ListenError, listen};
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +47,9 @@ pub enum RunError {
         /// Why not.
         error: io::Error,
     },
+    /// Webhooks can't be sent.
+    #[error(transparent)]
+    Courier(#[from] CourierError),
     /// The store or the actors can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -65,14 +76,16 @@ pub fn run(config: Config) -> Result<(), RunError> {
     let bound =
         http::bind(&config.server).map_err(|error| RunError::Bind { address: config.server.bind.clone(), error })?;
     make_folder(&config.store.path)?;
+    let webhooks = WebhookSettings::from(&config.webhooks);
+    let courier: Arc<HttpCourier> = Arc::new(HttpCourier::start(webhooks.timeout, webhooks.allow_private_targets)?);
     let new_file = !config.store.path.exists();
-    let Opened { system, first_start } = System::open(config.settings())?;
+    let Opened { system, first_start } = System::open(config.settings(), Arc::<HttpCourier>::clone(&courier))?;
     let url = format!("http://{}", bound.address);
     let public_url = if config.server.public_url.is_empty() { &url } else { &config.server.public_url };
     if let Some(Err(error)) = first_start.map(|first| start::hand_over(&bound.address, &first)) {
         return Err(give_up(&system, &config.store.path, new_file, error));
     }
-    let edge = Arc::new(Edge::new(&config, Arc::clone(&system), public_url));
+    let edge = Arc::new(Edge::new(&config, Arc::clone(&system), courier, public_url));
     start::announce(&bound.address, config.metrics.public);
     actix_web::rt::System::new().block_on(async {
         let server = bound.serve(&config.server, Arc::clone(&edge))?;

@@ -1,11 +1,14 @@
 //! `/api/v1/documents`: making, reading, changing, the bin; who sees them; what was acknowledged outlives a crash.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use crate::support::clock::Clock;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::shapes::{DOCUMENT, assert_id, assert_recent, assert_shape};
-use crate::support::{Answer, Client, Server, account, account_with_client};
+use crate::support::{Answer, Client, Server, account, account_with_client, until};
 
 const MIB: usize = 1 << 20;
 
@@ -509,10 +512,7 @@ async fn acknowledged_documents_and_versions_survive_kill_9() {
         })
         .collect();
     let events = || async { c.get("/v1/events?after=0&limit=1").await.total() };
-    crate::support::until("work goes on", std::time::Duration::from_secs(30), async || {
-        (events().await > 150).then_some(())
-    })
-    .await;
+    until("work goes on", Duration::from_secs(30), async || (events().await > 150).then_some(())).await;
     server.kill9();
     let mut lives = Vec::new();
     for writer in writers {
@@ -544,4 +544,32 @@ async fn acknowledged_documents_and_versions_survive_kill_9() {
         let replay = c.post(DOCUMENTS, body).with("idempotency-key", &format!("{writer}-0")).await.expect(201);
         assert_eq!((replay.header("location"), &replay["content"]), (life.at.as_str(), &json!(life.contents[0])));
     }
+}
+
+#[tokio::test]
+async fn the_bin_keeps_a_document_for_30_days() {
+    let (mut server, clock) = Clock::start();
+    let account = server.account().await;
+    let c = account.test();
+    let (back, lost, kept) = (c.document("back\n").await, c.document("lost\n").await, c.document("kept\n").await);
+    for at in [&back, &lost] {
+        c.delete(at).await.expect(204);
+    }
+    clock.ahead(29 * 24 * 60);
+    server.restart();
+    let c = c.at(&server.address());
+    c.call("POST", &format!("{back}/restore")).await.expect(200);
+    assert_eq!(c.get(&format!("{DOCUMENTS}?deleted=true")).await.expect(200).column("id"), [id_of(&lost)]);
+    clock.ahead(31 * 24 * 60);
+    server.restart();
+    let c = c.at(&server.address());
+    until("the bin is emptied", Duration::from_secs(20), async || {
+        (c.get(&format!("{DOCUMENTS}?deleted=true")).await.expect(200).total() == 0).then_some(())
+    })
+    .await;
+    c.call("POST", &format!("{lost}/restore")).await.error(404, "not_found", "*");
+    assert_eq!(c.text(&back).await, "back\n", "its time begins anew");
+    assert_eq!(c.text(&kept).await, "kept\n");
+    let last = c.get("/v1/events?after=0&event=document.deleted").await.expect(200).data().last().cloned().unwrap();
+    assert_eq!((&last["data"]["id"], &last["data"]["permanent"]), (&json!(id_of(&lost)), &json!(true)));
 }

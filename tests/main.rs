@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod bulk;
 mod concurrency;
 mod conversations;
 mod crash;
@@ -42,6 +43,7 @@ mod sockets;
 mod streams;
 mod support;
 mod tidy;
+mod timers;
 mod users;
 mod webhook_delivery;
 mod webhook_targets;

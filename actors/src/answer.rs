@@ -26,6 +26,8 @@ pub enum Done {
     Ok,
     /// Took something away.
     Deleted,
+    /// Took on something that goes on afterwards.
+    Accepted,
 }
 
 impl Done {
@@ -36,6 +38,7 @@ impl Done {
             Done::Created => 1,
             Done::Ok => 2,
             Done::Deleted => 3,
+            Done::Accepted => 4,
         }
     }
 
@@ -46,6 +49,7 @@ impl Done {
             1 => Some(Done::Created),
             2 => Some(Done::Ok),
             3 => Some(Done::Deleted),
+            4 => Some(Done::Accepted),
             _ => None,
         }
     }

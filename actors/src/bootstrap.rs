@@ -39,8 +39,14 @@ pub(crate) fn first_start(
     let now = Timestamp::now().0;
     let account = AccountId::new(now);
     let name = Name::new("Default account").map_err(|_| OpenError::FirstStart)?;
-    let new =
-        CreateAccount { name, plan: None, rate_per_minute: None, burst_per_minute: None, allowed_ips: Vec::new() };
+    let new = CreateAccount {
+        name,
+        plan: None,
+        rate_per_minute: None,
+        burst_per_minute: None,
+        allowed_ips: Vec::new(),
+        auto_close_after_minutes: None,
+    };
     let number = AccountNumber(1);
     create::<Account>(store, views, account, Scope::OPERATORS, AccountRequest::Create(new, number))?;
     let key = |kind: KeyType, name: &str| {

@@ -43,6 +43,12 @@ impl Scope {
         Scope(self.0 & !3)
     }
 
+    /// The small number of the account that it belongs to; 0: to none.
+    #[must_use]
+    pub fn account_number(self) -> u32 {
+        u32::try_from(self.0 / 4).unwrap_or(0)
+    }
+
     /// As the store writes it.
     #[must_use]
     pub fn number(self) -> i64 {

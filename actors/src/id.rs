@@ -46,6 +46,7 @@ kinds! {
     WebhookKind WebhookId "whk" "a webhook endpoint",
     EventKind EventId "evt" "an event",
     DeliveryKind DeliveryId "dlv" "a delivery",
+    DocumentKind DocumentId "doc" "a document",
 }
 
 /// An identifier of one kind. Ordered by creation.

@@ -4,10 +4,13 @@
 //!
 //! - [`conversation`], [`accounts`]: the entities. `messages.rs` or the requests say what each may be asked, `state.rs` the
 //!   rules (pure), `actor.rs` the order; `mod.rs` is the way in.
+//! - [`feed`]: what happened, by position; [`webhook`]: to whom it is sent.
+//! - [`realtime`]: what passes between open lines and is never stored.
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
+//! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent
@@ -26,16 +29,22 @@
 //!    nothing. The fifth crash in 30 seconds quarantines the entity.
 //! 6. **Bounded.** An entity holds at most 256 commands; the next is refused at the door, with nothing done. Active entities,
 //!    their memory, loads and keys in memory are bounded too.
-//! 7. **An event exists if and only if its change was committed**: both are one row.
+//! 7. **In its time, once.** What a conversation does by itself, it does when its time has come, or at the next start; whatever
+//!    comes first wins, and the other finds nothing left to do.
+//! 8. **An event exists if and only if its change was committed**: both are one row.
 
+mod background;
 mod bootstrap;
 mod chores;
+mod timers;
 
 pub mod accounts;
+pub mod alarm;
 pub mod answer;
 pub mod bounds;
 pub mod caller;
 pub mod conversation;
+pub mod feed;
 pub mod id;
 pub mod idempotency;
 pub mod journal;
@@ -45,8 +54,10 @@ pub mod metrics;
 pub mod page;
 pub mod present;
 pub mod random;
+pub mod realtime;
 pub mod runtime;
 pub mod store;
 pub mod system;
 pub mod text;
 pub mod time;
+pub mod webhook;

@@ -3,10 +3,11 @@
 use std::fmt::{Display, Write};
 
 use crate::runtime::Overview;
+use crate::webhook::DeliveryFigures;
 
 /// All of it as text.
 #[must_use]
-pub fn text(overviews: &[Overview], store: &[(&'static str, f64)]) -> String {
+pub fn text(overviews: &[Overview], store: &[(&'static str, f64)], deliveries: &DeliveryFigures) -> String {
     let mut out = String::with_capacity(8192);
     gauges(&mut out, overviews);
     counters(&mut out, overviews);
@@ -15,7 +16,20 @@ pub fn text(overviews: &[Overview], store: &[(&'static str, f64)]) -> String {
         family(&mut out, name, if name.ends_with("_total") { "counter" } else { "gauge" });
         line(&mut out, name, &[], value);
     }
+    webhooks(&mut out, deliveries);
     out
+}
+
+fn webhooks(out: &mut String, deliveries: &DeliveryFigures) {
+    let DeliveryFigures { pending, in_flight, attempts } = deliveries;
+    family(out, "webhook_deliveries_pending", "gauge");
+    line(out, "webhook_deliveries_pending", &[], pending);
+    family(out, "webhook_attempts_in_flight", "gauge");
+    line(out, "webhook_attempts_in_flight", &[], in_flight);
+    family(out, "webhook_attempts_total", "counter");
+    for (outcome, count) in attempts {
+        line(out, "webhook_attempts_total", &[("outcome", outcome)], count);
+    }
 }
 
 fn gauges(out: &mut String, overviews: &[Overview]) {

@@ -86,6 +86,9 @@ pub enum ListFailure {
     /// It took longer than a list may; nothing was changed by asking.
     #[error("the list took too long")]
     TooSlow,
+    /// Retention has taken what follows the cursor.
+    #[error("the cursor has expired")]
+    Expired,
     /// The store is away.
     #[error("the store is away")]
     Away,
@@ -99,6 +102,7 @@ impl From<crate::store::ReadError> for ListFailure {
             crate::store::ReadError::NoCursor(field) => {
                 ListFailure::Invalid(crate::answer::Invalid::new(field, "must be an ID of this list"))
             }
+            crate::store::ReadError::Expired => ListFailure::Expired,
         }
     }
 }

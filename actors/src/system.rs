@@ -14,23 +14,32 @@ use crate::accounts::record::{Record, Rules};
 use crate::accounts::{
     Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User, set_plans,
 };
+use crate::alarm::Alarm;
+use crate::background::Background;
 use crate::bootstrap;
 pub use crate::bootstrap::FirstStart;
-use crate::chores::Chores;
+use crate::caller::{By, Caller};
+use crate::chores;
 use crate::conversation::{Conversation, Conversations};
+use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
 use crate::limiter::{AddressLimiter, LimitKey, Limits, PeekPermit, Permit, RateLimits, TakePermit};
+use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
-use crate::store::Store;
 use crate::store::sqlite::{OpenError, SqliteStore, Views};
+use crate::store::{Later, Store};
+use crate::timers::Timers;
+use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The embedded store's file.
     pub store_path: PathBuf,
+    /// How long events are kept; unset, for ever.
+    pub events_kept: Option<Duration>,
     /// The operators' token; unset, one is made at the first start.
     pub operator_token: Option<String>,
     /// The basic plan.
@@ -39,9 +48,11 @@ pub struct Settings {
     pub pro: PlanRates,
     /// Failed authentications that one address may make in a minute.
     pub auth_failures_per_minute: u32,
+    /// How webhooks are sent.
+    pub webhooks: WebhookSettings,
     /// How every kind of entity is run …
     pub policy: Policy,
-    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`.
+    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`.
     pub policies: BTreeMap<&'static str, Policy>,
 }
 
@@ -67,18 +78,29 @@ pub struct System {
     pub users: Records<User>,
     /// All customers.
     pub customers: Records<Customer>,
+    /// All webhook endpoints.
+    pub webhooks: Arc<Records<Webhook>>,
+    /// What is delivered to them.
+    pub deliveries: Deliveries,
+    /// All events.
+    pub events: Events,
     /// Idempotency keys.
     pub idempotency: Idempotency,
     /// Limits by key.
     pub limiter: Limiter,
     /// Limits by address.
     pub addresses: AddressLimiter,
+    /// Open lines, and what passes between them.
+    pub lines: Arc<Hub>,
+    /// Tickets that open a line.
+    pub tickets: Tickets,
     store: Arc<dyn Store>,
     placement: Placement,
     operator: SecretHash,
     next_account: AtomicU32,
     draining: AtomicBool,
-    chores: Mutex<Option<Chores>>,
+    alarm: Arc<Alarm>,
+    background: Mutex<Vec<Background>>,
 }
 
 impl System {
@@ -86,24 +108,35 @@ impl System {
     ///
     /// # Errors
     /// The store can't be opened.
-    pub fn open(settings: Settings) -> Result<Opened, OpenError> {
+    pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, OpenError> {
         set_plans(settings.basic, settings.pro);
         let views = Views {
             identity: Arc::default(),
             names: Arc::default(),
             keys: Arc::default(),
             chores: Arc::new(Notify::new()),
+            feed: Arc::default(),
+            timers: Arc::default(),
         };
-        let (store, operator) =
-            SqliteStore::open(&settings.store_path, views.clone(), settings.operator_token.as_deref())?;
+        let (store, operator) = SqliteStore::open(
+            &settings.store_path,
+            views.clone(),
+            settings.operator_token.as_deref(),
+            settings.events_kept,
+        )?;
         let store: Arc<dyn Store> = Arc::new(store);
         let fresh = views.identity.account_numbers() == 0;
         let first_start = if fresh { Some(bootstrap::first_start(&*store, &views, operator.fresh)?) } else { None };
-        let system = Self::wire(&settings, store, &views, operator.hash);
+        let system = Self::wire(&settings, (store, courier), &views, operator.hash);
         Ok(Opened { system: Arc::new(system), first_start })
     }
 
-    fn wire(settings: &Settings, store: Arc<dyn Store>, views: &Views, operator: SecretHash) -> Self {
+    fn wire(
+        settings: &Settings,
+        (store, courier): (Arc<dyn Store>, Arc<dyn Courier>),
+        views: &Views,
+        operator: SecretHash,
+    ) -> Self {
         let placement = Placement::new();
         let builder = Builder { settings, store: &store, views, placement: &placement };
         let conversations = Arc::new(Conversations {
@@ -112,15 +145,32 @@ impl System {
             identity: Arc::clone(&views.identity),
             names: Arc::clone(&views.names),
         });
-        let chores = Chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores));
+        let chores = chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores));
+        let timers = Timers {
+            store: Arc::clone(&store),
+            conversations: Arc::clone(&conversations),
+            identity: Arc::clone(&views.identity),
+            alarm: Arc::clone(&views.timers),
+        };
+        let background = chores.into_iter().chain(timers.start()).collect();
+        let webhooks = Arc::new(builder.records());
         System {
+            deliveries: builder.deliveries(courier, &webhooks),
+            webhooks,
             accounts: builder.records(),
             keys: builder.records(),
             users: builder.records(),
             customers: builder.records(),
+            events: Events {
+                store: Arc::clone(&store),
+                feed: Arc::clone(&views.feed),
+                identity: Arc::clone(&views.identity),
+            },
             idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
             limiter: Limiter(RateLimits::new(Vec::new())),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
+            lines: Arc::default(),
+            tickets: Tickets::default(),
             next_account: AtomicU32::new(views.identity.account_numbers() + 1),
             identity: Arc::clone(&views.identity),
             conversations,
@@ -128,7 +178,8 @@ impl System {
             placement,
             operator,
             draining: AtomicBool::new(false),
-            chores: Mutex::new(chores),
+            alarm: Arc::clone(&views.timers),
+            background: Mutex::new(background),
         }
     }
 
@@ -137,6 +188,8 @@ impl System {
         if let Some(arbiter) = current_arbiter() {
             self.placement.register(arbiter.clone());
             self.limiter.0.register(arbiter);
+            // Whatever was due before had nowhere to be carried out.
+            self.alarm.now();
         }
     }
 
@@ -158,13 +211,14 @@ impl System {
     /// Refuses new work from now on; what is queued is still done.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        // The chores ask conversations: they end before these refuse.
-        drop(self.chores.lock().take());
+        // What goes on by itself asks conversations: it ends before these refuse.
+        self.background.lock().clear();
         self.conversations.directory.drain();
         self.accounts.directory.drain();
         self.keys.directory.drain();
         self.users.directory.drain();
         self.customers.directory.drain();
+        self.webhooks.directory.drain();
     }
 
     /// Waits until no place is taken, at most so long; whether that was reached.
@@ -174,7 +228,10 @@ impl System {
         done &= self.accounts.directory.drained(deadline).await;
         done &= self.keys.directory.drained(deadline).await;
         done &= self.users.directory.drained(deadline).await;
-        done & self.customers.directory.drained(deadline).await
+        done &= self.customers.directory.drained(deadline).await;
+        done &= self.webhooks.directory.drained(deadline).await;
+        self.deliveries.stop(deadline.saturating_duration_since(Instant::now())).await;
+        done
     }
 
     /// Writes down what lags and closes the store.
@@ -190,12 +247,13 @@ impl System {
             self.keys.directory.overview(),
             self.users.directory.overview(),
             self.customers.directory.overview(),
+            self.webhooks.directory.overview(),
         ]
     }
 
     /// Figures of the actors and the store, in Prometheus' text format.
     pub fn metrics(&self) -> String {
-        crate::metrics::text(&self.overviews(), &self.store.figures())
+        crate::metrics::text(&self.overviews(), &self.store.figures(), &self.deliveries.figures())
     }
 }
 
@@ -229,6 +287,20 @@ impl Builder<'_> {
         let journal = StoreJournal::new(Arc::clone(self.store), Arc::clone(&self.views.names));
         let policy = self.settings.policies.get(E::KIND).unwrap_or(&self.settings.policy).clone();
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
+    }
+
+    fn deliveries(&self, courier: Arc<dyn Courier>, webhooks: &Arc<Records<Webhook>>) -> Deliveries {
+        let webhooks = Arc::clone(webhooks);
+        let disable = move |id, scope, reason| -> Later<bool> {
+            let webhooks = Arc::clone(&webhooks);
+            Box::pin(async move {
+                let caller = Caller { scope, by: By::server("webhooks") };
+                webhooks.ask(id, caller, None, None, WebhookRequest::Disable(reason)).await.is_ok()
+            })
+        };
+        let (store, feed) = (Arc::clone(self.store), Arc::clone(&self.views.feed));
+        let identity = Arc::clone(&self.views.identity);
+        Deliveries::start((store, feed, identity), self.settings.webhooks.clone(), courier, Arc::new(disable))
     }
 
     fn records<R: Rules>(&self) -> Records<R> {

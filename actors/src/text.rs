@@ -151,6 +151,10 @@ forms! {
     NameForm Name "A name or title." { Characters (1, Bounds::get().name_chars_max), None, |_| Ok(()) }
     ReasonForm Reason "Why something was done, in the caller's words." { Characters (1, 500), None, |_| Ok(()) }
     ExternalIdForm ExternalId "The caller's own identifier." { Characters (1, 255), None, |_| Ok(()) }
+    DescriptionForm Description "What something is for." { Characters (0, 500), None, |_| Ok(()) }
+    WebhookUrlForm WebhookUrl "Where deliveries go." {
+        Characters (1, Bounds::get().url_chars_max), Some("uri"), |_| Ok(())
+    }
     EmailForm Email "An e-mail address." { Characters (3, 320), None, is_email }
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::runtime::Policy;
 use colloquy_actors::system::Settings;
+use colloquy_actors::webhook::WebhookSettings;
 use ipnet::IpNet;
 use toml::Value;
 
 use super::overlay::KINDS;
-use super::sections::{Config, PlanSection, Server, Supervision, network};
+use super::sections::{Config, Events, PlanSection, Server, Supervision, Webhooks, network};
 
 impl Supervision {
     /// Every number with its full name, those of single kinds too.
@@ -82,6 +83,28 @@ impl Server {
     }
 }
 
+impl From<&Webhooks> for WebhookSettings {
+    fn from(webhooks: &Webhooks) -> Self {
+        const DAY_SECONDS: f64 = 86_400.0;
+        WebhookSettings {
+            allow_private_targets: webhooks.allow_private_targets,
+            retry_schedule: webhooks.retry_schedule_seconds.iter().map(|wait| Duration::from_secs_f64(*wait)).collect(),
+            jitter: webhooks.retry_jitter,
+            timeout: Duration::from_secs_f64(webhooks.timeout_seconds),
+            places: webhooks.places,
+            retry_after_max: Duration::from_secs_f64(webhooks.retry_after_max_seconds),
+            disable_after: Duration::from_secs_f64(webhooks.disable_after_days * DAY_SECONDS),
+            keep_deliveries: Duration::from_secs_f64(webhooks.keep_deliveries_days * DAY_SECONDS),
+        }
+    }
+}
+
+impl Events {
+    fn kept(&self) -> Option<Duration> {
+        (self.retention_days > 0.0).then(|| Duration::from_secs_f64(self.retention_days * 86_400.0))
+    }
+}
+
 impl Config {
     /// How each kind of actor is run.
     #[must_use]
@@ -95,10 +118,12 @@ impl Config {
         let token = &self.admin.token;
         Settings {
             store_path: self.store.path.clone(),
+            events_kept: self.events.kept(),
             operator_token: (!token.is_empty()).then(|| token.clone()),
             basic: PlanRates::from(&self.plans.basic),
             pro: PlanRates::from(&self.plans.pro),
             auth_failures_per_minute: self.limits.auth_failures_per_minute,
+            webhooks: WebhookSettings::from(&self.webhooks),
             policy: self.supervision.policy(""),
             policies: self.policies(),
         }

@@ -9,7 +9,8 @@ use std::path::Path;
 use toml::{Table, Value};
 
 pub use sections::{
-    Admin, Config, Cors, Limits, Log, Metrics, PlanSection, Plans, SecurityHeaders, Server, Store, Supervision,
+    Admin, Config, Cors, Events, Limits, Log, Metrics, PlanSection, Plans, Realtime, SecurityHeaders, Server, Store,
+    Supervision, Webhooks,
 };
 
 /// The file with every setting and its default.
@@ -93,6 +94,8 @@ fn defaults() -> Result<Table, ConfigError> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::time::Duration;
+
     use super::*;
 
     fn with(text: &str, environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -154,6 +157,33 @@ mod tests {
         );
         let huge = with("", &[("COLLOQUY__LIMITS__MAX_BODY_BYTES", "99999999999999999999")]).unwrap_err().to_string();
         assert!(huge.contains("`limits.max_body_bytes`") && huge.ends_with("a number that fits in 64 bits"), "{huge}");
+    }
+
+    #[test]
+    fn a_schedule_is_a_list_of_numbers() {
+        let variable = "COLLOQUY__WEBHOOKS__RETRY_SCHEDULE_SECONDS";
+        let config = with("[webhooks]\ntimeout_seconds = 0.5\ndisable_after_days = 0.5", &[(variable, "[0.25, 3]")]);
+        let webhooks = config.unwrap().settings().webhooks;
+        assert_eq!(webhooks.retry_schedule, [250, 3_000].map(Duration::from_millis));
+        assert_eq!((webhooks.timeout.as_millis(), webhooks.disable_after.as_secs()), (500, 43_200));
+        let error = |text: &str| with(&format!("[webhooks]\n{text}"), &[]).unwrap_err().to_string();
+        let words = error("retry_schedule_seconds = [\"5\"]");
+        assert!(words.contains("must be a list of numbers, such as [5, 30"), "{words}");
+        for bad in [
+            "retry_schedule_seconds = [-1]",
+            "retry_schedule_seconds = 5",
+            "retry_jitter = 1.5",
+            "timeout_seconds = 0",
+            "places = 0",
+            "retry_after_max_seconds = -1",
+            "disable_after_days = 0",
+            "keep_deliveries_days = inf",
+            "allow_private_targets = 1",
+        ] {
+            let key = bad.split(' ').next().unwrap();
+            assert!(error(bad).contains(&format!("`webhooks.{key}`")), "{}", error(bad));
+        }
+        assert!(with("[webhooks]\nretry_schedule_seconds = []", &[]).is_ok());
     }
 
     #[test]

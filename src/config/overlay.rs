@@ -11,7 +11,7 @@ const VARIABLE: &str = "COLLOQUY__";
 /// The section whose tables of their own take the same keys.
 const SUPERVISION: &str = "supervision";
 /// The kinds that have such a table.
-pub(super) const KINDS: [&str; 5] = ["conversation", "account", "key", "user", "customer"];
+pub(super) const KINDS: [&str; 6] = ["conversation", "account", "key", "user", "customer", "webhook"];
 
 /// Where each setting that is no default was given, by its dotted name.
 pub(super) type Origins = HashMap<String, String>;
@@ -156,7 +156,10 @@ fn shown(key: &str, value: &Value) -> String {
 fn alike(default: &Value, value: &Value) -> bool {
     match (default, value) {
         (Value::Integer(_) | Value::Float(_), Value::Integer(_) | Value::Float(_)) => true,
-        (Value::Array(_), Value::Array(items)) => items.iter().all(Value::is_str),
+        (Value::Array(defaults), Value::Array(items)) => items.iter().all(|item| match defaults.first() {
+            Some(first) => alike(first, item),
+            None => item.is_str(),
+        }),
         (default, value) => default.same_type(value) && !default.is_table(),
     }
 }
@@ -178,6 +181,7 @@ fn wanted(default: &Value, given: &Value) -> String {
         Value::String(_) => "a string",
         Value::Integer(_) | Value::Float(_) => "a number",
         Value::Boolean(_) => "true or false",
+        Value::Array(items) if items.iter().any(|item| !item.is_str()) => "a list of numbers",
         Value::Array(_) => "a list of strings",
         Value::Table(_) => return "a table".to_owned(),
         Value::Datetime(_) => "a time",

@@ -17,14 +17,20 @@ pub struct Config {
     pub server: Server,
     /// Where data lives.
     pub store: Store,
+    /// What is kept of what happened.
+    pub events: Events,
     /// The operators' way in.
     pub admin: Admin,
     /// What a request may cost.
     pub limits: Limits,
+    /// How streams and WebSockets are kept.
+    pub realtime: Realtime,
     /// How large each text may be.
     pub bounds: Bounds,
     /// What each plan allows.
     pub plans: Plans,
+    /// How webhooks are sent.
+    pub webhooks: Webhooks,
     /// How actors are supervised.
     pub supervision: Supervision,
     /// Which pages of other origins may call.
@@ -49,6 +55,7 @@ pub struct Server {
     pub request_head_timeout_seconds: f64,
     pub body_timeout_seconds: f64,
     pub keep_alive_seconds: f64,
+    pub write_timeout_seconds: f64,
     pub linger_seconds: f64,
     pub trusted_proxies: Vec<String>,
 }
@@ -60,6 +67,14 @@ pub struct Server {
 pub struct Store {
     pub kind: String,
     pub path: PathBuf,
+}
+
+/// `[events]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Events {
+    pub retention_days: f64,
 }
 
 /// `[admin]`
@@ -88,6 +103,17 @@ pub struct Limits {
     pub auth_failures_per_minute: u32,
 }
 
+/// `[realtime]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Realtime {
+    pub heartbeat_seconds: f64,
+    pub ticket_seconds: f64,
+    pub subscriptions_max: usize,
+    pub sends_max: usize,
+}
+
 /// `[plans]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,6 +130,21 @@ pub struct Plans {
 pub struct PlanSection {
     pub rate_per_minute: u32,
     pub burst_per_minute: u32,
+}
+
+/// `[webhooks]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Webhooks {
+    pub allow_private_targets: bool,
+    pub retry_schedule_seconds: Vec<f64>,
+    pub retry_jitter: f64,
+    pub timeout_seconds: f64,
+    pub places: usize,
+    pub retry_after_max_seconds: f64,
+    pub disable_after_days: f64,
+    pub keep_deliveries_days: f64,
 }
 
 /// `[supervision]`, and inside it a table per kind with some of the same keys.
@@ -155,6 +196,9 @@ pub struct Log {
     pub format: String,
 }
 
+/// The longest wait that a setting may name.
+const YEAR_SECONDS: f64 = 31_536_000.0;
+
 /// The key that is at fault, and what would be right.
 type Wrong = (String, String);
 
@@ -168,6 +212,9 @@ impl Config {
         self.server.check()?;
         self.check_limits()?;
         self.check_texts()?;
+        if !(0.0..=36_500.0).contains(&self.events.retention_days) {
+            wrong("events.retention_days", "must be at least 0 and at most 36500")?;
+        }
         for (name, plan) in [("plans.basic", &self.plans.basic), ("plans.pro", &self.plans.pro)] {
             if plan.rate_per_minute == 0 {
                 wrong(&format!("{name}.rate_per_minute"), "must be at least 1")?;
@@ -176,6 +223,7 @@ impl Config {
                 wrong(&format!("{name}.burst_per_minute"), "must be at least rate_per_minute")?;
             }
         }
+        self.webhooks.check()?;
         self.check_policies()
     }
 
@@ -187,6 +235,8 @@ impl Config {
             ("limits.offload_body_bytes", limits.offload_body_bytes),
             ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),
             ("limits.auth_failures_per_minute", limits.auth_failures_per_minute as usize),
+            ("realtime.subscriptions_max", self.realtime.subscriptions_max),
+            ("realtime.sends_max", self.realtime.sends_max),
             ("bounds.content_bytes_max", bounds.content_bytes_max),
             ("bounds.customer_name_chars_max", bounds.customer_name_chars_max),
             ("bounds.name_chars_max", bounds.name_chars_max),
@@ -194,6 +244,14 @@ impl Config {
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;
+            }
+        }
+        for (key, value) in [
+            ("realtime.heartbeat_seconds", self.realtime.heartbeat_seconds),
+            ("realtime.ticket_seconds", self.realtime.ticket_seconds),
+        ] {
+            if !(value > 0.0 && value <= 86_400.0) {
+                wrong(key, "must be more than 0 and at most 86400")?;
             }
         }
         Ok(())
@@ -290,11 +348,44 @@ impl Server {
                 wrong(key, "must be more than 0 and at most 86400")?;
             }
         }
+        if !(self.write_timeout_seconds >= 0.0 && self.write_timeout_seconds <= 86_400.0) {
+            wrong("server.write_timeout_seconds", "must be 0 to 86400")?;
+        }
         if self.workers > 1_024 {
             wrong("server.workers", "must be at most 1024")?;
         }
         if self.trusted_proxies.iter().any(|text| network(text).is_none()) {
             wrong("server.trusted_proxies", "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"")?;
+        }
+        Ok(())
+    }
+}
+
+impl Webhooks {
+    fn check(&self) -> Result<(), Wrong> {
+        let schedule = &self.retry_schedule_seconds;
+        if schedule.len() > 100 || !schedule.iter().all(|wait| (0.0..=YEAR_SECONDS).contains(wait)) {
+            wrong("webhooks.retry_schedule_seconds", "must be at most 100 numbers, each 0 to 31536000")?;
+        }
+        if !(0.0..=1.0).contains(&self.retry_jitter) {
+            wrong("webhooks.retry_jitter", "must be 0 to 1")?;
+        }
+        if !(self.timeout_seconds > 0.0 && self.timeout_seconds <= 3_600.0) {
+            wrong("webhooks.timeout_seconds", "must be more than 0 and at most 3600")?;
+        }
+        if !(1..=10_000).contains(&self.places) {
+            wrong("webhooks.places", "must be 1 to 10000")?;
+        }
+        if !(0.0..=YEAR_SECONDS).contains(&self.retry_after_max_seconds) {
+            wrong("webhooks.retry_after_max_seconds", "must be 0 to 31536000")?;
+        }
+        for (key, days) in [
+            ("webhooks.disable_after_days", self.disable_after_days),
+            ("webhooks.keep_deliveries_days", self.keep_deliveries_days),
+        ] {
+            if !(days > 0.0 && days <= 36_500.0) {
+                wrong(key, "must be more than 0 and at most 36500")?;
+            }
         }
         Ok(())
     }

@@ -1,9 +1,13 @@
-//! What a caller would rather read: errors come as `application/problem+json` only to those who prefer it.
+//! What a caller would rather read: errors come as `application/problem+json` only to those who prefer it, events as a
+//! stream only to those who name it.
 
 use actix_web::http::header::{ACCEPT, HeaderMap};
 
 const PROBLEM: &str = "application/problem+json";
 const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
+/// How exactly a range names a media type that it spells out.
+const BY_NAME: u8 = 2;
 
 /// Whether `Accept` prefers problem details (RFC 9457) to plain JSON.
 pub(super) fn prefers_problem(headers: &HeaderMap) -> bool {
@@ -17,6 +21,14 @@ pub(super) fn prefers_problem(headers: &HeaderMap) -> bool {
         (Some(problem), None) => problem.quality > 0,
         (None, Some(_) | None) => false,
     }
+}
+
+/// Whether `Accept` names `text/event-stream` and likes it better than JSON.
+pub(super) fn prefers_stream(headers: &HeaderMap) -> bool {
+    let lines: Vec<&str> = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok()).collect();
+    let accept = lines.join(",");
+    let Some(stream) = liking(&accept, EVENT_STREAM) else { return false };
+    stream.exactness == BY_NAME && stream.quality > 0 && liking(&accept, JSON).is_none_or(|json| stream > json)
 }
 
 /// How much a media type is liked: by quality, then by how exactly it is named, then by who comes first.
@@ -34,8 +46,8 @@ fn liking(accept: &str, wanted: &str) -> Option<Liking> {
         let media = parts.next().unwrap_or_default();
         let exactness = match media {
             "*/*" => 0,
-            some if some.eq_ignore_ascii_case("application/*") => 1,
-            other if other.eq_ignore_ascii_case(wanted) => 2,
+            some if of_its_kind(some, wanted) => 1,
+            other if other.eq_ignore_ascii_case(wanted) => BY_NAME,
             _ => continue,
         };
         let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
@@ -46,6 +58,13 @@ fn liking(accept: &str, wanted: &str) -> Option<Liking> {
         }
     }
     best
+}
+
+/// Whether it is such as `application/*` for `application/json`.
+fn of_its_kind(range: &str, wanted: &str) -> bool {
+    let main = |text: &'_ str| text.split_once('/').map_or(0, |(main, _)| main.len());
+    let size = main(wanted);
+    range.get(size..) == Some("/*") && range.get(..size).is_some_and(|main| wanted.starts_with(&main.to_lowercase()))
 }
 
 fn thousandths(text: &str) -> u16 {
@@ -61,6 +80,26 @@ mod tests {
     use actix_web::http::header::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn a_stream_comes_only_to_those_who_name_it() {
+        for (accept, expected) in [
+            ("text/event-stream", true),
+            ("Text/Event-Stream;q=0.5", true),
+            ("text/event-stream, */*", true),
+            ("text/event-stream, application/json;q=0.9", true),
+            ("application/json, text/event-stream", false),
+            ("text/event-stream;q=0", false),
+            ("text/*", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(prefers_stream(&headers), expected, "{accept}");
+        }
+        assert!(!prefers_stream(&HeaderMap::new()));
+    }
 
     #[test]
     fn problem_details_come_only_where_they_are_preferred() {

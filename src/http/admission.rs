@@ -42,19 +42,29 @@ pub(super) async fn admit(
     permit: &mut Option<Permit>,
 ) -> Result<(), Problem> {
     let (address, now_ms) = from;
-    let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
-    let limits = (account.rate_per_minute, account.burst_per_minute);
     if !credential::address_allowed(principal, address) {
+        let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
+        let limits = (account.rate_per_minute, account.burst_per_minute);
         *permit = edge.system.limiter.peek(key, limits, now_ms).await;
         return Err(Problem::forbidden("the key may not be used from this address"));
     }
+    granted(permit.insert(take(edge, principal, now_ms).await?))
+}
+
+/// Counts one request of this key, if its limits let it pass.
+pub(super) async fn take(edge: &Edge, principal: &Principal, now_ms: i64) -> Result<Permit, Problem> {
+    let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
+    let limits = (account.rate_per_minute, account.burst_per_minute);
     let taken = edge.system.limiter.take(key, limits, 1, now_ms).await;
-    let taken = taken.ok_or_else(|| Problem::unavailable("the rate limiter does not answer", Outcome::None, 1))?;
-    *permit = Some(taken);
-    if taken.allowed {
+    taken.ok_or_else(|| Problem::unavailable("the rate limiter does not answer", Outcome::None, 1))
+}
+
+/// Whether the permit lets the request pass.
+pub(super) fn granted(permit: &Permit) -> Result<(), Problem> {
+    if permit.allowed {
         return Ok(());
     }
-    Err(Problem::rate_limited("the key's rate limit is spent", taken.retry_after_seconds.unwrap_or(1)))
+    Err(Problem::rate_limited("the key's rate limit is spent", permit.retry_after_seconds.unwrap_or(1)))
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 
 /// What an operation takes as its body.
 pub(crate) trait Body: Sized + Send + 'static {
+    /// Whether it holds operations that are known by idempotency key and place, each for itself.
+    const IN_PLACES: bool = false;
     /// Reads it.
     fn parse(bytes: &[u8]) -> Result<Self, Problem>;
     /// Its schema's name, and whether it must be there.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use actix_web::HttpRequest;
+use actix_web::http::header::AUTHORIZATION;
 use colloquy_actors::accounts::Principal;
 use colloquy_actors::answer::Precondition;
 use colloquy_actors::caller::{Caller, Scope};
-use colloquy_actors::id::{Id, Prefix};
+use colloquy_actors::id::{Id, Prefix, UserId};
 use colloquy_actors::idempotency::Reservation;
 
 use super::edge::Edge;
@@ -20,6 +21,8 @@ pub(crate) enum Who {
     Nobody,
     /// The bearer of an API key.
     Key(Principal),
+    /// The bearer of a ticket for that key and this user.
+    Ticket(Principal, Option<UserId>),
     /// An operator.
     Operator,
 }
@@ -29,9 +32,12 @@ pub(crate) struct Call {
     pub(crate) edge: Arc<Edge>,
     pub(crate) request: HttpRequest,
     pub(crate) place: Place,
+    pub(crate) who: Who,
     pub(crate) caller: Caller,
     pub(crate) if_match: Option<Precondition>,
     pub(crate) idempotency_key: Option<String>,
+    /// What the request is, where it has an idempotency key.
+    pub(crate) fingerprint: Option<[u8; 16]>,
     pub(crate) reservation: Option<Reservation>,
     /// The wall clock when it came, in Unix milliseconds.
     pub(crate) now_ms: i64,
@@ -44,6 +50,19 @@ impl Call {
             .segment(self.request.uri().path(), index)
             .and_then(|text| text.parse().ok())
             .ok_or_else(Problem::not_found)
+    }
+
+    /// The key's bearer, where a key or a ticket came.
+    pub(crate) fn principal(&self) -> Option<&Principal> {
+        match &self.who {
+            Who::Nobody | Who::Operator => None,
+            Who::Key(principal) | Who::Ticket(principal, _) => Some(principal),
+        }
+    }
+
+    /// Whether a ticket stands in the place of its key.
+    pub(crate) fn by_ticket(&self) -> bool {
+        !self.request.headers().contains_key(AUTHORIZATION)
     }
 
     /// The query as it came.

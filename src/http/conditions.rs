@@ -65,11 +65,19 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
     if values.next().is_some() {
         return Err(Problem::invalid("Idempotency-Key", "must not be repeated"));
     }
-    let text = value.to_str().map_err(|_| wrong())?.trim();
-    let inner = text.strip_prefix('"').map(|rest| rest.strip_suffix('"').ok_or_else(wrong)).transpose()?;
-    let key = inner.unwrap_or(text);
+    let text = value.to_str().map_err(|_| wrong())?;
+    sound_key(text).map(Some).ok_or_else(wrong)
+}
+
+/// The key that a text is; none where it is none.
+pub(super) fn sound_key(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let key = match text.strip_prefix('"') {
+        Some(rest) => rest.strip_suffix('"')?,
+        None => text,
+    };
     let sound = (1..=255).contains(&key.len()) && key.bytes().all(|b| (b' '..=b'~').contains(&b));
-    if sound && !key.contains('"') { Ok(Some(key)) } else { Err(wrong()) }
+    (sound && !key.contains('"')).then_some(key)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use actix_web::HttpRequest;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use colloquy_actors::accounts::{KeyType, Permission, Principal, Role, secret_hash};
 use colloquy_actors::id::UserId;
@@ -41,14 +42,16 @@ impl Acting {
 }
 
 /// Finds out who calls. Failures are counted by address; a valid credential is let in whatever the count.
-pub(super) fn identify(edge: &Edge, door: Door, headers: &HeaderMap, from: (IpAddr, i64)) -> Result<Who, Problem> {
+pub(super) fn identify(edge: &Edge, door: Door, request: &HttpRequest, from: (IpAddr, i64)) -> Result<Who, Problem> {
     let (address, now_ms) = from;
+    let headers = request.headers();
     let bearer = bearer(headers);
     let found = match door {
         Door::Open => return Ok(Who::Nobody),
         Door::Metrics if edge.metrics_public => return Ok(Who::Nobody),
         Door::Metrics | Door::Operator => bearer.filter(|token| is_operator(edge, token)).map(|_| Who::Operator),
-        Door::Key(_) => bearer
+        Door::Line(_) if !headers.contains_key(AUTHORIZATION) => ticket(edge, request, now_ms),
+        Door::Key(_) | Door::Line(_) => bearer
             .filter(|token| !token.starts_with(OPERATOR_PREFIX))
             .and_then(|secret| edge.system.identity.authenticate(secret, now_ms))
             .map(Who::Key),
@@ -61,6 +64,14 @@ pub(super) fn identify(edge: &Edge, door: Door, headers: &HeaderMap, from: (IpAd
     }
     edge.system.addresses.failed(address, now_ms);
     Err(Problem::new(Kind::Unauthorized, "the credential is missing, malformed, unknown, expired or revoked"))
+}
+
+/// Whose ticket stands in the query.
+fn ticket(edge: &Edge, request: &HttpRequest, now_ms: i64) -> Option<Who> {
+    let text = request.query_string().split('&').find_map(|pair| pair.strip_prefix("ticket="))?;
+    let ticket = edge.system.tickets.look(text, now_ms)?;
+    let principal = edge.system.identity.bearer(&ticket.secret, now_ms)?;
+    Some(Who::Ticket(principal, ticket.user))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -86,21 +97,38 @@ pub(super) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
     allows(&principal.key.view.allowed_ips) && allows(&principal.account.view.allowed_ips)
 }
 
+/// Whether the key has been given this.
+pub(super) fn granted(principal: &Principal, one: Permission) -> bool {
+    principal.key.view.scopes.as_ref().is_none_or(|scopes| scopes.contains(&one))
+}
+
 /// Whether the key may do this, and for whom it acts.
 pub(super) fn permit(
     edge: &Edge,
-    principal: &Principal,
+    who: &Who,
     needs: (&[Permission], Verb),
     headers: &HeaderMap,
 ) -> Result<Acting, Problem> {
     let (permissions, verb) = needs;
-    let key = &principal.key.view;
-    if key.kind == KeyType::Read && verb != Verb::Get {
+    let (principal, ticket) = match who {
+        Who::Nobody | Who::Operator => return Ok(Acting::Nobody),
+        Who::Key(principal) => (principal, None),
+        Who::Ticket(principal, user) => (principal, Some(*user)),
+    };
+    if principal.key.view.kind == KeyType::Read && verb != Verb::Get {
         return Err(Problem::forbidden("a read-only key may only read"));
     }
-    let (acting, role) = acting(edge, principal, headers)?;
+    let (acting, role) = match ticket {
+        None => acting(edge, principal, headers)?,
+        Some(None) => (Acting::Nobody, None),
+        Some(Some(user)) => {
+            let role = edge.system.identity.user(principal.scope(), user);
+            let role = role.ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
+            (Acting::User(user), Some(role))
+        }
+    };
     let for_admins = |one: &Permission| matches!(one, Permission::UsersManage | Permission::WebhooksManage);
-    let granted = |one: &Permission| key.scopes.as_ref().is_none_or(|scopes| scopes.contains(one));
+    let granted = |one: &Permission| granted(principal, *one);
     if !permissions.is_empty() && !permissions.iter().any(granted) {
         return Err(Problem::forbidden("the key is not allowed this scope"));
     }

@@ -60,7 +60,7 @@ pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<Se
     let mut exchange = Exchange { edge, request: request.clone(), request_id, permit: None, operation: None, too_late };
     let name = Arc::clone(&exchange.request_id);
     let verdict = or_crashed(&name, exchange.judge(&mut payload)).await;
-    let response = respond::response(&exchange, verdict);
+    let response = respond::response(&exchange, verdict, payload);
     exchange.edge.traffic.count(exchange.operation, response.status().as_u16(), started.elapsed());
     drop(exchange);
     Ok(ServiceResponse::new(request, response))
@@ -114,7 +114,7 @@ impl Exchange {
         let edge = Arc::clone(&self.edge);
         let now_ms = Timestamp::now().0;
         let address = admission::client_address(&edge.proxies, &self.request);
-        let who = credential::identify(&edge, operation.door, self.request.headers(), (address, now_ms))?;
+        let who = credential::identify(&edge, operation.door, &self.request, (address, now_ms))?;
         let (chunked, mut body) = (self.request.headers().contains_key(TRANSFER_ENCODING), Pieces::of(body));
         let acting = tokio::select! {
             biased;
@@ -131,15 +131,28 @@ impl Exchange {
         let key = if operation.repeatable { conditions::idempotency_key(headers)? } else { None };
         let idempotency_key = key.map(str::to_owned);
         let request = self.request.clone();
-        let call = Call { edge, request, place, caller, if_match, idempotency_key, reservation: None, now_ms };
+        let call = Call {
+            edge,
+            request,
+            place,
+            who,
+            caller,
+            if_match,
+            idempotency_key,
+            fingerprint: None,
+            reservation: None,
+            now_ms,
+        };
         (operation.run)(call, incoming).await
     }
 
     /// Address, rate and permission of a key; operators have all of these.
     async fn admit(&mut self, operation: &Operation, who: &Who, from: (IpAddr, i64)) -> Result<Acting, Problem> {
-        let (Who::Key(principal), Door::Key(needs)) = (who, operation.door) else { return Ok(Acting::Nobody) };
-        admission::admit(&self.edge, principal, from, &mut self.permit).await?;
-        credential::permit(&self.edge, principal, (needs, operation.verb), self.request.headers())
+        let (Door::Key(needs) | Door::Line(needs)) = operation.door else { return Ok(Acting::Nobody) };
+        if let Who::Key(principal) | Who::Ticket(principal, _) = who {
+            admission::admit(&self.edge, principal, from, &mut self.permit).await?;
+        }
+        credential::permit(&self.edge, who, (needs, operation.verb), self.request.headers())
     }
 
     async fn read(&self, operation: &Operation, body: &mut Pieces<'_>) -> Result<Incoming, Problem> {
@@ -158,7 +171,7 @@ impl Exchange {
         let key = |principal: &Principal| principal.key.view.key_id;
         let (scope, key) = match who {
             Who::Nobody | Who::Operator => (Scope::OPERATORS, None),
-            Who::Key(principal) => (principal.scope(), Some(key(principal))),
+            Who::Key(principal) | Who::Ticket(principal, _) => (principal.scope(), Some(key(principal))),
         };
         let request_id = Arc::clone(&self.request_id);
         Ok(Caller { scope, by: By { key, user: acting.known()?, address: Some(address), request_id } })

@@ -11,15 +11,18 @@ use super::body::BodyLimits;
 use super::cors::Cors;
 use super::headers::Fixed;
 use super::openapi;
+use super::realtime::{LineLimits, OpenLines};
 use super::router::Table;
 use super::running::Running;
 use super::traffic::Traffic;
 use super::{docs, routes};
 use crate::config::Config;
+use crate::courier::HttpCourier;
 
 /// The shared part of the edge.
 pub(crate) struct Edge {
     pub(crate) system: Arc<System>,
+    pub(crate) courier: Arc<HttpCourier>,
     pub(crate) table: Table,
     pub(crate) body: BodyLimits,
     pub(crate) header_bytes_max: usize,
@@ -29,6 +32,8 @@ pub(crate) struct Edge {
     pub(crate) metrics_public: bool,
     pub(crate) traffic: Traffic,
     pub(crate) running: Running,
+    pub(crate) lines: LineLimits,
+    pub(crate) open: Arc<OpenLines>,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// The same for people.
@@ -37,11 +42,12 @@ pub(crate) struct Edge {
 
 impl Edge {
     /// Prepares all that does not change between requests.
-    pub(crate) fn new(config: &Config, system: Arc<System>, public_url: &str) -> Self {
+    pub(crate) fn new(config: &Config, system: Arc<System>, courier: Arc<HttpCourier>, public_url: &str) -> Self {
         let table = Table::new(routes::operations());
         let document = openapi::document(table.operations(), public_url);
         Edge {
             system,
+            courier,
             body: BodyLimits {
                 bytes_max: config.limits.max_body_bytes,
                 offload_bytes: config.limits.offload_body_bytes,
@@ -56,6 +62,8 @@ impl Edge {
             metrics_public: config.metrics.public,
             traffic: Traffic::new(table.operations().len()),
             running: Running::default(),
+            lines: LineLimits::new(config),
+            open: Arc::default(),
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
             table,

@@ -1,21 +1,74 @@
 //! A request under an `Idempotency-Key`: decided anew, still running, or answered before.
 
-use colloquy_actors::idempotency::Known;
+use colloquy_actors::answer::Answer;
+use colloquy_actors::caller::Scope;
+use colloquy_actors::idempotency::{Known, Reservation};
 
 use super::call::Call;
+use super::edge::Edge;
 use super::problem::{Kind, Problem};
 use super::reply::Output;
 
 /// Reserves the call's key for this request; gives the first answer where there is one.
-pub(super) async fn reserve(call: &mut Call, request: [u8; 16]) -> Result<Option<Output>, Problem> {
-    let Some(key) = &call.idempotency_key else { return Ok(None) };
-    match call.edge.system.idempotency.look(call.caller.scope, key, request).await? {
-        Known::Fresh(reservation) => {
+pub(super) async fn reserve(call: &mut Call) -> Result<Option<Output>, Problem> {
+    let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else { return Ok(None) };
+    match look(&call.edge, call.caller.scope, key, request).await? {
+        Ok(reservation) => {
             call.reservation = Some(reservation);
             Ok(None)
         }
-        Known::Replay(answer) => Ok(Some(Output::Answer(answer))),
-        Known::Running => Err(Problem::new(Kind::IdempotencyInProgress, "the first request still runs")),
-        Known::Reused => Err(Problem::new(Kind::IdempotencyKeyReused, "the key came with another request before")),
+        Err(answer) => Ok(Some(Output::Answer(answer))),
     }
+}
+
+/// Reserves a key for a request, or gives the first answer.
+pub(super) async fn look(
+    edge: &Edge,
+    scope: Scope,
+    key: &str,
+    request: [u8; 16],
+) -> Result<Result<Reservation, Answer>, Problem> {
+    match edge.system.idempotency.look(scope, key, request).await? {
+        Known::Fresh(reservation) => Ok(Ok(reservation)),
+        Known::Replay(answer) => Ok(Err(answer)),
+        Known::Running => Err(running()),
+        Known::Reused => Err(reused()),
+    }
+}
+
+/// What is known of one operation of many.
+pub(super) enum Place {
+    /// It is to be carried out; with a key, its place is reserved.
+    Free(Option<Reservation>),
+    /// It was carried out by an earlier request.
+    Answered(Answer),
+}
+
+/// Reserves the call's key for each of its operations. The first has the key itself, so that another request with the same
+/// key meets it. Either none is refused here, or nothing stays reserved.
+pub(super) async fn reserve_places(call: &Call, count: usize) -> Result<Vec<Place>, Problem> {
+    let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
+        return Ok((0..count).map(|_| Place::Free(None)).collect());
+    };
+    let mut places = Vec::with_capacity(count);
+    let mut waits = false;
+    for place in 0..count {
+        // A caller's key has printable characters only, so it is never that of a place.
+        let key = if place == 0 { key.clone() } else { format!("{key}\0{place}") };
+        match call.edge.system.idempotency.look(call.caller.scope, &key, request).await? {
+            Known::Fresh(reservation) => places.push(Place::Free(Some(reservation))),
+            Known::Replay(answer) => places.push(Place::Answered(answer)),
+            Known::Running => waits = true,
+            Known::Reused => return Err(reused()),
+        }
+    }
+    if waits { Err(running()) } else { Ok(places) }
+}
+
+fn running() -> Problem {
+    Problem::new(Kind::IdempotencyInProgress, "the first request still runs")
+}
+
+fn reused() -> Problem {
+    Problem::new(Kind::IdempotencyKeyReused, "the key came with another request before")
 }

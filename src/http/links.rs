@@ -9,6 +9,7 @@ use super::reply::{Listing, Style};
 pub(super) fn link(path: &str, query: &str, listing: &Listing) -> Option<String> {
     let (next, previous) = match (listing.style, listing.paging.start) {
         (Style::Sequence, _) => by_sequence(listing),
+        (Style::Cursor, _) => (listing.page.last.clone().map(|last| ("after", last)), None),
         (Style::Plain, Start::Offset(offset)) => by_offset(listing, offset),
         (Style::Plain, Start::After(_) | Start::Before(_)) => by_id(listing),
     };

@@ -7,6 +7,7 @@
 //! - `credential.rs`, `admission.rs` who calls and what that allows; `body.rs`, `json.rs`, `query.rs`, `conditions.rs`,
 //!   `idempotency.rs` what is asked, and under which conditions
 //! - `reply.rs`, `respond.rs`, `links.rs`, `headers.rs`, `accept.rs`, `cors.rs` what goes back
+//! - `realtime/` what stays open: event streams and WebSockets
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `running.rs` which
 //!   are under way; `server.rs` the listener
@@ -29,6 +30,7 @@ mod openapi;
 mod operation;
 mod problem;
 mod query;
+mod realtime;
 mod reply;
 mod respond;
 mod router;

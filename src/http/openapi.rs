@@ -45,6 +45,8 @@ pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
             "securitySchemes": {
                 "apiKey": {"type": "http", "scheme": "bearer",
                     "description": "An API key: `sk_test_…`, `sk_prod_…` or `sk_read_…`."},
+                "ticket": {"type": "apiKey", "in": "query", "name": "ticket",
+                    "description": "A ticket that was made with an API key, used once."},
                 "operatorToken": {"type": "http", "scheme": "bearer", "description": "An operator's token: `op_…`."},
             },
         },
@@ -81,10 +83,10 @@ fn entry(operation: &Operation) -> Value {
 
 fn description(operation: &Operation) -> String {
     let needs = match operation.door {
-        Door::Open | Door::Key(&[]) => return operation.description.to_owned(),
+        Door::Open | Door::Key(&[]) | Door::Line(&[]) => return operation.description.to_owned(),
         Door::Operator => "the operator token".to_owned(),
         Door::Metrics => "the operator token, unless the server's settings open it".to_owned(),
-        Door::Key(permissions) => {
+        Door::Key(permissions) | Door::Line(permissions) => {
             let words = permissions.iter().filter_map(|one| serde_json::to_value(one).ok());
             let words: Vec<String> = words.filter_map(|word| Some(format!("`{}`", word.as_str()?))).collect();
             format!("the scope {}", words.join(" or "))
@@ -97,6 +99,7 @@ fn security(door: Door) -> Value {
     match door {
         Door::Open => json!([]),
         Door::Key(_) => json!([{"apiKey": []}]),
+        Door::Line(_) => json!([{"apiKey": []}, {"ticket": []}]),
         Door::Operator | Door::Metrics => json!([{"operatorToken": []}]),
     }
 }
@@ -109,6 +112,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
         "customer_id" => "cus",
         "user_id" => "usr",
         "account_id" => "acc",
+        "webhook_id" => "whk",
         _ => "key",
     };
     names
@@ -154,7 +158,7 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
         "Your name for this request; the answer shows it.",
         json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}),
     )];
-    if matches!(operation.door, Door::Key(_)) {
+    if is_limited(operation) {
         let id = json!({"type": "string", "pattern": "^usr_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"});
         all.push(header("X-Acting-User", "The user for whom the key acts.", id));
     }
@@ -165,6 +169,10 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
     if operation.conditional {
         all.push(header("If-Match", "Only if the resource still has one of these tags.", text.clone()));
     }
+    if operation.streams {
+        let words = "Where a stream goes on: behind this event; it wins over `after`.";
+        all.push(header("Last-Event-ID", words, text.clone()));
+    }
     if tagged(operation) && operation.verb == Verb::Get {
         all.push(header("If-None-Match", "Only if the resource has none of these tags: otherwise 304.", text));
     }
@@ -174,8 +182,9 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
 /// Whether its success bears an entity tag.
 fn tagged(operation: &Operation) -> bool {
     match operation.success {
-        Success::Ok(_) | Success::Created(_) | Success::Page(_) => true,
+        Success::Ok(_) | Success::Created(_) | Success::Accepted(_) | Success::Page(_) => true,
         Success::Deleted => false,
+        Success::Switched => false,
         Success::Text(media_type) => !media_type.starts_with("text/plain"),
     }
 }
@@ -185,7 +194,7 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
     let mut kinds = vec![Kind::InvalidRequest, Kind::HeadersTooLarge, Kind::ServerError, Kind::Unavailable];
     match operation.door {
         Door::Open => {}
-        Door::Key(_) => kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]),
+        Door::Key(_) | Door::Line(_) => kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]),
         Door::Operator | Door::Metrics => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
     }
     if operation.path.contains('{') {
@@ -224,9 +233,14 @@ fn success(operation: &Operation) -> (&'static str, Value) {
     let (status, media_type, schema) = match &operation.success {
         Success::Ok(name) => ("200", "application/json", reference(name)),
         Success::Created(name) => ("201", "application/json", reference(name)),
+        Success::Accepted(name) => ("202", "application/json", reference(name)),
         Success::Page(name) => ("200", "application/json", reference(&format!("{name}Page"))),
         Success::Deleted => {
             return ("204", json!({"description": "Done.", "headers": header_refs(&common(is_limited(operation)))}));
+        }
+        Success::Switched => {
+            let words = "Switching protocols: frames from here on.";
+            return ("101", json!({"description": words, "headers": header_refs(&common(true))}));
         }
         Success::Text(media_type) => {
             let schema =
@@ -241,12 +255,17 @@ fn success(operation: &Operation) -> (&'static str, Value) {
     match operation.success {
         Success::Created(_) => names.push("Location"),
         Success::Page(_) => names.push("Link"),
-        Success::Ok(_) | Success::Deleted | Success::Text(_) => {}
+        Success::Ok(_) | Success::Accepted(_) | Success::Deleted | Success::Text(_) | Success::Switched => {}
     }
     if operation.repeatable {
         names.push("Idempotent-Replayed");
     }
-    let content = Map::from_iter([(media_type.to_owned(), json!({"schema": schema}))]);
+    let mut content = Map::from_iter([(media_type.to_owned(), json!({"schema": schema}))]);
+    if operation.streams {
+        let words = "Events as they happen: `id` is the cursor, `event` the kind, `data` the event on one line.";
+        let schema = json!({"type": "string", "description": words});
+        content.insert("text/event-stream".to_owned(), json!({"schema": schema}));
+    }
     let words = if status == "201" { "Created." } else { "Here it is." };
     (status, json!({"description": words, "headers": header_refs(&names), "content": content}))
 }
@@ -297,7 +316,7 @@ impl Refusal {
 
 /// Whether its answers show a key's limits.
 fn is_limited(operation: &Operation) -> bool {
-    matches!(operation.door, Door::Key(_))
+    matches!(operation.door, Door::Key(_) | Door::Line(_))
 }
 
 fn common(limited: bool) -> Vec<&'static str> {
@@ -438,7 +457,7 @@ mod tests {
             let entry = &document["paths"][operation.path][operation.verb.word().to_lowercase()];
             assert!(ids.insert(operation.id), "{} twice", operation.id);
             let responses = entry["responses"].as_object().unwrap();
-            assert!(responses.keys().any(|status| status.starts_with('2')), "{}", operation.id);
+            assert!(responses.keys().any(|status| status.starts_with('2') || status == "101"), "{}", operation.id);
             for status in ["400", "431", "500", "503"] {
                 let shared = responses[status]["$ref"].as_str().unwrap().trim_start_matches('#');
                 let schema = &document.pointer(shared).unwrap()["content"]["application/json"]["schema"]["$ref"];

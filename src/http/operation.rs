@@ -48,6 +48,8 @@ pub(crate) enum Door {
     Open,
     /// An API key with one of these permissions; with none named, any key.
     Key(&'static [Permission]),
+    /// The same, or a ticket that was made with it.
+    Line(&'static [Permission]),
     /// The operator token.
     Operator,
     /// The operator token, unless the settings open it.
@@ -61,12 +63,16 @@ pub(crate) enum Success {
     Ok(String),
     /// 201 with this schema.
     Created(String),
+    /// 202 with this schema.
+    Accepted(String),
     /// 204.
     Deleted,
     /// 200 with a page of this schema.
     Page(String),
     /// 200 with text of this media type.
     Text(&'static str),
+    /// 101: the connection carries frames from then on.
+    Switched,
 }
 
 /// Where what was created is found.
@@ -97,6 +103,8 @@ pub(crate) struct Operation {
     pub(crate) conditional: bool,
     /// Whether the answers to its requests are kept under their idempotency keys.
     pub(crate) repeatable: bool,
+    /// Whether it also answers as `text/event-stream`.
+    pub(crate) streams: bool,
     /// Whether it is answered while the server stops, for those who watch it.
     pub(crate) watched: bool,
     pub(crate) refusals: Vec<Kind>,
@@ -172,6 +180,7 @@ impl Operation {
             secret: false,
             conditional: false,
             repeatable: false,
+            streams: false,
             watched: false,
             refusals: Vec::new(),
             schemas,
@@ -201,10 +210,26 @@ impl Operation {
         Operation { home, ..self }
     }
 
+    /// It answers 202 with this.
+    pub(crate) fn accepts<T: ToSchema>(mut self) -> Self {
+        self.success = Success::Accepted(self.schema::<T>());
+        self
+    }
+
     /// It answers 200 with a page of these.
     pub(crate) fn lists<T: ToSchema>(mut self) -> Self {
         self.success = Success::Page(self.schema::<T>());
         self
+    }
+
+    /// It answers the same as a stream, where that is asked for.
+    pub(crate) fn streams(self) -> Self {
+        Operation { streams: true, ..self }
+    }
+
+    /// It turns the connection into a line for frames.
+    pub(crate) fn switches(self) -> Self {
+        Operation { success: Success::Switched, ..self }
     }
 
     /// It answers 200 with text of this media type.
@@ -258,9 +283,10 @@ where
     Fut: Future<Output = Result<Output, Problem>>,
 {
     let asked: Q = query::parse(call.query())?;
-    let (body, hash) = incoming.parse::<B>(&call).await?;
-    if let Some(hash) = hash
-        && let Some(replay) = idempotency::reserve(&mut call, hash).await?
+    let (body, fingerprint) = incoming.parse::<B>(&call).await?;
+    call.fingerprint = fingerprint;
+    if !B::IN_PLACES
+        && let Some(replay) = idempotency::reserve(&mut call).await?
     {
         return Ok(replay);
     }

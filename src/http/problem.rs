@@ -10,6 +10,8 @@ use colloquy_actors::answer::Invalid;
 use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::page::ListFailure;
 use colloquy_actors::runtime::{AskError, Cause};
+use colloquy_actors::webhook::DeliveryError;
+use colloquy_actors::webhook::target::TargetError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// How many characters of what a caller sent an error may show.
@@ -28,6 +30,7 @@ pub(crate) enum Kind {
     InvalidTransition,
     ConversationClosed,
     IdempotencyInProgress,
+    CursorExpired,
     PreconditionFailed,
     PayloadTooLarge,
     UnsupportedMediaType,
@@ -40,7 +43,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them.
-    pub(crate) const ALL: [Kind; 18] = [
+    pub(crate) const ALL: [Kind; 19] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -51,6 +54,7 @@ impl Kind {
         Kind::InvalidTransition,
         Kind::ConversationClosed,
         Kind::IdempotencyInProgress,
+        Kind::CursorExpired,
         Kind::PreconditionFailed,
         Kind::PayloadTooLarge,
         Kind::UnsupportedMediaType,
@@ -73,6 +77,7 @@ impl Kind {
             Kind::Conflict | Kind::InvalidTransition | Kind::ConversationClosed | Kind::IdempotencyInProgress => {
                 StatusCode::CONFLICT
             }
+            Kind::CursorExpired => StatusCode::GONE,
             Kind::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -97,6 +102,7 @@ impl Kind {
             Kind::InvalidTransition => "invalid_transition",
             Kind::ConversationClosed => "conversation_closed",
             Kind::IdempotencyInProgress => "idempotency_in_progress",
+            Kind::CursorExpired => "cursor_expired",
             Kind::PreconditionFailed => "precondition_failed",
             Kind::PayloadTooLarge => "payload_too_large",
             Kind::UnsupportedMediaType => "unsupported_media_type",
@@ -123,6 +129,7 @@ impl Kind {
             Kind::IdempotencyInProgress => {
                 "The first request with this Idempotency-Key still runs: wait, then repeat it"
             }
+            Kind::CursorExpired => "The events behind the cursor are not stored any more: begin anew with after=0",
             Kind::PreconditionFailed => "The resource has changed: read it, then decide anew",
             Kind::PayloadTooLarge => "The body is too large: send a smaller one",
             Kind::UnsupportedMediaType => "The body's media type is not known: send application/json",
@@ -208,7 +215,8 @@ impl Problem {
         Problem { outcome: Some(Outcome::Unknown), ..Problem::new(Kind::ServerError, "an internal failure") }
     }
 
-    fn at(self, field: &'static str) -> Self {
+    /// The same, with this parameter at fault.
+    pub(crate) fn at(self, field: &'static str) -> Self {
         Problem { field: Cow::Borrowed(field), ..self }
     }
 
@@ -265,6 +273,10 @@ impl Serialize for Details<'_> {
         if let Some(outcome) = self.0.outcome {
             map.serialize_entry("outcome", outcome.word())?;
         }
+        // Where there are no headers, in a frame, it stands here alone.
+        if let (Kind::RateLimited, Some(seconds)) = (self.0.kind, self.0.retry_after_seconds) {
+            map.serialize_entry("retry_after_seconds", &seconds)?;
+        }
         map.end()
     }
 }
@@ -282,6 +294,12 @@ impl From<Invalid> for Problem {
     }
 }
 
+impl From<TargetError> for Problem {
+    fn from(error: TargetError) -> Self {
+        Problem::invalid("url", error.to_string())
+    }
+}
+
 impl From<ConversationError> for Problem {
     fn from(error: ConversationError) -> Self {
         match error {
@@ -294,8 +312,25 @@ impl From<ConversationError> for Problem {
             ConversationError::Closed => {
                 Problem::new(Kind::ConversationClosed, "only a customer may write in a closed conversation")
             }
+            ConversationError::NotPending => {
+                Problem::new(Kind::InvalidTransition, error.to_string()).at("snoozed_until")
+            }
             ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
             ConversationError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<DeliveryError> for Problem {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::NotFound => Problem::not_found(),
+            DeliveryError::Disabled => {
+                Problem::new(Kind::Conflict, "the endpoint is disabled: enable it before anything is sent")
+            }
+            DeliveryError::Invalid(invalid) => invalid.into(),
+            DeliveryError::Unknown => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
+            DeliveryError::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
         }
     }
 }
@@ -323,6 +358,9 @@ impl From<ListFailure> for Problem {
         match failure {
             ListFailure::NotFound => Problem::not_found(),
             ListFailure::Invalid(invalid) => invalid.into(),
+            ListFailure::Expired => {
+                Problem::new(Kind::CursorExpired, "what follows the cursor was trimmed by retention").at("after")
+            }
             ListFailure::TooSlow => Problem::unavailable("the list took too long", Outcome::None, 1),
             ListFailure::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
         }

@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use colloquy_actors::answer::Answer;
+use colloquy_actors::limiter::Permit;
 use colloquy_actors::page::{Page, Paging};
 
+use super::problem::Problem;
+use super::realtime::{EventStream, Opening};
+
 /// A handler's result.
-#[derive(Debug)]
 pub(crate) enum Output {
     /// An actor's answer.
     Answer(Answer),
@@ -13,7 +16,16 @@ pub(crate) enum Output {
     Page(Listing),
     /// What the edge itself knows.
     Text(Text),
+    /// What became of each operation of many, and the caller's limits after the last of them.
+    Bulk(Vec<Outcome>, Option<Permit>),
+    /// Events as they happen.
+    Events(EventStream),
+    /// A line for frames.
+    Line(Box<Opening>),
 }
+
+/// What became of one operation of many.
+pub(crate) type Outcome = Result<Answer, Problem>;
 
 /// A page and what was asked for.
 #[derive(Debug)]
@@ -30,6 +42,8 @@ pub(crate) enum Style {
     Plain,
     /// By `after_seq` and `before_seq`.
     Sequence,
+    /// By a cursor, the page's last; there is always a next page.
+    Cursor,
 }
 
 /// A ready text.

@@ -3,9 +3,12 @@
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 
+use actix_web::body::{BodyStream, BoxBody, MessageBody};
+use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, LINK, LOCATION, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER,
+    SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY, WWW_AUTHENTICATE,
 };
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use bytes::{Bytes, BytesMut};
@@ -16,7 +19,8 @@ use super::dispatch::{Exchange, Verdict};
 use super::headers::{REPLAYED, REQUEST_ID, add_limits};
 use super::operation::{Home, Operation, Verb};
 use super::problem::Problem;
-use super::reply::{Keep, Listing, Output, Text};
+use super::realtime::{Handshake, PROTOCOL, Socket};
+use super::reply::{Keep, Listing, Outcome, Output, Text};
 use super::{accept, conditions, links};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -25,40 +29,73 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const PUBLIC: HeaderValue = HeaderValue::from_static("public, no-cache");
 const VARY_BY_CALLER: HeaderValue = HeaderValue::from_static("Authorization, X-Acting-User");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Writes the response.
-pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>) -> HttpResponse {
-    let mut preflight = false;
-    let mut for_people = false;
+/// Writes the response; a line takes the rest of the request as what comes through it.
+pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, payload: Payload) -> HttpResponse {
+    let preflight = matches!(verdict, Ok(Verdict::Methods(_)));
+    let for_people = matches!(&verdict, Ok(Verdict::Done(Output::Text(text))) if text.media_type == HTML);
+    let switches = matches!(verdict, Ok(Verdict::Done(Output::Line(_))));
+    let after;
+    let mut permit = exchange.permit.as_ref();
     let (mut response, body) = match verdict {
-        Ok(Verdict::Done(Output::Answer(answer))) => exchange.answer(answer),
-        Ok(Verdict::Done(Output::Page(listing))) => exchange.page(&listing),
-        Ok(Verdict::Done(Output::Text(text))) => {
-            for_people = text.media_type == HTML;
-            exchange.text(text)
+        Ok(Verdict::Done(Output::Events(events))) => (stream_head(), BodyStream::new(events).boxed()),
+        Ok(Verdict::Done(Output::Line(opening))) => {
+            (switch_head(&opening.handshake), BodyStream::new(Socket::new(*opening, payload)).boxed())
+        }
+        Ok(Verdict::Done(Output::Answer(answer))) => whole(exchange.answer(answer)),
+        Ok(Verdict::Done(Output::Page(listing))) => whole(exchange.page(&listing)),
+        Ok(Verdict::Done(Output::Text(text))) => whole(exchange.text(text)),
+        Ok(Verdict::Done(Output::Bulk(outcomes, last_permit))) => {
+            after = last_permit;
+            permit = after.as_ref().or(permit);
+            whole(bulk(&outcomes))
         }
         Ok(Verdict::Methods(allow)) => {
-            preflight = true;
-            (started(StatusCode::NO_CONTENT, (ALLOW, HeaderValue::from_static(allow))), Bytes::new())
+            whole((started(StatusCode::NO_CONTENT, (ALLOW, HeaderValue::from_static(allow))), Bytes::new()))
         }
-        Err(problem) => exchange.problem(&problem),
+        Err(problem) => whole(exchange.problem(&problem)),
     };
     if let Ok(id) = HeaderValue::from_str(&exchange.request_id) {
         response.insert_header((REQUEST_ID, id));
     }
     exchange.edge.fixed.add(&mut response, for_people);
     exchange.edge.cors.add(exchange.request.headers(), &mut response, preflight);
-    if let Some(permit) = &exchange.permit {
+    if let Some(permit) = permit {
         add_limits(&mut response, permit);
     }
-    if exchange.edge.running.leaving() {
+    if exchange.edge.running.leaving() && !switches {
         response.force_close();
     }
     response.body(body)
 }
 
-type Header = (actix_web::http::header::HeaderName, HeaderValue);
+fn whole((response, body): Parts) -> (HttpResponseBuilder, BoxBody) {
+    (response, body.boxed())
+}
+
+/// No proxy may hold a stream back to make it shorter.
+fn stream_head() -> HttpResponseBuilder {
+    let mut response = started(StatusCode::OK, (CACHE_CONTROL, NO_STORE));
+    response.insert_header((VARY, VARY_BY_CALLER));
+    response.insert_header((CONTENT_TYPE, EVENT_STREAM));
+    response.insert_header((ACCEL_BUFFERING, HeaderValue::from_static("no")));
+    response
+}
+
+fn switch_head(handshake: &Handshake) -> HttpResponseBuilder {
+    let mut response = started(StatusCode::SWITCHING_PROTOCOLS, (CACHE_CONTROL, NO_STORE));
+    response.upgrade("websocket");
+    response.insert_header((SEC_WEBSOCKET_ACCEPT, handshake.accept.clone()));
+    if handshake.protocol {
+        response.insert_header((SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL)));
+    }
+    response
+}
+
+type Header = (HeaderName, HeaderValue);
 type Parts = (HttpResponseBuilder, Bytes);
 
 fn started(status: StatusCode, header: Header) -> HttpResponseBuilder {
@@ -83,13 +120,8 @@ impl Exchange {
 
     fn answer(&self, answer: Answer) -> Parts {
         let row = self.row();
-        let status = match answer.done {
-            Done::Created => StatusCode::CREATED,
-            Done::Ok => StatusCode::OK,
-            Done::Deleted => StatusCode::NO_CONTENT,
-        };
         let secret = row.is_some_and(|row| row.secret);
-        let mut response = started(status, (CACHE_CONTROL, if secret { NO_STORE } else { PRIVATE }));
+        let mut response = started(status(answer.done), (CACHE_CONTROL, if secret { NO_STORE } else { PRIVATE }));
         response.insert_header((VARY, VARY_BY_CALLER));
         if answer.replayed {
             response.insert_header((REPLAYED, HeaderValue::from_static("true")));
@@ -190,6 +222,39 @@ impl Exchange {
         response.insert_header((CONTENT_TYPE, media_type));
         (response, Bytes::from(body))
     }
+}
+
+fn status(done: Done) -> StatusCode {
+    match done {
+        Done::Created => StatusCode::CREATED,
+        Done::Accepted => StatusCode::ACCEPTED,
+        Done::Ok => StatusCode::OK,
+        Done::Deleted => StatusCode::NO_CONTENT,
+    }
+}
+
+/// Each outcome in its place, with the status and the body that a single call would have.
+fn bulk(outcomes: &[Outcome]) -> Parts {
+    let mut body = BytesMut::from(&b"{\"data\":["[..]);
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let (status, shown) = match outcome {
+            Ok(answer) => (status(answer.done), answer.body.clone()),
+            Err(problem) => (problem.kind.status(), Bytes::from(problem.json())),
+        };
+        let comma = if index > 0 { "," } else { "" };
+        // Writing to memory can't fail.
+        let _ = write!(body, "{comma}{{\"status\":{},\"body\":", status.as_u16());
+        body.extend_from_slice(&shown);
+        body.extend_from_slice(b"}");
+    }
+    body.extend_from_slice(b"]}");
+    let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
+    response.insert_header((VARY, VARY_BY_CALLER));
+    response.insert_header((CONTENT_TYPE, JSON));
+    if outcomes.iter().all(|outcome| outcome.as_ref().is_ok_and(|answer| answer.replayed)) {
+        response.insert_header((REPLAYED, HeaderValue::from_static("true")));
+    }
+    (response, body.freeze())
 }
 
 /// A tag for bytes that have no revision of their own.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use actix_web::http::Method;
 
-use super::operation::{Operation, Verb};
+use super::operation::{Operation, Success, Verb};
 use super::query::hex;
 
 /// How many identifiers a path can hold.
@@ -50,6 +50,8 @@ struct Node {
     literal: HashMap<&'static str, Node>,
     any: Option<Box<Node>>,
     operations: [Option<usize>; Verb::ALL.len()],
+    /// Its GET opens a line, which has no HEAD.
+    line: bool,
     allow: &'static str,
 }
 
@@ -89,7 +91,8 @@ impl Table {
         if *method == Method::OPTIONS {
             return Found::Options(node.allow);
         }
-        let verb = verb(method).and_then(|verb| *node.operations.get(verb as usize)?);
+        let headless = node.line && *method == Method::HEAD;
+        let verb = verb(method).filter(|_| !headless).and_then(|verb| *node.operations.get(verb as usize)?);
         match verb.and_then(|number| Some((number, self.operations.get(number)?))) {
             Some((number, operation)) => Found::Operation(number, operation, place),
             None => Found::OtherMethods(node.allow),
@@ -137,6 +140,7 @@ impl Node {
                 node.literal.entry(segment).or_default()
             };
         }
+        node.line |= matches!(operation.success, Success::Switched);
         if let Some(slot) = node.operations.get_mut(operation.verb as usize) {
             *slot = Some(number);
         }
@@ -148,7 +152,7 @@ impl Node {
         for (verb, number) in Verb::ALL.iter().zip(&self.operations) {
             if number.is_some() {
                 allow.push_str(verb.word());
-                allow.push_str(if *verb == Verb::Get { ", HEAD, " } else { ", " });
+                allow.push_str(if *verb == Verb::Get && !self.line { ", HEAD, " } else { ", " });
             }
         }
         if !allow.is_empty() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Within this, what was sent before the drain has come off the wire, unless more keeps coming.
 const TICK: Duration = Duration::from_millis(50);
@@ -20,6 +20,8 @@ pub(crate) struct Running {
     came: AtomicUsize,
     stage: AtomicU8,
     none_left: Notify,
+    /// Tells lines that stay open, which nobody waits for.
+    told: watch::Sender<bool>,
 }
 
 /// One request; dropped when its response is built.
@@ -44,9 +46,15 @@ impl Running {
         self.stage.load(Ordering::Relaxed) != SERVING
     }
 
+    /// Tells when the server is on its way out.
+    pub(super) fn until_leaving(&self) -> watch::Receiver<bool> {
+        self.told.subscribe()
+    }
+
     /// Says that the server leaves, takes what was sent before that, at most so long, and then nothing new.
     pub(crate) async fn leave(&self, at_most: Duration) {
         self.stage.store(LEAVING, Ordering::SeqCst);
+        self.told.send_replace(true);
         let calm = async {
             let mut before = self.came.load(Ordering::Relaxed);
             loop {

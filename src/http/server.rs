@@ -11,6 +11,7 @@ use actix_web::{App, HttpServer};
 
 use super::dispatch::serve;
 use super::edge::Edge;
+use super::realtime::Outlet;
 use crate::config;
 
 /// Connections that may wait to be taken.
@@ -26,6 +27,11 @@ pub(crate) struct Bound {
 /// Takes the address. What is asked before the server runs waits.
 pub(crate) fn bind(settings: &config::Server) -> io::Result<Bound> {
     let listener = std::net::TcpListener::bind(settings.bind.as_str())?;
+    if settings.write_timeout_seconds > 0.0 {
+        // Accepted connections inherit it. Nothing else ends one whose reader stopped reading, or is gone without a word.
+        let most = Duration::from_secs_f64(settings.write_timeout_seconds);
+        socket2::SockRef::from(&listener).set_tcp_user_timeout(Some(most))?;
+    }
     let address = listener.local_addr()?;
     Ok(Bound { listener, address })
 }
@@ -50,6 +56,7 @@ impl Bound {
             .client_disconnect_timeout(seconds(settings.linger_seconds))
             .shutdown_timeout(whole(settings.drain_seconds))
             .disable_signals()
+            .on_connect(Outlet::note)
             .listen(self.listener)?;
         Ok(server.run())
     }

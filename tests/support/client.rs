@@ -21,6 +21,13 @@ enum Caller {
     Operator,
 }
 
+/// Tests speak plain HTTP; without this, each client would read the machine's certificates.
+fn no_tls() -> rustls::ClientConfig {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
+}
+
 /// One caller of one server.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -38,6 +45,7 @@ impl Client {
             .no_proxy()
             .redirect(redirect::Policy::none())
             .timeout(Duration::from_secs(30))
+            .tls_backend_preconfigured(no_tls())
             .build()
             .unwrap();
         Self { http, base: base.to_owned(), caller: Caller::Nobody, credential: None, acting: None }
@@ -58,7 +66,7 @@ impl Client {
         Self { acting: Some(user.to_owned()), ..self.clone() }
     }
 
-    /// The same caller at another address, such as a proxy's.
+    /// The same caller at another address, such as a proxy's or that of a server that has been started again.
     pub(crate) fn at(&self, address: &str) -> Self {
         Self { base: format!("http://{address}"), ..self.clone() }
     }

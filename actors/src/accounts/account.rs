@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::Identity;
 use super::identity::KnownAccount;
+use super::network::{networks, networks_present};
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use crate::answer::Invalid;
 use crate::id::{AccountId, AccountKind};
@@ -48,9 +49,13 @@ pub struct CreateAccount {
     #[schema(minimum = 1, maximum = 15_000_000)]
     pub burst_per_minute: Option<u32>,
     /// Addresses that may use its keys (CIDR); empty: all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "networks")]
     #[schema(value_type = Vec<String>)]
     pub allowed_ips: Vec<IpNet>,
+    /// After how long without a message, a reopening or a waking a conversation closes by itself; null: never.
+    #[serde(default)]
+    #[schema(minimum = 10, maximum = 525_600)]
+    pub auto_close_after_minutes: Option<u32>,
 }
 
 /// Changes an account.
@@ -74,9 +79,13 @@ pub struct ChangeAccount {
     #[schema(nullable = false, minimum = 1, maximum = 15_000_000)]
     pub burst_per_minute: Option<u32>,
     /// Addresses that may use its keys (CIDR); empty: all.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "networks_present")]
     #[schema(nullable = false, value_type = Option<Vec<String>>)]
     pub allowed_ips: Option<Vec<IpNet>>,
+    /// After how long without a message, a reopening or a waking a conversation closes by itself; null: never.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>, minimum = 10, maximum = 525_600)]
+    pub auto_close_after_minutes: Option<Option<u32>>,
 }
 
 /// An account as the interface shows it.
@@ -159,6 +168,9 @@ pub struct Account {
     /// Enterprise only: rate and burst.
     rates: Option<(u32, u32)>,
     allowed_ips: Vec<IpNet>,
+    /// Older records don't have it.
+    #[serde(default)]
+    auto_close_after_minutes: Option<u32>,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
@@ -175,7 +187,7 @@ impl Account {
             burst_per_minute: burst,
             monthly_quota: 0,
             allowed_ips: self.allowed_ips.clone(),
-            auto_close_after_minutes: None,
+            auto_close_after_minutes: self.auto_close_after_minutes,
             created_at: self.created_at,
             updated_at: self.updated_at,
         }
@@ -216,6 +228,16 @@ fn rates(
     Ok(Some((new_rate, burst)))
 }
 
+/// After how many minutes conversations may be closed: from ten minutes to a year.
+const AUTO_CLOSE_MINUTES: std::ops::RangeInclusive<u32> = 10..=525_600;
+
+fn auto_close(minutes: Option<u32>) -> Result<Option<u32>, RecordError> {
+    if minutes.is_none_or(|minutes| AUTO_CLOSE_MINUTES.contains(&minutes)) {
+        return Ok(minutes);
+    }
+    Err(RecordError::Invalid(Invalid::new("auto_close_after_minutes", "must be 10 to 525600, or null")))
+}
+
 impl Rules for Account {
     const KIND: Kind = Kind::Account;
     const NAME: &'static str = "account";
@@ -238,6 +260,7 @@ impl Rules for Account {
                     plan,
                     rates: rates(plan, new.rate_per_minute, new.burst_per_minute, None)?,
                     allowed_ips: new.allowed_ips,
+                    auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
                     created_at: made,
                     updated_at: made,
                 };
@@ -250,6 +273,9 @@ impl Rules for Account {
                 account.name = change.name.map_or_else(|| held.name.clone(), Text::into_string);
                 account.rates = rates(account.plan, change.rate_per_minute, change.burst_per_minute, held.rates)?;
                 account.allowed_ips = change.allowed_ips.unwrap_or_else(|| held.allowed_ips.clone());
+                if let Some(minutes) = change.auto_close_after_minutes {
+                    account.auto_close_after_minutes = auto_close(minutes)?;
+                }
                 if account == *held {
                     return Ok(Step::Show);
                 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
 use super::{AccountView, KeyType, KeyView, Role};
 use crate::caller::{Mode, Scope};
@@ -39,6 +40,10 @@ pub struct Principal {
     pub key: Arc<KnownKey>,
     /// Its account.
     pub account: Arc<KnownAccount>,
+    /// The secret that was shown, as it is known.
+    pub secret: SecretHash,
+    /// When the secret or its key ends by itself, in Unix milliseconds.
+    pub ends_ms: Option<i64>,
 }
 
 impl Principal {
@@ -72,6 +77,8 @@ struct Tables {
     secrets: HashMap<SecretHash, (KeyId, Option<i64>)>,
     keys: HashMap<KeyId, (Arc<KnownKey>, Secrets)>,
     accounts: HashMap<AccountId, Arc<KnownAccount>>,
+    /// By number: those that have set it.
+    auto_closing: HashMap<u32, u32>,
     users: HashMap<(Scope, UserId), Role>,
 }
 
@@ -81,6 +88,8 @@ pub struct Identity {
     tables: RwLock<Tables>,
     /// Keys whose last use has not been written down.
     used: Mutex<HashSet<KeyId>>,
+    /// Counts what may have taken a right away: those who hold a line open look again.
+    changes: watch::Sender<u64>,
 }
 
 impl Identity {
@@ -88,27 +97,64 @@ impl Identity {
     /// random bits, so the time that it takes tells nothing.
     #[must_use]
     pub fn authenticate(&self, secret: &str, now_ms: i64) -> Option<Principal> {
-        let hash = secret_hash(secret);
-        let tables = self.tables.read();
-        let (key, until) = tables.secrets.get(&hash)?;
-        let (key, _) = tables.keys.get(key)?;
-        let ended = |at: Option<i64>| at.is_some_and(|at| at <= now_ms);
-        if ended(*until) || key.view.revoked_at.is_some() || ended(key.view.expires_at.map(|at| at.0)) {
-            return None;
-        }
-        let account = tables.accounts.get(&key.view.account_id)?;
+        let principal = self.bearer(&secret_hash(secret), now_ms)?;
+        let key = &principal.key;
         let minute = now_ms - now_ms.rem_euclid(60_000);
         if key.last_used_ms.load(Ordering::Relaxed) != minute {
             key.last_used_ms.store(minute, Ordering::Relaxed);
             self.used.lock().insert(key.view.key_id);
         }
-        Some(Principal { key: Arc::clone(key), account: Arc::clone(account) })
+        Some(principal)
+    }
+
+    /// The same by the secret's hash, for who has shown it before; it does not count as a use.
+    #[must_use]
+    pub fn bearer(&self, secret: &SecretHash, now_ms: i64) -> Option<Principal> {
+        let tables = self.tables.read();
+        let (key, until) = tables.secrets.get(secret)?;
+        let (key, _) = tables.keys.get(key)?;
+        let expires = key.view.expires_at.map(|at| at.0);
+        let ends_ms = until.iter().chain(&expires).min().copied();
+        if ends_ms.is_some_and(|at| at <= now_ms) || key.view.revoked_at.is_some() {
+            return None;
+        }
+        let account = tables.accounts.get(&key.view.account_id)?;
+        Some(Principal { key: Arc::clone(key), account: Arc::clone(account), secret: *secret, ends_ms })
+    }
+
+    /// Tells when a right may have been taken away: a key, an account or a user was changed or is gone.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// The largest number that an account has; 0: there is none.
     #[must_use]
     pub fn account_numbers(&self) -> u32 {
         self.tables.read().accounts.values().map(|account| account.number).max().unwrap_or(0)
+    }
+
+    /// The accounts whose conversations close by themselves, by number, and after how many minutes.
+    #[must_use]
+    pub fn auto_closing(&self) -> Vec<(u32, u32)> {
+        self.tables.read().auto_closing.iter().map(|(account, minutes)| (*account, *minutes)).collect()
+    }
+
+    /// After how many minutes conversations of this scope's account close by themselves; none where they don't.
+    #[must_use]
+    pub fn auto_close_minutes(&self, scope: Scope) -> Option<u32> {
+        self.tables.read().auto_closing.get(&scope.account_number()).copied()
+    }
+
+    /// The names of all accounts, by number.
+    #[must_use]
+    pub fn account_ids(&self) -> HashMap<u32, AccountId> {
+        let tables = self.tables.read();
+        tables.accounts.iter().map(|(id, account)| (account.number, *id)).collect()
     }
 
     /// The account of this name.
@@ -139,24 +185,39 @@ impl Identity {
 
     /// Takes in an account.
     pub fn put_account(&self, account: KnownAccount) {
-        self.tables.write().accounts.insert(account.view.account_id, Arc::new(account));
+        let mut tables = self.tables.write();
+        match account.view.auto_close_after_minutes {
+            Some(minutes) => tables.auto_closing.insert(account.number, minutes),
+            None => tables.auto_closing.remove(&account.number),
+        };
+        let before = tables.accounts.insert(account.view.account_id, Arc::new(account));
+        drop(tables);
+        if before.is_some() {
+            self.changed();
+        }
     }
 
     /// Takes in a user.
     pub fn put_user(&self, account: Scope, id: UserId, role: Role) {
-        self.tables.write().users.insert((account.account_wide(), id), role);
+        let before = self.tables.write().users.insert((account.account_wide(), id), role);
+        if before.is_some_and(|before| before != role) {
+            self.changed();
+        }
     }
 
     /// Lets go of a user.
     pub fn drop_user(&self, account: Scope, id: UserId) {
         self.tables.write().users.remove(&(account.account_wide(), id));
+        self.changed();
     }
 
     /// Takes in a key with the secrets that it has now: these and no others hold from here on.
     pub fn put_key(&self, mut key: KnownKey, secrets: Secrets) {
         let mut tables = self.tables.write();
         let id = key.view.key_id;
-        if let Some((before, ended)) = tables.keys.remove(&id) {
+        let before = tables.keys.remove(&id);
+        let known = before.is_some();
+        if let Some((before, ended)) = before {
             key.last_used_ms = Arc::clone(&before.last_used_ms);
             for (hash, _) in ended {
                 tables.secrets.remove(&hash);
@@ -164,5 +225,9 @@ impl Identity {
         }
         tables.secrets.extend(secrets.iter().map(|(hash, until)| (*hash, (id, *until))));
         tables.keys.insert(id, (Arc::new(key), secrets));
+        drop(tables);
+        if known {
+            self.changed();
+        }
     }
 }

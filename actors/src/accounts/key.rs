@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::identity::{KnownKey, Secrets};
+use super::network::{networks, networks_present};
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use super::{Identity, secret, secret_hash};
 use crate::answer::Invalid;
@@ -62,8 +63,8 @@ pub struct CreateKey {
     /// Narrows it to these; null: all.
     #[serde(default)]
     pub scopes: Option<Vec<Permission>>,
-    /// Addresses that may use it (CIDR); empty: all.
-    #[serde(default)]
+    /// Addresses that may use it, alone or as CIDR; empty: all.
+    #[serde(default, deserialize_with = "networks")]
     #[schema(value_type = Vec<String>)]
     pub allowed_ips: Vec<IpNet>,
     /// When it ends.
@@ -86,8 +87,8 @@ pub struct ChangeKey {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Vec<Permission>>)]
     pub scopes: Option<Option<Vec<Permission>>>,
-    /// Addresses that may use it (CIDR); empty: all.
-    #[serde(default, deserialize_with = "present")]
+    /// Addresses that may use it, alone or as CIDR; empty: all.
+    #[serde(default, deserialize_with = "networks_present")]
     #[schema(nullable = false, value_type = Option<Vec<String>>)]
     pub allowed_ips: Option<Vec<IpNet>>,
     /// When it ends; null: never.
@@ -175,6 +176,13 @@ pub enum KeyRequest {
     Revoke,
     /// Give it a new secret.
     Rotate(RotateKey),
+    /// Keep the answer to a request that made something of it which is not stored.
+    Tell {
+        /// What the answer shows, this once.
+        shown: Bytes,
+        /// What it shows to whoever asks again.
+        kept: Bytes,
+    },
 }
 
 /// A secret as it is stored: its hash alone, in hex, and until when it holds.
@@ -300,6 +308,7 @@ impl Rules for Key {
         match (current, request) {
             (None, KeyRequest::Create(new, account)) => Key::create(new, account, setting),
             (Some(_), KeyRequest::Read) => Ok(Step::Show),
+            (Some(_), KeyRequest::Tell { shown, kept }) => Ok(Step::Tell { shown, kept }),
             (Some(_), KeyRequest::Revoke) if revoked => Ok(Step::Quiet),
             (Some(held), KeyRequest::Revoke) => {
                 let mut key = held.clone();

@@ -9,6 +9,7 @@ mod account;
 mod customer;
 mod identity;
 mod key;
+mod network;
 mod records;
 mod user;
 

@@ -117,6 +117,15 @@ pub enum Step<R> {
     PutQuietly(R),
     /// Nothing changes, and the answer shows nothing.
     Quiet,
+    /// Nothing changes, and the answer is this.
+    Say(Bytes),
+    /// Nothing changes; the answer shows something made elsewhere, and the kept one this in its place.
+    Tell {
+        /// This once.
+        shown: Bytes,
+        /// To whoever asks again.
+        kept: Bytes,
+    },
     /// It goes.
     Delete(Vec<Condition>, Vec<Effect>, Option<Chore>),
 }
@@ -171,9 +180,16 @@ impl<R: Rules> Record<R> {
         let step = R::judge(current.map(|held| &held.state), request, &setting)?;
         let turn = Turn { record: self, setting, identity, caller, reservation };
         Ok(match (step, current) {
-            (Step::Show, Some(held)) => turn.unchanged(Some(&held.state)),
-            (Step::Quiet, Some(_)) => turn.unchanged(None),
-            (Step::Show | Step::Quiet, None) => return Err(RecordError::NotFound),
+            (Step::Show, Some(held)) => {
+                let body = held.state.show(&turn.identity, Secret::Hidden);
+                turn.unchanged(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
+            }
+            (Step::Quiet, Some(_)) => turn.unchanged(gone()),
+            (Step::Say(body), Some(_)) => {
+                turn.unchanged(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
+            }
+            (Step::Tell { shown, kept }, Some(_)) => turn.tell(shown, kept),
+            (Step::Show | Step::Quiet | Step::Say(_) | Step::Tell { .. }, None) => return Err(RecordError::NotFound),
             (Step::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
             (Step::PutSecret(state, conditions, secret), _) => turn.put(state, conditions, Showing::Secret(secret)),
             (Step::PutQuietly(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
@@ -198,23 +214,21 @@ struct Turn<'r, R: Rules> {
 }
 
 impl<R: Rules> Turn<'_, R> {
-    fn unchanged(self, shown: Option<&R>) -> Decision<Record<R>> {
-        let sequence = self.record.sequence;
-        let reply = match shown {
-            Some(state) => Answer {
-                done: Done::Ok,
-                id: None,
-                etag: Some(sequence.to_string()),
-                body: state.show(&self.identity, Secret::Hidden),
-                replayed: false,
-            },
-            None => gone(),
-        };
+    fn unchanged(self, reply: Answer) -> Decision<Record<R>> {
         if self.reservation.is_none() {
             return Decision::Answer(reply);
         }
         let body = Some(reply.body.clone());
         let commit = self.commit(&reply, body, Vec::new(), Header::Unchanged);
+        Decision::Keep { commit, reply }
+    }
+
+    fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>> {
+        let reply = Answer { done: Done::Created, id: None, etag: None, body: shown, replayed: false };
+        if self.reservation.is_none() {
+            return Decision::Answer(reply);
+        }
+        let commit = self.commit(&reply, Some(kept), Vec::new(), Header::Unchanged);
         Decision::Keep { commit, reply }
     }
 
@@ -376,7 +390,7 @@ impl<R: Rules> Kept for Record<R> {
 }
 
 /// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
-pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
+pub(crate) fn to_json<T: Serialize>(shape: &T) -> Bytes {
     serde_json::to_vec(shape).unwrap_or_default().into()
 }
 

@@ -58,7 +58,9 @@ impl Entity for Conversation {
             | Request::Send(_)
             | Request::Edit(..)
             | Request::Redact(_)
-            | Request::Unassign(_) => None,
+            | Request::Unassign(_)
+            | Request::Wake
+            | Request::CloseIdle { .. } => None,
         }
     }
 

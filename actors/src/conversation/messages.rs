@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
         #[serde(rename_all = "lowercase")]
         pub enum $name { $($(#[$variant_doc])* $variant),* }
 
@@ -44,6 +44,15 @@ macro_rules! words {
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $($name::$variant => $word),* }
+            }
+        }
+
+        // Derived, it would also take `{"word": null}`, as serde writes an enum.
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                let unknown = || serde::de::Error::unknown_variant(&word, &[$($word),*]);
+                $name::ALL.iter().copied().find(|known| known.word() == word).ok_or_else(unknown)
             }
         }
     };
@@ -187,6 +196,10 @@ pub struct ChangeConversation {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<MetadataPatch>)]
     pub metadata: Option<Option<MetadataPatch>>,
+    /// Until when a pending conversation sleeps: it becomes active by itself then. Null wakes it at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Timestamp>)]
+    pub snoozed_until: Option<Option<Timestamp>>,
 }
 
 /// Closes a conversation.
@@ -260,6 +273,13 @@ pub enum Request {
     Redact(MessageId),
     /// Take it from a user that is no more.
     Unassign(UserId),
+    /// End its snooze, if that is due.
+    Wake,
+    /// Close it, if nothing has happened for so long.
+    CloseIdle {
+        /// How long, in milliseconds.
+        after_ms: i64,
+    },
 }
 
 /// A request with who sent it and what must hold.
@@ -306,6 +326,9 @@ pub enum ConversationError {
         /// What was asked for.
         to: Status,
     },
+    /// Only a pending one sleeps.
+    #[error("only a pending conversation can be snoozed")]
+    NotPending,
     /// Only a customer may write in a closed one.
     #[error("the conversation is closed")]
     Closed,

@@ -4,7 +4,9 @@
 pub mod messages;
 
 mod actor;
+mod draft;
 mod state;
+mod talk;
 
 use std::sync::Arc;
 
@@ -13,11 +15,12 @@ use serde::Serialize;
 
 pub use self::state::{Changed, Conversation, Found};
 
+use self::draft::{raw, to_json};
 use self::messages::{
     Channel, ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
     EmbeddedCustomer, MessageView, Priority, Request, RevisionView, SenderId, SenderType, Status,
 };
-use self::state::{raw, read_message, to_json};
+use self::talk::read_message;
 use crate::accounts::Identity;
 use crate::accounts::names::Names;
 use crate::answer::{Answer, Invalid, Precondition};
@@ -101,6 +104,9 @@ impl Conversations {
                 if user.is_some_and(|user| self.identity.user(caller.scope, user).is_none()) {
                     return Err(refused("assignee_id", "must be a valid user ID"));
                 }
+                if change.snoozed_until.flatten().is_some_and(|until| until <= Timestamp::now()) {
+                    return Err(refused("snoozed_until", "must be a time in the future"));
+                }
             }
             Request::Create { .. }
             | Request::Read
@@ -108,7 +114,9 @@ impl Conversations {
             | Request::Reopen
             | Request::Edit(..)
             | Request::Redact(_)
-            | Request::Unassign(_) => {}
+            | Request::Unassign(_)
+            | Request::Wake
+            | Request::CloseIdle { .. } => {}
         }
         self.command(id, caller, if_match, reservation, request).await
     }
@@ -286,7 +294,7 @@ impl Shown<'_> {
             metadata: raw(&state.metadata),
             message_count: *messages,
             last_message_at: last_message_at.map(Timestamp),
-            snoozed_until: None,
+            snoozed_until: state.snoozed_until.map(Timestamp),
             created_at: Timestamp(id.created_ms()),
             updated_at: Timestamp(*updated_at),
             closed_at: state.closed_at.map(Timestamp),

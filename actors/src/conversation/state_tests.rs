@@ -8,25 +8,44 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
 use super::*;
 use crate::caller::{By, Mode};
+use crate::conversation::messages::MessageView;
 use crate::id::CustomerId;
+use crate::id::MessageId;
 use crate::idempotency::{Keys, Looked};
+use crate::store::{Commit, NewRow};
+use crate::time::Timestamp;
 
 /// Fields of a conversation whose change an event names.
-const CHANGING: [&str; 6] = ["status", "channel", "priority", "assignee_id", "metadata", "closed_at"];
+const CHANGING: [&str; 7] = ["status", "channel", "priority", "assignee_id", "metadata", "closed_at", "snoozed_until"];
 
 /// What is asked; numbers choose among what there is.
 #[derive(Debug, Clone)]
 enum Ask {
     Read,
-    Change { status: Option<Status>, priority: Option<Priority>, assignee: Option<Option<usize>>, key: Option<Value> },
+    Change(Changes),
     Close(Option<String>),
     Reopen,
     Send(SenderType),
     Edit { message: usize, same: bool },
     Redact(usize),
     Unassign(usize),
+    Wake,
+    CloseIdle { after_ms: i64 },
+}
+
+/// `snooze` counts from now.
+#[derive(Debug, Clone)]
+struct Changes {
+    status: Option<Status>,
+    priority: Option<Priority>,
+    assignee: Option<Option<usize>>,
+    key: Option<Value>,
+    snooze: Option<Option<i64>>,
 }
 
 /// `If-Match` with the tag as it is, or as it was.
@@ -42,10 +61,14 @@ fn asks() -> impl Strategy<Value = Ask> {
     let priority = proptest::option::of(prop::sample::select(Priority::ALL));
     let assignee = proptest::option::of(proptest::option::of(0..2_usize));
     let key = proptest::option::of(prop::sample::select(vec![json!(null), json!(1), json!({"deep": true})]));
+    let snooze = proptest::option::weighted(0.4, proptest::option::of(1..1000_i64));
     prop_oneof![
         1 => Just(Ask::Read),
-        4 => (status, priority, assignee, key)
-            .prop_map(|(status, priority, assignee, key)| Ask::Change { status, priority, assignee, key }),
+        5 => (status, priority, assignee, key, snooze).prop_map(|(status, priority, assignee, key, snooze)| {
+            Ask::Change(Changes { status, priority, assignee, key, snooze })
+        }),
+        2 => Just(Ask::Wake),
+        2 => (0..2000_i64).prop_map(|after_ms| Ask::CloseIdle { after_ms }),
         2 => proptest::option::of("[a-z]{1,5}").prop_map(Ask::Close),
         1 => Just(Ask::Reopen),
         5 => prop::sample::select(SenderType::ALL).prop_map(Ask::Send),
@@ -68,6 +91,8 @@ struct Play {
     messages: Vec<(MessageId, Vec<u64>)>,
     senders: HashMap<SenderType, u64>,
     texts: usize,
+    /// The last message, reopening or waking.
+    active_at: i64,
 }
 
 impl Play {
@@ -79,16 +104,19 @@ impl Play {
             people.put_user(scope, user, crate::accounts::Role::Agent);
         }
         let id = ConversationId::new(1_000_000);
+        // Other tests may have made later identifiers.
+        let begun = id.created_ms();
         let mut play = Play {
             conversation: Conversation { id, live: None },
             caller: Caller { scope, by: By::server("a test") },
             people,
             users,
-            now: 1_000_000,
+            now: begun,
             rows: Vec::new(),
             messages: Vec::new(),
             senders: HashMap::new(),
             texts: 0,
+            active_at: begun,
         };
         let new = json!({"customer_id": CustomerId::new(1), "initial_message": "first", "metadata": {"a": 1}});
         let new: CreateConversation = serde_json::from_value(new).unwrap();
@@ -118,7 +146,9 @@ impl Play {
             | Request::Close(_)
             | Request::Reopen
             | Request::Send(_)
-            | Request::Unassign(_) => None,
+            | Request::Unassign(_)
+            | Request::Wake
+            | Request::CloseIdle { .. } => None,
         };
         let people = Arc::clone(&self.people);
         let command = ConversationCommand { caller: self.caller.clone(), if_match, reservation: None, request, people };
@@ -145,8 +175,10 @@ impl Play {
         let message = |index: usize| index.checked_rem(self.messages.len()).map(|index| self.messages[index].0);
         Some(match ask {
             Ask::Read => Request::Read,
-            Ask::Change { status, priority, assignee, key } => {
+            Ask::Change(Changes { status, priority, assignee, key, snooze }) => {
                 let mut change = Map::new();
+                let until = |after: &Option<i64>| json!(after.map(|after| Timestamp(self.now + after)));
+                change.extend(snooze.as_ref().map(|after| ("snoozed_until".to_owned(), until(after))));
                 change.extend(status.map(|status| ("status".to_owned(), json!(status))));
                 change.extend(priority.map(|priority| ("priority".to_owned(), json!(priority))));
                 change
@@ -168,6 +200,8 @@ impl Play {
             }
             Ask::Redact(index) => Request::Redact(message(*index)?),
             Ask::Unassign(user) => Request::Unassign(self.users[*user]),
+            Ask::Wake => Request::Wake,
+            Ask::CloseIdle { after_ms } => Request::CloseIdle { after_ms: *after_ms },
         })
     }
 
@@ -182,26 +216,17 @@ impl Play {
         let updated = |changes: bool| Ok(if changes { vec![Happened::ConversationUpdated] } else { Vec::new() });
         match (ask, request) {
             (Ask::Read, _) => Ok(Vec::new()),
-            (Ask::Close(_), _) | (Ask::Change { status: Some(Status::Closed), .. }, _) if status != Status::Closed => {
-                Ok(vec![Happened::ConversationClosed])
-            }
+            (Ask::Change(changes), _) => self.expected_change(changes),
+            (Ask::Close(_), _) if status != Status::Closed => Ok(vec![Happened::ConversationClosed]),
             (Ask::Close(_), _) => Ok(Vec::new()),
+            (Ask::Wake, _) => updated(self.live().state.snoozed_until.is_some_and(|until| until <= self.now)),
+            (Ask::CloseIdle { after_ms }, _) => {
+                let open = status != Status::Closed && self.live().state.snoozed_until.is_none();
+                let due = open && self.active_at + after_ms <= self.now;
+                Ok(if due { vec![Happened::ConversationClosed] } else { Vec::new() })
+            }
             (Ask::Reopen, _) => updated(status == Status::Closed),
             (Ask::Unassign(user), _) => updated(self.live().state.assignee == Some(self.users[*user])),
-            (Ask::Change { status: Some(Status::Pending), .. }, _) if status == Status::Closed => {
-                Err(ConversationError::InvalidTransition { from: Status::Closed, to: Status::Pending })
-            }
-            (Ask::Change { status: to, priority, assignee, key }, _) => {
-                let state = &self.live().state;
-                let metadata: Value = serde_json::from_str(&state.metadata).unwrap();
-                let put = key.as_ref().is_some_and(|key| metadata.get("b").unwrap_or(&Value::Null) != key);
-                updated(
-                    to.is_some_and(|to| to != status)
-                        || priority.is_some_and(|priority| priority != state.priority)
-                        || assignee.is_some_and(|user| user.map(|user| self.users[user]) != state.assignee)
-                        || put,
-                )
-            }
             (Ask::Send(SenderType::Customer), _) if status != Status::Active => {
                 Ok(vec![Happened::MessageCreated, Happened::ConversationUpdated])
             }
@@ -220,6 +245,29 @@ impl Play {
         }
     }
 
+    fn expected_change(&self, changes: &Changes) -> Result<Vec<Happened>, ConversationError> {
+        let Changes { status: to, priority, assignee, key, snooze } = changes;
+        let state = &self.live().state;
+        if let (Status::Closed, Some(to @ Status::Pending)) = (state.status, *to) {
+            return Err(ConversationError::InvalidTransition { from: Status::Closed, to });
+        }
+        let wakes = *snooze == Some(None) && to.is_none() && state.snoozed_until.is_some();
+        let status = if wakes { Status::Active } else { to.unwrap_or(state.status) };
+        if matches!(snooze, Some(Some(_))) && status != Status::Pending {
+            return Err(ConversationError::NotPending);
+        }
+        if status == Status::Closed && state.status != Status::Closed {
+            return Ok(vec![Happened::ConversationClosed]);
+        }
+        let metadata: Value = serde_json::from_str(&state.metadata).unwrap();
+        let changes = status != state.status
+            || snooze.is_some_and(|after| after.map(|after| self.now + after) != state.snoozed_until)
+            || priority.is_some_and(|priority| priority != state.priority)
+            || assignee.is_some_and(|user| user.map(|user| self.users[user]) != state.assignee)
+            || key.as_ref().is_some_and(|key| metadata.get("b").unwrap_or(&Value::Null) != key);
+        Ok(if changes { vec![Happened::ConversationUpdated] } else { Vec::new() })
+    }
+
     fn turn(&mut self, ask: &Ask, wanted: Match) -> Result<(), TestCaseError> {
         let Some(request) = self.request(ask) else { return Ok(()) };
         let expected = self.expected(ask, &request);
@@ -231,7 +279,9 @@ impl Play {
             | Request::Close(_)
             | Request::Reopen
             | Request::Send(_)
-            | Request::Unassign(_) => self.live().etag(&self.people),
+            | Request::Unassign(_)
+            | Request::Wake
+            | Request::CloseIdle { .. } => self.live().etag(&self.people),
         };
         let if_match = match wanted {
             Match::No => None,
@@ -255,10 +305,20 @@ impl Play {
                 prop_assert_eq!(Ok(happened), expected);
                 self.take_rows(&commit)?;
                 self.conversation.take(change);
+                self.note_activity(&before, &commit);
                 self.check_change(&before, &commit)?;
             }
         }
         Ok(())
+    }
+
+    fn note_activity(&mut self, before: &Value, commit: &Commit) {
+        let after = self.shown();
+        let reopened = before["status"] == "closed" && after["status"] != "closed";
+        let woken = !before["snoozed_until"].is_null() && after["snoozed_until"].is_null();
+        if reopened || woken || commit.rows.iter().any(|row| row.happened == Happened::MessageCreated) {
+            self.active_at = commit.at;
+        }
     }
 
     /// Notes a commit's rows; each carries the counts up to it.
@@ -326,6 +386,7 @@ impl Play {
             }
         }
         prop_assert_eq!(after["closed_at"].is_null(), after["status"] != "closed");
+        prop_assert!(after["snoozed_until"].is_null() || after["status"] == "pending", "only a pending one sleeps");
         prop_assert_eq!(&after["message_count"], &json!(self.messages.len()));
         prop_assert_eq!(self.live().sequence, u64::try_from(self.rows.len()).unwrap());
         prop_assert_eq!(&after["updated_at"], &json!(Timestamp(commit.at)));
@@ -382,4 +443,89 @@ fn a_stranger_finds_nothing() {
         let Decision::Refuse(refusal) = play.decide(request, None) else { panic!("not refused") };
         assert_eq!(refusal, ConversationError::NotFound);
     }
+}
+
+/// What the rules make of a request that changes something: its events with their data.
+fn events(play: &mut Play, request: Request) -> Vec<(Happened, Value)> {
+    let Decision::Change { change, commit, .. } = play.decide(request, None) else { panic!("nothing changes") };
+    play.take_rows(&commit).unwrap();
+    play.conversation.take(change);
+    commit.rows.iter().map(|row| (row.happened, serde_json::from_slice(&row.payload).unwrap())).collect()
+}
+
+fn change(change: Value) -> Request {
+    Request::Change(Box::new(serde_json::from_value(change).unwrap()))
+}
+
+#[test]
+fn a_snooze_ends_by_itself_once_and_not_before_its_time() {
+    let mut play = Play::new();
+    let until = Timestamp(play.now + 1000);
+    events(&mut play, change(json!({"status": "pending", "snoozed_until": until})));
+    play.now += 999;
+    assert!(matches!(play.decide(Request::Wake, None), Decision::Answer(_)), "not yet");
+    play.now += 1;
+    let woken = events(&mut play, Request::Wake);
+    let [(Happened::ConversationUpdated, data)] = &woken[..] else { panic!("{woken:?}") };
+    let changes = json!({
+        "status": {"from": "pending", "to": "active"},
+        "snoozed_until": {"from": until, "to": null},
+    });
+    assert_eq!(data["changes"], changes);
+    assert!(matches!(play.decide(Request::Wake, None), Decision::Answer(_)), "once");
+}
+
+#[test]
+fn whatever_ends_pending_ends_the_snooze_and_says_so() {
+    let message = || Request::Send(Box::new(serde_json::from_value(json!({"content": "here I am"})).unwrap()));
+    let ends: [fn() -> Request; 4] = [
+        || change(json!({"status": "active"})),
+        || change(json!({"snoozed_until": null})),
+        || Request::Close(CloseConversation::default()),
+        || change(json!({"status": "pending", "snoozed_until": null})),
+    ];
+    for end in ends.into_iter().chain([message as fn() -> Request]) {
+        let mut play = Play::new();
+        let until = Timestamp(play.now + 1000);
+        events(&mut play, change(json!({"status": "pending", "snoozed_until": until})));
+        let ended = events(&mut play, end());
+        let (_, data) = ended.last().unwrap();
+        assert_eq!(data["changes"]["snoozed_until"], json!({"from": until, "to": null}), "{ended:?}");
+        play.now += 1000;
+        assert!(matches!(play.decide(Request::Wake, None), Decision::Answer(_)), "nothing is left to wake");
+    }
+}
+
+#[test]
+fn only_a_pending_conversation_can_be_snoozed() {
+    let play = Play::new();
+    let until = Timestamp(play.now + 1000);
+    for refused in [
+        json!({"snoozed_until": until}),
+        json!({"status": "active", "snoozed_until": until}),
+        json!({"status": "closed", "snoozed_until": until}),
+    ] {
+        let Decision::Refuse(refusal) = play.decide(change(refused), None) else { panic!("not refused") };
+        assert_eq!(refusal, ConversationError::NotPending);
+    }
+    assert!(matches!(play.decide(change(json!({"snoozed_until": null})), None), Decision::Answer(_)), "nothing to end");
+}
+
+#[test]
+fn an_idle_conversation_closes_with_its_reason_and_a_snoozed_one_does_not() {
+    let mut play = Play::new();
+    let idle = || Request::CloseIdle { after_ms: 1000 };
+    let until = Timestamp(play.now + 5000);
+    events(&mut play, change(json!({"status": "pending", "snoozed_until": until})));
+    play.now += 5000;
+    assert!(matches!(play.decide(idle(), None), Decision::Answer(_)), "it sleeps");
+    events(&mut play, Request::Wake);
+    play.now += 999;
+    assert!(matches!(play.decide(idle(), None), Decision::Answer(_)), "waking counts as activity");
+    play.now += 1;
+    let closed = events(&mut play, idle());
+    let [(Happened::ConversationClosed, data)] = &closed[..] else { panic!("{closed:?}") };
+    assert_eq!((&data["reason"], &data["status"]), (&json!("inactivity"), &json!("closed")));
+    play.now += 5000;
+    assert!(matches!(play.decide(idle(), None), Decision::Answer(_)), "once");
 }

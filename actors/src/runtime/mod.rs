@@ -26,6 +26,7 @@ mod policy;
 mod room;
 pub mod shard;
 mod slot;
+mod solo;
 mod sweeper;
 #[cfg(test)]
 mod tests;
@@ -38,3 +39,4 @@ pub use metrics::{Failure, Passivation, Restart};
 pub use overview::{Inspection, Life, Overview, Percentiles};
 pub use placement::Placement;
 pub use policy::Policy;
+pub use solo::{Alone, Solo, Turn};

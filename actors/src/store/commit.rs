@@ -1,13 +1,16 @@
 //! What one command changes, as one unit.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::accounts::{AccountView, KeyView, Role, Secrets};
 use crate::answer::Done;
 use crate::caller::{By, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
-use crate::id::{CustomerId, UserId};
+use crate::id::{CustomerId, UserId, WebhookId};
 use crate::idempotency::Reservation;
+use crate::webhook::Endpoint;
 
 /// Which sort of entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +21,7 @@ pub enum Kind {
     User = 3,
     Customer = 4,
     Conversation = 5,
+    Webhook = 6,
 }
 
 /// An entity, as the store names it.
@@ -40,9 +44,72 @@ pub enum Happened {
     ConversationClosed = 3,
     MessageCreated = 4,
     MessageUpdated = 5,
+    DocumentCreated = 6,
+    DocumentUpdated = 7,
+    DocumentDeleted = 8,
+    DocumentRestored = 9,
+    DocumentVersionCreated = 10,
+    DocumentMerged = 11,
+    DocumentShared = 12,
+    DocumentPermissionsUpdated = 13,
+    DocumentCommented = 14,
     RecordCreated = 20,
     RecordUpdated = 21,
     RecordDeleted = 22,
+}
+
+impl Happened {
+    /// Those that are published as events.
+    pub const EVENTS: &[Happened] = &[
+        Happened::ConversationCreated,
+        Happened::ConversationUpdated,
+        Happened::ConversationClosed,
+        Happened::MessageCreated,
+        Happened::MessageUpdated,
+        Happened::DocumentCreated,
+        Happened::DocumentUpdated,
+        Happened::DocumentDeleted,
+        Happened::DocumentRestored,
+        Happened::DocumentVersionCreated,
+        Happened::DocumentMerged,
+        Happened::DocumentShared,
+        Happened::DocumentPermissionsUpdated,
+        Happened::DocumentCommented,
+    ];
+
+    /// Its published name; empty for what is no public event.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Happened::ConversationCreated => "conversation.created",
+            Happened::ConversationUpdated => "conversation.updated",
+            Happened::ConversationClosed => "conversation.closed",
+            Happened::MessageCreated => "message.created",
+            Happened::MessageUpdated => "message.updated",
+            Happened::DocumentCreated => "document.created",
+            Happened::DocumentUpdated => "document.updated",
+            Happened::DocumentDeleted => "document.deleted",
+            Happened::DocumentRestored => "document.restored",
+            Happened::DocumentVersionCreated => "document.version_created",
+            Happened::DocumentMerged => "document.merged",
+            Happened::DocumentShared => "document.shared",
+            Happened::DocumentPermissionsUpdated => "document.permissions_updated",
+            Happened::DocumentCommented => "document.commented",
+            Happened::RecordCreated | Happened::RecordUpdated | Happened::RecordDeleted => "",
+        }
+    }
+
+    /// The event of this name.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Happened::EVENTS.iter().copied().find(|happened| happened.word() == word)
+    }
+
+    /// The event that the store wrote so.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<Self> {
+        Happened::EVENTS.iter().copied().find(|happened| *happened as i64 == code)
+    }
 }
 
 /// Counts of messages by sender, and the time of the last: what stands up to a row.
@@ -132,6 +199,10 @@ pub struct ConversationState {
     pub metadata: Box<str>,
     /// When it was closed.
     pub closed_at: Option<i64>,
+    /// Until when it sleeps; only a pending one does.
+    pub snoozed_until: Option<i64>,
+    /// When it last came to need somebody: made, reopened or woken.
+    pub roused_at: i64,
 }
 
 /// What a commit does to the entity's header.
@@ -242,6 +313,12 @@ pub enum Effect {
     UserGone(Scope, UserId),
     /// A customer's new name.
     CustomerRenamed(CustomerId, Box<str>),
+    /// A webhook endpoint as it is now.
+    Endpoint(Arc<Endpoint>),
+    /// A webhook endpoint that is no more.
+    EndpointGone(WebhookId),
+    /// A conversation sleeps until then.
+    Snoozed(i64),
 }
 
 /// Work that a commit leaves behind, kept until it is done.

@@ -2,9 +2,23 @@
 //! one's tests name a [`Bench`] and let [`contract`] make a test of every function here.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod deliveries;
+mod events;
 mod fixture;
 mod model;
 
+pub(super) use self::deliveries::{
+    deliveries_are_listed_newest_first_with_exact_totals, deliveries_that_ended_go_when_they_are_old,
+    the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    what_receivers_answered_goes_with_the_redacted_message, whoever_delivers_finds_after_a_crash_what_it_had_written,
+};
+pub(super) use self::events::{
+    a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
+    a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
+    a_reader_that_joins_misses_nothing_and_sees_nothing_twice, endpoints_are_read_among_the_events_by_position,
+    events_and_their_totals_are_what_the_model_says, what_retention_took_is_no_event_any_more,
+};
 pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
 
@@ -16,7 +30,7 @@ use crate::answer::Done;
 use crate::conversation::messages::{ConversationError, Request, Status};
 use crate::idempotency::{Idempotency, Keys, Known, Looked};
 use crate::runtime::{CommitFailure, Incarnation};
-use crate::store::{Broken, Chore, Facets, Stored};
+use crate::store::{Broken, Chore, Facets, Stored, TimedQuery, Timing};
 
 /// Makes a test of each promise for one store.
 macro_rules! contract {
@@ -282,6 +296,70 @@ pub(super) fn after_its_end_nothing_is_acknowledged<B: Bench>() {
     assert_eq!(conversation.barrier(), Err(CommitFailure::Away));
     assert!(wait(house.store().reload(conversation.subject())).is_err());
     assert!(wait(house.store().chores()).is_err());
+}
+
+pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
+    let house = House::<B>::new();
+    let (here, there) = (house.customer(live(), "Ada"), house.customer(other(), "Eve"));
+    let mut sleepers = Vec::new();
+    for (scope, customer, until) in [(live(), here, 3000), (other(), there, 1000), (live(), here, 2000)] {
+        let mut conversation = house.conversation(scope, customer, None);
+        conversation.ask(snoozed_until(until)).unwrap();
+        sleepers.push((conversation, until));
+    }
+    house.conversation(live(), here, Some("awake"));
+    sleepers.sort_by_key(|(_, until)| *until);
+    let query = |until, behind, limit| TimedQuery { timing: Timing::Snooze, until, behind, limit };
+    let found = |house: &House<B>, query| {
+        let found = wait(house.store().timed(query)).unwrap();
+        assert!(found.iter().all(|one| one.at == one.listed_at));
+        found.into_iter().map(|one| (one.id, one.scope, one.at)).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = sleepers.iter().map(|(sleeper, until)| (sleeper.id, sleeper.scope, *until)).collect();
+    assert_eq!(found(&house, query(5000, None, 10)), all);
+    assert_eq!(found(&house, query(0, None, 10)), all[..1], "the first that is not due ends it");
+    assert_eq!(found(&house, query(5000, None, 2)), all[..2]);
+    assert_eq!(found(&house, query(5000, Some((2000, all[1].0.number())), 2)), all[2..]);
+    sleepers[0].0.ask(Request::Wake).unwrap();
+    let house = house.crash();
+    assert_eq!(found(&house, query(5000, None, 10)), all[1..], "a crash changes nothing");
+    house.is_sound();
+}
+
+pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
+    let house = House::<B>::lagging();
+    let customer = house.customer(live(), "Ada");
+    let mut quiet = house.conversation(live(), customer, None);
+    let mut spoke = house.conversation(live(), customer, None);
+    let mut asleep = house.conversation(live(), customer, None);
+    let closed = house.conversation(live(), customer, None).ask(Request::Close(Default::default()));
+    assert!(closed.is_ok());
+    asleep.ask(snoozed_until(i64::from(u32::MAX) * 1000)).unwrap();
+    let tick = || std::thread::sleep(std::time::Duration::from_millis(5));
+    tick();
+    let before = crate::time::Timestamp::now().0;
+    tick();
+    spoke.send("after that").unwrap();
+    let timing = Timing::Inactivity(live());
+    let query = |until| TimedQuery { timing, until, behind: None, limit: 10 };
+    let found = |house: &House<B>, until| wait(house.store().timed(query(until))).unwrap();
+    let lagging = found(&house, before);
+    assert_eq!(lagging.iter().map(|one| one.id).collect::<Vec<_>>(), [quiet.id, spoke.id]);
+    assert!(lagging[0].at <= before && lagging[1].at > before && lagging[1].listed_at <= before, "{lagging:?}");
+    let house = house.crash();
+    let folded = found(&house, before);
+    assert!(folded[1].at == folded[1].listed_at && folded[1].at == lagging[1].at, "{folded:?}");
+    assert_eq!(found(&house, 0).len(), 1, "the first that is not due ends it");
+    quiet = house.reopened(quiet.id);
+    quiet.ask(Request::CloseIdle { after_ms: 0 }).unwrap();
+    assert_eq!(found(&house, before).iter().map(|one| one.id).collect::<Vec<_>>(), [spoke.id]);
+    let stranger = TimedQuery { timing: Timing::Inactivity(test()), ..query(before) };
+    assert_eq!(wait(house.store().timed(stranger)).unwrap(), []);
+    house.is_sound();
+}
+
+fn snoozed_until(until: i64) -> Request {
+    change(json!({"status": "pending", "snoozed_until": crate::time::Timestamp(until)}))
 }
 
 pub(super) fn a_thing_is_loaded_by_its_whole_identifier<B: Bench>() {

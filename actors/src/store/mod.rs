@@ -5,6 +5,7 @@
 //! exists if and only if its change does, and what happened can be read by position.
 
 mod commit;
+mod delivery;
 mod stored;
 
 pub mod sqlite;
@@ -19,11 +20,17 @@ pub use commit::{
     Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow,
     Rewrite, Seen, Subject, Tallies,
 };
+pub use delivery::{
+    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE,
+    LaneKey, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting, WebhookState,
+    Written,
+};
 pub use stored::{
-    ConversationHeader, ConversationQuery, Facets, KeptRow, MessageQuery, RecordQuery, Stored, StoredConversation,
-    StoredMessage, StoredPage, StoredRecord,
+    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,
+    Span, Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
+use crate::feed::Event;
 use crate::idempotency::KeyHash;
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -45,6 +52,9 @@ pub enum ReadError {
     /// The thing that this parameter names was never in the list.
     #[error("`{0}` names nothing in the list")]
     NoCursor(&'static str),
+    /// Retention has taken what follows this place in the list of events.
+    #[error("the cursor has expired")]
+    Expired,
 }
 
 /// A store of committed changes.
@@ -76,14 +86,45 @@ pub trait Store: Send + Sync + 'static {
     /// A page of records.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
 
+    /// A page of events; none where the entity is not there.
+    fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>>;
+
+    /// Events of all accounts and what became of webhook endpoints, behind this position and in its order: the next `limit`
+    /// of them. Nothing that retention took away.
+    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>>;
+
+    /// The event at this position as it stands now; none where there is none, or retention took it away.
+    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>>;
+
     /// The answer that was kept in the row at this position.
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
 
     /// The position of the answer under a key that was put behind into one of these slices.
     fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
 
+    /// Writes what became of deliveries, whole or not at all.
+    fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>>;
+
+    /// What whoever delivers begins with.
+    fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>>;
+
+    /// Deliveries of an endpoint that are due, with what follows them in their lanes.
+    fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>>;
+
+    /// A page of an endpoint's deliveries.
+    fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>>;
+
+    /// One delivery of an endpoint, with its log.
+    fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>>;
+
+    /// How these endpoints fare, in their order.
+    fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>>;
+
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;
+
+    /// Conversations whose time has come, and the first whose time has not.
+    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>>;
 
     /// Takes a chore off the list.
     fn chore_done(&self, chore: Chore);

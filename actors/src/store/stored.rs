@@ -1,11 +1,14 @@
 //! What comes out of a store, and how it is asked for.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::commit::{ConversationState, NameField, Subject, Tallies};
 use crate::answer::Done;
 use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
+use crate::feed::{Event, EventFilter};
 use crate::id::{ConversationId, CustomerId, UserId};
 use crate::page::Paging;
 
@@ -155,6 +158,96 @@ pub struct MessageQuery {
     pub before_seq: Option<u64>,
     /// Which part; `After` and `Before` hold a row's sequence.
     pub paging: Paging,
+}
+
+/// Whose events.
+#[derive(Debug, Clone, Copy)]
+pub enum Span {
+    /// One entity's; a place in it is a `seq`.
+    Entity(Scope, Subject),
+    /// An account and mode's; a place in it is a number.
+    Scope(Scope),
+}
+
+/// Events, oldest first.
+#[derive(Debug, Clone)]
+pub struct EventQuery {
+    /// Whose.
+    pub span: Span,
+    /// Behind this place; 0 is the beginning, or the oldest that retention has left.
+    pub after: u64,
+    /// None behind this position.
+    pub until: Option<i64>,
+    /// Which of them.
+    pub filter: EventFilter,
+    /// At most so many.
+    pub limit: u32,
+    /// Whether all that match are counted.
+    pub total: bool,
+}
+
+/// A page of events.
+#[derive(Debug)]
+pub struct EventPage {
+    /// Them, in order.
+    pub events: Vec<Arc<Event>>,
+    /// How many match behind `after`, where that was asked for.
+    pub total: u64,
+    /// The place up to which the page tells everything.
+    pub cursor: u64,
+    /// Whether any that match may follow.
+    pub more: bool,
+}
+
+/// What a conversation does by itself when a time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// It sleeps until then, whosever it is.
+    Snooze,
+    /// It has not been active since then; open ones of this scope that don't sleep.
+    Inactivity(Scope),
+}
+
+/// Conversations in the order of a time, earliest first.
+#[derive(Debug, Clone, Copy)]
+pub struct TimedQuery {
+    /// Which time.
+    pub timing: Timing,
+    /// In Unix milliseconds; what comes later is not due: the first such one ends the answer.
+    pub until: i64,
+    /// Where the answer before ended: `listed_at` and the identifier's number.
+    pub behind: Option<(i64, u64)>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// A conversation and its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timed {
+    /// Names it.
+    pub id: ConversationId,
+    /// Whose data.
+    pub scope: Scope,
+    /// By which it is sorted: its header's, which may be older than what is known.
+    pub listed_at: i64,
+    /// As far as it is known.
+    pub at: i64,
+}
+
+/// What is read by position, over all accounts.
+#[derive(Debug, Clone)]
+pub enum FeedRow {
+    /// An event.
+    Event(Arc<Event>),
+    /// What became of a webhook endpoint.
+    Endpoint {
+        /// Where it stands among everything that was ever committed.
+        position: i64,
+        /// The number of the endpoint's identifier.
+        number: u64,
+        /// The endpoint as it was shown then; none where it was deleted.
+        body: Option<Bytes>,
+    },
 }
 
 /// A list of records.

@@ -44,7 +44,7 @@ fn value(html: &mut Html, schema: &Value) {
     if let Some(reference) = schema.pointer("/$ref").and_then(Value::as_str) {
         return link(html, reference);
     }
-    let choices: Vec<&Value> = list(schema, "/oneOf").chain(list(schema, "/allOf")).collect();
+    let choices: Vec<&Value> = ["/oneOf", "/anyOf", "/allOf"].into_iter().flat_map(|key| list(schema, key)).collect();
     if choices.is_empty() {
         html.prose(&words(schema));
         if let Some(items) = schema.pointer("/items") {

@@ -2,35 +2,49 @@
 //! for callers nor in the document.
 
 mod accounts;
+mod bulk;
 mod conversations;
 mod customers;
+mod deliveries;
+mod events;
 mod keys;
 mod messages;
+mod realtime;
 mod service;
 mod users;
+mod webhooks;
 
 use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, UserView};
 use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
+use colloquy_actors::webhook::{Attempt, DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView};
 
+use self::events::EventShown;
+use self::realtime::TicketShown;
 use super::operation::{Door, Home, Operation, delete, get, patch, post};
 use super::problem::Kind;
 
 const READ: Door = Door::Key(&[Permission::ConversationsRead]);
 const WRITE: Door = Door::Key(&[Permission::ConversationsWrite]);
+/// What opens a line that stays open: what is read or sent there has its own.
+const LINES: &[Permission] = &[Permission::ConversationsRead, Permission::ConversationsWrite];
 const ANY: Door = Door::Key(&[]);
 const READ_USERS: Door =
     Door::Key(&[Permission::UsersManage, Permission::ConversationsRead, Permission::DocumentsRead]);
 const WRITE_USERS: Door = Door::Key(&[Permission::UsersManage]);
+const MANAGE_WEBHOOKS: Door = Door::Key(&[Permission::WebhooksManage]);
 
 /// All operations, in the order in which the document shows them.
 pub(crate) fn operations() -> Vec<Operation> {
     let mut all = conversations();
     all.extend(messages());
+    all.extend(events());
     all.extend(customers());
     all.extend(users());
+    all.extend(webhooks());
     all.extend(service());
     all.extend(accounts());
     all.extend(keys());
+    all.extend(watching());
     all
 }
 
@@ -68,6 +82,16 @@ fn conversations() -> Vec<Operation> {
             .door(WRITE)
             .shows::<ConversationView>()
             .conditional(),
+        post("/v1/conversations/bulk", "bulkConversations", bulk::run)
+            .about(
+                TAG,
+                "Do many things at once",
+                "Each operation is carried out in its turn and answered in its place, as the single call would be. Each \
+                 takes one permit. With an `Idempotency-Key` each is known by key and place: a repeat goes on where the \
+                 first request stopped.",
+            )
+            .door(WRITE)
+            .shows::<bulk::BulkAnswer>(),
     ]
 }
 
@@ -108,6 +132,37 @@ fn messages() -> Vec<Operation> {
         .about(TAG, "List a message's revisions", "What it said before, newest first.")
         .door(READ)
         .lists::<RevisionView>(),
+    ]
+}
+
+fn events() -> Vec<Operation> {
+    const TAG: &str = "Events";
+    vec![
+        get("/v1/events", "listEvents", events::of_account)
+            .about(TAG, "List events", "Oldest first. There is always a next page, so that a poller can go on.")
+            .door(READ)
+            .lists::<EventShown>()
+            .streams()
+            .refuses(&[Kind::CursorExpired]),
+        get("/v1/conversations/{conversation_id}/events", "listConversationEvents", events::of_conversation)
+            .about(TAG, "List a conversation's events", "Oldest first; a cursor is an event's `seq`.")
+            .door(READ)
+            .lists::<EventShown>()
+            .streams()
+            .refuses(&[Kind::CursorExpired]),
+        get("/v1/realtime", "openRealtime", realtime::open)
+            .about(
+                TAG,
+                "Open a WebSocket",
+                "Events, messages, typing and presence in JSON frames; subprotocol `colloquy.v1`.",
+            )
+            .door(Door::Line(LINES))
+            .switches(),
+        post("/v1/realtime/tickets", "createRealtimeTicket", realtime::ticket)
+            .about(TAG, "Make a ticket", "For browsers: it opens one WebSocket, within a minute, in place of a key.")
+            .door(Door::Key(LINES))
+            .creates::<TicketShown<'_>>(Home::Beneath)
+            .secret(),
     ]
 }
 
@@ -165,6 +220,108 @@ fn users() -> Vec<Operation> {
             .door(WRITE_USERS)
             .refuses(&[Kind::Conflict]),
     ]
+}
+
+/// Webhooks stand in both interfaces, with the same handlers.
+macro_rules! webhooks {
+    ($base:literal, $after:literal) => {
+        vec![
+            post(concat!($base, "/webhooks"), concat!("createWebhook", $after), webhooks::create)
+                .about(
+                    "Webhooks",
+                    "Create a webhook endpoint",
+                    "The answer's `secret` signs its deliveries: it is shown only here.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .creates::<WebhookView>(Home::Beneath)
+                .secret(),
+            get(concat!($base, "/webhooks"), concat!("listWebhooks", $after), webhooks::list)
+                .about("Webhooks", "List webhook endpoints", "Newest first.")
+                .door(MANAGE_WEBHOOKS)
+                .lists::<WebhookView>(),
+            get(concat!($base, "/webhooks/{webhook_id}"), concat!("getWebhook", $after), webhooks::read)
+                .about("Webhooks", "Get a webhook endpoint", "Shows one endpoint, without its secret.")
+                .door(MANAGE_WEBHOOKS)
+                .shows::<WebhookView>(),
+            patch(concat!($base, "/webhooks/{webhook_id}"), concat!("changeWebhook", $after), webhooks::change)
+                .about(
+                    "Webhooks",
+                    "Change a webhook endpoint",
+                    "What is given is set, what is left out stays; a `filter` replaces the one before as a whole.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .shows::<WebhookView>(),
+            delete(concat!($base, "/webhooks/{webhook_id}"), concat!("deleteWebhook", $after), webhooks::remove)
+                .about("Webhooks", "Delete a webhook endpoint", "What waits for it is given up.")
+                .door(MANAGE_WEBHOOKS),
+            post(
+                concat!($base, "/webhooks/{webhook_id}/rotate-secret"),
+                concat!("rotateWebhookSecret", $after),
+                webhooks::rotate_secret,
+            )
+            .about(
+                "Webhooks",
+                "Rotate an endpoint's secret",
+                "The answer's `secret` is the new one: it is shown only here. The old one signs too for the overlap.",
+            )
+            .door(MANAGE_WEBHOOKS)
+            .shows::<WebhookView>()
+            .conditional()
+            .secret(),
+            post(concat!($base, "/webhooks/{webhook_id}/test"), concat!("testWebhook", $after), webhooks::test)
+                .about(
+                    "Webhooks",
+                    "Try a webhook endpoint",
+                    "Sends a sample at once, also to an endpoint that is disabled, and shows what came of it.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .shows::<Attempt>(),
+            get(
+                concat!($base, "/webhooks/{webhook_id}/deliveries"),
+                concat!("listDeliveries", $after),
+                deliveries::list,
+            )
+            .about("Webhooks", "List an endpoint's deliveries", "Newest first.")
+            .door(MANAGE_WEBHOOKS)
+            .lists::<DeliveryView>(),
+            get(
+                concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}"),
+                concat!("getDelivery", $after),
+                deliveries::read,
+            )
+            .about("Webhooks", "Get a delivery", "Shows one delivery with each attempt.")
+            .door(MANAGE_WEBHOOKS)
+            .shows::<DeliveryLogView>(),
+            post(
+                concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}/retry"),
+                concat!("retryDelivery", $after),
+                deliveries::retry,
+            )
+            .about(
+                "Webhooks",
+                "Send a delivery again",
+                "One that waits is sent at once, when its turn has come; one that has ended is sent once more.",
+            )
+            .door(MANAGE_WEBHOOKS)
+            .accepts::<DeliveryView>()
+            .refuses(&[Kind::Conflict]),
+            post(concat!($base, "/webhooks/{webhook_id}/replay"), concat!("replayEvents", $after), deliveries::replay)
+                .about(
+                    "Webhooks",
+                    "Send events of the past again",
+                    "All stored events that match, in order, beside what happens now; older ones than the endpoint too.",
+                )
+                .door(MANAGE_WEBHOOKS)
+                .accepts::<ReplayView>()
+                .refuses(&[Kind::Conflict]),
+        ]
+    };
+}
+
+fn webhooks() -> Vec<Operation> {
+    let mut all = webhooks!("/v1", "");
+    all.extend(webhooks!("/api/v1", "OfDocuments"));
+    all
 }
 
 fn service() -> Vec<Operation> {
@@ -225,6 +382,15 @@ fn accounts() -> Vec<Operation> {
             .about(TAG, "Change an account", "Takes effect for the very next request of its keys.")
             .door(Door::Operator)
             .shows::<AccountView>(),
+    ]
+}
+
+fn watching() -> Vec<Operation> {
+    vec![
+        get("/admin/v1/webhooks", "listWebhookHealth", deliveries::health)
+            .about("Operators: health", "How deliveries fare", "Every webhook endpoint of every account, newest first.")
+            .door(Door::Operator)
+            .lists::<HealthView>(),
     ]
 }
 

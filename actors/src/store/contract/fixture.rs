@@ -61,6 +61,9 @@ pub(in crate::store) trait Bench: Sized {
     /// The same, but headers are not folded by themselves.
     fn open_lagging(&self, views: Views) -> Opened;
 
+    /// Opens what is there, and keeps events for so long.
+    fn open_keeping(&self, views: Views, kept: Duration) -> Opened;
+
     /// What would be left if the process were killed now.
     fn killed(&self) -> Self;
 
@@ -109,13 +112,32 @@ impl<B: Bench> House<B> {
         Self::on(B::new(), (1000, 500), true)
     }
 
-    fn on(bench: B, bounds: (usize, usize), lagging: bool) -> Self {
-        let views = Views {
+    fn views(bounds: (usize, usize)) -> Views {
+        Views {
             identity: Arc::default(),
             names: Arc::default(),
             keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
             chores: Arc::new(Notify::new()),
-        };
+            feed: Arc::default(),
+            timers: Arc::default(),
+        }
+    }
+
+    /// On files that are there.
+    pub(in crate::store) fn at(bench: B) -> Self {
+        Self::on(bench, (1000, 500), false)
+    }
+
+    /// Events older than this are no events any more.
+    pub(in crate::store) fn keeping(kept: Duration) -> Self {
+        let (bench, bounds) = (B::new(), (1000, 500));
+        let views = Self::views(bounds);
+        let store = bench.open_keeping(views.clone(), kept);
+        House { bench, store, views, bounds, lagging: false }
+    }
+
+    fn on(bench: B, bounds: (usize, usize), lagging: bool) -> Self {
+        let views = Self::views(bounds);
         let store = if lagging { bench.open_lagging(views.clone()) } else { bench.open(views.clone()) };
         House { bench, store, views, bounds, lagging }
     }

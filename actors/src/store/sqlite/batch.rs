@@ -6,18 +6,28 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Counted, int, uint};
+use super::deliveries::Tidying;
 use super::lagging::Lag;
 use crate::caller::Scope;
 use crate::id::CustomerId;
 use crate::store::{
-    Broken, Chore, Commit, Condition, ConversationState, Effect, Header, Kind, NameField, NewRow, Subject, Tallies,
+    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind, NameField, NewRow,
+    Subject, Tallies, Written,
 };
+
+/// Where a commit's rows begin.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct First {
+    pub(super) pos: i64,
+    /// The number in its account and mode of what is published.
+    pub(super) number: u64,
+}
 
 /// What became of one commit inside the transaction.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Its rows, if it has any, begin at this position.
-    Written { first_pos: i64 },
+    /// Its rows, if it has any, begin here.
+    Written(First),
     /// Another change came first.
     Fenced,
     /// A condition does not hold.
@@ -68,6 +78,11 @@ impl Counts {
         *number
     }
 
+    /// The number that comes next in this scope.
+    fn number_after(&self, scope: i64) -> u64 {
+        uint(self.numbers.get(&scope).copied().unwrap_or(0)) + 1
+    }
+
     /// The last number of each account and mode that has moved since [`Counts::written`].
     pub(super) fn moved(&self) -> impl Iterator<Item = (i64, i64)> {
         self.moved.iter().filter_map(|scope| Some((*scope, *self.numbers.get(scope)?)))
@@ -84,6 +99,9 @@ pub(super) type Seals = Vec<([u8; 16], [u8; 32])>;
 
 type CounterKey = (i64, Counted, i64, i64);
 
+/// What a slice left behind, and where each of its answers stands.
+pub(super) type Delivered = (Written, Vec<First>);
+
 /// One transaction's work.
 #[derive(Debug)]
 pub(super) struct Batch<'c> {
@@ -95,6 +113,17 @@ pub(super) struct Batch<'c> {
 }
 
 impl<'c> Batch<'c> {
+    /// Writes what became of deliveries.
+    pub(super) fn deliver(&mut self, slice: &DeliverySlice, tidying: &mut Tidying) -> rusqlite::Result<Delivered> {
+        let written = super::deliveries::apply(self.connection, slice, tidying)?;
+        let mut answers = Vec::with_capacity(slice.answers.len());
+        for commit in &slice.answers {
+            answers.push(First { pos: self.counts.next_pos, number: 0 });
+            self.insert_answer(commit)?;
+        }
+        Ok((written, answers))
+    }
+
     pub(super) fn new(
         connection: &'c Connection,
         counts: &'c mut Counts,
@@ -118,7 +147,7 @@ impl<'c> Batch<'c> {
         {
             return Ok(Verdict::Broken(Broken::Taken(field)));
         }
-        let first_pos = self.counts.next_pos;
+        let first = First { pos: self.counts.next_pos, number: self.counts.number_after(commit.scope.number()) };
         if commit.rows.is_empty() {
             self.insert_answer(commit)?;
         }
@@ -135,7 +164,7 @@ impl<'c> Batch<'c> {
                 self.rename(*customer, name, commit.expected + 1)?;
             }
         }
-        Ok(Verdict::Written { first_pos })
+        Ok(Verdict::Written(first))
     }
 
     /// Writes the counters that the commits of this transaction moved.
@@ -308,6 +337,7 @@ impl<'c> Batch<'c> {
             self.connection
                 .prepare_cached("UPDATE rows SET payload = ?3, salt = NULL WHERE entity = ?1 AND seq = ?2")?
                 .execute(params![int(commit.subject.number), int(rewrite.sequence), &rewrite.payload[..]])?;
+            super::deliveries::erase_answers(self.connection, commit.subject.number, rewrite.sequence)?;
         }
         Ok(())
     }
@@ -330,7 +360,7 @@ impl<'c> Batch<'c> {
             .query_row([int(after.customer.number())], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-             NULL, ?19)",
+             ?19, ?20)",
         )?;
         insert.execute(params![
             int(commit.subject.number),
@@ -351,7 +381,8 @@ impl<'c> Batch<'c> {
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at,
-            commit.at,
+            after.snoozed_until,
+            after.roused_at,
         ])?;
         self.count_conversation(commit.scope, after, 1);
         Ok(())
@@ -366,7 +397,8 @@ impl<'c> Batch<'c> {
         let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
         let mut update = self.connection.prepare_cached(
             "UPDATE conversations SET status = ?2, channel = ?3, priority = ?4, assignee = ?5, assignee_tail = ?6,
-             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12 WHERE n = ?1",
+             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12,
+             snoozed_until = ?13, roused_at = ?14 WHERE n = ?1",
         )?;
         update.execute(params![
             int(commit.subject.number),
@@ -381,6 +413,8 @@ impl<'c> Batch<'c> {
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at,
+            after.snoozed_until,
+            after.roused_at,
         ])?;
         self.count_conversation(commit.scope, before, -1);
         self.count_conversation(commit.scope, after, 1);

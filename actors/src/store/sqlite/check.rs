@@ -1,10 +1,13 @@
 //! `colloquy check`: whether the file is sound and every count in it is what the rows say.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use sha2::{Digest, Sha256};
 
+use super::codec::uint;
+use super::slices::{self, Entry, Slice, Totals};
 use super::{OpenError, connect, lock};
 
 /// Something that is not as it must be.
@@ -20,16 +23,22 @@ pub struct Finding {
 const CHECKS: &[(&str, &str)] = &[
     (
         "counters of conversations",
-        "WITH counted AS (
+        "WITH standing AS (
+           SELECT d.*, d.state = 0 AND (d.lane < 0 OR d.d > ifnull(given_up, 0)) waits, ifnull(unsettled, 0) = 2 goes
+             FROM deliveries d LEFT JOIN endpoints ON n = endpoint),
+         counted AS (
            SELECT scope, 0 field, 0 value, status, count(*) total FROM conversations GROUP BY scope, status
            UNION ALL SELECT scope, 1, channel, status, count(*) FROM conversations GROUP BY scope, channel, status
            UNION ALL SELECT scope, 2, priority, status, count(*) FROM conversations GROUP BY scope, priority, status
            UNION ALL SELECT scope, 3, customer, status, count(*) FROM conversations GROUP BY scope, customer, status
            UNION ALL SELECT scope, 4, assignee, status, count(*) FROM conversations WHERE assignee IS NOT NULL GROUP BY scope, assignee, status
-           UNION ALL SELECT scope, 10, kind, 0, count(*) FROM records GROUP BY scope, kind)
+           UNION ALL SELECT scope, 10, kind, 0, count(*) FROM records GROUP BY scope, kind
+           UNION ALL SELECT endpoint, 20, happened, CASE WHEN waits THEN 0 ELSE max(state, 2 * (state = 0)) END, count(*)
+             FROM standing WHERE NOT goes GROUP BY endpoint, happened, 4)
          SELECT 'scope ' || scope || ' field ' || field || ' value ' || value || ' status ' || status FROM (
            SELECT * FROM counted EXCEPT SELECT * FROM counters
-           UNION ALL SELECT * FROM (SELECT * FROM counters WHERE total <> 0 EXCEPT SELECT * FROM counted))",
+           UNION ALL SELECT * FROM (SELECT * FROM counters WHERE total <> 0
+             AND NOT (field = 20 AND scope IN (SELECT n FROM endpoints WHERE unsettled = 2)) EXCEPT SELECT * FROM counted))",
     ),
     (
         "sequences without gap",
@@ -40,6 +49,10 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT 'conversation ' || n FROM conversations c JOIN rows r ON r.entity = c.n AND
            r.seq = (SELECT max(seq) FROM rows WHERE entity = c.n)
          WHERE c.seq <> r.seq OR c.messages <> r.from_customer + r.from_agent + r.from_system OR c.updated_at <> r.at",
+    ),
+    (
+        "only pending conversations sleep",
+        "SELECT 'conversation ' || n FROM conversations WHERE snoozed_until IS NOT NULL AND status <> 1",
     ),
     (
         "message counts",
@@ -58,6 +71,14 @@ const CHECKS: &[(&str, &str)] = &[
         "messages point to edits",
         "SELECT 'position ' || r.pos FROM rows r LEFT JOIN rows e ON e.pos = r.edit
          WHERE r.edit IS NOT NULL AND (e.pos IS NULL OR e.entity <> r.entity OR e.happened <> 5)",
+    ),
+    (
+        "the first that waits in a lane is due, and no other",
+        "WITH waits AS (SELECT d.* FROM deliveries d LEFT JOIN endpoints ON n = endpoint
+           WHERE state = 0 AND (lane < 0 OR d > ifnull(given_up, 0)) AND ifnull(unsettled, 0) <> 2)
+         SELECT 'delivery ' || d FROM waits WHERE (due IS NOT NULL) <> (d =
+           (SELECT min(d) FROM waits w WHERE (w.endpoint, w.lane, w.entity) = (waits.endpoint, waits.lane, waits.entity)))
+         UNION ALL SELECT 'delivery ' || d FROM deliveries WHERE state <> 0 AND due IS NOT NULL",
     ),
     ("names have records", "SELECT 'record ' || n FROM names WHERE n NOT IN (SELECT n FROM records)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),
@@ -89,6 +110,7 @@ pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
         run(check, sql)?;
     }
     findings.extend(altered(&connection)?);
+    findings.extend(misfed(&connection)?.into_iter().map(|found| Finding { check: "the feed by account", found }));
     Ok(findings)
 }
 
@@ -106,4 +128,118 @@ fn altered(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
         }
     }
     Ok(findings)
+}
+
+/// Slices that are not what the rows say, do not follow one another, or do not reach the last number.
+fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut findings = Vec::new();
+    let mut query = connection.prepare("SELECT scope, number, floor FROM scopes")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let (scope, number, floor) = (row.get(0)?, uint(row.get(1)?), uint(row.get(2)?));
+        if floor > number {
+            findings.push(format!("scope {scope}: the floor is {floor}, the last number {number}"));
+        }
+        let mut chain = Chain { connection, scope, findings: &mut findings };
+        let end = chain.walk(slices::first_of(floor))?;
+        if end != number + 1 {
+            findings.push(format!("scope {scope}: ends before {end}, not behind {number}"));
+        }
+    }
+    let strays = "SELECT 'scope ' || scope FROM (SELECT scope FROM feed UNION SELECT scope FROM feed_assignees)
+                  WHERE scope NOT IN (SELECT scope FROM scopes)";
+    let mut query = connection.prepare(strays)?;
+    let strays = query.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    findings.extend(strays);
+    Ok(findings)
+}
+
+/// The slices of one scope, one after the other.
+struct Chain<'c> {
+    connection: &'c Connection,
+    scope: i64,
+    findings: &'c mut Vec<String>,
+}
+
+impl Chain<'_> {
+    fn found(&mut self, first: u64, what: &str) {
+        self.findings.push(format!("scope {}, slice {first}: {what}", self.scope));
+    }
+
+    /// Looks at all of them, which must begin at `latest` or before; gives the number behind the last.
+    fn walk(&mut self, latest: u64) -> rusqlite::Result<u64> {
+        let mut next: Option<(u64, Totals)> = None;
+        let mut shares: HashMap<u64, u64> = HashMap::new();
+        let mut listed = 0;
+        while let Some(slice) = slices::oldest(self.connection, self.scope, next.as_ref().map_or(0, |next| next.0))? {
+            match &next {
+                None if slice.first > latest => self.found(slice.first, "those before are missing"),
+                Some((end, before)) if slice.first != *end || slice.before != *before => {
+                    self.found(slice.first, "it does not follow the one before");
+                }
+                None if slice.first == 1 && slice.before != Totals::default() => {
+                    self.found(slice.first, "something is counted before the first");
+                }
+                None | Some(_) => {}
+            }
+            if slice.first != slices::first_of(slice.first) || slice.entries.is_empty() {
+                self.found(slice.first, "it does not begin where it must, or is empty");
+                return Ok(slice.end());
+            }
+            self.compare(&slice)?;
+            listed += self.count_shares(&slice, &mut shares)?;
+            next = Some((slice.end(), slice.after()));
+        }
+        let stored: i64 =
+            self.connection
+                .query_row("SELECT count(*) FROM feed_assignees WHERE scope = ?1", [self.scope], |row| row.get(0))?;
+        if stored != listed {
+            self.found(0, "assignees are counted where they have nothing");
+        }
+        Ok(next.map_or(1, |next| next.0))
+    }
+
+    /// Each entry is its row.
+    fn compare(&mut self, slice: &Slice) -> rusqlite::Result<()> {
+        let connection = self.connection;
+        let mut query = connection.prepare_cached(
+            "SELECT number, pos, at, assignee, happened, channel FROM rows WHERE pos = ?1 AND scope = ?2",
+        )?;
+        for (number, entry) in slice.numbered() {
+            let row = |row: &rusqlite::Row<'_>| {
+                let assignee = row.get::<_, Option<i64>>(3)?.map_or(0, uint);
+                let (happened, channel) = (row.get(4)?, slices::channel_code(row.get(5)?));
+                Ok((
+                    row.get::<_, Option<i64>>(0)?.map(uint),
+                    Entry { pos: row.get(1)?, at: row.get(2)?, assignee, happened, channel },
+                ))
+            };
+            if query.query_row([entry.pos, self.scope], row).optional()? != Some((Some(number), *entry)) {
+                self.found(slice.first, "an entry is not as its row");
+            }
+        }
+        Ok(())
+    }
+
+    /// Each assignee's counts follow those of the assignee's slice before; how many there are.
+    fn count_shares(&mut self, slice: &Slice, shares: &mut HashMap<u64, u64>) -> rusqlite::Result<i64> {
+        let mut here: HashMap<u64, u64> = HashMap::new();
+        slice
+            .entries
+            .iter()
+            .filter(|entry| entry.assignee != 0)
+            .for_each(|entry| *here.entry(entry.assignee).or_default() += 1);
+        let mut listed = 0;
+        for (assignee, here) in here {
+            listed += 1;
+            let share = slices::share_until(self.connection, self.scope, assignee, slice.first)?;
+            let sound = share.filter(|share| share.first == slice.first && share.here == here);
+            let sound = sound.filter(|share| shares.get(&assignee).is_none_or(|before| share.before == *before));
+            match sound {
+                Some(share) => drop(shares.insert(assignee, share.before + share.here)),
+                None => self.found(slice.first, "an assignee's counts are wrong"),
+            }
+        }
+        Ok(listed)
+    }
 }

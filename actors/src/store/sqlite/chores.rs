@@ -8,8 +8,10 @@ use rusqlite::{Connection, params};
 use super::Views;
 use super::batch::Counts;
 use super::codec::{id, int, uint};
+use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::older_keys;
+use super::retention::Retention;
 use crate::caller::Scope;
 use crate::store::Chore;
 use crate::time::Timestamp;
@@ -20,6 +22,8 @@ const SLICE: usize = 256;
 const WAIT_FIRST: Duration = Duration::from_millis(25);
 /// Longer than any read transaction lives, so that the last attempt succeeds.
 const WAIT_MAX: Duration = Duration::from_millis(3200);
+/// Between two slices of what is to be freed, when nothing else comes.
+const WAIT_BUSY: Duration = Duration::from_millis(20);
 /// How long other connections are waited for otherwise.
 const WAIT_OTHERWISE: Duration = Duration::from_secs(10);
 
@@ -34,6 +38,10 @@ pub(super) struct Pace {
     pub(super) uses_every: Duration,
     /// A redacted text leaves the log.
     pub(super) erase_within: Duration,
+    /// Expired events are looked for.
+    pub(super) trim_every: Duration,
+    /// Events are kept for so long; none: for ever.
+    pub(super) events_kept: Option<Duration>,
 }
 
 impl Default for Pace {
@@ -43,6 +51,8 @@ impl Default for Pace {
             age_max: Duration::from_secs(60),
             uses_every: Duration::from_secs(30),
             erase_within: Duration::from_secs(5),
+            trim_every: Duration::from_secs(60),
+            events_kept: None,
         }
     }
 }
@@ -66,6 +76,7 @@ pub(super) struct Housekeeping {
     expiring: bool,
     low_water: i64,
     probe_at: Instant,
+    retention: Retention,
 }
 
 impl Housekeeping {
@@ -88,6 +99,7 @@ impl Housekeeping {
             expiring: true,
             low_water: 0,
             probe_at: now,
+            retention: Retention::new(pace.events_kept, pace.trim_every),
         })
     }
 
@@ -104,7 +116,7 @@ impl Housekeeping {
 
     /// How long the writer may sleep.
     pub(super) fn tick(&self) -> Duration {
-        self.pace.tick
+        if self.retention.busy() { self.pace.tick.min(WAIT_BUSY) } else { self.pace.tick }
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -125,10 +137,11 @@ impl Housekeeping {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        (counts, fold): (&mut Counts, &mut Fold),
+        (counts, fold, slicing): (&mut Counts, &mut Fold, &mut Slicing),
         (lagging, views): (&Lagging, &Views),
         closing: bool,
     ) -> rusqlite::Result<()> {
+        self.slice(connection, slicing, counts.next_pos, closing)?;
         fold.release(lagging);
         let due = if closing { fold.due(lagging, Duration::ZERO, usize::MAX) } else { self.due(fold, lagging) };
         if !due.is_empty()
@@ -153,13 +166,38 @@ impl Housekeeping {
             if low_water != self.low_water {
                 write_folded(connection, counts, fold, &[])?;
                 self.low_water = low_water;
+                write_slices(connection, slicing, counts.next_pos, &[])?;
             }
             self.expiring = true;
         }
         if self.expiring {
             self.expiring = older_keys::expire(connection, &views.keys, Timestamp::now())?;
         }
+        if !closing {
+            self.retention.run(connection, Timestamp::now())?;
+        }
         self.erase_log(connection, closing)
+    }
+
+    /// Writes the newest events into slices when they are old enough; what fills a slice has mostly gone with a commit.
+    fn slice(
+        &self,
+        connection: &Connection,
+        slicing: &mut Slicing,
+        next_pos: i64,
+        closing: bool,
+    ) -> rusqlite::Result<()> {
+        loop {
+            let age = if closing { Duration::ZERO } else { self.pace.age_max.min(self.retention.patience()) };
+            let due = slicing.aged(age, self.pace.tick);
+            if due.is_empty() {
+                return Ok(());
+            }
+            write_slices(connection, slicing, next_pos, &due)?;
+            if !closing {
+                return Ok(());
+            }
+        }
     }
 
     /// Empties the log, so that no redacted text stays in it. A reader of older pages is waited for a little, while no
@@ -230,10 +268,20 @@ pub(super) fn fold_into(
         update.execute(params![int(*n), int(lag.seq), int(lag.messages), lag.last_message_at, lag.updated_at])?;
     }
     connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?.execute([fold.low_water(end)])?;
-    let mut scopes = connection.prepare_cached("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)")?;
+    let mut scopes = connection.prepare_cached(
+        "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
+    )?;
     for (scope, number) in counts.moved() {
         scopes.execute([scope, number])?;
     }
+    Ok(())
+}
+
+fn write_slices(connection: &Connection, slicing: &mut Slicing, next_pos: i64, due: &[Due]) -> rusqlite::Result<()> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    slicing.write(connection, due, next_pos)?;
+    connection.execute_batch("COMMIT")?;
+    slicing.wrote(due);
     Ok(())
 }
 

@@ -27,8 +27,10 @@ fn word<T>(column: usize, code: i64, from: fn(i64) -> Option<T>) -> rusqlite::Re
 
 /// The columns that [`state`] reads, from index 0.
 pub(super) const STATE: &str =
-    "customer, customer_tail, status, channel, priority, assignee, assignee_tail, metadata, closed_at";
-const STATE_COLUMNS: usize = 9;
+    "customer, customer_tail, status, channel, priority, assignee, assignee_tail, metadata, closed_at,
+     snoozed_until, roused_at";
+/// How many they are: what is read beside them follows.
+pub(super) const STATE_COLUMNS: usize = 11;
 
 pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {
     let customer: CustomerId = id(row.get(0)?, row.get(1)?);
@@ -44,6 +46,8 @@ pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {
         assignee,
         metadata: row.get::<_, Box<str>>(7)?,
         closed_at: row.get(8)?,
+        snoozed_until: row.get(9)?,
+        roused_at: row.get(10)?,
     })
 }
 
@@ -99,4 +103,6 @@ pub(super) enum Counted {
     Customer = 3,
     Assignee = 4,
     Records = 10,
+    /// Deliveries: the scope is the endpoint's number, the value what happened, the status where they stand.
+    Deliveries = 20,
 }

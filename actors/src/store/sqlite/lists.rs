@@ -24,14 +24,14 @@ fn offset(start: Start) -> u64 {
 
 /// In which direction rows are read: `Before` reads the page backwards.
 #[derive(Debug, Clone, Copy)]
-struct Scan {
+pub(super) struct Scan {
     descending: bool,
     reversed: bool,
-    bound: Option<u64>,
+    pub(super) bound: Option<u64>,
 }
 
 impl Scan {
-    fn new(order: Order, start: Start) -> Self {
+    pub(super) fn new(order: Order, start: Start) -> Self {
         let descending = order == Order::Desc;
         match start {
             Start::Offset(_) => Scan { descending, reversed: false, bound: None },
@@ -40,16 +40,16 @@ impl Scan {
         }
     }
 
-    fn direction(self) -> &'static str {
+    pub(super) fn direction(self) -> &'static str {
         if self.descending { "DESC" } else { "ASC" }
     }
 
-    fn compare(self) -> &'static str {
+    pub(super) fn compare(self) -> &'static str {
         if self.descending { "<" } else { ">" }
     }
 
     /// Turns `limit + 1` rows that were read into a page.
-    fn page<T>(self, mut items: Vec<T>, limit: usize, total: u64, skipped: bool) -> StoredPage<T> {
+    pub(super) fn page<T>(self, mut items: Vec<T>, limit: usize, total: u64, skipped: bool) -> StoredPage<T> {
         let more = items.len() > limit;
         items.truncate(limit);
         if self.reversed {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{self, RECORD, STATE, TALLIES, int, uint};
+use super::codec::{self, RECORD, STATE, STATE_COLUMNS, TALLIES, int, uint};
 use crate::answer::Done;
 use crate::caller::Scope;
 use crate::store::{KeptRow, Kind, Stored, StoredConversation, StoredMessage, StoredRecord, Subject};
@@ -14,7 +14,9 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         Kind::Conversation => {
             Ok(conversation(connection, subject)?.map(|stored| Stored::Conversation(Box::new(stored))))
         }
-        Kind::Account | Kind::Key | Kind::User | Kind::Customer => Ok(record(connection, subject)?.map(Stored::Record)),
+        Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook => {
+            Ok(record(connection, subject)?.map(Stored::Record))
+        }
     }
 }
 
@@ -37,7 +39,7 @@ fn conversation(connection: &Connection, subject: Subject) -> rusqlite::Result<O
         .prepare_cached(&sql)?
         .query_row([int(subject.number), int(subject.tail)], |row| {
             let (scope, name, revision): (i64, Option<Box<str>>, Option<i64>) =
-                (row.get(9)?, row.get(10)?, row.get(11)?);
+                (row.get(STATE_COLUMNS)?, row.get(STATE_COLUMNS + 1)?, row.get(STATE_COLUMNS + 2)?);
             Ok((codec::state(row)?, scope, name.unwrap_or_default(), uint(revision.unwrap_or(0))))
         })
         .optional()?;

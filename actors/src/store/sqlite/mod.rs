@@ -6,15 +6,23 @@ mod batch;
 mod check;
 mod chores;
 mod codec;
+mod deliveries;
+mod events;
 mod figures;
+mod fresh;
 mod lagging;
 mod lists;
 mod loads;
 mod older_keys;
 mod readers;
 mod recovery;
+mod retention;
 mod schema;
+mod slices;
+mod timed;
+mod timeline;
 mod transcript;
+mod waiting;
 mod writer;
 
 #[cfg(test)]
@@ -25,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
@@ -37,15 +46,20 @@ pub use check::{Finding, check};
 use self::batch::Seals;
 use self::chores::{Housekeeping, Pace};
 use self::figures::Figures;
+use self::fresh::{Fresh, Slicing};
 use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
-    Chore, Commit, ConversationHeader, ConversationQuery, Effect, KeptRow, Later, MessageQuery, ReadError, RecordQuery,
-    Settle, Store, Stored, StoredMessage, StoredPage, StoredRecord, Subject,
+    Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice, DueLanes, DueQuery, Effect,
+    EndpointTotals, EventPage, EventQuery, FeedRow, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Span,
+    Store, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, Subject, Timed, TimedQuery, Unwritten,
+    WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
+use crate::alarm::Alarm;
+use crate::feed::{Event, Feed};
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -88,6 +102,10 @@ pub struct Views {
     pub keys: Arc<Keys>,
     /// Called when a commit leaves a chore.
     pub chores: Arc<Notify>,
+    /// Who listens to what happens.
+    pub feed: Arc<Feed>,
+    /// Set when a commit brings a time at which a conversation does something by itself.
+    pub timers: Arc<Alarm>,
 }
 
 /// How operators are known.
@@ -103,7 +121,10 @@ impl Views {
     /// Takes in what a commit of this entity's sequence did.
     fn take_in(&self, effect: Effect, sequence: u64) {
         match effect {
-            Effect::Account(view, number) => self.identity.put_account(KnownAccount { view: *view, number }),
+            Effect::Account(view, number) => {
+                self.identity.put_account(KnownAccount { view: *view, number });
+                self.timers.now();
+            }
             Effect::Key(view, account, secrets) => {
                 self.identity.put_key(KnownKey { view: *view, account, last_used_ms: Arc::default() }, secrets);
             }
@@ -112,7 +133,10 @@ impl Views {
                 self.identity.drop_user(account, id);
                 self.chores.notify_one();
             }
+            Effect::Snoozed(until) => self.timers.no_later_than(until),
             Effect::CustomerRenamed(customer, name) => self.names.rename(customer.number(), &name, sequence),
+            // The feed has them, in the order of commits.
+            Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
         }
     }
 }
@@ -124,6 +148,7 @@ pub struct SqliteStore {
     loads: Readers,
     lists: Readers,
     lagging: Arc<Lagging>,
+    fresh: Arc<Fresh>,
     figures: Arc<Figures>,
     healthy: Arc<AtomicBool>,
     /// Held as long as the store is open: a second process is refused.
@@ -131,12 +156,17 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens or makes the file, recovers what a crash left, and fills the views.
+    /// Opens or makes the file, recovers what a crash left, and fills the views. Events are kept for so long, or for ever.
     ///
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
-    pub fn open(path: &Path, views: Views, operator_token: Option<&str>) -> Result<(Self, Operator), OpenError> {
-        Self::open_at(Pace::default(), path, views, operator_token)
+    pub fn open(
+        path: &Path,
+        views: Views,
+        operator_token: Option<&str>,
+        events_kept: Option<Duration>,
+    ) -> Result<(Self, Operator), OpenError> {
+        Self::open_at(Pace { events_kept, ..Pace::default() }, path, views, operator_token)
     }
 
     /// The same, with the writer's chores at another pace.
@@ -152,6 +182,7 @@ impl SqliteStore {
         let counts = recovery::recover(&mut connection)?;
         recovery::fill(&connection, &views)?;
         let operator = recovery::operator(&connection, operator_token)?;
+        views.feed.opened(counts.next_pos - 1, recovery::endpoints(&connection)?);
         let housekeeping = Housekeeping::open(pace, &connection, &views)?;
         let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
@@ -159,17 +190,21 @@ impl SqliteStore {
         let lists = Readers::start("colloquy-lists", vec![reader()?, reader()?]).map_err(thread_failed)?;
         let (lagging, figures, healthy) =
             (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
+        let slicing = Slicing::default();
+        let fresh = slicing.fresh();
         let writer = Writer {
             connection,
             counts,
             sequences: std::collections::HashMap::new(),
             fold: lagging::Fold::default(),
             lagging: Arc::clone(&lagging),
+            slicing,
             views,
             housekeeping,
             figures: Arc::clone(&figures),
             healthy: Arc::clone(&healthy),
             banned: std::collections::HashMap::new(),
+            tidying: deliveries::Tidying::default(),
         };
         let (inbox, works) = channel();
         let thread = std::thread::Builder::new()
@@ -188,6 +223,7 @@ impl SqliteStore {
             loads,
             lists,
             lagging,
+            fresh,
             figures,
             healthy,
             _lock: lock,
@@ -301,6 +337,27 @@ impl Store for SqliteStore {
         self.lists.read(move |connection| lists::records(connection, &query))
     }
 
+    fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
+        let fresh = Arc::clone(&self.fresh);
+        let page = self.lists.read(move |connection| {
+            // Before anything is read: what memory has let go by then is in the file.
+            let fresh = match query.span {
+                Span::Scope(scope) => fresh.of(scope.number()),
+                Span::Entity(..) => None,
+            };
+            events::page(connection, fresh, &query)
+        });
+        Box::pin(async move { page.await? })
+    }
+
+    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
+        self.lists.read(move |connection| events::behind(connection, position, limit))
+    }
+
+    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>> {
+        self.loads.read(move |connection| events::at(connection, position))
+    }
+
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {
         self.loads.read(move |connection| loads::kept(connection, position))
     }
@@ -309,8 +366,42 @@ impl Store for SqliteStore {
         self.loads.read(move |connection| older_keys::find(connection, &slices, &key))
     }
 
+    fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away for good.
+        let _ = self.send(Work::Deliver { slice, reply });
+        Box::pin(async move { answer.await.unwrap_or(Err(Unwritten(None))) })
+    }
+
+    fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>> {
+        self.loads.read(waiting::state)
+    }
+
+    fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>> {
+        self.lists.read(move |connection| waiting::due(connection, &query))
+    }
+
+    fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>> {
+        let page = self.lists.read(move |connection| waiting::page(connection, &query));
+        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
+    }
+
+    fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>> {
+        self.loads.read(move |connection| waiting::one(connection, endpoint, number))
+    }
+
+    fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
+        self.lists
+            .read(move |connection| endpoints.iter().map(|endpoint| waiting::totals(connection, *endpoint)).collect())
+    }
+
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
         self.lists.read(chores::list)
+    }
+
+    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>> {
+        let lagging = Arc::clone(&self.lagging);
+        self.lists.read(move |connection| timed::timed(connection, &lagging, &query))
     }
 
     fn chore_done(&self, chore: Chore) {

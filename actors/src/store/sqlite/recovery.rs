@@ -8,9 +8,12 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::Counts;
 use super::codec::{self, RECORD, uint};
+use super::slices::{self, Entry};
 use super::{OpenError, Operator, Views, older_keys};
 use crate::accounts::restore::{restore_account, restore_key, restore_user};
 use crate::accounts::{secret, secret_hash};
+use crate::caller::Scope;
+use crate::id::WebhookId;
 use crate::store::Kind;
 use crate::time::Timestamp;
 
@@ -50,14 +53,59 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
     let next_pos = last.unwrap_or(0) + 1;
     transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'folded'", [next_pos])?;
     for (scope, number) in &numbers {
-        transaction.execute("INSERT OR REPLACE INTO scopes VALUES (?1, ?2)", [scope, number])?;
+        transaction.execute(
+            "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
+            [scope, number],
+        )?;
     }
     let newest: Option<i64> = transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
     crate::id::never_below(uint(newest.unwrap_or(0)));
     transaction.commit()?;
+    feed(connection, next_pos)?;
     // A text redacted just before a crash may still stand in the log.
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     Ok(Counts::new(next_pos, numbers))
+}
+
+/// Positions that are taken into the feed by account in one transaction.
+const FED_AT_ONCE: i64 = 50_000;
+
+/// Writes what a crash left out of the feed by account; all of it where the file comes from an older version.
+fn feed(connection: &mut Connection, next_pos: i64) -> rusqlite::Result<()> {
+    let mut from: i64 = connection.query_row("SELECT value FROM meta WHERE key = 'fed'", [], |row| row.get(0))?;
+    while from < next_pos {
+        let to = from.saturating_add(FED_AT_ONCE).min(next_pos);
+        let transaction = connection.transaction()?;
+        for (scope, (first, entries)) in unfed(&transaction, from, to)? {
+            slices::append(&transaction, scope, first, &entries)?;
+        }
+        transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'fed'", [to])?;
+        transaction.commit()?;
+        from = to;
+    }
+    Ok(())
+}
+
+/// The events at these positions, by scope, with the number of the first.
+fn unfed(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<HashMap<i64, (u64, Vec<Entry>)>> {
+    let mut query = connection.prepare_cached(
+        "SELECT scope, number, pos, at, assignee, happened, channel FROM rows
+         WHERE pos >= ?1 AND pos < ?2 AND number IS NOT NULL ORDER BY pos",
+    )?;
+    let mut rows = query.query([from, to])?;
+    let mut found = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (scope, number, assignee): (i64, i64, Option<i64>) = (row.get(0)?, row.get(1)?, row.get(4)?);
+        let entry = Entry {
+            pos: row.get(2)?,
+            at: row.get(3)?,
+            assignee: uint(assignee.unwrap_or(0)),
+            happened: row.get(5)?,
+            channel: slices::channel_code(row.get(6)?),
+        };
+        found.entry(scope).or_insert_with(|| (uint(number), Vec::new())).1.push(entry);
+    }
+    Ok(found)
 }
 
 /// Fills the views.
@@ -85,11 +133,18 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
                     let (account, id, role) = restore_user(&record.body, record.scope)?;
                     views.identity.put_user(account, id, role);
                 }
-                Kind::Customer | Kind::Conversation => {}
+                Kind::Customer | Kind::Conversation | Kind::Webhook => {}
             }
         }
     }
     Ok(older_keys::fill(connection, &views.keys, Timestamp::now())?)
+}
+
+/// Whose webhook endpoints there are.
+pub(super) fn endpoints(connection: &Connection) -> rusqlite::Result<Vec<(WebhookId, Scope)>> {
+    let mut query = connection.prepare("SELECT n, tail, scope FROM records WHERE kind = ?1")?;
+    let endpoint = |row: &rusqlite::Row<'_>| Ok((codec::id(row.get(0)?, row.get(1)?), Scope::from_number(row.get(2)?)));
+    query.query_map([Kind::Webhook as i64], endpoint)?.collect()
 }
 
 /// How operators are known: by the token that is set, else by the one that the first start made.

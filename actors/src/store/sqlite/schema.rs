@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-const MIGRATIONS: &[&str] = &[V1, V2];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -61,11 +61,12 @@ INSERT INTO meta VALUES ('folded', 0);
 
 /// The feed by account, webhooks, timers.
 ///
-/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what filters see of it; its
-/// `before` and that of `feed_assignees` hold totals up to the slice, so that a page and a total cost the same wherever
-/// they begin. `scopes.floor` is the last number that retention took away. A delivery is one row, from its match to its
+/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what filters see of it, `at`
+/// is the newest instant in it; its `before` and that of `feed_assignees` hold totals up to the slice, so that a page and a
+/// total cost the same wherever they begin. Rows before the position `fed` are in there. `scopes.floor` is the last number that retention took away. A delivery is one row, from its match to its
 /// end; `due` is set where nothing before it in its lane (endpoint, lane, entity) waits, so that what is to be tried next
-/// is found by an index. `roused_at` is when a conversation last came to need somebody: made, reopened or woken.
+/// is found by an index. Rows up to an endpoint's `given_up` that still wait count as failed; `unsettled` says that
+/// some are left that do not say so themselves (1), or that the endpoint is no more and its rows go (2). `roused_at` is when a conversation last came to need somebody: made, reopened or woken.
 const V2: &str = "
 ALTER TABLE conversations ADD COLUMN snoozed_until INTEGER;
 ALTER TABLE conversations ADD COLUMN roused_at INTEGER NOT NULL DEFAULT 0;
@@ -76,9 +77,9 @@ CREATE INDEX conversations_idle ON conversations(scope, max(roused_at, ifnull(la
 
 ALTER TABLE scopes ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE feed(scope INTEGER NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL, before BLOB NOT NULL,
-  entries BLOB NOT NULL, PRIMARY KEY(scope, first)) STRICT, WITHOUT ROWID;
+  entries BLOB NOT NULL, PRIMARY KEY(scope, first)) STRICT;
 CREATE TABLE feed_assignees(scope INTEGER NOT NULL, assignee INTEGER NOT NULL, first INTEGER NOT NULL,
-  before INTEGER NOT NULL, PRIMARY KEY(scope, assignee, first)) STRICT, WITHOUT ROWID;
+  before INTEGER NOT NULL, here INTEGER NOT NULL, PRIMARY KEY(scope, assignee, first)) STRICT, WITHOUT ROWID;
 INSERT INTO meta VALUES ('fed', 0);
 
 CREATE TABLE deliveries(
@@ -89,12 +90,14 @@ CREATE INDEX deliveries_by_endpoint ON deliveries(endpoint, happened, state, d);
 CREATE INDEX deliveries_waiting ON deliveries(endpoint, lane, entity, d) WHERE state = 0;
 CREATE INDEX deliveries_due ON deliveries(endpoint, due, d) WHERE due IS NOT NULL;
 CREATE INDEX deliveries_by_event ON deliveries(pos);
-CREATE TABLE endpoints(n INTEGER PRIMARY KEY, failing_since INTEGER, given_up INTEGER NOT NULL) STRICT;
+CREATE TABLE endpoints(n INTEGER PRIMARY KEY, failing_since INTEGER, given_up INTEGER NOT NULL, unsettled INTEGER NOT NULL)
+  STRICT;
+CREATE INDEX endpoints_unsettled ON endpoints(n) WHERE unsettled <> 0;
 CREATE TABLE replays(
   lane INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, scope INTEGER NOT NULL, next INTEGER NOT NULL, last INTEGER NOT NULL,
   since INTEGER, until INTEGER, kinds TEXT NOT NULL) STRICT;
 CREATE INDEX replays_by_endpoint ON replays(endpoint, lane);
-INSERT INTO meta VALUES ('matched', 0);
+INSERT INTO meta VALUES ('matched', 0), ('last_delivery', 0);
 ";
 
 /// Brings the file to this version.

@@ -11,19 +11,22 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
 use bytes::Bytes;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, params};
 use tempfile::TempDir;
 
 use super::chores::{Housekeeping, Pace};
 use super::figures::Figures;
+use super::fresh::Slicing;
 use super::lagging::{Fold, Lag, Lagging};
+use super::retention::Retention;
 use super::writer::{Work, Writer};
 use super::{SqliteStore, Views, check, connect, older_keys, recovery, schema};
 use crate::caller::{By, Mode, Scope};
+use crate::feed::EventFilter;
 use crate::idempotency::{KEPT_MS, Keys, Looked, short};
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{Broken, Commit, Happened, Header, Kind, NewRow, Subject, Tallies};
+use crate::store::{Broken, Commit, EventQuery, Happened, Header, Kind, NewRow, Span, Subject, Tallies};
 use crate::time::Timestamp;
 
 /// A folder with a store's files.
@@ -34,6 +37,8 @@ const QUICK: Pace = Pace {
     age_max: Duration::ZERO,
     uses_every: Duration::from_millis(5),
     erase_within: Duration::from_millis(20),
+    trim_every: Duration::from_millis(10),
+    events_kept: None,
 };
 
 impl Folder {
@@ -57,6 +62,10 @@ impl Bench for Folder {
 
     fn open_lagging(&self, views: Views) -> Opened {
         self.open_at(Pace { age_max: Duration::from_secs(3600), ..QUICK }, views)
+    }
+
+    fn open_keeping(&self, views: Views, kept: Duration) -> Opened {
+        self.open_at(Pace { events_kept: Some(kept), ..QUICK }, views)
     }
 
     fn killed(&self) -> Self {
@@ -104,7 +113,22 @@ contract! {
     a_chore_stays_until_it_is_done,
     after_its_end_nothing_is_acknowledged,
     a_thing_is_loaded_by_its_whole_identifier,
+    what_sleeps_is_found_in_the_order_of_its_waking,
+    who_spoke_is_not_idle_even_where_the_header_lags,
     lists_totals_and_transcripts_are_what_the_model_says,
+    events_and_their_totals_are_what_the_model_says,
+    a_page_is_whole_while_events_are_written_behind,
+    a_reader_that_joins_misses_nothing_and_sees_nothing_twice,
+    a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
+    a_reader_is_let_go_when_the_feed_closes,
+    what_retention_took_is_no_event_any_more,
+    endpoints_are_read_among_the_events_by_position,
+    the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+    deliveries_are_listed_newest_first_with_exact_totals,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    deliveries_that_ended_go_when_they_are_old,
+    what_receivers_answered_goes_with_the_redacted_message,
+    whoever_delivers_finds_after_a_crash_what_it_had_written,
 }
 
 /// A writer without its thread.
@@ -122,8 +146,14 @@ impl Bare {
         let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE).unwrap();
         schema::migrate(&mut connection).unwrap();
         let counts = recovery::recover(&mut connection).unwrap();
-        let views =
-            Views { identity: Arc::default(), names: Arc::default(), keys: Arc::default(), chores: Arc::default() };
+        let views = Views {
+            identity: Arc::default(),
+            names: Arc::default(),
+            keys: Arc::default(),
+            chores: Arc::default(),
+            feed: Arc::default(),
+            timers: Arc::default(),
+        };
         let writer = Writer {
             housekeeping: Housekeeping::open(Pace::default(), &connection, &views).unwrap(),
             connection,
@@ -131,10 +161,12 @@ impl Bare {
             sequences: HashMap::new(),
             fold: Fold::default(),
             lagging: Arc::default(),
+            slicing: Slicing::default(),
             views,
             figures: Arc::new(Figures::default()),
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
+            tidying: super::deliveries::Tidying::default(),
         };
         Bare { writer, _folder: folder }
     }
@@ -285,11 +317,13 @@ fn a_check_finds_what_was_altered() {
     let house = House::<Folder>::new();
     let scope = Scope::of(1, Mode::Live);
     let customer = house.customer(scope, "Ada");
-    house.user(scope, "ada@example.org").unwrap();
+    let assignee = house.user(scope, "ada@example.org").unwrap().id;
     let mut conversation = house.conversation(scope, customer, Some("one"));
     let id = conversation.send("two").unwrap().id.unwrap().parse().unwrap();
     let edit = Box::new(serde_json::from_value(serde_json::json!({"content": "three"})).unwrap());
     conversation.ask(crate::conversation::messages::Request::Edit(id, edit)).unwrap();
+    let assign = serde_json::from_value(serde_json::json!({"assignee_id": assignee})).unwrap();
+    conversation.ask(crate::conversation::messages::Request::Change(Box::new(assign))).unwrap();
     assert_eq!(wait(house.store().chores()).unwrap(), []);
     house.rest();
     house.store().close();
@@ -307,12 +341,92 @@ fn a_check_finds_what_was_altered() {
         "DELETE FROM rows WHERE pos = (SELECT max(pos) FROM rows)",
         "DELETE FROM rows",
         "DELETE FROM records WHERE kind = 3",
+        "DELETE FROM feed",
+        "DELETE FROM feed_assignees",
+        "UPDATE feed SET before = x'0102030405060708090a', first = first + 512",
+        "UPDATE feed SET entries = CAST(substr(entries, 1, length(entries) - 26) AS BLOB)",
+        "UPDATE feed SET entries = CAST(substr(entries, 27) || substr(entries, 1, 26) AS BLOB)",
+        "UPDATE feed_assignees SET here = here + 1",
+        "UPDATE feed_assignees SET assignee = assignee + 1",
+        "UPDATE scopes SET number = number + 1",
+        "UPDATE scopes SET floor = number + 1",
     ] {
         let altered = house.bench().killed();
         assert_eq!(altered.findings(), Vec::<String>::new());
         Connection::open(altered.path()).unwrap().execute_batch(plant).unwrap();
         assert!(!altered.findings().is_empty(), "{plant}");
     }
+}
+
+#[test]
+fn a_file_of_the_first_version_gets_its_feed_once() {
+    let folder = Folder::new();
+    let connection = Connection::open(folder.path()).unwrap();
+    connection.execute_batch(schema::MIGRATIONS[0]).unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+    connection.execute_batch("BEGIN").unwrap();
+    let mut insert = connection
+        .prepare(
+            "INSERT INTO rows(pos, entity, seq, happened, scope, number, at, from_customer, from_agent, from_system,
+             channel, assignee, by_request, hash, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 7, 0, 0, 0, ?7, ?8, '', x'', x'7b7d')",
+        )
+        .unwrap();
+    let (mut sequences, mut numbers) = ([0_i64; 5], [0_i64; 3]);
+    for pos in 1..=2000_i64 {
+        let entity = pos * 7 % 5;
+        let scope = if entity < 3 { 1 } else { 2 };
+        let (sequence, number) =
+            (&mut sequences[usize::try_from(entity).unwrap()], &mut numbers[usize::try_from(scope).unwrap()]);
+        *sequence += 1;
+        *number += 1;
+        let (happened, channel) = (if pos % 97 == 0 { 2 } else { 1 + pos % 5 / 4 * 4 }, pos % 3);
+        let assignee = (pos % 11 == 0).then_some(77 + pos % 2);
+        insert.execute(params![pos, 100 + entity, *sequence, happened, scope, *number, channel, assignee]).unwrap();
+    }
+    drop(insert);
+    connection.execute_batch("COMMIT").unwrap();
+    drop(connection);
+    assert_eq!(folder.findings(), Vec::<String>::new());
+    let house = House::<Folder>::at(folder);
+    for (scope, number) in [(Scope::of(0, Mode::Live), 1200), (Scope::of(0, Mode::Test), 800)] {
+        let filter = EventFilter { kinds: vec![Happened::ConversationUpdated], ..EventFilter::default() };
+        let query = EventQuery { span: Span::Scope(scope), after: 0, until: None, filter, limit: 5, total: true };
+        let page = wait(house.store().events(query.clone())).unwrap().unwrap();
+        let rare: Vec<i64> = (1..=2000).filter(|pos| pos % 97 == 0 && (pos * 7 % 5 < 3) == (number == 1200)).collect();
+        assert_eq!(page.total, u64::try_from(rare.len()).unwrap());
+        assert_eq!(page.events.iter().map(|event| event.position).collect::<Vec<_>>(), &rare[..5]);
+        let all = EventQuery { filter: EventFilter::default(), after: 1, ..query };
+        assert_eq!(wait(house.store().events(all)).unwrap().unwrap().total, number - 1);
+    }
+    house.is_sound();
+}
+
+#[test]
+fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
+    let mut bare = Bare::new();
+    let happened = [Happened::ConversationCreated, Happened::ConversationUpdated, Happened::MessageCreated];
+    for expected in 0..30_u64 {
+        let mut commit = row_of(1, expected, 10);
+        commit.rows[0].happened = happened[usize::try_from(expected % 3).unwrap()];
+        assert_eq!(bare.batch(vec![(Incarnation::next(), commit)]), [Ok(())]);
+    }
+    bare.writer.keep_house(true);
+    let connection = &bare.writer.connection;
+    let mut retention = Retention::new(Some(Duration::from_secs(1)), Duration::ZERO);
+    let freed = || {
+        let sql = "SELECT count(*) FILTER (WHERE payload IS NULL AND salt IS NULL AND happened < 4),
+                   count(*) FILTER (WHERE payload IS NULL), (SELECT count(*) FROM feed), (SELECT max(floor) FROM scopes)
+                   FROM rows";
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap()
+    };
+    assert_eq!(freed(), (0, 0, 4, 0));
+    retention.run(connection, Timestamp(2000)).unwrap();
+    assert_eq!(freed(), (0, 0, 4, 30), "an answer may still be a row's payload");
+    for _ in 0..10 {
+        retention.run(connection, Timestamp(KEPT_MS + 2000)).unwrap();
+    }
+    // Three slices of eight; what stands with the floor in the fourth waits for it to be left behind.
+    assert_eq!(freed(), (16, 16, 1, 30));
 }
 
 #[test]

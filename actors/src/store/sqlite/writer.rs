@@ -11,13 +11,18 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use super::batch::{Batch, Counts, Seals, Verdict, lag_of};
+use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
 use super::chores::Housekeeping;
+use super::deliveries::Tidying;
 use super::figures::Figures;
+use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
+use crate::feed::{Batch as Published, Event, Place, SeenNow};
 use crate::runtime::{Away, CommitFailure, Incarnation};
-use crate::store::{Broken, Chore, Commit, Effect, Header, Kind, Settle, Stored, Subject};
+use crate::store::{
+    Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written,
+};
 
 /// At most so many commits in one transaction.
 const BATCH_MAX: usize = 1024;
@@ -30,6 +35,7 @@ pub(super) enum Work {
     Barrier { subject: Subject, incarnation: Incarnation, settle: Settle },
     Reload { subject: Subject, reply: oneshot::Sender<Result<Option<Stored>, Away>> },
     ChoreDone { chore: Chore },
+    Deliver { slice: Box<DeliverySlice>, reply: oneshot::Sender<Result<Written, Unwritten>> },
     Close { done: std::sync::mpsc::SyncSender<()> },
 }
 
@@ -49,12 +55,14 @@ pub(super) struct Writer {
     pub(super) sequences: HashMap<u64, u64>,
     pub(super) fold: Fold,
     pub(super) lagging: Arc<Lagging>,
+    pub(super) slicing: Slicing,
     pub(super) views: Views,
     pub(super) housekeeping: Housekeeping,
     pub(super) figures: Arc<Figures>,
     pub(super) healthy: Arc<AtomicBool>,
     /// Nothing more of these is taken.
     pub(super) banned: Bans,
+    pub(super) tidying: Tidying,
 }
 
 impl Writer {
@@ -107,16 +115,20 @@ impl Writer {
     /// All of them in one transaction.
     fn transact(&mut self, works: &[Work]) -> Result<Vec<Outcome>, Failure> {
         if !works.iter().any(Work::writes) {
-            return Ok(works.iter().map(|_| Ok(None)).collect());
+            return Ok(works.iter().map(|_| Ok(Done::default())).collect());
         }
         self.counts.begin();
         // Headers that are due go along: alone they would cost an fsync of their own.
         let due = self.housekeeping.due(&mut self.fold, &self.lagging);
-        let result = self.try_transact(works, &due);
+        let slices = self.slicing.whole();
+        let result = self.try_transact(works, (&due, &slices));
         self.healthy.store(result.is_ok(), Ordering::Relaxed);
         if result.is_ok() {
             for (n, lag) in due {
                 self.fold.wrote(&self.lagging, n, lag);
+            }
+            if !slices.is_empty() {
+                self.slicing.wrote(&slices);
             }
         } else {
             self.fold.put_back(&self.lagging, &due);
@@ -134,7 +146,11 @@ impl Writer {
         })
     }
 
-    fn try_transact(&mut self, works: &[Work], due: &[(u64, Lag)]) -> rusqlite::Result<Vec<Outcome>> {
+    fn try_transact(
+        &mut self,
+        works: &[Work],
+        (due, slices): (&[(u64, Lag)], &[Due]),
+    ) -> rusqlite::Result<Vec<Outcome>> {
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.clear();
         }
@@ -150,7 +166,7 @@ impl Writer {
                         Err(CommitFailure::Away)
                     } else {
                         match batch.apply(commit, seals)? {
-                            Verdict::Written { first_pos } => Ok(Some(first_pos)),
+                            Verdict::Written(first) => Ok(Done::Rows(first)),
                             Verdict::Broken(broken) => Err(CommitFailure::Broken(broken)),
                             Verdict::Fenced => {
                                 ban(&mut lost, entity, *incarnation);
@@ -161,9 +177,10 @@ impl Writer {
                 }
                 Work::ChoreDone { chore } => {
                     super::chores::done(&self.connection, *chore)?;
-                    Ok(None)
+                    Ok(Done::Nothing)
                 }
-                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => Ok(None),
+                Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(slice, &mut self.tidying)?)),
+                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => Ok(Done::Nothing),
             };
             verdicts.push(verdict);
         }
@@ -171,6 +188,9 @@ impl Writer {
         if !due.is_empty() {
             // The rows of this batch are not known to `fold` yet: a restart has to look from its begin.
             super::chores::fold_into(&self.connection, (&self.counts, self.counts.begun_at()), &self.fold, due)?;
+        }
+        if !slices.is_empty() {
+            self.slicing.write(&self.connection, slices, self.counts.begun_at())?;
         }
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         if !due.is_empty() {
@@ -184,7 +204,7 @@ impl Writer {
         let mut verdicts: Vec<Outcome> = Vec::with_capacity(works.len());
         for work in works {
             let verdict = match self.transact(std::slice::from_ref(work)) {
-                Ok(mut one) => one.pop().unwrap_or(Ok(None)),
+                Ok(mut one) => one.pop().unwrap_or(Ok(Done::Nothing)),
                 Err(failure) => {
                     warn!(?failure, "a commit could not be written");
                     Err(CommitFailure::Away)
@@ -203,11 +223,13 @@ impl Writer {
     /// The output gate: the batch is durable; the views first, then the replies.
     fn settle(&mut self, batch: &mut Vec<Work>, verdicts: Vec<Outcome>) {
         let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> = Vec::with_capacity(batch.len());
-        let mut reloads = Vec::new();
+        let (mut reloads, mut delivered) = (Vec::new(), Vec::new());
+        let feed = Arc::clone(&self.views.feed);
+        let mut published = feed.batch();
         for (work, verdict) in batch.drain(..).zip(verdicts) {
             match work {
                 Work::Commit { incarnation, commit, settle, .. } => {
-                    replies.push((settle, self.absorb(incarnation, *commit, verdict)));
+                    replies.push((settle, self.absorb(incarnation, *commit, verdict, &mut published)));
                 }
                 Work::Barrier { subject, incarnation, settle } => {
                     let lost = is_banned(&self.banned, subject.number, incarnation);
@@ -218,13 +240,22 @@ impl Writer {
                     reloads.push((subject, reply));
                 }
                 Work::ChoreDone { .. } => {}
+                Work::Deliver { slice, reply } => delivered.push((reply, kept(slice, verdict))),
                 Work::Close { done } => {
                     let _ = done.send(());
                 }
             }
         }
+        // Before anybody can join behind this batch: who does looks for all of it here.
+        self.slicing.show();
+        published.reached(self.counts.next_pos - 1);
+        drop(published);
         for (settle, outcome) in replies {
             settle(outcome);
+        }
+        for (reply, outcome) in delivered {
+            // Whoever delivers may have ended.
+            let _ = reply.send(outcome);
         }
         for (subject, reply) in reloads {
             let loaded = loads::load(&self.connection, subject).map_err(|error| {
@@ -242,9 +273,11 @@ impl Writer {
         incarnation: Incarnation,
         mut commit: Commit,
         verdict: Outcome,
+        published: &mut Published<'_>,
     ) -> Result<(), CommitFailure<Broken>> {
-        let first_pos = match verdict {
-            Ok(first_pos) => first_pos.unwrap_or(0),
+        let first = match verdict {
+            Ok(Done::Rows(first)) => first,
+            Ok(Done::Nothing | Done::Slice(_)) => First::default(),
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Broken(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
@@ -253,6 +286,8 @@ impl Writer {
             }
         };
         self.figures.commit(commit.rows.len());
+        self.slicing.note(&commit, first);
+        publish(&mut commit, first, published);
         if !commit.rewrites.is_empty() {
             self.housekeeping.erase();
         }
@@ -263,7 +298,7 @@ impl Writer {
             match commit.header {
                 Header::Unchanged => {
                     let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);
-                    self.fold.note(&self.lagging, n, lag, rows, first_pos);
+                    self.fold.note(&self.lagging, n, lag, rows, first.pos);
                 }
                 Header::Conversation { .. } | Header::Record { .. } | Header::RecordGone => {
                     self.fold.wrote(&self.lagging, n, lag);
@@ -277,16 +312,16 @@ impl Writer {
             self.views.take_in(effect, commit.expected + 1);
         }
         if let Some(kept) = commit.answer.take() {
-            kept.reservation.settle(first_pos);
+            kept.reservation.settle(first.pos);
         }
         Ok(())
     }
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
     pub(super) fn keep_house(&mut self, closing: bool) {
-        let Writer { connection, counts, fold, lagging, views, housekeeping, healthy, .. } = self;
+        let Writer { connection, counts, fold, lagging, slicing, views, housekeeping, healthy, .. } = self;
         let well = healthy.load(Ordering::Relaxed);
-        match housekeeping.run(connection, (counts, fold), (lagging, views), closing) {
+        match housekeeping.run(connection, (counts, fold, slicing), (lagging, views), closing) {
             // What failed before is not well again because nothing was due now.
             Ok(()) if well || housekeeping.can_write(connection) => healthy.store(true, Ordering::Relaxed),
             Ok(()) => {}
@@ -298,6 +333,47 @@ impl Writer {
                 let _ = judge(&error);
             }
         }
+    }
+}
+
+/// Hands what happened to the feed, where anybody wants it.
+fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
+    if !commit.rewrites.is_empty() {
+        published.redacted(commit.subject.number, commit.rewrites.iter().map(|rewrite| rewrite.sequence));
+    }
+    commit.effects.retain_mut(|effect| match effect {
+        Effect::Endpoint(endpoint) => {
+            published.endpoint(first.pos, Arc::clone(endpoint));
+            false
+        }
+        Effect::EndpointGone(id) => {
+            published.endpoint_gone(first.pos, *id);
+            false
+        }
+        Effect::Account(..)
+        | Effect::Key(..)
+        | Effect::User(..)
+        | Effect::UserGone(..)
+        | Effect::CustomerRenamed(..)
+        | Effect::Snoozed(_) => true,
+    });
+    if commit.subject.kind != Kind::Conversation || !published.wants(commit.scope, commit.subject.number) {
+        return;
+    }
+    for ((row, index), position) in commit.rows.iter().zip(0..).zip(first.pos..) {
+        let place = Place {
+            position,
+            scope: commit.scope,
+            number: first.number + index,
+            entity: commit.subject.number,
+            sequence: commit.expected + 1 + index,
+        };
+        let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {
+            channel: Some(seen.channel),
+            priority: Some(seen.priority),
+            assignee: seen.assignee.map(|user| user.number()),
+        });
+        published.event(Event::new(place, row.happened, commit.at, seen, row.payload.clone()));
     }
 }
 
@@ -314,13 +390,34 @@ fn is_banned(bans: &Bans, entity: u64, incarnation: Incarnation) -> bool {
     bans.get(&entity).is_some_and(|lost| lost.contains(&incarnation))
 }
 
-/// The position of what was written, if anything was.
-type Outcome = Result<Option<i64>, CommitFailure<Broken>>;
+/// What was written of one work.
+#[derive(Debug, Default)]
+enum Done {
+    #[default]
+    Nothing,
+    /// A commit's rows, which begin here.
+    Rows(First),
+    /// What became of deliveries.
+    Slice(Delivered),
+}
+
+type Outcome = Result<Done, CommitFailure<Broken>>;
+
+/// The keys of a slice's answers stand where these were written.
+fn kept(slice: Box<DeliverySlice>, verdict: Outcome) -> Result<Written, Unwritten> {
+    let Ok(Done::Slice((written, answers))) = verdict else { return Err(Unwritten(Some(slice))) };
+    for (commit, first) in slice.answers.into_iter().zip(answers) {
+        if let Some(kept) = commit.answer {
+            kept.reservation.settle(first.pos);
+        }
+    }
+    Ok(written)
+}
 
 impl Work {
     fn writes(&self) -> bool {
         match self {
-            Work::Commit { .. } | Work::ChoreDone { .. } => true,
+            Work::Commit { .. } | Work::ChoreDone { .. } | Work::Deliver { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }
     }

@@ -1,0 +1,180 @@
+//! The rules of a conversation's messages, pure like those of its state: sending, editing, redacting. What a message does
+//! to the conversation around it stands in `state`.
+
+use bytes::Bytes;
+
+use super::draft::{Draft, to_json};
+use super::messages::{
+    ConversationError, EditMessage, MessageType, MessageView, SendMessage, SenderId, SenderType, Status,
+};
+use super::state::{Asked, Conversation, Decided, Found, Live};
+use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::caller::Scope;
+use crate::id::{MessageId, UserId};
+use crate::metadata::Metadata;
+use crate::runtime::Decision;
+use crate::store::{Header, Rewrite, StoredMessage};
+use crate::text::is_https_url;
+use crate::time::Timestamp;
+
+impl Conversation {
+    pub(super) fn send(&self, live: &Live, send: SendMessage, asked: Asked) -> Decided {
+        let said = said(live, send, asked.caller.by.user)?;
+        let reopens = said.sender_type == SenderType::Customer && live.state.status != Status::Active;
+        if live.state.status == Status::Closed && !reopens {
+            return Err(ConversationError::Closed);
+        }
+        let mut draft = Draft::new(self.id, live.clone(), &asked);
+        let (id, body) = draft.message(said);
+        let mut header = Header::Unchanged;
+        if reopens {
+            let mut after = draft.live.state.clone();
+            after.status = Status::Active;
+            draft.become_state(after, None);
+            header = draft.header(live);
+        }
+        let etag = Some((live.sequence + 1).to_string());
+        let answer = Answer { done: Done::Created, id: Some(id.to_string()), etag, body, replayed: false };
+        Ok(draft.commit(asked, header, Vec::new(), answer, true))
+    }
+
+    pub(super) fn edit(
+        &self,
+        live: &Live,
+        (id, edit): (MessageId, EditMessage),
+        asked: Asked,
+        if_match: Option<&Precondition>,
+        found: Found,
+    ) -> Decided {
+        let held = Held::of(id, live.scope, found.as_ref())?;
+        held.check(if_match)?;
+        if held.now.redacted {
+            return Err(ConversationError::Redacted);
+        }
+        let mut after = held.now.clone();
+        if let Some(content) = edit.content {
+            acceptable(after.kind, &content)?;
+            after.content = content.into_string();
+        }
+        if let Some(patch) = &edit.metadata {
+            let refused = |reason| ConversationError::Invalid(Invalid::new("metadata", reason));
+            after.metadata = after.metadata.patched(patch.as_ref()).map_err(refused)?;
+        }
+        if after.content == held.now.content && after.metadata == held.now.metadata {
+            return Ok(Decision::Answer(held.answer()));
+        }
+        let mut draft = Draft::new(self.id, live.clone(), &asked);
+        after.edited_at = Some(Timestamp(draft.live.updated_at));
+        let body = draft.edited(&after, held.sequence);
+        let etag = Some((live.sequence + 1).to_string());
+        let answer = Answer { done: Done::Ok, id: None, etag, body, replayed: false };
+        Ok(draft.commit(asked, Header::Unchanged, Vec::new(), answer, true))
+    }
+
+    pub(super) fn redact(
+        &self,
+        live: &Live,
+        id: MessageId,
+        asked: Asked,
+        if_match: Option<&Precondition>,
+        found: Found,
+    ) -> Decided {
+        let held = Held::of(id, live.scope, found.as_ref())?;
+        held.check(if_match)?;
+        let answer = Answer { done: Done::Deleted, id: None, etag: None, body: Bytes::new(), replayed: false };
+        if held.now.redacted {
+            return Ok(Decision::Answer(answer));
+        }
+        let mut draft = Draft::new(self.id, live.clone(), &asked);
+        draft.edited(&erased(held.now), held.sequence);
+        for (sequence, _, payload) in found.iter().flat_map(|found| &found.texts) {
+            let text: MessageView = serde_json::from_slice(payload).map_err(|_| ConversationError::MessageNotFound)?;
+            draft.rewrites.push(Rewrite { sequence: *sequence, payload: to_json(&erased(text)) });
+        }
+        Ok(draft.commit(asked, Header::Unchanged, Vec::new(), answer, true))
+    }
+}
+
+/// A message as its row holds it.
+struct Held {
+    now: MessageView,
+    sequence: u64,
+    latest: u64,
+}
+
+impl Held {
+    fn of(id: MessageId, scope: Scope, found: Option<&StoredMessage>) -> Result<Self, ConversationError> {
+        let found = found.filter(|found| found.scope == scope).ok_or(ConversationError::MessageNotFound)?;
+        let read = |text: Option<&(u64, i64, Bytes)>| {
+            let (sequence, _, payload) = text?;
+            Some((*sequence, serde_json::from_slice::<MessageView>(payload).ok()?))
+        };
+        let (sequence, _) = read(found.texts.first()).ok_or(ConversationError::MessageNotFound)?;
+        let (latest, now) = read(found.texts.last()).ok_or(ConversationError::MessageNotFound)?;
+        if now.message_id == id { Ok(Held { now, sequence, latest }) } else { Err(ConversationError::MessageNotFound) }
+    }
+
+    fn check(&self, if_match: Option<&Precondition>) -> Result<(), ConversationError> {
+        let etag = self.latest.to_string();
+        if if_match.is_some_and(|wanted| !wanted.holds(&etag)) { Err(ConversationError::Precondition) } else { Ok(()) }
+    }
+
+    fn answer(&self) -> Answer {
+        let etag = Some(self.latest.to_string());
+        Answer { done: Done::Ok, id: None, etag, body: to_json(&self.now), replayed: false }
+    }
+}
+
+/// A message as it is read by itself: the answer to a GET.
+///
+/// # Errors
+/// There is no such message for this caller.
+pub(super) fn read_message(
+    id: MessageId,
+    scope: Scope,
+    found: Option<&StoredMessage>,
+) -> Result<Answer, ConversationError> {
+    Held::of(id, scope, found).map(|held| held.answer())
+}
+
+/// What a message is to say.
+pub(super) struct Said {
+    pub(super) content: String,
+    pub(super) kind: MessageType,
+    pub(super) sender_type: SenderType,
+    pub(super) sender_id: Option<SenderId>,
+    pub(super) metadata: Metadata,
+}
+
+fn said(live: &Live, send: SendMessage, acting: Option<UserId>) -> Result<Said, ConversationError> {
+    let kind = send.kind.unwrap_or(MessageType::Text);
+    acceptable(kind, &send.content)?;
+    let by_default = if acting.is_some() { SenderType::Agent } else { SenderType::Customer };
+    let sender_type = send.sender_type.unwrap_or(by_default);
+    let refused = |reason: &str| Err(ConversationError::Invalid(Invalid::new("sender_id", reason)));
+    let sender_id = match (sender_type, send.sender_id) {
+        (SenderType::Customer, None) => Some(SenderId::Customer(live.state.customer)),
+        (SenderType::Agent, None) => acting.map(SenderId::User),
+        (SenderType::System, None) => None,
+        (SenderType::Customer, Some(SenderId::User(_))) => return refused("must be a customer's ID for a customer"),
+        (SenderType::Agent, Some(SenderId::Customer(_))) => return refused("must be a user's ID for an agent"),
+        (SenderType::System, Some(_)) => return refused("must be left out for the system"),
+        (SenderType::Customer | SenderType::Agent, given @ Some(_)) => given,
+    };
+    Ok(Said { content: send.content.into_string(), kind, sender_type, sender_id, metadata: send.metadata })
+}
+
+fn acceptable(kind: MessageType, content: &str) -> Result<(), ConversationError> {
+    let refused = |reason| ConversationError::Invalid(Invalid::new("content", reason));
+    match kind {
+        MessageType::Text => Ok(()),
+        MessageType::Image | MessageType::File => is_https_url(content).map_err(refused),
+    }
+}
+
+fn erased(mut message: MessageView) -> MessageView {
+    message.content.clear();
+    message.metadata = Metadata::default();
+    message.redacted = true;
+    message
+}

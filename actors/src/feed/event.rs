@@ -1,0 +1,112 @@
+//! One event, and the bytes that everybody who gets it sees.
+
+use std::sync::OnceLock;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+
+use crate::caller::Scope;
+use crate::conversation::messages::{Channel, Priority};
+use crate::id::EventId;
+use crate::store::Happened;
+use crate::time::Timestamp;
+
+/// An event as it was committed.
+#[derive(Debug)]
+pub struct Event {
+    /// Where it stands among everything that was ever committed.
+    pub position: i64,
+    /// Whose data.
+    pub scope: Scope,
+    /// Its number in its account and mode: 1, 2, 3 …
+    pub number: u64,
+    /// The number of the entity's identifier.
+    pub entity: u64,
+    /// Its `seq`: 1, 2, 3 … in its entity.
+    pub sequence: u64,
+    /// What happened.
+    pub happened: Happened,
+    /// When, in Unix milliseconds.
+    pub at: i64,
+    /// What filters see: the conversation's channel as of this commit …
+    pub channel: Option<Channel>,
+    /// … its priority …
+    pub priority: Option<Priority>,
+    /// … and the number of its assignee's identifier.
+    pub assignee: Option<u64>,
+    /// `data`, in JSON.
+    pub payload: Bytes,
+    body: OnceLock<Bytes>,
+}
+
+/// All of an event but its data.
+#[derive(Serialize)]
+struct Head {
+    id: EventId,
+    event: &'static str,
+    created_at: Timestamp,
+    api_version: &'static str,
+    seq: u64,
+}
+
+impl Event {
+    /// Puts together what a row holds; `body` is made when it is first asked for.
+    #[must_use]
+    pub fn new(place: Place, happened: Happened, at: i64, seen: SeenNow, payload: Bytes) -> Self {
+        let Place { position, scope, number, entity, sequence } = place;
+        let SeenNow { channel, priority, assignee } = seen;
+        let body = OnceLock::new();
+        Event { position, scope, number, entity, sequence, happened, at, channel, priority, assignee, payload, body }
+    }
+
+    /// Names it: made of its instant and its position, so the same each time that it is read.
+    #[must_use]
+    pub fn id(&self) -> EventId {
+        EventId::at_position(self.at, self.position)
+    }
+
+    /// `{"id":…,"event":…,"created_at":…,"api_version":…,"seq":…,"data":…}`: what lists, streams and webhooks show.
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        self.body.get_or_init(|| self.written()).clone()
+    }
+
+    fn written(&self) -> Bytes {
+        let head = Head {
+            id: self.id(),
+            event: self.happened.word(),
+            created_at: Timestamp(self.at),
+            api_version: "1.0",
+            seq: self.sequence,
+        };
+        let mut body = BytesMut::with_capacity(self.payload.len() + 192).writer();
+        // A shape of ours: it can't fail.
+        let _ = serde_json::to_writer(&mut body, &head);
+        let mut body = body.into_inner();
+        body.truncate(body.len().saturating_sub(1));
+        body.extend_from_slice(b",\"data\":");
+        body.extend_from_slice(&self.payload);
+        body.put_u8(b'}');
+        body.freeze()
+    }
+}
+
+/// Where an event stands.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "as in `Event`")]
+pub struct Place {
+    pub position: i64,
+    pub scope: Scope,
+    pub number: u64,
+    pub entity: u64,
+    pub sequence: u64,
+}
+
+/// What filters see of it.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs, reason = "as in `Event`")]
+pub struct SeenNow {
+    pub channel: Option<Channel>,
+    pub priority: Option<Priority>,
+    pub assignee: Option<u64>,
+}

@@ -1,0 +1,120 @@
+//! The way in: lists of events, and readers that follow them.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{Cursor, EventFilter, EventReader, Falling, Feed, Source};
+use crate::accounts::Identity;
+use crate::answer::Invalid;
+use crate::caller::Scope;
+use crate::page::ListFailure;
+use crate::store::{EventQuery, Span, Store};
+
+/// A list of events.
+#[derive(Debug, Clone)]
+pub struct EventList {
+    /// Which of them.
+    pub filter: EventFilter,
+    /// Behind this place; 0 is the beginning.
+    pub after: u64,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A page of events.
+#[derive(Debug)]
+pub struct EventListing {
+    /// A JSON array.
+    pub data: Bytes,
+    /// How many follow `after`.
+    pub total: u64,
+    /// The `after` that goes on from here, at the end of the log too.
+    pub next: String,
+}
+
+/// All events.
+pub struct Events {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) identity: Arc<Identity>,
+}
+
+impl Events {
+    /// A page of events, oldest first.
+    ///
+    /// # Errors
+    /// There is no such entity for this caller, a filter names what is not there, the cursor has expired, the store is
+    /// away, or the list took too long.
+    pub async fn list(&self, source: Source, list: EventList) -> Result<EventListing, ListFailure> {
+        let (span, scope) = match source {
+            Source::Entity(scope, subject) => (Span::Entity(scope, subject), scope),
+            Source::Scope(scope) => (Span::Scope(scope), scope),
+        };
+        self.check(scope, &list.filter)?;
+        let EventList { filter, after, limit } = list;
+        let query = EventQuery { span, after, until: None, filter, limit, total: true };
+        let page = self.store.events(query).await?.ok_or(ListFailure::NotFound)?;
+        let mut data = BytesMut::from(&b"["[..]);
+        for event in &page.events {
+            if data.len() > 1 {
+                data.put_u8(b',');
+            }
+            data.extend_from_slice(&event.body());
+        }
+        data.put_u8(b']');
+        let next = match source {
+            Source::Entity(..) => page.cursor.to_string(),
+            Source::Scope(_) => Cursor(page.cursor).to_string(),
+        };
+        Ok(EventListing { data: data.freeze(), total: page.total, next })
+    }
+
+    /// Follows events behind `after`, or from now on where none is given.
+    ///
+    /// # Errors
+    /// As [`Events::list`].
+    pub async fn follow(
+        &self,
+        source: Source,
+        filter: EventFilter,
+        after: Option<u64>,
+        falling: Falling,
+    ) -> Result<EventReader, ListFailure> {
+        // Whatever a list would refuse is refused before the stream begins.
+        let probe = EventList { filter: filter.clone(), after: after.unwrap_or(0), limit: 1 };
+        if after.is_some() || matches!(source, Source::Entity(..)) {
+            self.list(source, probe).await?;
+        } else if let Source::Scope(scope) = source {
+            self.check(scope, &filter)?;
+        }
+        let from = (Arc::clone(&self.store), Arc::clone(&self.feed));
+        Ok(EventReader::new(from, source, filter, after, falling))
+    }
+
+    /// The place of the last event: what follows it comes next.
+    ///
+    /// # Errors
+    /// As [`Events::list`].
+    pub async fn end(&self, source: Source) -> Result<u64, ListFailure> {
+        let span = match source {
+            Source::Entity(scope, subject) => Span::Entity(scope, subject),
+            Source::Scope(scope) => Span::Scope(scope),
+        };
+        let query = EventQuery { span, after: 0, until: None, filter: EventFilter::default(), limit: 1, total: true };
+        let page = self.store.events(query).await?.ok_or(ListFailure::NotFound)?;
+        // Places follow one another without a gap, behind those that retention has taken.
+        let first = page.events.first().map(|event| match source {
+            Source::Entity(..) => event.sequence,
+            Source::Scope(_) => event.number,
+        });
+        Ok(first.map_or(page.cursor, |first| first + page.total.saturating_sub(1)))
+    }
+
+    fn check(&self, scope: Scope, filter: &EventFilter) -> Result<(), ListFailure> {
+        if filter.assignee.is_some_and(|user| self.identity.user(scope, user).is_none()) {
+            return Err(ListFailure::Invalid(Invalid::new("assignee_id", "must be a valid user ID")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Which events somebody wants.
+
+use super::Event;
+use crate::conversation::messages::Channel;
+use crate::id::UserId;
+use crate::store::Happened;
+
+/// Every part that is given must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// One of these kinds; empty: any.
+    pub kinds: Vec<Happened>,
+    /// In a conversation of this channel, as of the event.
+    pub channel: Option<Channel>,
+    /// In a conversation of this assignee, as of the event.
+    pub assignee: Option<UserId>,
+}
+
+impl EventFilter {
+    /// Whether everything passes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty() && self.channel.is_none() && self.assignee.is_none()
+    }
+
+    /// Whether this one passes.
+    #[must_use]
+    pub fn admits(&self, event: &Event) -> bool {
+        (self.kinds.is_empty() || self.kinds.contains(&event.happened))
+            && self.channel.is_none_or(|channel| event.channel == Some(channel))
+            && self.assignee.is_none_or(|user| event.assignee == Some(user.number()))
+    }
+}

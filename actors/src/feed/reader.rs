@@ -1,0 +1,207 @@
+//! Reads events from a cursor on: first the store, up to where it joins the feed, then the feed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Ended, Event, EventFilter, Feed, Interest, Item, Subscription};
+use crate::caller::Scope;
+use crate::id::ConversationId;
+use crate::store::{EventPage, EventQuery, Kind, Later, ReadError, Span, Store, Subject};
+
+/// Whose events.
+#[derive(Debug, Clone, Copy)]
+pub enum Source {
+    /// One entity's; a cursor is a `seq`.
+    Entity(Scope, Subject),
+    /// An account and mode's; a cursor is a number.
+    Scope(Scope),
+}
+
+impl Source {
+    /// A conversation's.
+    #[must_use]
+    pub fn conversation(scope: Scope, id: ConversationId) -> Self {
+        Source::Entity(scope, Subject { kind: Kind::Conversation, number: id.number(), tail: id.tail() })
+    }
+}
+
+/// What becomes of a reader whose queue overflows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Falling {
+    /// It goes on from the store.
+    Behind,
+    /// It ends.
+    Out,
+}
+
+/// Why no more events come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReadEnd {
+    /// It could not keep up.
+    #[error("the reader was too slow")]
+    TooSlow,
+    /// What it wants to read was trimmed by retention.
+    #[error("the cursor has expired")]
+    Expired,
+    /// What it was about is no more.
+    #[error("there is no such thing")]
+    Gone,
+    /// The store can't be read now.
+    #[error("the store is away")]
+    Away,
+    /// The server is stopping.
+    #[error("the feed is closed")]
+    Closed,
+}
+
+/// Events waiting for a subscriber, at most.
+const QUEUE: usize = 1024;
+/// Events read from the store at once.
+const PAGE: u32 = 200;
+
+/// A reader of events, in order, none missing, none twice.
+pub struct EventReader {
+    store: Arc<dyn Store>,
+    feed: Arc<Feed>,
+    source: Source,
+    filter: EventFilter,
+    falling: Falling,
+    cursor: u64,
+    subscription: Option<Subscription>,
+    /// Up to this position the store is read; behind it the queue goes on.
+    until: Option<i64>,
+    ready: VecDeque<Arc<Event>>,
+    /// A page on its way: kept, so that whoever looks at other things meanwhile does not begin anew.
+    reading: Option<Later<Result<Option<EventPage>, ReadError>>>,
+}
+
+impl EventReader {
+    /// Begins behind `after`, or where none is given with what comes next.
+    pub fn new(
+        (store, feed): (Arc<dyn Store>, Arc<Feed>),
+        source: Source,
+        filter: EventFilter,
+        after: Option<u64>,
+        falling: Falling,
+    ) -> Self {
+        let mut reader = EventReader {
+            store,
+            feed,
+            source,
+            filter,
+            falling,
+            cursor: after.unwrap_or(0),
+            subscription: None,
+            until: None,
+            ready: VecDeque::new(),
+            reading: None,
+        };
+        if after.is_none() {
+            // It needs no place to fall behind to: a queue overflows only when it holds what gives it one.
+            reader.join();
+            reader.until = None;
+        }
+        reader
+    }
+
+    /// Where it stands: what was read last, or skipped by its filter.
+    #[must_use]
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// The next event. Dropped while it waits, it loses nothing.
+    ///
+    /// # Errors
+    /// No more will come.
+    pub async fn next(&mut self) -> Result<Arc<Event>, ReadEnd> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.cursor = self.place(&event);
+                return Ok(event);
+            }
+            if self.subscription.is_none() || self.until.is_some() {
+                if self.feed.is_closed() {
+                    // A reader that is far behind would not learn it from its queue.
+                    return Err(ReadEnd::Closed);
+                }
+                self.read_on().await?;
+                continue;
+            }
+            let Some(subscription) = &mut self.subscription else { continue };
+            match subscription.next().await {
+                Ok(Item::Event(event)) => self.take(event),
+                Ok(Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) | Item::Reached(_)) => {}
+                Err(Ended::Closed) => return Err(ReadEnd::Closed),
+                Err(Ended::TooSlow) if self.falling == Falling::Out => return Err(ReadEnd::TooSlow),
+                Err(Ended::TooSlow) => self.subscription = None,
+            }
+        }
+    }
+
+    fn place(&self, event: &Event) -> u64 {
+        match self.source {
+            Source::Entity(..) => event.sequence,
+            Source::Scope(_) => event.number,
+        }
+    }
+
+    fn take(&mut self, event: Arc<Event>) {
+        let place = self.place(&event);
+        if place <= self.cursor {
+            return;
+        }
+        if self.filter.admits(&event) {
+            self.ready.push_back(event);
+        } else {
+            self.cursor = place;
+        }
+    }
+
+    fn join(&mut self) {
+        let interest = match self.source {
+            Source::Entity(_, subject) => Interest::Entity(subject.number),
+            Source::Scope(scope) => Interest::Scope(scope),
+        };
+        let subscription = self.feed.subscribe(interest, QUEUE);
+        self.until = Some(subscription.joined);
+        self.subscription = Some(subscription);
+    }
+
+    fn query(&self) -> EventQuery {
+        let span = match self.source {
+            Source::Entity(scope, subject) => Span::Entity(scope, subject),
+            Source::Scope(scope) => Span::Scope(scope),
+        };
+        let (filter, until) = (self.filter.clone(), self.until);
+        EventQuery { span, after: self.cursor, until, filter, limit: PAGE, total: false }
+    }
+
+    /// Reads a page from the store. Far behind, it reads without listening, so that nothing queues up meanwhile; at the
+    /// end of the log it joins the feed and reads once more, up to exactly there.
+    async fn read_on(&mut self) -> Result<(), ReadEnd> {
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            None => {
+                let page = self.store.events(self.query());
+                self.reading.insert(page)
+            }
+        };
+        let read = reading.await;
+        self.reading = None;
+        let page = match read {
+            Ok(Some(page)) => page,
+            Ok(None) => return Err(ReadEnd::Gone),
+            Err(ReadError::Expired) => return Err(ReadEnd::Expired),
+            Err(ReadError::TooSlow | ReadError::Away | ReadError::NoCursor(_)) => return Err(ReadEnd::Away),
+        };
+        if page.events.is_empty() {
+            self.cursor = self.cursor.max(page.cursor);
+        }
+        self.ready.extend(page.events);
+        if !page.more && self.until.take().is_none() {
+            self.join();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,585 @@
+//! Events against a plain model: whichever way they are asked for, and whether they stand in memory or are written behind.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestRunner};
+
+use super::fixture::{Bench, House, live, other, test, wait};
+use crate::caller::{By, Scope};
+use crate::conversation::messages::{Channel, Priority, SenderType, Status};
+use crate::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
+use crate::id::{ConversationId, CustomerId, UserId, WebhookId};
+use crate::runtime::Incarnation;
+use crate::store::{
+    Commit, ConversationState, EventPage, EventQuery, FeedRow, Happened, Header, Kind, NewRow, ReadError, Seen, Span,
+    Store, Subject, Tallies,
+};
+use crate::time::Timestamp;
+
+/// What an event is, as the model knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    scope: Scope,
+    entity: u64,
+    seq: u64,
+    number: u64,
+    happened: Happened,
+    channel: Channel,
+    assignee: Option<UserId>,
+    position: i64,
+}
+
+/// A conversation of which rows are committed as they come, without its rules.
+struct Talk {
+    scope: Scope,
+    subject: Subject,
+    customer: CustomerId,
+    seq: u64,
+    tallies: Tallies,
+    incarnation: Incarnation,
+}
+
+/// A row: what happened, the channel, the assignee.
+type Said = (Happened, Channel, Option<UserId>);
+
+impl Talk {
+    fn new(scope: Scope, customer: CustomerId) -> Self {
+        let id = ConversationId::new(Timestamp::now().0);
+        let subject = Subject { kind: Kind::Conversation, number: id.number(), tail: id.tail() };
+        let incarnation = Incarnation::next();
+        Talk { scope, subject, customer, seq: 0, tallies: Tallies::default(), incarnation }
+    }
+
+    fn commit(&mut self, said: &[Said], at: i64) -> Commit {
+        let expected = self.seq;
+        self.seq += u64::try_from(said.len()).unwrap();
+        let rows = said.iter().map(|said| self.row(*said, at)).collect();
+        let state = ConversationState {
+            customer: self.customer,
+            status: Status::Active,
+            channel: Channel::Chat,
+            priority: Priority::Normal,
+            assignee: None,
+            metadata: "{}".into(),
+            closed_at: None,
+            snoozed_until: None,
+            roused_at: at,
+        };
+        // What is no message writes the header, as a conversation's actor does: recovery counts on it.
+        let messages =
+            said.iter().all(|(kind, _, _)| matches!(kind, Happened::MessageCreated | Happened::MessageUpdated));
+        let before = (expected > 0).then(|| Box::new(state.clone()));
+        let put = Header::Conversation { before, after: Box::new(state) };
+        Commit {
+            subject: self.subject,
+            expected,
+            scope: self.scope,
+            by: By::server("a test"),
+            at,
+            rows,
+            header: if expected > 0 && messages { Header::Unchanged } else { put },
+            rewrites: Vec::new(),
+            conditions: Vec::new(),
+            answer: None,
+            effects: Vec::new(),
+            chore: None,
+        }
+    }
+
+    fn row(&mut self, (happened, channel, assignee): Said, at: i64) -> NewRow {
+        if happened == Happened::MessageCreated {
+            self.tallies = self.tallies.plus(SenderType::Agent, at);
+        }
+        let seen = Seen { channel, priority: Priority::Normal, assignee, sender: None };
+        let payload = Bytes::from(format!("{{\"at\":{at}}}"));
+        NewRow { happened, payload, tallies: self.tallies, seen: Some(seen), edits: None }
+    }
+
+    /// Commits without waiting; tells when it is durable.
+    fn submit(&mut self, store: &dyn Store, rows: &[Said], at: i64) -> std::sync::mpsc::Receiver<bool> {
+        let (settled, outcome) = sync_channel(1);
+        let commit = self.commit(rows, at);
+        store.submit(self.incarnation, commit, Box::new(move |outcome| settled.send(outcome.is_ok()).unwrap()));
+        outcome
+    }
+}
+
+/// What is done. Numbers choose among what there is.
+#[derive(Debug, Clone)]
+enum Step {
+    Begin { scope: usize },
+    Happens { talk: usize, rows: Vec<(usize, usize, usize)> },
+    Crash,
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+struct Question {
+    span: usize,
+    talk: Option<usize>,
+    after: usize,
+    until: Option<usize>,
+    kinds: Vec<usize>,
+    channel: Option<usize>,
+    assignee: Option<usize>,
+    limit: u32,
+    total: bool,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    // Some kinds and assignees are rare, so that whole slices lie between two of them.
+    let kind = prop_oneof![20 => Just(3_usize), 4 => 0..5_usize, 1 => Just(2_usize)];
+    let assignee = prop_oneof![20 => Just(0_usize), 6 => Just(1_usize), 1 => Just(2_usize)];
+    let rows = proptest::collection::vec((kind, 0..3_usize, assignee), 1..4);
+    let step = prop_oneof![
+        2 => (0..6_usize).prop_map(|scope| Step::Begin { scope }),
+        40 => (0..1000_usize, rows).prop_map(|(talk, rows)| Step::Happens { talk, rows }),
+        1 => Just(Step::Crash),
+    ];
+    proptest::collection::vec(step, 1..150)
+}
+
+fn questions() -> impl Strategy<Value = Vec<Question>> {
+    let sometimes = |most: usize| proptest::option::weighted(0.4, 0..most);
+    let kinds = prop_oneof![1 => Just(Vec::new()), 1 => proptest::collection::vec(0..5_usize, 1..3)];
+    let filter = (kinds, sometimes(3), sometimes(2));
+    let place = (0..3_usize, sometimes(1000), 0..400_usize, proptest::option::weighted(0.3, 0..500_usize));
+    let question = (place, filter, 1..30_u32, any::<bool>()).prop_map(|(place, filter, limit, total)| {
+        let ((span, talk, after, until), (kinds, channel, assignee)) = (place, filter);
+        Question { span, talk, after, until, kinds, channel, assignee, limit, total }
+    });
+    proptest::collection::vec(question, 150)
+}
+
+struct Model<B> {
+    house: House<B>,
+    customers: Vec<CustomerId>,
+    users: Vec<UserId>,
+    talks: Vec<Talk>,
+    known: Vec<Known>,
+}
+
+const SCOPES: usize = 3;
+
+fn scopes() -> [Scope; SCOPES] {
+    [live(), test(), other()]
+}
+
+impl<B: Bench> Model<B> {
+    fn new(house: House<B>) -> Self {
+        let customers = scopes().map(|scope| house.customer(scope, "Ada")).to_vec();
+        let users = (0..2).map(|index| house.user(live(), &format!("{index}@example.org")).unwrap().id).collect();
+        Model { house, customers, users, talks: Vec::new(), known: Vec::new() }
+    }
+
+    fn take(mut self, step: Step) -> Self {
+        match step {
+            Step::Begin { scope } => {
+                // Most of it happens in one scope.
+                let scope = scope.saturating_sub(3);
+                self.talks.push(Talk::new(scopes()[scope], self.customers[scope]));
+                let talk = self.talks.len() - 1;
+                self.happens(talk, vec![(Happened::ConversationCreated, Channel::Chat, None)], Timestamp::now().0);
+            }
+            Step::Happens { talk, rows } => {
+                let Some(talk) = talk.checked_rem(self.talks.len()) else { return self };
+                let said = |(kind, channel, assignee): &(usize, usize, usize)| {
+                    let assignee = assignee.checked_sub(1).map(|index| self.users[index]);
+                    (Happened::EVENTS[*kind], Channel::ALL[*channel], assignee)
+                };
+                let rows = rows.iter().map(said).collect();
+                self.happens(talk, rows, Timestamp::now().0);
+            }
+            Step::Crash => {
+                self.house = self.house.crash();
+                self.talks.iter_mut().for_each(|talk| talk.incarnation = Incarnation::next());
+            }
+        }
+        self
+    }
+
+    fn happens(&mut self, talk: usize, rows: Vec<Said>, at: i64) {
+        let talk = &mut self.talks[talk];
+        let first = talk.seq + 1;
+        assert!(talk.submit(&*self.house.store(), &rows, at).recv().unwrap());
+        let (scope, entity) = (talk.scope, talk.subject.number);
+        let number = self.known.iter().filter(|known| known.scope == scope).count();
+        for ((seq, number), (happened, channel, assignee)) in
+            (first..).zip(1 + u64::try_from(number).unwrap()..).zip(rows)
+        {
+            self.known.push(Known { scope, entity, seq, number, happened, channel, assignee, position: 0 });
+        }
+    }
+
+    /// Everything by position is what was committed, in that order; gives the model its positions.
+    fn read_all(&mut self) {
+        let mut known = self.known.iter_mut();
+        let mut position = 0;
+        loop {
+            let rows = wait(self.house.store().happened_behind(position, 7)).unwrap();
+            for row in &rows {
+                let FeedRow::Event(event) = row else { panic!("{row:?} is no event") };
+                let known = known.next().unwrap();
+                assert!(event.position > position);
+                position = event.position;
+                known.position = position;
+                assert_eq!((event.scope, event.entity, event.sequence), (known.scope, known.entity, known.seq));
+                assert_eq!((event.number, event.happened), (known.number, known.happened));
+                assert_eq!(event.channel, Some(known.channel));
+                assert_eq!(event.assignee, known.assignee.map(|user| user.number()));
+                let again = wait(self.house.store().event_at(position)).unwrap().unwrap();
+                assert_eq!(again.body(), event.body());
+            }
+            if rows.len() < 7 {
+                break;
+            }
+        }
+        assert_eq!(known.len(), 0);
+    }
+
+    fn compare(&self, question: &Question) -> Result<(), TestCaseError> {
+        let scope = scopes()[question.span];
+        let talk = question.talk.and_then(|talk| self.talks.get(talk.checked_rem(self.talks.len())?));
+        let (span, of): (Span, Vec<&Known>) = match talk {
+            Some(talk) => {
+                let own = self.known.iter().filter(|known| known.entity == talk.subject.number);
+                (Span::Entity(talk.scope, talk.subject), own.collect())
+            }
+            None => (Span::Scope(scope), self.known.iter().filter(|known| known.scope == scope).collect()),
+        };
+        let filter = EventFilter {
+            kinds: question.kinds.iter().map(|kind| Happened::EVENTS[*kind]).collect(),
+            channel: question.channel.map(|channel| Channel::ALL[channel]),
+            assignee: question.assignee.map(|user| self.users[user]),
+        };
+        let last = of.len();
+        let after = if question.after > 300 { 0 } else { question.after % (last + 2) };
+        let until = question
+            .until
+            .map(|index| self.known.get(index).map_or(i64::try_from(index).unwrap(), |known| known.position));
+        let query = EventQuery {
+            span,
+            after: u64::try_from(after).unwrap(),
+            until,
+            filter: filter.clone(),
+            limit: question.limit,
+            total: question.total,
+        };
+        let got = wait(self.house.store().events(query));
+        if after > last {
+            prop_assert_eq!(got.unwrap_err(), ReadError::NoCursor("after"));
+            return Ok(());
+        }
+        let page = got.unwrap().unwrap();
+        let end = of.iter().filter(|known| until.is_none_or(|until| known.position <= until)).count();
+        let admits = |known: &Known| {
+            (filter.kinds.is_empty() || filter.kinds.contains(&known.happened))
+                && filter.channel.is_none_or(|channel| channel == known.channel)
+                && filter.assignee.is_none_or(|user| Some(user) == known.assignee)
+        };
+        let matching: Vec<(u64, i64)> = (1..)
+            .zip(&of)
+            .take(end)
+            .skip(after)
+            .filter(|(_, known)| admits(known))
+            .map(|(place, known)| (place, known.position))
+            .collect();
+        let limit = usize::try_from(question.limit).unwrap();
+        let shown: Vec<i64> = matching.iter().take(limit).map(|(_, position)| *position).collect();
+        prop_assert_eq!(page.events.iter().map(|event| event.position).collect::<Vec<_>>(), shown);
+        let more = matching.len() > limit;
+        let cursor = if more { matching[limit - 1].0 } else { u64::try_from(end.max(after)).unwrap() };
+        prop_assert_eq!((page.more, page.cursor), (more, cursor));
+        prop_assert_eq!(page.total, if question.total { u64::try_from(matching.len()).unwrap() } else { 0 });
+        Ok(())
+    }
+}
+
+pub(in crate::store) fn events_and_their_totals_are_what_the_model_says<B: Bench>() {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(16);
+    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let strategy = (any::<bool>(), steps(), questions());
+    let outcome = runner.run(&strategy, |(lagging, steps, questions)| {
+        let house = if lagging { House::<B>::lagging() } else { House::<B>::new() };
+        let mut model = Model::new(house);
+        for step in steps {
+            model = model.take(step);
+        }
+        model.read_all();
+        for question in &questions {
+            model.compare(question)?;
+        }
+        model.house.is_sound();
+        model.house = model.house.crash();
+        for question in &questions {
+            model.compare(question)?;
+        }
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        std::panic::panic_any(failure.to_string());
+    }
+}
+
+fn of_scope(scope: Scope, after: u64) -> EventQuery {
+    EventQuery { span: Span::Scope(scope), after, until: None, filter: EventFilter::default(), limit: 100, total: true }
+}
+
+fn page<B: Bench>(house: &House<B>, query: EventQuery) -> Result<EventPage, ReadError> {
+    wait(house.store().events(query)).map(|page| page.unwrap())
+}
+
+const MESSAGE: Said = (Happened::MessageCreated, Channel::Chat, None);
+
+pub(in crate::store) fn a_page_is_whole_while_events_are_written_behind<B: Bench>() {
+    let house = House::<B>::new();
+    let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
+    let store = house.store();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..40 {
+            let sent: Vec<_> = (0..25).map(|_| talk.submit(&*store, &[MESSAGE], Timestamp::now().0)).collect();
+            assert!(sent.into_iter().all(|sent| sent.recv().unwrap()));
+        }
+    });
+    let mut seen = 0;
+    while seen < 1000 {
+        // What was seen once stays: neither gap nor end may fall behind it.
+        let found = page(&house, of_scope(live(), seen)).unwrap();
+        let numbers: Vec<u64> = found.events.iter().map(|event| event.number).collect();
+        assert_eq!(numbers, (seen + 1..=found.cursor).collect::<Vec<_>>());
+        assert!(found.total >= found.cursor - seen);
+        seen = found.cursor;
+    }
+    writer.join().unwrap();
+    house.is_sound();
+}
+
+fn reader<B: Bench>(
+    house: &House<B>,
+    source: Source,
+    filter: EventFilter,
+    after: Option<u64>,
+    falling: Falling,
+) -> EventReader {
+    EventReader::new((house.store(), Arc::clone(&house.views.feed)), source, filter, after, falling)
+}
+
+/// Commits so many messages, in rounds.
+fn talk_on(mut talk: Talk, store: Arc<dyn Store>, rounds: usize, each: usize) -> std::thread::JoinHandle<Talk> {
+    std::thread::spawn(move || {
+        for round in 0..rounds {
+            let happened = if round % 7 == 0 { Happened::MessageUpdated } else { Happened::MessageCreated };
+            let rows = [(happened, Channel::Chat, None)];
+            let sent: Vec<_> = (0..each).map(|_| talk.submit(&*store, &rows, Timestamp::now().0)).collect();
+            assert!(sent.into_iter().all(|sent| sent.recv().unwrap()));
+        }
+        talk
+    })
+}
+
+pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twice<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut talks: Vec<Talk> = (0..2).map(|_| Talk::new(live(), customer)).collect();
+    for talk in &mut talks {
+        assert!(talk.submit(&*house.store(), &[MESSAGE], Timestamp::now().0).recv().unwrap());
+    }
+    let own = Source::Entity(live(), talks[0].subject);
+    let writers: Vec<_> = talks.into_iter().map(|talk| talk_on(talk, house.store(), 105, 10)).collect();
+    let kinds = |kind| EventFilter { kinds: vec![kind], ..EventFilter::default() };
+    let (rare, often) = (kinds(Happened::MessageUpdated), kinds(Happened::MessageCreated));
+    let mut readers = Vec::new();
+    for turn in 0..4 {
+        std::thread::sleep(Duration::from_millis(3));
+        for (source, filter, all) in [
+            (Source::Scope(live()), EventFilter::default(), 2102),
+            (Source::Scope(live()), rare.clone(), 300),
+            (own, EventFilter::default(), 1051),
+            (own, often.clone(), 901),
+        ] {
+            let after = if turn % 2 == 0 { 0 } else { 1 };
+            let mut reader = reader(&house, source, filter, Some(after), Falling::Behind);
+            let all = if after == 1 && all != 300 { all - 1 } else { all };
+            readers.push(std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let mut places = Vec::new();
+                while places.len() < all {
+                    // A stream that looks at other things meanwhile drops the future again and again.
+                    let next = runtime.block_on(async {
+                        tokio::select! {
+                            biased;
+                            next = reader.next() => Some(next.unwrap()),
+                            () = tokio::task::yield_now() => None,
+                        }
+                    });
+                    let Some(event) = next else { continue };
+                    places.push(if matches!(source, Source::Scope(_)) { event.number } else { event.sequence });
+                    assert_eq!(reader.cursor(), places[places.len() - 1]);
+                }
+                places
+            }));
+        }
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    for (index, reader) in readers.into_iter().enumerate() {
+        let places = reader.join().unwrap();
+        assert!(places.is_sorted_by(|a, b| a < b), "reader {index} went back");
+        if matches!(index % 4, 0 | 2) {
+            assert_eq!(
+                places[places.len() - 1] + 1 - places[0],
+                u64::try_from(places.len()).unwrap(),
+                "reader {index}"
+            );
+        }
+    }
+}
+
+pub(in crate::store) fn a_reader_that_is_too_slow_goes_on_from_the_store_or_ends<B: Bench>() {
+    let house = House::<B>::new();
+    let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
+    assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
+    let source = Source::Entity(live(), talk.subject);
+    let [mut behind, mut out] =
+        [Falling::Behind, Falling::Out].map(|falling| reader(&house, source, EventFilter::default(), None, falling));
+    talk_on(talk, house.store(), 30, 100).join().unwrap();
+    for seq in 2..=3001 {
+        assert_eq!(wait(behind.next()).unwrap().sequence, seq);
+    }
+    let mut seq = 1;
+    let end = loop {
+        match wait(out.next()) {
+            Ok(event) => {
+                seq += 1;
+                assert_eq!(event.sequence, seq);
+            }
+            Err(end) => break end,
+        }
+    };
+    assert_eq!((end, seq), (ReadEnd::TooSlow, 1025));
+    drop((behind, out));
+    assert_eq!(house.views.feed.listeners(), 0);
+}
+
+pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
+    let house = House::<B>::new();
+    let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
+    assert!(talk.submit(&*house.store(), &[MESSAGE, MESSAGE], 1).recv().unwrap());
+    let all = || EventFilter::default();
+    let mut idle = reader(&house, Source::Scope(live()), all(), None, Falling::Behind);
+    let mut read = reader(&house, Source::Scope(live()), all(), Some(0), Falling::Behind);
+    assert_eq!(wait(read.next()).unwrap().number, 1);
+    let feed = Arc::clone(&house.views.feed);
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        feed.close();
+    });
+    assert_eq!(wait(idle.next()).unwrap_err(), ReadEnd::Closed);
+    closing.join().unwrap();
+    assert_eq!(wait(read.next()).unwrap().number, 2, "it had been read");
+    assert_eq!(wait(read.next()).unwrap_err(), ReadEnd::Closed);
+    let mut late = reader(&house, Source::Scope(live()), all(), Some(0), Falling::Out);
+    assert_eq!(wait(late.next()).unwrap_err(), ReadEnd::Closed);
+}
+
+pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {
+    let day = Duration::from_secs(86_400);
+    let house = House::<B>::keeping(5 * day);
+    let (now, days) = (Timestamp::now().0, i64::try_from(day.as_millis()).unwrap());
+    let mut talks: Vec<Talk> =
+        [live(), live(), test()].into_iter().map(|scope| Talk::new(scope, house.customer(scope, "Ada"))).collect();
+    let user = house.user(live(), "ada@example.org").unwrap().id;
+    let changed = (Happened::ConversationUpdated, Channel::Email, Some(user));
+    for round in 0..20 {
+        for talk in &mut talks {
+            let at = if round < 15 { now - 10 * days } else { now };
+            assert!(talk.submit(&*house.store(), &[MESSAGE, changed], at).recv().unwrap());
+        }
+    }
+    house.until("the floor has moved", || page(&house, of_scope(live(), 1)).is_err());
+    house.until("it has moved elsewhere", || page(&house, of_scope(test(), 1)).is_err());
+    let house = {
+        house.rest();
+        house.is_sound();
+        house
+    };
+    // Of the 80 of both conversations, 20 are left.
+    for after in [1, 59] {
+        assert_eq!(page(&house, of_scope(live(), after)).unwrap_err(), ReadError::Expired);
+    }
+    for (after, left) in [(0, 20), (60, 20), (61, 19), (80, 0)] {
+        let found = page(&house, of_scope(live(), after)).unwrap();
+        assert_eq!((found.events.len(), found.total, found.cursor), (left, u64::try_from(left).unwrap(), 80));
+    }
+    let assigned = EventFilter { assignee: Some(user), ..EventFilter::default() };
+    let messages = EventFilter { kinds: vec![Happened::MessageCreated], ..EventFilter::default() };
+    for filter in [assigned, messages] {
+        let found = page(&house, EventQuery { filter, limit: 3, ..of_scope(live(), 0) }).unwrap();
+        assert_eq!((found.events.len(), found.total, found.more), (3, 10, true));
+    }
+    let own = |after| EventQuery { span: Span::Entity(live(), talks[0].subject), ..of_scope(live(), after) };
+    assert_eq!(page(&house, own(29)).unwrap_err(), ReadError::Expired);
+    for after in [0, 30] {
+        let found = page(&house, own(after)).unwrap();
+        assert_eq!((found.events[0].sequence, found.total, found.cursor), (31, 10, 40));
+    }
+    let left = wait(house.store().happened_behind(0, 1000)).unwrap();
+    assert_eq!(left.len(), 30);
+    let first = left.iter().find_map(|row| if let FeedRow::Event(event) = row { Some(event.position) } else { None });
+    assert!(wait(house.store().event_at(first.unwrap())).unwrap().is_some());
+    assert!(wait(house.store().event_at(first.unwrap() - 1)).unwrap().is_none());
+}
+
+pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench>() {
+    let house = House::<B>::new();
+    let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
+    let id = WebhookId::new(Timestamp::now().0);
+    let subject = Subject { kind: Kind::Webhook, number: id.number(), tail: id.tail() };
+    let shown = Bytes::from(format!("{{\"webhook_id\":\"{id}\",\"url\":\"https://example.org\"}}"));
+    let mut wanted = Vec::new();
+    for (expected, happened) in
+        [Happened::RecordCreated, Happened::RecordUpdated, Happened::RecordDeleted].into_iter().enumerate()
+    {
+        assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
+        let deleted = happened == Happened::RecordDeleted;
+        let header = if deleted {
+            Header::RecordGone
+        } else {
+            Header::Record { new: expected == 0, name: "a".into(), body: "{}".into(), names: Vec::new() }
+        };
+        let row = NewRow { happened, payload: shown.clone(), tallies: Tallies::default(), seen: None, edits: None };
+        let commit = Commit {
+            subject,
+            expected: u64::try_from(expected).unwrap(),
+            rows: vec![row],
+            header,
+            ..Talk::new(live(), talk.customer).commit(&[], 1)
+        };
+        let (settled, outcome) = sync_channel(1);
+        house.store().submit(
+            Incarnation::next(),
+            commit,
+            Box::new(move |outcome| settled.send(outcome.is_ok()).unwrap()),
+        );
+        assert!(outcome.recv().unwrap());
+        wanted.extend([None, Some((id.number(), (!deleted).then(|| shown.clone())))]);
+    }
+    let rows = wait(house.store().happened_behind(0, 100)).unwrap();
+    let got: Vec<_> = rows
+        .into_iter()
+        .map(|row| match row {
+            FeedRow::Event(event) => {
+                assert!(Arc::strong_count(&event) == 1);
+                None
+            }
+            FeedRow::Endpoint { number, body, .. } => Some((number, body)),
+        })
+        .collect();
+    assert_eq!(got, wanted);
+}

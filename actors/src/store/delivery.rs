@@ -1,0 +1,310 @@
+//! Deliveries as the store keeps them: one row each, from the match of an event and an endpoint to its end. The rows are
+//! the queue; whoever delivers holds a bounded part of them, and hands back what became of them in slices.
+
+use bytes::Bytes;
+
+use super::commit::{Commit, Happened};
+use super::stored::StoredRecord;
+use crate::caller::Scope;
+use crate::id::{DeliveryId, EventId, WebhookId};
+use crate::page::Paging;
+use crate::webhook::Attempt;
+
+/// Where a delivery stands.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryState {
+    /// It waits for its turn, for its next attempt, or for an answer.
+    Pending = 0,
+    /// The receiver has taken it.
+    Delivered = 1,
+    /// It was given up.
+    Failed = 2,
+}
+
+impl DeliveryState {
+    /// All of them.
+    pub const ALL: [DeliveryState; 3] = [DeliveryState::Pending, DeliveryState::Delivered, DeliveryState::Failed];
+
+    /// Reads back what the store wrote.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<Self> {
+        DeliveryState::ALL.into_iter().find(|state| *state as i64 == code)
+    }
+}
+
+/// A queue within an endpoint: what stands in it leaves one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneKey {
+    /// 0 for what happens now; above, a replay's number; below, the one delivery that was sent again by hand.
+    pub lane: i64,
+    /// The number of the event's entity.
+    pub entity: u64,
+}
+
+/// The lane of what happens now.
+pub const LIVE: i64 = 0;
+
+/// A delivery that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its number: later ones are larger.
+    pub number: i64,
+    /// Where it queues.
+    pub key: LaneKey,
+    /// The event's position.
+    pub position: i64,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// When it may be tried; none where something before it waits.
+    pub due: Option<i64>,
+}
+
+/// A delivery that the store has not seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewDelivery {
+    /// Its number.
+    pub number: i64,
+    /// The number of the endpoint's identifier.
+    pub endpoint: u64,
+    /// Where it queues.
+    pub key: LaneKey,
+    /// The event's position.
+    pub position: i64,
+    /// What happened.
+    pub happened: Happened,
+    /// When it was made, in Unix milliseconds.
+    pub at: i64,
+    /// What has become of it already.
+    pub fate: Fate,
+}
+
+/// What has become of a delivery.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fate {
+    /// Where it stands.
+    pub state: DeliveryState,
+    /// Attempts in all.
+    pub attempts: u32,
+    /// When it may be tried, where it is pending and the first of its lane.
+    pub due: i64,
+    /// Attempts that the store has not seen.
+    pub log: Vec<Attempt>,
+}
+
+/// What becomes of a delivery that the store has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// It was tried.
+    Attempted(Fate),
+    /// It may be tried from now on.
+    Due(i64),
+    /// It has ended, and is sent again from now on, in a lane of its own.
+    Again(i64),
+}
+
+/// What waits of an endpoint counts as failed from here on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Which endpoint.
+    pub endpoint: u64,
+    /// Deliveries up to this number; those in lanes below 0 all.
+    pub up_to: i64,
+    /// The endpoint is no more: its deliveries go.
+    pub gone: bool,
+}
+
+/// Events of the past that are to be delivered again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// Its lane.
+    pub lane: i64,
+    /// To which endpoint.
+    pub endpoint: u64,
+    /// Whose events.
+    pub scope: Scope,
+    /// Behind this number of the account and mode's feed.
+    pub next: u64,
+    /// None behind this position.
+    pub last: i64,
+    /// None before this instant.
+    pub since: Option<i64>,
+    /// None after this instant.
+    pub until: Option<i64>,
+    /// Of these kinds; empty: whatever the endpoint wants.
+    pub kinds: Vec<Happened>,
+}
+
+/// What becomes of a replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplayChange {
+    /// It begins.
+    Open(Replay),
+    /// Its deliveries up to this number of the feed are made.
+    Reached(i64, u64),
+    /// All its deliveries are made.
+    Done(i64),
+}
+
+/// Everything that whoever delivers has to say at once: written whole or not at all, in this order.
+#[derive(Debug, Default)]
+pub struct DeliverySlice {
+    /// Everything up to this position is matched.
+    pub matched: Option<i64>,
+    /// What became of deliveries that the store has, in order.
+    pub changes: Vec<(i64, Change)>,
+    /// Endpoints that are given up.
+    pub given_up: Vec<GivenUp>,
+    /// New deliveries, in order of their numbers.
+    pub new: Vec<NewDelivery>,
+    /// Since when endpoints only fail.
+    pub failing: Vec<(u64, Option<i64>)>,
+    /// What becomes of replays.
+    pub replays: Vec<ReplayChange>,
+    /// Answers that are kept under idempotency keys; they have no rows.
+    pub answers: Vec<Commit>,
+    /// The wall clock, in Unix milliseconds.
+    pub now: i64,
+    /// Deliveries that ended and were made before this instant may go.
+    pub keep_from: i64,
+}
+
+/// What a slice left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Rows are left that are to be given up or to go: another slice, an empty one too, takes some of them.
+    pub left: bool,
+}
+
+/// A slice that was not written; where the store still has a voice it gives it back, to be written later.
+#[derive(Debug)]
+pub struct Unwritten(pub Option<Box<DeliverySlice>>);
+
+/// What is asked of an endpoint's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueQuery {
+    /// Which endpoint.
+    pub endpoint: u64,
+    /// Heads of lanes that are due up to this instant.
+    pub until: i64,
+    /// At most so many lanes.
+    pub lanes: usize,
+    /// At most so many deliveries; but each lane's head.
+    pub deliveries: usize,
+}
+
+/// Deliveries that are due.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DueLanes {
+    /// By lane: its head and what follows it, in order.
+    pub lanes: Vec<Vec<Waiting>>,
+    /// When the next head is due that is not among them.
+    pub next_due: Option<i64>,
+}
+
+/// A delivery as lists show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredDelivery {
+    /// Its number.
+    pub number: i64,
+    /// Where it queues.
+    pub key: LaneKey,
+    /// The event's position.
+    pub position: i64,
+    /// When the event was committed.
+    pub event_at: i64,
+    /// What happened.
+    pub happened: Happened,
+    /// When it was made.
+    pub at: i64,
+    /// Where it stands.
+    pub state: DeliveryState,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// When it may be tried.
+    pub due: Option<i64>,
+    /// Its attempts; empty in lists.
+    pub log: Vec<Attempt>,
+}
+
+impl StoredDelivery {
+    /// Names it.
+    #[must_use]
+    pub fn id(&self) -> DeliveryId {
+        DeliveryId::at_position(self.at, self.number)
+    }
+
+    /// Names its event.
+    #[must_use]
+    pub fn event_id(&self) -> EventId {
+        EventId::at_position(self.event_at, self.position)
+    }
+}
+
+/// A list of deliveries.
+#[derive(Debug, Clone, Copy)]
+pub struct DeliveryQuery {
+    /// Of which endpoint.
+    pub endpoint: u64,
+    /// In this state.
+    pub state: Option<DeliveryState>,
+    /// Of this kind of event.
+    pub happened: Option<Happened>,
+    /// Which part; `After` and `Before` hold a delivery's identifier.
+    pub paging: Paging,
+}
+
+/// An endpoint, as whoever delivers begins with it.
+#[derive(Debug, Clone)]
+pub struct StoredEndpoint {
+    /// As it is now.
+    pub record: StoredRecord,
+    /// Where it was made.
+    pub made: i64,
+    /// What its row said, as of the position that is matched; none where it did not exist then.
+    pub as_matched: Option<Bytes>,
+    /// Deliveries that wait.
+    pub pending: u64,
+    /// Since when it only fails.
+    pub failing_since: Option<i64>,
+}
+
+impl StoredEndpoint {
+    /// Names it.
+    #[must_use]
+    pub fn id(&self) -> WebhookId {
+        WebhookId::from_parts(self.record.subject.number, self.record.subject.tail)
+    }
+}
+
+/// What whoever delivers begins with.
+#[derive(Debug, Clone, Default)]
+pub struct WebhookState {
+    /// Everything up to this position is matched.
+    pub matched: i64,
+    /// The last number that a delivery got.
+    pub last_delivery: i64,
+    /// The last lane that a replay got.
+    pub last_lane: i64,
+    /// All endpoints.
+    pub endpoints: Vec<StoredEndpoint>,
+    /// Replays whose deliveries are not all made, and how many of them wait.
+    pub replays: Vec<(Replay, u64)>,
+}
+
+/// How an endpoint fares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EndpointTotals {
+    /// Deliveries that wait.
+    pub pending: u64,
+    /// Deliveries that were taken.
+    pub delivered: u64,
+    /// Deliveries that were given up.
+    pub failed: u64,
+    /// When the newest of those that were taken was taken.
+    pub last_success_at: Option<i64>,
+    /// When the oldest that waits was made.
+    pub oldest_pending_at: Option<i64>,
+}

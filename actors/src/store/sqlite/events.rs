@@ -1,0 +1,216 @@
+//! Events by their place: in one entity its sequence, in an account and mode its number.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Deserialize;
+
+use super::codec::{int, uint};
+use super::slices::{self, Entry, Wanted};
+use super::timeline;
+use crate::caller::Scope;
+use crate::conversation::messages::{Channel, Priority};
+use crate::feed::{Event, Place, SeenNow};
+use crate::id::WebhookId;
+use crate::store::{EventPage, EventQuery, FeedRow, Happened, Kind, ReadError, Span, Subject};
+
+/// The columns that [`event`] reads.
+const EVENT: &str = "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
+
+/// A row as the event that it is.
+fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
+    let Some(happened) = Happened::from_code(row.get(5)?) else { return Ok(None) };
+    let place = Place {
+        position: row.get(0)?,
+        scope: Scope::from_number(row.get(1)?),
+        number: uint(row.get(2)?),
+        entity: uint(row.get(3)?),
+        sequence: uint(row.get(4)?),
+    };
+    let seen = SeenNow {
+        channel: row.get::<_, Option<i64>>(7)?.and_then(Channel::from_code),
+        priority: row.get::<_, Option<i64>>(8)?.and_then(Priority::from_code),
+        assignee: row.get::<_, Option<i64>>(9)?.map(uint),
+    };
+    let payload: Bytes = row.get::<_, Vec<u8>>(10)?.into();
+    Ok(Some(Event::new(place, happened, row.get(6)?, seen, payload)))
+}
+
+/// A page of events; `fresh` was taken from memory before anything was read.
+pub(super) fn page(
+    connection: &Connection,
+    fresh: Option<(u64, Vec<Entry>)>,
+    query: &EventQuery,
+) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
+    let scope = match query.span {
+        Span::Entity(scope, subject) => return of_entity(connection, (scope, subject), query),
+        Span::Scope(scope) => scope.number(),
+    };
+    let places = match timeline::page(connection, fresh, (scope, query))? {
+        Ok(places) => places,
+        Err(error) => return Ok(Err(error)),
+    };
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut events = Vec::with_capacity(places.positions.len());
+    for position in places.positions {
+        events.extend(statement.query_row([position], event)?.map(Arc::new));
+    }
+    Ok(Ok(Some(EventPage { events, total: places.total, cursor: places.cursor, more: places.more })))
+}
+
+/// Whether there is such an entity in this scope, of a sort that has events.
+fn is_there(connection: &Connection, scope: Scope, subject: Subject) -> rusqlite::Result<bool> {
+    match subject.kind {
+        Kind::Conversation => connection
+            .prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?
+            .exists([int(subject.number), int(subject.tail), scope.number()]),
+        Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook => Ok(false),
+    }
+}
+
+/// Where the rows of one entity stand; its sequences have no gap.
+struct Log<'c> {
+    connection: &'c Connection,
+    entity: i64,
+    last: u64,
+}
+
+impl<'c> Log<'c> {
+    fn open(connection: &'c Connection, entity: i64) -> rusqlite::Result<Self> {
+        let last: Option<i64> = connection
+            .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
+            .query_row([entity], |row| row.get(0))?;
+        Ok(Log { connection, entity, last: uint(last.unwrap_or(0)) })
+    }
+
+    /// The last sequence whose row's (position, number) is not beyond; 0 where there is none.
+    fn last_where(&self, within: impl Fn(i64, u64) -> bool) -> rusqlite::Result<u64> {
+        let mut query =
+            self.connection.prepare_cached("SELECT pos, number FROM rows WHERE entity = ?1 AND seq = ?2")?;
+        let mut holds = |seq: u64| {
+            query.query_row([self.entity, int(seq)], |row| {
+                Ok(within(row.get(0)?, uint(row.get::<_, Option<i64>>(1)?.unwrap_or(0))))
+            })
+        };
+        // Mostly it is the very last.
+        if self.last == 0 || holds(self.last)? {
+            return Ok(self.last);
+        }
+        let (mut low, mut high) = (0, self.last);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if holds(middle)? { low = middle } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// The matching events behind `start` up to `end`, at most one more than `limit`.
+    fn find(&self, (start, end): (u64, u64), wanted: &Wanted, limit: u32) -> rusqlite::Result<Vec<Arc<Event>>> {
+        let (kinds, channel, assignee) = wanted.values();
+        let sql = format!("SELECT {EVENT} FROM rows WHERE {MATCHING} ORDER BY seq LIMIT ?7");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let most = i64::from(limit) + 1;
+        let values = params![self.entity, int(start), int(end), kinds, channel, assignee, most];
+        let rows = statement.query_map(values, event)?;
+        rows.filter_map(Result::transpose).map(|event| event.map(Arc::new)).collect()
+    }
+
+    fn count(&self, (start, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<u64> {
+        if wanted.is_all() {
+            return Ok(end.saturating_sub(start));
+        }
+        let (kinds, channel, assignee) = wanted.values();
+        let mut statement = self.connection.prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
+        let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
+        statement.query_row(values, |row| row.get(0)).map(uint)
+    }
+}
+
+const MATCHING: &str = "entity = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 >> happened) & 1
+    AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR assignee = ?6)";
+
+/// A page of one entity's events; none where the entity is not there.
+fn of_entity(
+    connection: &Connection,
+    (scope, subject): (Scope, Subject),
+    query: &EventQuery,
+) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
+    if !is_there(connection, scope, subject)? {
+        return Ok(Ok(None));
+    }
+    let log = Log::open(connection, int(subject.number))?;
+    if query.after > log.last {
+        return Ok(Err(ReadError::NoCursor("after")));
+    }
+    let floor = slices::floor(connection, scope.number())?;
+    let trimmed = if floor == 0 { 0 } else { log.last_where(|_, number| number <= floor)? };
+    if query.after > 0 && query.after < trimmed {
+        return Ok(Err(ReadError::Expired));
+    }
+    let start = query.after.max(trimmed);
+    let end = match query.until {
+        Some(position) => log.last_where(|pos, _| pos <= position)?,
+        None => log.last,
+    };
+    let wanted = Wanted::new(&query.filter);
+    let mut events = log.find((start, end), &wanted, query.limit)?;
+    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let more = events.len() > limit;
+    events.truncate(limit);
+    let cursor = match events.last() {
+        Some(event) if more => event.sequence,
+        Some(_) | None => end.max(start),
+    };
+    let total = match query.total {
+        true if more => log.count((start, end), &wanted)?,
+        true => u64::try_from(events.len()).unwrap_or(u64::MAX),
+        false => 0,
+    };
+    Ok(Ok(Some(EventPage { events, total, cursor, more })))
+}
+
+/// What retention has left of the rows.
+const LEFT: &str = "NOT EXISTS (SELECT 1 FROM scopes WHERE scope = rows.scope AND floor >= rows.number)";
+
+/// The event at this position, if one is left there.
+pub(super) fn at(connection: &Connection, position: i64) -> rusqlite::Result<Option<Arc<Event>>> {
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND {LEFT}");
+    let found = connection.prepare_cached(&sql)?.query_row([position], event).optional()?;
+    Ok(found.flatten().map(Arc::new))
+}
+
+/// The first field of an endpoint, as its rows hold it; no other record has it.
+#[derive(Deserialize)]
+struct Endpoint {
+    webhook_id: WebhookId,
+}
+
+/// The next events and changes of endpoints behind this position.
+pub(super) fn behind(connection: &Connection, position: i64, limit: u32) -> rusqlite::Result<Vec<FeedRow>> {
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND {LEFT} ORDER BY pos");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([position])?;
+    let mut found = Vec::new();
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    while found.len() < most
+        && let Some(row) = rows.next()?
+    {
+        found.extend(feed_row(row)?);
+    }
+    Ok(found)
+}
+
+fn feed_row(row: &Row<'_>) -> rusqlite::Result<Option<FeedRow>> {
+    if row.get::<_, Option<i64>>(2)?.is_some() {
+        return Ok(event(row)?.map(|event| FeedRow::Event(Arc::new(event))));
+    }
+    let (position, number, payload) = (row.get(0)?, uint(row.get(3)?), row.get_ref(10)?.as_blob_or_null()?);
+    let shown = payload.and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));
+    let deleted = row.get::<_, i64>(5)? == Happened::RecordDeleted as i64;
+    Ok(shown.filter(|(_, endpoint)| endpoint.webhook_id.number() == number).map(|(payload, _)| {
+        let body = (!deleted).then(|| Bytes::copy_from_slice(payload));
+        FeedRow::Endpoint { position, number, body }
+    }))
+}

@@ -1,0 +1,179 @@
+//! The newest events of each account and mode, in memory until they are written into slices. The writer fills it between
+//! the fsync and the replies and takes away only what a durable slice holds. So a reader that looks here first and into
+//! the file afterwards finds each number in one or the other: nothing needs to be held for it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use rusqlite::Connection;
+
+use super::batch::First;
+use super::slices::{self, Entry, SLICE, channel_code};
+use crate::store::{Commit, Kind};
+
+#[derive(Debug)]
+struct Tail {
+    /// The number of the first entry.
+    first: u64,
+    entries: VecDeque<Entry>,
+    since: Instant,
+}
+
+impl Tail {
+    /// How many entries reach up to the end of a slice.
+    fn whole(&self) -> usize {
+        let end = self.first + u64::try_from(self.entries.len()).unwrap_or(0);
+        usize::try_from(((end - 1) / SLICE * SLICE + 1).saturating_sub(self.first)).unwrap_or(0)
+    }
+}
+
+/// Shared: readers of events look here, the writer alone changes it.
+#[derive(Debug, Default)]
+pub(super) struct Fresh(RwLock<HashMap<i64, Tail>>);
+
+impl Fresh {
+    /// The newest entries of a scope, with the number of the first. To be asked before the file is.
+    pub(super) fn of(&self, scope: i64) -> Option<(u64, Vec<Entry>)> {
+        self.0.read().get(&scope).map(|tail| (tail.first, tail.entries.iter().copied().collect()))
+    }
+}
+
+/// Entries that are due to be written.
+#[derive(Debug)]
+pub(super) struct Due {
+    scope: i64,
+    from: u64,
+    entries: Vec<Entry>,
+    /// Where what is left of the scope begins.
+    left: Option<i64>,
+}
+
+/// Scopes whose entries are written at once.
+const MOST: usize = 64;
+
+/// The writer's side: what is due, and from which position a restart has to look.
+#[derive(Debug, Default)]
+pub(super) struct Slicing {
+    fresh: Arc<Fresh>,
+    noted: Vec<(i64, u64, Entry)>,
+    /// Scopes by the position of their first entry, so the oldest come first.
+    waiting: BTreeMap<i64, i64>,
+    /// Scopes that have a full slice.
+    full: BTreeSet<i64>,
+    full_since: Option<Instant>,
+}
+
+impl Slicing {
+    pub(super) fn fresh(&self) -> Arc<Fresh> {
+        Arc::clone(&self.fresh)
+    }
+
+    /// Takes in the rows of a commit that is durable.
+    pub(super) fn note(&mut self, commit: &Commit, first: First) {
+        if commit.subject.kind != Kind::Conversation {
+            return;
+        }
+        for ((row, number), pos) in commit.rows.iter().zip(first.number..).zip(first.pos..) {
+            let entry = Entry {
+                pos,
+                at: commit.at,
+                assignee: row.seen.and_then(|seen| seen.assignee).map_or(0, |user| user.number()),
+                happened: row.happened as u8,
+                channel: channel_code(row.seen.map(|seen| seen.channel.code())),
+            };
+            self.noted.push((commit.scope.number(), number, entry));
+        }
+    }
+
+    /// Shows the readers what was taken in.
+    pub(super) fn show(&mut self) {
+        if self.noted.is_empty() {
+            return;
+        }
+        let mut tails = self.fresh.0.write();
+        let now = Instant::now();
+        for (scope, number, entry) in self.noted.drain(..) {
+            let tail = tails.entry(scope).or_insert_with(|| {
+                self.waiting.insert(entry.pos, scope);
+                Tail { first: number, entries: VecDeque::new(), since: now }
+            });
+            tail.entries.push_back(entry);
+            if number % SLICE == 0 && self.full.insert(scope) {
+                self.full_since.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Whole slices, however new.
+    pub(super) fn whole(&self) -> Vec<Due> {
+        let tails = self.fresh.0.read();
+        let whole = |scope: &i64| tails.get(scope).map(|tail| Due::of(*scope, tail, tail.whole()));
+        self.full.iter().take(MOST).filter_map(whole).collect()
+    }
+
+    /// What is older than `age`, or has been a whole slice for as long as `whole`.
+    pub(super) fn aged(&self, age: Duration, whole: Duration) -> Vec<Due> {
+        let mut due =
+            if self.full_since.is_some_and(|since| since.elapsed() >= whole) { self.whole() } else { Vec::new() };
+        let tails = self.fresh.0.read();
+        for scope in self.waiting.values() {
+            let Some(tail) = tails.get(scope) else { continue };
+            if due.len() >= MOST || tail.since.elapsed() < age {
+                break;
+            }
+            due.retain(|due| due.scope != *scope);
+            due.push(Due::of(*scope, tail, tail.entries.len()));
+        }
+        due
+    }
+
+    /// Writes what is due into the running transaction. Rows from `end` on are not known here yet.
+    pub(super) fn write(&self, connection: &Connection, due: &[Due], end: i64) -> rusqlite::Result<()> {
+        for due in due {
+            slices::append(connection, due.scope, due.from, &due.entries)?;
+        }
+        let mark = self.low_water(due, end);
+        connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'fed'")?.execute([mark])?;
+        Ok(())
+    }
+
+    /// Where a restart has to begin to look when this is written too.
+    fn low_water(&self, due: &[Due], end: i64) -> i64 {
+        let writing = |scope: i64| due.iter().any(|due| due.scope == scope);
+        let waiting = self.waiting.iter().find(|(_, scope)| !writing(**scope)).map(|(pos, _)| *pos);
+        due.iter().filter_map(|due| due.left).chain(waiting).min().unwrap_or(end)
+    }
+
+    /// What was due is durable in slices.
+    pub(super) fn wrote(&mut self, due: &[Due]) {
+        let mut tails = self.fresh.0.write();
+        for Due { scope, entries, left, .. } in due {
+            let Some(tail) = tails.get_mut(scope) else { continue };
+            self.full.remove(scope);
+            if let Some(first) = tail.entries.front() {
+                self.waiting.remove(&first.pos);
+            }
+            tail.entries.drain(..entries.len().min(tail.entries.len()));
+            tail.first += u64::try_from(entries.len()).unwrap_or(0);
+            match left {
+                Some(pos) => {
+                    tail.since = Instant::now();
+                    self.waiting.insert(*pos, *scope);
+                }
+                None => {
+                    tails.remove(scope);
+                }
+            }
+        }
+        self.full_since = if self.full.is_empty() { None } else { self.full_since };
+    }
+}
+
+impl Due {
+    fn of(scope: i64, tail: &Tail, count: usize) -> Self {
+        let entries = tail.entries.iter().take(count).copied().collect();
+        Due { scope, from: tail.first, entries, left: tail.entries.get(count).map(|entry| entry.pos) }
+    }
+}

@@ -1,0 +1,129 @@
+//! Retention: events older than is set are no events any more. Each account's floor, the last number that was taken away,
+//! moves up at once; what the rows below it need not hold is freed later, a slice at a time. Rows stay, so that sequences
+//! and numbers have no gap.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::codec::int;
+use super::slices::{self, SLICE, Slice, first_of};
+use crate::idempotency::KEPT_MS;
+use crate::time::Timestamp;
+
+/// Between two looks at the floors where events are kept for no longer than this.
+const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
+/// Scopes looked at in one turn of the writer.
+const SCOPES: usize = 64;
+/// Slices that a floor passes in one turn.
+const SLICES: usize = 64;
+
+/// What retention is at.
+#[derive(Debug)]
+pub(super) struct Retention {
+    kept: Option<Duration>,
+    every: Duration,
+    next_at: Instant,
+    /// While it looks: the last scope that was looked at.
+    behind: Option<i64>,
+}
+
+impl Retention {
+    /// Begins with the first turn, and looks again after `every` or sooner; without a duration events are kept for ever.
+    pub(super) fn new(kept: Option<Duration>, every: Duration) -> Self {
+        Retention { kept, every, next_at: Instant::now(), behind: None }
+    }
+
+    /// How long an event may wait for its slice: the floor passes only what is written.
+    pub(super) fn patience(&self) -> Duration {
+        self.kept.map_or(Duration::MAX, |kept| (kept / 4).max(LOOK_AT_LEAST).min(self.every))
+    }
+
+    /// Whether it has more to do at once.
+    pub(super) fn busy(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// One turn.
+    pub(super) fn run(&mut self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+        let Some(kept) = self.kept else { return Ok(()) };
+        if self.behind.is_none() && self.next_at > Instant::now() {
+            return Ok(());
+        }
+        let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+        let until = now.0.saturating_sub(kept);
+        for _ in 0..SCOPES {
+            let behind = self.behind.unwrap_or(i64::MIN);
+            let Some(scope) = next_scope(connection, behind)? else {
+                self.behind = None;
+                self.next_at = Instant::now() + self.patience();
+                return Ok(());
+            };
+            if trim(connection, scope, until, now)? {
+                self.behind = Some(scope.saturating_sub(1));
+                return Ok(());
+            }
+            self.behind = Some(scope);
+        }
+        Ok(())
+    }
+}
+
+fn next_scope(connection: &Connection, behind: i64) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT scope FROM feed WHERE scope > ?1 ORDER BY scope LIMIT 1")?
+        .query_row([behind], |row| row.get(0))
+        .optional()
+}
+
+/// Moves the floor over what is older than `until` and frees one slice below it; whether there was anything to do.
+fn trim(connection: &Connection, scope: i64, until: i64, now: Timestamp) -> rusqlite::Result<bool> {
+    let before = slices::floor(connection, scope)?;
+    let floor = reached(connection, scope, before, until)?;
+    // An answer that is kept may be the payload of its row.
+    let free_until = until.min(now.0 - KEPT_MS);
+    let free = |slice: &Slice| slice.first < first_of(floor) && slice.entries.iter().all(|entry| entry.at < free_until);
+    let freed = slices::oldest(connection, scope, 0)?.filter(free);
+    if floor == before && freed.is_none() {
+        return Ok(false);
+    }
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    connection
+        .prepare_cached(
+            "INSERT INTO scopes(scope, number, floor) VALUES (?1, ?2, ?2)
+             ON CONFLICT DO UPDATE SET floor = excluded.floor",
+        )?
+        .execute([scope, int(floor)])?;
+    if let Some(slice) = freed {
+        free_rows(connection, &slice)?;
+        slices::delete(connection, scope, &slice)?;
+    }
+    connection.execute_batch("COMMIT")?;
+    Ok(true)
+}
+
+/// How far the floor gets: up to the first event that is not older.
+fn reached(connection: &Connection, scope: i64, mut floor: u64, until: i64) -> rusqlite::Result<u64> {
+    for _ in 0..SLICES {
+        let Some(slice) = slices::read(connection, scope, first_of(floor + 1))? else { break };
+        let behind = slice.numbered().skip_while(|(number, _)| *number <= floor);
+        let Some((last, _)) = behind.take_while(|(_, entry)| entry.at < until).last() else { break };
+        floor = last;
+        if floor < slice.first + SLICE - 1 {
+            break;
+        }
+    }
+    Ok(floor)
+}
+
+/// Messages and their edits hold state and stay, and so does what an entity ends with.
+fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
+    let mut free = connection.prepare_cached(
+        "UPDATE rows SET payload = NULL, salt = NULL WHERE pos = ?1 AND happened IN (1, 2, 3)
+         AND seq < (SELECT max(seq) FROM rows AS own WHERE own.entity = rows.entity)",
+    )?;
+    for entry in &slice.entries {
+        free.execute([entry.pos])?;
+    }
+    Ok(())
+}

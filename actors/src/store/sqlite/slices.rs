@@ -1,0 +1,313 @@
+//! The feed by account, written behind: slices of consecutive numbers of one scope. Each holds where its events stand and
+//! what filters see of them, and before them the totals up to it, so that how many match is a difference of two slices and
+//! where the next match stands is a search over totals, however much lies between.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::codec::{int, uint};
+use crate::feed::EventFilter;
+
+/// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers, smaller ones the writer,
+/// who touches a page for each assignee of a slice. Tests want many of them.
+pub(super) const SLICE: u64 = if cfg!(test) { 8 } else { 512 };
+
+/// Bytes of one entry: position, instant, assignee, kind, channel.
+const ENTRY: usize = 26;
+/// Bytes of one total: kind, channel, how many.
+const TOTAL: usize = 10;
+
+/// An event, as the index knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) pos: i64,
+    pub(super) at: i64,
+    /// 0 where there is none.
+    pub(super) assignee: u64,
+    pub(super) happened: u8,
+    /// One more than its code; 0 where there is none.
+    pub(super) channel: u8,
+}
+
+/// How many there are of each kind and channel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Totals(BTreeMap<(u8, u8), u64>);
+
+/// What a filter asks of an entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    /// A bit for each kind.
+    kinds: u64,
+    channel: Option<u8>,
+    pub(super) assignee: Option<u64>,
+}
+
+impl Wanted {
+    pub(super) fn new(filter: &EventFilter) -> Self {
+        let kinds = filter.kinds.iter().fold(0, |kinds, kind| kinds | bit(*kind as u8));
+        Wanted {
+            kinds: if filter.kinds.is_empty() { u64::MAX } else { kinds },
+            channel: filter.channel.map(|channel| channel_code(Some(channel.code()))),
+            assignee: filter.assignee.map(|user| user.number()),
+        }
+    }
+
+    /// Whether everything passes.
+    pub(super) fn is_all(&self) -> bool {
+        !self.by_kind() && self.assignee.is_none()
+    }
+
+    /// Whether kind or channel matter.
+    pub(super) fn by_kind(&self) -> bool {
+        self.kinds != u64::MAX || self.channel.is_some()
+    }
+
+    pub(super) fn admits(&self, entry: &Entry) -> bool {
+        self.admits_kind(entry.happened, entry.channel) && self.assignee.is_none_or(|user| user == entry.assignee)
+    }
+
+    fn admits_kind(&self, happened: u8, channel: u8) -> bool {
+        self.kinds & bit(happened) != 0 && self.channel.is_none_or(|wanted| wanted == channel)
+    }
+
+    /// As SQL compares: the bits of kinds, the channel's code, the assignee.
+    pub(super) fn values(&self) -> (i64, Option<i64>, Option<i64>) {
+        let kinds = i64::from_le_bytes(self.kinds.to_le_bytes());
+        (kinds, self.channel.map(|channel| i64::from(channel) - 1), self.assignee.map(int))
+    }
+}
+
+fn bit(happened: u8) -> u64 {
+    1_u64.checked_shl(happened.into()).unwrap_or(0)
+}
+
+/// A channel as entries hold it.
+pub(super) fn channel_code(code: Option<i64>) -> u8 {
+    code.and_then(|code| u8::try_from(code + 1).ok()).unwrap_or(0)
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, entry: &Entry) {
+        *self.0.entry((entry.happened, entry.channel)).or_default() += 1;
+    }
+
+    /// How many of them pass by kind and channel.
+    pub(super) fn of(&self, wanted: &Wanted) -> u64 {
+        let passes = |((happened, channel), _): &(&(u8, u8), &u64)| wanted.admits_kind(*happened, *channel);
+        self.0.iter().filter(passes).map(|(_, total)| total).sum()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let total = |((happened, channel), total): (&(u8, u8), &u64)| {
+            [*happened, *channel].into_iter().chain(total.to_le_bytes())
+        };
+        self.0.iter().flat_map(total).collect()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let total = |chunk: &[u8]| {
+            let (code, total) = chunk.split_first_chunk::<2>()?;
+            Some(((code[0], code[1]), u64::from_le_bytes(total.try_into().ok()?)))
+        };
+        Totals(bytes.chunks_exact(TOTAL).filter_map(total).collect())
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> impl Iterator<Item = u8> + use<> {
+        let (pos, at, assignee) = (self.pos.to_le_bytes(), self.at.to_le_bytes(), self.assignee.to_le_bytes());
+        pos.into_iter().chain(at).chain(assignee).chain([self.happened, self.channel])
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (pos, rest) = bytes.split_first_chunk::<8>()?;
+        let (at, rest) = rest.split_first_chunk::<8>()?;
+        let (assignee, rest) = rest.split_first_chunk::<8>()?;
+        let (code, _) = rest.split_first_chunk::<2>()?;
+        Some(Entry {
+            pos: i64::from_le_bytes(*pos),
+            at: i64::from_le_bytes(*at),
+            assignee: u64::from_le_bytes(*assignee),
+            happened: code[0],
+            channel: code[1],
+        })
+    }
+}
+
+/// Consecutive entries of one scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// The number of the first entry.
+    pub(super) first: u64,
+    /// The totals up to it.
+    pub(super) before: Totals,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// The first number of the slice that this number is in.
+pub(super) fn first_of(number: u64) -> u64 {
+    number.saturating_sub(1) / SLICE * SLICE + 1
+}
+
+impl Slice {
+    /// The empty one at the beginning.
+    pub(super) fn beginning() -> Self {
+        Slice { first: 1, before: Totals::default(), entries: Vec::new() }
+    }
+
+    /// The number behind its last.
+    pub(super) fn end(&self) -> u64 {
+        self.first + u64::try_from(self.entries.len()).unwrap_or(0)
+    }
+
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &Entry)> {
+        (self.first..).zip(&self.entries)
+    }
+
+    /// How many of its entries up to and with this number pass.
+    pub(super) fn count(&self, wanted: &Wanted, upto: u64) -> u64 {
+        let matches =
+            self.numbered().take_while(|(number, _)| *number <= upto).filter(|(_, entry)| wanted.admits(entry));
+        u64::try_from(matches.count()).unwrap_or(u64::MAX)
+    }
+
+    /// The totals up to and with its last entry.
+    pub(super) fn after(&self) -> Totals {
+        let mut totals = self.before.clone();
+        self.entries.iter().for_each(|entry| totals.add(entry));
+        totals
+    }
+}
+
+const COLUMNS: &str = "first, before, entries";
+
+fn slice(row: &rusqlite::Row<'_>) -> rusqlite::Result<Slice> {
+    let entries = row.get_ref(2)?.as_blob()?.chunks_exact(ENTRY).filter_map(Entry::from_bytes).collect();
+    Ok(Slice { first: uint(row.get(0)?), before: Totals::from_bytes(row.get_ref(1)?.as_blob()?), entries })
+}
+
+/// The slice that begins with this number.
+pub(super) fn read(connection: &Connection, scope: i64, first: u64) -> rusqlite::Result<Option<Slice>> {
+    let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first = ?2");
+    connection.prepare_cached(&sql)?.query_row([scope, int(first)], slice).optional()
+}
+
+/// The newest slice.
+pub(super) fn newest(connection: &Connection, scope: i64) -> rusqlite::Result<Option<Slice>> {
+    let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 ORDER BY first DESC LIMIT 1");
+    connection.prepare_cached(&sql)?.query_row([scope], slice).optional()
+}
+
+/// The oldest slice, from this number on.
+pub(super) fn oldest(connection: &Connection, scope: i64, from: u64) -> rusqlite::Result<Option<Slice>> {
+    let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first >= ?2 ORDER BY first LIMIT 1");
+    connection.prepare_cached(&sql)?.query_row([scope, int(from)], slice).optional()
+}
+
+/// The totals before a slice.
+pub(super) fn totals(connection: &Connection, scope: i64, first: u64) -> rusqlite::Result<Option<Totals>> {
+    connection
+        .prepare_cached("SELECT before FROM feed WHERE scope = ?1 AND first = ?2")?
+        .query_row([scope, int(first)], |row| Ok(Totals::from_bytes(row.get_ref(0)?.as_blob()?)))
+        .optional()
+}
+
+/// The last number that retention took away.
+pub(super) fn floor(connection: &Connection, scope: i64) -> rusqlite::Result<u64> {
+    let floor: Option<i64> = connection
+        .prepare_cached("SELECT floor FROM scopes WHERE scope = ?1")?
+        .query_row([scope], |row| row.get(0))
+        .optional()?;
+    Ok(uint(floor.unwrap_or(0)))
+}
+
+/// Writes entries behind those that are written; `from` is the number of the first, and what is written already is left
+/// out. In the caller's transaction.
+pub(super) fn append(connection: &Connection, scope: i64, from: u64, entries: &[Entry]) -> rusqlite::Result<()> {
+    let mut open = newest(connection, scope)?.unwrap_or_else(Slice::beginning);
+    if from > open.end() {
+        tracing::error!(scope, from, written = open.end(), "the feed by account has a gap; run `colloquy check`");
+        return Ok(());
+    }
+    let written = usize::try_from(open.end() - from).unwrap_or(usize::MAX);
+    let mut left = entries.get(written..).unwrap_or_default();
+    while !left.is_empty() {
+        let room = SLICE.saturating_sub(open.end() - open.first);
+        if room == 0 {
+            open = Slice { first: open.end(), before: open.after(), entries: Vec::new() };
+            continue;
+        }
+        let (now, later) = left.split_at(left.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+        open.entries.extend_from_slice(now);
+        put(connection, scope, &open, now)?;
+        left = later;
+    }
+    Ok(())
+}
+
+fn put(connection: &Connection, scope: i64, slice: &Slice, added: &[Entry]) -> rusqlite::Result<()> {
+    let newest_at = slice.entries.iter().map(|entry| entry.at).max();
+    let entries: Vec<u8> = slice.entries.iter().flat_map(Entry::bytes).collect();
+    connection.prepare_cached("INSERT OR REPLACE INTO feed VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+        scope,
+        int(slice.first),
+        newest_at,
+        slice.before.bytes(),
+        entries
+    ])?;
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO feed_assignees SELECT ?1, ?2, ?3, coalesce((SELECT before + here FROM feed_assignees
+           WHERE scope = ?1 AND assignee = ?2 AND first < ?3 ORDER BY first DESC LIMIT 1), 0), ?4 WHERE true
+         ON CONFLICT DO UPDATE SET here = excluded.here",
+    )?;
+    let assignees: HashSet<u64> = added.iter().map(|entry| entry.assignee).filter(|user| *user != 0).collect();
+    for assignee in assignees {
+        let here = slice.entries.iter().filter(|entry| entry.assignee == assignee).count();
+        upsert.execute(params![scope, int(assignee), int(slice.first), i64::try_from(here).unwrap_or(i64::MAX)])?;
+    }
+    Ok(())
+}
+
+/// How many of an assignee's events stand before a slice and in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub(super) first: u64,
+    pub(super) before: u64,
+    pub(super) here: u64,
+}
+
+/// The assignee's last slice that begins with this number or before.
+pub(super) fn share_until(c: &Connection, scope: i64, assignee: u64, first: u64) -> rusqlite::Result<Option<Share>> {
+    let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first <= ?3
+               ORDER BY first DESC LIMIT 1";
+    share(c, sql, [scope, int(assignee), int(first)])
+}
+
+/// The assignee's first slice that begins behind this number.
+pub(super) fn share_behind(c: &Connection, scope: i64, assignee: u64, first: u64) -> rusqlite::Result<Option<Share>> {
+    let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first > ?3
+               ORDER BY first LIMIT 1";
+    share(c, sql, [scope, int(assignee), int(first)])
+}
+
+fn share(connection: &Connection, sql: &str, values: [i64; 3]) -> rusqlite::Result<Option<Share>> {
+    let share = |row: &rusqlite::Row<'_>| {
+        Ok(Share { first: uint(row.get(0)?), before: uint(row.get(1)?), here: uint(row.get(2)?) })
+    };
+    connection.prepare_cached(sql)?.query_row(values, share).optional()
+}
+
+/// Deletes a slice that retention has taken whole.
+pub(super) fn delete(connection: &Connection, scope: i64, slice: &Slice) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM feed WHERE scope = ?1 AND first = ?2")?
+        .execute([scope, int(slice.first)])?;
+    let mut delete =
+        connection.prepare_cached("DELETE FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first = ?3")?;
+    let assignees: HashSet<u64> = slice.entries.iter().map(|entry| entry.assignee).collect();
+    for assignee in assignees {
+        delete.execute([scope, int(assignee), int(slice.first)])?;
+    }
+    Ok(())
+}

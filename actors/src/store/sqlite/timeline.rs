@@ -1,0 +1,215 @@
+//! A page of an account's events and how many match, out of the slices and what is too new for them. Where a page begins
+//! and how much is stored does not matter: places are found by binary search over the slices' totals.
+
+use rusqlite::Connection;
+
+use super::slices::{self, Entry, SLICE, Slice, Totals, Wanted, first_of};
+use crate::store::{EventQuery, ReadError};
+
+/// Where the events of a page stand.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    /// Their positions.
+    pub(super) positions: Vec<i64>,
+    /// How many match, where that was asked for.
+    pub(super) total: u64,
+    /// The number up to which the page tells everything.
+    pub(super) cursor: u64,
+    /// Whether more match.
+    pub(super) more: bool,
+}
+
+/// One scope's events as of one moment.
+struct Timeline<'c> {
+    connection: &'c Connection,
+    scope: i64,
+    /// From the last slice's first number to the newest event. Everything before stands in full slices.
+    tail: Slice,
+    floor: u64,
+    wanted: Wanted,
+}
+
+/// Finds a page; `fresh` was taken from memory before anything was read.
+pub(super) fn page(
+    connection: &Connection,
+    fresh: Option<(u64, Vec<Entry>)>,
+    (scope, query): (i64, &EventQuery),
+) -> rusqlite::Result<Result<Places, ReadError>> {
+    let mut tail = slices::newest(connection, scope)?.unwrap_or_else(Slice::beginning);
+    if let Some((first, entries)) = fresh {
+        let written = usize::try_from(tail.end().saturating_sub(first)).unwrap_or(usize::MAX);
+        tail.entries.extend(entries.into_iter().skip(written));
+    }
+    let floor = slices::floor(connection, scope)?;
+    let timeline = Timeline { connection, scope, tail, floor, wanted: Wanted::new(&query.filter) };
+    if query.after > timeline.last() {
+        return Ok(Err(ReadError::NoCursor("after")));
+    }
+    if query.after > 0 && query.after < floor {
+        return Ok(Err(ReadError::Expired));
+    }
+    timeline.page(query).map(Ok)
+}
+
+impl Timeline<'_> {
+    fn last(&self) -> u64 {
+        self.tail.end() - 1
+    }
+
+    fn page(&self, query: &EventQuery) -> rusqlite::Result<Places> {
+        let start = query.after.max(self.floor);
+        let end = match query.until {
+            Some(position) => self.last_at(position)?,
+            None => self.last(),
+        };
+        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+        let (found, more) = self.find(start, end, limit)?;
+        let cursor = match found.last() {
+            Some((number, _)) if more => *number,
+            Some(_) | None => end.max(start),
+        };
+        let total = match query.total {
+            true if more => self.count_between(start, end)?,
+            true => u64::try_from(found.len()).unwrap_or(u64::MAX),
+            false => 0,
+        };
+        Ok(Places { positions: found.into_iter().map(|(_, pos)| pos).collect(), total, cursor, more })
+    }
+
+    /// The next numbers that match, with their positions, and whether more of them follow.
+    fn find(&self, start: u64, end: u64, limit: usize) -> rusqlite::Result<(Vec<(u64, i64)>, bool)> {
+        let mut found = Vec::new();
+        let mut more = false;
+        self.walk(start, end, |number, entry| {
+            more = found.len() >= limit;
+            if !more {
+                found.push((number, entry.pos));
+            }
+            !more
+        })?;
+        Ok((found, more))
+    }
+
+    /// Shows what matches behind `start`, up to `end`, for as long as it is wanted.
+    fn walk(&self, start: u64, end: u64, mut goes_on: impl FnMut(u64, &Entry) -> bool) -> rusqlite::Result<()> {
+        let mut next = Some(first_of(start + 1).min(self.tail.first));
+        while let Some(first) = next.filter(|first| *first <= end) {
+            let read = if first < self.tail.first { slices::read(self.connection, self.scope, first)? } else { None };
+            let slice = read.as_ref().unwrap_or(&self.tail);
+            for (number, entry) in slice.numbered().skip_while(|(number, _)| *number <= start) {
+                if number > end {
+                    return Ok(());
+                }
+                if self.wanted.admits(entry) && !goes_on(number, entry) {
+                    return Ok(());
+                }
+            }
+            next = if first < self.tail.first { Some(self.next_slice(first)?) } else { None };
+        }
+        Ok(())
+    }
+
+    /// The next slice behind this one in which something may match.
+    fn next_slice(&self, behind: u64) -> rusqlite::Result<u64> {
+        if let Some(assignee) = self.wanted.assignee {
+            let share = slices::share_behind(self.connection, self.scope, assignee, behind)?;
+            return Ok(share.map_or(self.tail.first, |share| share.first.min(self.tail.first)));
+        }
+        let mut low = behind + SLICE;
+        if !self.wanted.by_kind() || low >= self.tail.first {
+            return Ok(low.min(self.tail.first));
+        }
+        // The last slice before which nothing more stands than before `low`: first in growing steps, then between two.
+        let rank = self.before(low)?;
+        let mut step = SLICE;
+        let mut high = self.tail.first + SLICE;
+        while low + step < high {
+            let probe = low + step;
+            if self.before(probe)? > rank {
+                high = probe;
+                break;
+            }
+            low = probe;
+            step *= 2;
+        }
+        while low + SLICE < high {
+            let middle = low + (high - low) / SLICE / 2 * SLICE;
+            if self.before(middle)? > rank { high = middle } else { low = middle }
+        }
+        Ok(low)
+    }
+
+    /// How many pass by kind and channel before this slice.
+    fn before(&self, first: u64) -> rusqlite::Result<u64> {
+        if first >= self.tail.first {
+            return Ok(self.tail.before.of(&self.wanted));
+        }
+        let totals = slices::totals(self.connection, self.scope, first)?;
+        Ok(totals.as_ref().map_or(0, |totals: &Totals| totals.of(&self.wanted)))
+    }
+
+    /// How many match behind `start`, up to `end`.
+    fn count_between(&self, start: u64, end: u64) -> rusqlite::Result<u64> {
+        if self.wanted.is_all() {
+            return Ok(end.saturating_sub(start));
+        }
+        if self.wanted.by_kind() && self.wanted.assignee.is_some() {
+            let mut count = 0;
+            self.walk(start, end, |_, _| {
+                count += 1;
+                true
+            })?;
+            return Ok(count);
+        }
+        Ok(self.count(end)?.saturating_sub(self.count(start)?))
+    }
+
+    /// How many match up to this number, from wherever the totals begin.
+    fn count(&self, upto: u64) -> rusqlite::Result<u64> {
+        let first = first_of(upto).min(self.tail.first);
+        let read = if first < self.tail.first { slices::read(self.connection, self.scope, first)? } else { None };
+        let slice = read.as_ref().unwrap_or(&self.tail);
+        let here = slice.count(&self.wanted, upto);
+        match self.wanted.assignee {
+            Some(assignee) => Ok(self.assigned_before(assignee, slice.first)? + here),
+            None => Ok(slice.before.of(&self.wanted) + here),
+        }
+    }
+
+    /// How many of an assignee's stand before a slice.
+    fn assigned_before(&self, assignee: u64, first: u64) -> rusqlite::Result<u64> {
+        let earlier = slices::share_until(self.connection, self.scope, assignee, first - 1)?;
+        if let Some(share) = earlier {
+            return Ok(share.before + share.here);
+        }
+        // Retention may have taken the slices that the later ones count from.
+        let later = slices::share_behind(self.connection, self.scope, assignee, first - 1)?;
+        Ok(later.map_or(0, |share| share.before))
+    }
+
+    /// The last number that stands at this position or before.
+    fn last_at(&self, position: i64) -> rusqlite::Result<u64> {
+        if self.tail.entries.first().is_some_and(|entry| entry.pos <= position) {
+            return Ok(last_within(&self.tail, position));
+        }
+        let oldest = slices::oldest(self.connection, self.scope, 0)?.map_or(self.tail.first, |slice| slice.first);
+        let (mut low, mut high) = (oldest, self.tail.first);
+        let mut found = oldest - 1;
+        while low < high {
+            let middle = low + (high - low) / SLICE / 2 * SLICE;
+            let Some(slice) = slices::read(self.connection, self.scope, middle)? else { break };
+            if slice.entries.first().is_some_and(|entry| entry.pos <= position) {
+                found = last_within(&slice, position);
+                low = middle + SLICE;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn last_within(slice: &Slice, position: i64) -> u64 {
+    let upto = slice.entries.partition_point(|entry| entry.pos <= position);
+    slice.first + u64::try_from(upto).unwrap_or(0) - 1
+}

@@ -1,0 +1,285 @@
+//! Reads deliveries: what waits, for whoever delivers, and what became of it, for lists.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use super::codec::{self, Counted, RECORD, int, uint};
+use super::deliveries::{kinds, read_log};
+use super::lists::Scan;
+use crate::caller::Scope;
+use crate::page::{Cursor, Start};
+use crate::store::{
+    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, Happened, Kind, LaneKey, Replay, StoredDelivery,
+    StoredEndpoint, StoredPage, Waiting, WebhookState,
+};
+
+/// What whoever delivers begins with.
+pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
+    let meta = |key: &str| -> rusqlite::Result<i64> {
+        connection.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+    };
+    let matched = meta("matched")?;
+    let last_lane: Option<i64> = connection.query_row("SELECT max(lane) FROM replays", [], |row| row.get(0))?;
+    Ok(WebhookState {
+        matched,
+        last_delivery: meta("last_delivery")?,
+        last_lane: last_lane.unwrap_or(0),
+        endpoints: endpoints(connection, matched)?,
+        replays: replays(connection)?,
+    })
+}
+
+fn endpoints(connection: &Connection, matched: i64) -> rusqlite::Result<Vec<StoredEndpoint>> {
+    let mut query = connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
+    let mut made = connection.prepare("SELECT pos FROM rows WHERE entity = ?1 AND seq = 1")?;
+    let mut version = connection.prepare(
+        "SELECT payload FROM rows WHERE entity = ?1 AND seq IS NOT NULL AND pos <= ?2 ORDER BY seq DESC LIMIT 1",
+    )?;
+    let mut failing = connection.prepare("SELECT failing_since FROM endpoints WHERE n = ?1")?;
+    let mut found = Vec::new();
+    let mut rows = query.query([Kind::Webhook as i64])?;
+    while let Some(row) = rows.next()? {
+        let record = codec::record(row, Kind::Webhook)?;
+        let n = int(record.subject.number);
+        let as_matched: Option<Option<Vec<u8>>> = version.query_row([n, matched], |row| row.get(0)).optional()?;
+        let failing_since: Option<Option<i64>> = failing.query_row([n], |row| row.get(0)).optional()?;
+        found.push(StoredEndpoint {
+            made: made.query_row([n], |row| row.get(0)).optional()?.unwrap_or(0),
+            as_matched: as_matched.flatten().map(Into::into),
+            pending: total(connection, record.subject.number, None, Some(DeliveryState::Pending))?,
+            failing_since: failing_since.flatten(),
+            record,
+        });
+    }
+    Ok(found)
+}
+
+fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
+    let mut query = connection.prepare(
+        "SELECT lane, endpoint, scope, next, last, since, until, kinds, (SELECT count(*) FROM deliveries d
+           WHERE d.state = 0 AND d.endpoint = replays.endpoint AND d.lane = replays.lane) FROM replays ORDER BY lane",
+    )?;
+    let replay = |row: &Row<'_>| {
+        let replay = Replay {
+            lane: row.get(0)?,
+            endpoint: uint(row.get(1)?),
+            scope: Scope::from_number(row.get(2)?),
+            next: uint(row.get(3)?),
+            last: row.get(4)?,
+            since: row.get(5)?,
+            until: row.get(6)?,
+            kinds: kinds(&row.get::<_, String>(7)?),
+        };
+        Ok((replay, uint(row.get(8)?)))
+    };
+    query.query_map([], replay)?.collect()
+}
+
+fn given_up(connection: &Connection, endpoint: u64) -> rusqlite::Result<i64> {
+    let found = connection
+        .prepare_cached("SELECT given_up FROM endpoints WHERE n = ?1")?
+        .query_row([int(endpoint)], |row| row.get(0))
+        .optional()?;
+    Ok(found.unwrap_or(0))
+}
+
+/// The columns that [`waiting`] reads.
+const WAITING: &str = "d, lane, entity, pos, attempts, due";
+
+fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
+    Ok(Waiting {
+        number: row.get(0)?,
+        key: LaneKey { lane: row.get(1)?, entity: uint(row.get(2)?) },
+        position: row.get(3)?,
+        attempts: row.get(4)?,
+        due: row.get(5)?,
+    })
+}
+
+/// Heads of lanes that are due, each with what follows it, as far as there is room.
+pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result<DueLanes> {
+    let DueQuery { endpoint, until, lanes, deliveries } = *query;
+    let given_up = given_up(connection, endpoint)?;
+    let mut heads = connection.prepare_cached(&format!(
+        "SELECT {WAITING} FROM deliveries INDEXED BY deliveries_due
+         WHERE endpoint = ?1 AND due IS NOT NULL AND (d > ?2 OR lane < 0) ORDER BY due, d"
+    ))?;
+    let mut found = DueLanes::default();
+    let mut rows = heads.query([int(endpoint), given_up])?;
+    while let Some(row) = rows.next()? {
+        let head = waiting(row)?;
+        if found.lanes.len() >= lanes || head.due.is_some_and(|due| due > until) {
+            found.next_due = head.due;
+            break;
+        }
+        found.lanes.push(vec![head]);
+    }
+    let spare = deliveries.saturating_sub(found.lanes.len()).checked_div(found.lanes.len()).unwrap_or(0);
+    let mut behind = connection.prepare_cached(&format!(
+        "SELECT {WAITING} FROM deliveries INDEXED BY deliveries_waiting
+         WHERE state = 0 AND endpoint = ?1 AND lane = ?2 AND entity = ?3 AND d > ?4 ORDER BY d LIMIT ?5"
+    ))?;
+    let spare = i64::try_from(spare).unwrap_or(i64::MAX);
+    for lane in found.lanes.iter_mut().filter(|_| spare > 0) {
+        let Some(head) = lane.first() else { continue };
+        let bounds = params![int(endpoint), head.key.lane, int(head.key.entity), head.number, spare];
+        let run = behind.query_map(bounds, waiting)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        lane.extend(run);
+    }
+    Ok(found)
+}
+
+/// The columns that [`delivery`] reads.
+const DELIVERY: &str =
+    "d, lane, entity, deliveries.pos, ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at),
+    happened, at, state, attempts, due";
+
+fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
+    let (number, lane) = (row.get(0)?, row.get(1)?);
+    let is_given_up = number <= given_up && lane >= 0;
+    let stored = DeliveryState::from_code(row.get(7)?).unwrap_or(DeliveryState::Failed);
+    let state = if stored == DeliveryState::Pending && is_given_up { DeliveryState::Failed } else { stored };
+    let due: Option<i64> = row.get(9)?;
+    Ok(StoredDelivery {
+        number,
+        key: LaneKey { lane, entity: uint(row.get(2)?) },
+        position: row.get(3)?,
+        event_at: row.get(4)?,
+        happened: Happened::from_code(row.get(5)?).unwrap_or(Happened::ConversationUpdated),
+        at: row.get(6)?,
+        state,
+        attempts: row.get(8)?,
+        due: due.filter(|_| state == DeliveryState::Pending),
+        log: Vec::new(),
+    })
+}
+
+/// One delivery with its log.
+pub(super) fn one(connection: &Connection, endpoint: u64, number: i64) -> rusqlite::Result<Option<StoredDelivery>> {
+    let given_up = given_up(connection, endpoint)?;
+    connection
+        .prepare_cached(&format!("SELECT {DELIVERY}, log FROM deliveries WHERE d = ?1 AND endpoint = ?2"))?
+        .query_row([number, int(endpoint)], |row| {
+            Ok(StoredDelivery { log: read_log(row, 10)?, ..delivery(row, given_up)? })
+        })
+        .optional()
+}
+
+/// A page of an endpoint's deliveries: a merge of what the index holds in order, by what happened and where it stands.
+pub(super) fn page(
+    connection: &Connection,
+    query: &DeliveryQuery,
+) -> rusqlite::Result<Result<StoredPage<StoredDelivery>, &'static str>> {
+    let DeliveryQuery { endpoint, state, happened, paging } = *query;
+    if let Some((cursor, parameter)) = paging.start.cursor()
+        && !was_in(connection, endpoint, cursor)?
+    {
+        return Ok(Err(parameter));
+    }
+    let total = total(connection, endpoint, happened, state)?;
+    let given_up = given_up(connection, endpoint)?;
+    // A delivery's number is the tail of its identifier.
+    let start = match paging.start {
+        Start::Offset(_) => paging.start,
+        Start::After(at) => Start::After(Cursor { number: at.tail, ..at }),
+        Start::Before(at) => Start::Before(Cursor { number: at.tail, ..at }),
+    };
+    let scan = Scan::new(paging.order, start);
+    let skip = match start {
+        Start::Offset(offset) => offset,
+        Start::After(_) | Start::Before(_) => 0,
+    };
+    let limit = usize::try_from(paging.limit).unwrap_or(0);
+    let (direction, compare) = (scan.direction(), scan.compare());
+    let bound = scan.bound.map_or_else(String::new, |_| format!(" AND d {compare} ?3"));
+    let mut parts = Vec::new();
+    for kind in Happened::EVENTS.iter().filter(|kind| happened.is_none_or(|wanted| wanted == **kind)) {
+        for stored in stored_as(state) {
+            parts.push(format!(
+                "SELECT d FROM (SELECT d FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1
+                 AND happened = {} AND state = {stored}{bound} AND ?2 <> -1 ORDER BY d {direction} LIMIT ?4)",
+                *kind as i64
+            ));
+        }
+    }
+    let sql = format!(
+        "SELECT {DELIVERY} FROM deliveries WHERE d IN (SELECT d FROM ({}) ORDER BY d {direction} LIMIT ?4)
+         ORDER BY d {direction} LIMIT -1 OFFSET ?5",
+        parts.join(" UNION ALL ")
+    );
+    let most = int(skip).saturating_add(i64::from(paging.limit)).saturating_add(1);
+    let values = [int(endpoint), given_up, scan.bound.map_or(0, int), most, int(skip)].map(Value::from);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(values), |row| delivery(row, given_up))?;
+    let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
+}
+
+/// How the rows of a state are found: as the row says it, and what may stand behind.
+fn stored_as(state: Option<DeliveryState>) -> &'static [&'static str] {
+    match state {
+        None => &["0", "1", "2"],
+        Some(DeliveryState::Pending) => &["0 AND (d > ?2 OR lane < 0)"],
+        Some(DeliveryState::Delivered) => &["1"],
+        Some(DeliveryState::Failed) => &["2", "0 AND d <= ?2 AND lane >= 0"],
+    }
+}
+
+/// Whether a delivery with this identifier is, or may have been, in the endpoint's list.
+fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::Result<bool> {
+    let number = int(cursor.tail);
+    let found: Option<(i64, i64)> = connection
+        .prepare_cached("SELECT endpoint, at FROM deliveries WHERE d = ?1")?
+        .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    if let Some((of, at)) = found {
+        return Ok(of == int(endpoint) && crate::id::first_number_at(at) == cursor.number);
+    }
+    let last: i64 = connection.query_row("SELECT value FROM meta WHERE key = 'last_delivery'", [], |row| row.get(0))?;
+    Ok((1..=last).contains(&number))
+}
+
+fn total(
+    connection: &Connection,
+    endpoint: u64,
+    happened: Option<Happened>,
+    state: Option<DeliveryState>,
+) -> rusqlite::Result<u64> {
+    let span = |value: Option<i64>| value.map_or((0, i64::MAX), |value| (value, value));
+    let (first, last) = span(happened.map(|happened| happened as i64));
+    let (low, high) = span(state.map(|state| state as i64));
+    connection
+        .prepare_cached(
+            "SELECT coalesce(sum(total), 0) FROM counters WHERE scope = ?1 AND field = ?2 AND value BETWEEN ?3 AND ?4
+             AND status BETWEEN ?5 AND ?6",
+        )?
+        .query_row([int(endpoint), Counted::Deliveries as i64, first, last, low, high], |row| row.get(0))
+        .map(uint)
+}
+
+/// How an endpoint fares.
+pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result<EndpointTotals> {
+    let given_up = given_up(connection, endpoint)?;
+    let count = |state| total(connection, endpoint, None, Some(state));
+    let (mut oldest, mut newest): (Option<i64>, Option<i64>) = (None, None);
+    for kind in Happened::EVENTS {
+        let happened = *kind as i64;
+        let first: Option<i64> = connection
+            .prepare_cached("SELECT min(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = 0 AND d > ?3")?
+            .query_row([int(endpoint), happened, given_up], |row| row.get(0))?;
+        let last: Option<i64> = connection
+            .prepare_cached("SELECT max(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = 1")?
+            .query_row([int(endpoint), happened], |row| row.get(0))?;
+        oldest = oldest.into_iter().chain(first).min();
+        newest = newest.into_iter().chain(last).max();
+    }
+    let taken = newest.map(|number| one(connection, endpoint, number)).transpose()?.flatten();
+    let waits = oldest.map(|number| one(connection, endpoint, number)).transpose()?.flatten();
+    Ok(EndpointTotals {
+        pending: count(DeliveryState::Pending)?,
+        delivered: count(DeliveryState::Delivered)?,
+        failed: count(DeliveryState::Failed)?,
+        last_success_at: taken.and_then(|taken| taken.log.last().map(|attempt| attempt.attempted_at.0)),
+        oldest_pending_at: waits.map(|waits| waits.at),
+    })
+}

@@ -1,0 +1,172 @@
+//! What conversations do by themselves when a time has come: snoozed ones wake, idle ones close. One timer for all.
+//!
+//! Nothing is kept here: the store has every time in an index, so a crash only delays. The conversation itself decides,
+//! with what it knows then; whatever came first wins, and what is not due any more is left as it is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::accounts::Identity;
+use crate::alarm::Alarm;
+use crate::background::Background;
+use crate::caller::{By, Caller, Mode, Scope};
+use crate::conversation::Conversations;
+use crate::conversation::messages::Request;
+use crate::store::{Store, Timed, TimedQuery, Timing};
+use crate::time::Timestamp;
+
+/// Looked at this often even if nothing is due: the wall clock may be set, and a message on its way when a conversation was
+/// asked may not have come about.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// After a failure.
+const PAUSE_MS: i64 = 1000;
+/// Minutes are what an account sets: idle conversations are closed by the second, not one by one as each comes due.
+const IDLE_STEP_MS: i64 = 1000;
+/// Conversations that are asked at the same time: far fewer than may be loaded at once, so that callers come in between.
+const AT_ONCE: usize = 16;
+/// Read from the store at once.
+const PAGE: u32 = 256;
+
+const MINUTE_MS: i64 = 60_000;
+
+/// All that is needed to carry out what is due.
+pub(crate) struct Timers {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) conversations: Arc<Conversations>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) alarm: Arc<Alarm>,
+}
+
+/// A walk along one index, a page at a time.
+struct Walk {
+    behind: Option<(i64, u64)>,
+    /// The earliest time among those that were not due.
+    next: Option<i64>,
+    /// Whether everything that was due has answered.
+    well: bool,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Walk { behind: None, next: None, well: true }
+    }
+}
+
+/// When a scope's idle conversations are looked at.
+#[derive(Default)]
+struct Plan {
+    after_ms: i64,
+    look_at: i64,
+    walk: Walk,
+}
+
+impl Timers {
+    /// Starts the thread; none where there is none to be had: the next start does what is due then.
+    pub(crate) fn start(self) -> Option<Background> {
+        Background::start("colloquy-timers", async move {
+            let mut plans = HashMap::new();
+            loop {
+                self.alarm.wind();
+                let next = self.wake_sleepers().await.min(self.close_idle(&mut plans).await);
+                self.alarm.no_later_than(next);
+                self.alarm.rung(LOOK_EVERY).await;
+            }
+        })
+    }
+
+    /// Wakes all whose time has come; gives the next one's.
+    async fn wake_sleepers(&self) -> i64 {
+        let mut walk = Walk::default();
+        loop {
+            if let Some(next) = self.step(Timing::Snooze, 0, &mut walk).await {
+                return next;
+            }
+        }
+    }
+
+    /// Closes what is idle, of each scope at most a page, so that no sleeper waits for all of it; gives the time at which
+    /// there is more to do.
+    async fn close_idle(&self, plans: &mut HashMap<Scope, Plan>) -> i64 {
+        let mut next = i64::MAX;
+        for (account, minutes) in self.identity.auto_closing() {
+            let after_ms = i64::from(minutes) * MINUTE_MS;
+            for scope in [Mode::Live, Mode::Test].map(|mode| Scope::of(account, mode)) {
+                let plan = plans.entry(scope).or_default();
+                if plan.after_ms != after_ms {
+                    *plan = Plan { after_ms, ..Plan::default() };
+                }
+                let now = Timestamp::now().0;
+                // Nothing can be due later than this, not even what is not there yet: the clock was set back.
+                let latest = now + after_ms + IDLE_STEP_MS;
+                if plan.look_at <= now || plan.look_at > latest {
+                    let more = self.step(Timing::Inactivity(scope), after_ms, &mut plan.walk).await;
+                    plan.look_at = more.map_or(now, |at| at.clamp(now + IDLE_STEP_MS, latest));
+                }
+                next = next.min(plan.look_at);
+            }
+        }
+        next
+    }
+
+    /// Carries out what is due on the walk's next page; at its end gives the time at which more will be.
+    async fn step(&self, timing: Timing, after_ms: i64, walk: &mut Walk) -> Option<i64> {
+        let now = Timestamp::now().0;
+        let until = now - after_ms;
+        let query = TimedQuery { timing, until, behind: walk.behind, limit: PAGE };
+        let Ok(page) = self.store.timed(query).await else {
+            *walk = Walk::default();
+            return Some(now + PAUSE_MS);
+        };
+        let full = page.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
+        let last = page.last().filter(|last| full && last.listed_at <= until);
+        let behind = last.map(|last| (last.listed_at, last.id.number()));
+        let (due, later): (Vec<Timed>, Vec<Timed>) = page.into_iter().partition(|one| one.at <= until);
+        walk.next = later.iter().map(|one| one.at).chain(walk.next).min();
+        walk.well &= self.ask_all(timing, due, after_ms).await;
+        walk.behind = behind;
+        if behind.is_some() {
+            return None;
+        }
+        let Walk { next, well, .. } = std::mem::take(walk);
+        Some(if well { next.map_or(i64::MAX, |at| at + after_ms) } else { now + PAUSE_MS })
+    }
+
+    /// Whether the account still wants this: it may have changed its mind since the page was read.
+    fn is_wanted(&self, timing: Timing, after_ms: i64) -> bool {
+        match timing {
+            Timing::Snooze => true,
+            Timing::Inactivity(scope) => self
+                .identity
+                .auto_close_minutes(scope)
+                .is_some_and(|minutes| i64::from(minutes) * MINUTE_MS == after_ms),
+        }
+    }
+
+    /// Asks them, a few at a time; whether all have answered.
+    async fn ask_all(&self, timing: Timing, due: Vec<Timed>, after_ms: i64) -> bool {
+        let mut due = due.into_iter();
+        let mut asked = JoinSet::new();
+        let mut well = true;
+        loop {
+            while asked.len() < AT_ONCE
+                && let Some(one) = due.next()
+                && self.is_wanted(timing, after_ms)
+            {
+                let conversations = Arc::clone(&self.conversations);
+                let (request, chore) = match timing {
+                    Timing::Snooze => (Request::Wake, "a snooze ended"),
+                    Timing::Inactivity(_) => (Request::CloseIdle { after_ms }, "inactivity"),
+                };
+                let caller = Caller { scope: one.scope, by: By::server(chore) };
+                asked.spawn(async move { conversations.ask(one.id, caller, None, None, request).await.is_ok() });
+            }
+            match asked.join_next().await {
+                Some(answered) => well &= matches!(answered, Ok(true)),
+                None => return well,
+            }
+        }
+    }
+}

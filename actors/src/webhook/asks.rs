@@ -1,0 +1,143 @@
+//! What others ask of whoever delivers: that lists show everything up to now, that a delivery or what happened before is
+//! sent again, how endpoints fare.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::line::Hurried;
+use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, Reply, Retry};
+use super::post::{Mail, PostOffice, now_ms};
+use crate::answer::Answer;
+use crate::runtime::Turn;
+use crate::store::{Commit, DeliveryState, ReadError, StoredDelivery, Waiting};
+
+/// What waits until everything up to a position is matched, or everything up to a slice is written.
+pub(super) enum Ask {
+    /// Somebody who is about to read the store.
+    Reach(oneshot::Sender<()>),
+    /// A delivery that is to be sent again: the store has to know what became of it.
+    Retry(Box<Retry>),
+    /// An answer that leaves when what it rests on is durable.
+    Answer(Reply, Answer),
+}
+
+impl PostOffice {
+    /// Takes an ask that has to see everything that was committed before it.
+    pub(super) fn ask(&mut self, ask: Ask) {
+        let position = self.means.feed.last();
+        if self.matcher.position() < position {
+            self.means.feed.reach();
+        }
+        self.asked.push((position, ask));
+    }
+
+    /// What was asked goes on where all is matched.
+    pub(super) fn pass_asked(&mut self, turn: &mut Turn<Mail>) {
+        let position = self.matcher.position();
+        let (reached, asked) = std::mem::take(&mut self.asked).into_iter().partition(|(at, _)| *at <= position);
+        self.asked = asked;
+        let reached: Vec<(i64, Ask)> = reached;
+        for (_, ask) in reached {
+            self.bar(ask, turn);
+        }
+    }
+
+    /// Goes on when everything so far is written.
+    pub(super) fn bar(&mut self, ask: Ask, turn: &mut Turn<Mail>) {
+        let (next, written) = self.queue.slices();
+        let slice = if self.queue.news() > 0 { next } else { next - 1 };
+        if slice <= written { self.pass(ask, turn) } else { self.barriers.push((slice, ask)) }
+    }
+
+    /// What waited for slices that are written now goes on.
+    pub(super) fn pass_barriers(&mut self, turn: &mut Turn<Mail>) {
+        let (_, written) = self.queue.slices();
+        let (passed, barriers) = std::mem::take(&mut self.barriers).into_iter().partition(|(at, _)| *at <= written);
+        self.barriers = barriers;
+        let passed: Vec<(u64, Ask)> = passed;
+        for (_, ask) in passed {
+            self.pass(ask, turn);
+        }
+    }
+
+    /// Whoever asked may have left: nobody is told then.
+    fn pass(&mut self, ask: Ask, turn: &mut Turn<Mail>) {
+        match ask {
+            Ask::Reach(reply) => drop(reply.send(())),
+            Ask::Answer(reply, answer) => drop(reply.send(Ok(answer))),
+            Ask::Retry(retry) => {
+                let found = self.means.store.delivery(retry.asker.webhook.number(), retry.delivery.position());
+                turn.later(async move { Mail::RetryRead(retry, found.await) });
+            }
+        }
+    }
+
+    /// Sends a delivery again, which the store has shown.
+    pub(super) fn retry_read(
+        &mut self,
+        retry: Retry,
+        found: Result<Option<StoredDelivery>, ReadError>,
+        turn: &mut Turn<Mail>,
+    ) {
+        let endpoint = retry.asker.webhook.number();
+        let target = self.targets.get(&endpoint).filter(|target| target.scope == retry.asker.caller.scope);
+        let mut found = match (found, target) {
+            (Err(_), _) => return retry.asker.refuse(DeliveryError::Away),
+            (Ok(Some(found)), Some(target)) if found.id() == retry.delivery && target.enabled => found,
+            (Ok(Some(found)), Some(_)) if found.id() == retry.delivery => {
+                return retry.asker.refuse(DeliveryError::Disabled);
+            }
+            (Ok(_), _) => return retry.asker.refuse(DeliveryError::NotFound),
+        };
+        if self.queue.is_unwritten(found.number) {
+            // It has moved on since it was read.
+            self.bar(Ask::Retry(Box::new(retry)), turn);
+            return;
+        }
+        let now = now_ms();
+        if found.state == DeliveryState::Pending {
+            let hurried = self.queue.hurry(endpoint, found.key, found.number, now);
+            if hurried != Hurried::Queues {
+                found.due = found.due.map(|due| due.min(now));
+            }
+        } else {
+            let StoredDelivery { number, key, position, attempts, .. } = found;
+            self.queue.again(endpoint, &Waiting { number, key, position, attempts, due: Some(now) }, now);
+            (found.state, found.due) = (DeliveryState::Pending, Some(now));
+        }
+        let view = DeliveryView::new(retry.asker.webhook, &found);
+        let answer = retry.asker.answer(&view, now);
+        self.answer_when_written(answer, turn);
+    }
+
+    /// The answer is kept, and leaves when it is durable.
+    pub(super) fn answer_when_written(
+        &mut self,
+        (reply, answer, commit): (Reply, Answer, Option<Commit>),
+        turn: &mut Turn<Mail>,
+    ) {
+        if let Some(commit) = commit {
+            self.queue.keep(commit);
+        }
+        self.bar(Ask::Answer(reply, answer), turn);
+    }
+
+    /// What memory knows of all endpoints.
+    pub(super) fn health(&self) -> AllHealth {
+        let one = |target: &Arc<super::Endpoint>| {
+            let line = self.queue.line(target.id.number());
+            let health = Health {
+                id: target.id,
+                scope: target.scope,
+                url: target.url.clone(),
+                enabled: target.enabled,
+                in_flight: line.map_or(0, |line| line.in_flight),
+                failing_since: line.and_then(|line| line.failing_since),
+                last_success: line.and_then(|line| line.last_success),
+            };
+            (target.id, health)
+        };
+        self.targets.values().map(one).collect()
+    }
+}

@@ -1,0 +1,64 @@
+//! One attempt at a delivery, and what is set about attempts.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::courier::{Lost, Reply};
+use crate::time::Timestamp;
+
+/// What is set before anything starts.
+#[derive(Debug, Clone)]
+pub struct WebhookSettings {
+    /// Whether endpoints may be at special-purpose addresses, and take `http`.
+    pub allow_private_targets: bool,
+    /// How long after a failure the next attempt follows; one more attempt than entries.
+    pub retry_schedule: Vec<Duration>,
+    /// The part of such a wait by which it varies, 0 to 1.
+    pub jitter: f64,
+    /// How long an attempt may take.
+    pub timeout: Duration,
+    /// Deliveries of one endpoint that may be under way at once.
+    pub places: usize,
+    /// The longest `Retry-After` that is honoured.
+    pub retry_after_max: Duration,
+    /// An endpoint that only fails for so long is disabled.
+    pub disable_after: Duration,
+    /// How long deliveries are kept once they have ended.
+    pub keep_deliveries: Duration,
+}
+
+/// One attempt, as the log of a delivery shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Attempt {
+    /// When it began.
+    pub attempted_at: Timestamp,
+    /// What the receiver answered; null where it did not.
+    pub status: Option<u16>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// The first 4 KiB of the answer.
+    pub answer: Option<String>,
+    /// Why it failed; null where it did not.
+    pub error: Option<String>,
+}
+
+impl Attempt {
+    /// What became of a parcel that was sent at this instant.
+    #[must_use]
+    pub fn of(sent_at: Timestamp, took: Duration, came: Result<Reply, Lost>) -> Self {
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        match came {
+            Ok(Reply { status, answer, .. }) => {
+                let delivered = (200..300).contains(&status);
+                let error = (!delivered).then(|| format!("answered {status}, not 2xx"));
+                Attempt { attempted_at: sent_at, status: Some(status), duration_ms, answer: Some(answer), error }
+            }
+            Err(lost) => {
+                let error = Some(lost.to_string());
+                Attempt { attempted_at: sent_at, status: None, duration_ms, answer: None, error }
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! An endpoint as deliveries see it: where to, what it wants, what it is signed with.
+
+use crate::caller::Scope;
+use crate::conversation::messages::{Channel, Priority};
+use crate::feed::Event;
+use crate::id::WebhookId;
+use crate::store::Happened;
+
+/// An endpoint, as of one of its changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Names it.
+    pub id: WebhookId,
+    /// Whose it is; it gets events of this account and mode only.
+    pub scope: Scope,
+    /// Where deliveries go.
+    pub url: String,
+    /// Which events.
+    pub wants: Wants,
+    /// Whether it gets any.
+    pub enabled: bool,
+    /// What signs, newest first, each with the instant in Unix milliseconds at which it ends.
+    pub secrets: Vec<(String, Option<i64>)>,
+}
+
+/// Which events an endpoint wants: of one of the kinds, and with one of the values of each property that is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Of these kinds; empty: all.
+    pub kinds: Vec<Happened>,
+    /// Of these channels; empty: whatever the channel, or without one.
+    pub channels: Vec<Channel>,
+    /// Of these priorities; empty: whatever the priority, or without one.
+    pub priorities: Vec<Priority>,
+    /// Of the documents with these numbers; empty: whatever the entity.
+    pub documents: Vec<u64>,
+}
+
+impl Wants {
+    /// Whether this event is wanted. One without a property that is named is not.
+    #[must_use]
+    pub fn admits(&self, event: &Event) -> bool {
+        let one = |named: bool, found: bool| !named || found;
+        one(!self.kinds.is_empty(), self.kinds.contains(&event.happened))
+            && one(!self.channels.is_empty(), event.channel.is_some_and(|channel| self.channels.contains(&channel)))
+            && one(
+                !self.priorities.is_empty(),
+                event.priority.is_some_and(|priority| self.priorities.contains(&priority)),
+            )
+            && one(!self.documents.is_empty(), event.channel.is_none() && self.documents.contains(&event.entity))
+    }
+}

@@ -1,0 +1,50 @@
+//! What deliveries come to, in numbers that operators may read at any time.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::queue::Verdict;
+
+/// Counters and gauges; whoever delivers alone sets them.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    pub(super) pending: AtomicU64,
+    pub(super) in_flight: AtomicUsize,
+    delivered: AtomicU64,
+    retried: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Figures {
+    pub(super) fn attempt(&self, verdict: Verdict) {
+        let counter = match verdict {
+            Verdict::Delivered => &self.delivered,
+            Verdict::Later(_) => &self.retried,
+            Verdict::Failed => &self.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> DeliveryFigures {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DeliveryFigures {
+            pending: read(&self.pending),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            attempts: [
+                ("delivered", read(&self.delivered)),
+                ("retried", read(&self.retried)),
+                ("failed", read(&self.failed)),
+            ],
+        }
+    }
+}
+
+/// What deliveries come to, as metrics show it.
+#[derive(Debug, Clone, Copy)]
+pub struct DeliveryFigures {
+    /// Deliveries that wait.
+    pub pending: u64,
+    /// Attempts that are under way.
+    pub in_flight: usize,
+    /// Attempts by what they came to.
+    pub attempts: [(&'static str, u64); 3],
+}

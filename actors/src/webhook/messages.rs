@@ -1,0 +1,203 @@
+//! What whoever delivers may be asked, and how a delivery is shown.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+use utoipa::ToSchema;
+
+use super::attempt::Attempt;
+use super::record::DisabledReason;
+use crate::answer::{Answer, Done, Invalid};
+use crate::caller::{Caller, Scope};
+use crate::id::{AccountId, DeliveryId, EventId, WebhookId};
+use crate::idempotency::Reservation;
+use crate::store::{Commit, DeliveryState, Happened, Header, KeptAnswer, Kind, StoredDelivery, Subject};
+use crate::time::Timestamp;
+
+/// A delivery as the interface shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = Delivery)]
+pub struct DeliveryView {
+    /// Names it.
+    pub delivery_id: DeliveryId,
+    /// To which endpoint.
+    pub webhook_id: WebhookId,
+    /// Names the event: its `webhook-id` on every attempt.
+    pub event_id: EventId,
+    /// What happened.
+    pub event: &'static str,
+    /// Where it stands.
+    pub status: DeliveryState,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// When it may be tried next; null where it has ended, or waits for an earlier one of the same conversation.
+    pub next_attempt_at: Option<Timestamp>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// A delivery with what was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = DeliveryWithLog)]
+pub struct DeliveryLogView {
+    #[serde(flatten)]
+    delivery: DeliveryView,
+    /// Each attempt, oldest first.
+    attempt_log: Vec<Attempt>,
+}
+
+impl DeliveryView {
+    pub(super) fn new(webhook_id: WebhookId, stored: &StoredDelivery) -> Self {
+        DeliveryView {
+            delivery_id: stored.id(),
+            webhook_id,
+            event_id: stored.event_id(),
+            event: stored.happened.word(),
+            status: stored.state,
+            attempts: stored.attempts,
+            next_attempt_at: stored.due.map(Timestamp),
+            created_at: Timestamp(stored.at),
+        }
+    }
+}
+
+impl DeliveryLogView {
+    pub(super) fn new(webhook_id: WebhookId, stored: StoredDelivery) -> Self {
+        DeliveryLogView { delivery: DeliveryView::new(webhook_id, &stored), attempt_log: stored.log }
+    }
+}
+
+/// Events of the past that are to be delivered again, as they were asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = Replay)]
+pub struct ReplayView {
+    /// To which endpoint.
+    pub webhook_id: WebhookId,
+    /// None before this instant; null: from the first on.
+    pub since: Option<Timestamp>,
+    /// None after this instant; null: up to now.
+    pub until: Option<Timestamp>,
+    /// Of these kinds; `["*"]`: all that the endpoint wants.
+    pub events: super::EventKinds,
+}
+
+/// How deliveries to an endpoint fare.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = WebhookHealth)]
+pub struct HealthView {
+    /// Whose endpoint.
+    pub account_id: AccountId,
+    /// Names it.
+    pub webhook_id: WebhookId,
+    /// Where deliveries go.
+    pub url: String,
+    /// Whether it gets events.
+    pub enabled: bool,
+    /// Why the server disabled it; null where it did not.
+    pub disabled_reason: Option<DisabledReason>,
+    /// Deliveries that wait.
+    pub pending: u64,
+    /// Attempts that are under way.
+    pub in_flight: usize,
+    /// How long the oldest that waits has waited; null where none does.
+    pub oldest_pending_seconds: Option<i64>,
+    /// Since when every attempt has failed; null where the last did not.
+    pub failing_since: Option<Timestamp>,
+    /// Deliveries that were taken, of those that are kept.
+    pub delivered: u64,
+    /// Deliveries that were given up, of those that are kept.
+    pub failed: u64,
+    /// When something was taken last; null where that is not known.
+    pub last_success_at: Option<Timestamp>,
+}
+
+/// Why a delivery is not sent again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeliveryError {
+    /// There is no such endpoint or delivery for this caller.
+    #[error("no such delivery")]
+    NotFound,
+    /// The endpoint is disabled.
+    #[error("the endpoint is disabled")]
+    Disabled,
+    /// A value is not acceptable.
+    #[error("{}: {}", .0.field, .0.reason)]
+    Invalid(Invalid),
+    /// Nobody delivers now; whether it was done is not known.
+    #[error("nobody delivers now")]
+    Unknown,
+    /// The store is away; nothing was done.
+    #[error("the store is away")]
+    Away,
+}
+
+pub(super) type Reply = oneshot::Sender<Result<Answer, DeliveryError>>;
+
+/// Who asks for an endpoint, and who waits for the answer.
+pub(super) struct Asker {
+    pub(super) webhook: WebhookId,
+    pub(super) caller: Caller,
+    pub(super) reservation: Option<Reservation>,
+    pub(super) reply: Reply,
+}
+
+impl Asker {
+    /// Nothing will come of it.
+    pub(super) fn refuse(self, error: DeliveryError) {
+        // Whoever asked may have left.
+        let _ = self.reply.send(Err(error));
+    }
+
+    /// The answer, and what keeps it under its key.
+    pub(super) fn answer(self, body: &impl Serialize, now: i64) -> (Reply, Answer, Option<Commit>) {
+        // Shapes of ours: they can't fail.
+        let body: bytes::Bytes = serde_json::to_vec(body).unwrap_or_default().into();
+        let answer = Answer { done: Done::Accepted, id: None, etag: None, body: body.clone(), replayed: false };
+        let commit = self.reservation.map(|reservation| Commit {
+            subject: Subject { kind: Kind::Webhook, number: self.webhook.number(), tail: self.webhook.tail() },
+            expected: 0,
+            scope: self.caller.scope,
+            by: self.caller.by,
+            at: now,
+            rows: Vec::new(),
+            header: Header::Unchanged,
+            rewrites: Vec::new(),
+            conditions: Vec::new(),
+            answer: Some(KeptAnswer { reservation, done: Done::Accepted, id: None, etag: None, body: Some(body) }),
+            effects: Vec::new(),
+            chore: None,
+        });
+        (self.reply, answer, commit)
+    }
+}
+
+/// Sends a delivery again.
+pub(super) struct Retry {
+    pub(super) asker: Asker,
+    pub(super) delivery: DeliveryId,
+}
+
+/// Sends events of the past.
+pub(super) struct ReplayAsk {
+    pub(super) asker: Asker,
+    pub(super) since: Option<Timestamp>,
+    pub(super) until: Option<Timestamp>,
+    pub(super) kinds: Vec<Happened>,
+    pub(super) view: ReplayView,
+}
+
+/// What memory knows of an endpoint's deliveries.
+#[derive(Debug, Clone)]
+pub(super) struct Health {
+    pub(super) id: WebhookId,
+    pub(super) scope: Scope,
+    pub(super) url: String,
+    pub(super) enabled: bool,
+    pub(super) in_flight: usize,
+    pub(super) failing_since: Option<i64>,
+    pub(super) last_success: Option<i64>,
+}
+
+/// By endpoint.
+pub(super) type AllHealth = BTreeMap<WebhookId, Health>;

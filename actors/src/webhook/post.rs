@@ -1,0 +1,626 @@
+//! Whoever delivers: follows the feed, matches, sends, and tells the store what became of it. All that it holds is made
+//! anew from the store after a panic or a crash; nothing is lost but outcomes that were not written yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::asks::Ask;
+use super::attempt::WebhookSettings;
+use super::courier::{Courier, Lost, Parcel};
+use super::endpoint::Endpoint;
+use super::figures::Figures;
+use super::line::{Refill, Shipment};
+use super::matcher::{Matcher, Moved};
+use super::messages::{AllHealth, ReplayAsk, Retry};
+use super::queue::{Queue, Verdict};
+use super::record::DisabledReason;
+use super::replaying::Jobs;
+use super::restore::restore_endpoint;
+use super::schedule::{Made, epitaph, judge};
+use super::signature::{Signing, headers};
+use crate::caller::Scope;
+use crate::feed::{Ended, Event, Feed, Interest, Item, Subscription};
+use crate::id::WebhookId;
+use crate::runtime::{Solo, Turn};
+use crate::store::{
+    DueLanes, EventPage, FeedRow, LIVE, Later, ReadError, Replay, Store, StoredDelivery, StoredEndpoint, Unwritten,
+    WebhookState, Written,
+};
+use crate::time::Timestamp;
+
+/// Items waiting to be matched; beyond, they are read from the store.
+const QUEUE: usize = 4096;
+/// Items taken at once.
+const TAKEN: usize = 64;
+/// Rows read from the store at once.
+const PAGE: u32 = 256;
+/// With so much to write nothing more is matched: slices stay small.
+const NEWS_MAX: usize = 256;
+/// With so much it is written at once.
+const NEWS_FULL: usize = 128;
+/// What happened is written after so long: until then it takes along what else happens.
+const FLUSH_AFTER: Duration = Duration::from_millis(20);
+/// Slices that somebody waits for keep this distance.
+const FLUSH_SOON: Duration = Duration::from_millis(10);
+/// A position alone is written so often, and old deliveries are looked for.
+const FLUSH_IDLE: Duration = Duration::from_secs(5);
+/// After the store was away.
+const PAUSE: Duration = Duration::from_secs(1);
+/// It looks around when nothing happens.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A courier that does not come back is not waited for: its own time, and this.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Disables an endpoint; false where that could not be done now.
+pub(crate) type Disable = Arc<dyn Fn(WebhookId, Scope, DisabledReason) -> Later<bool> + Send + Sync>;
+
+/// What it works with.
+#[derive(Clone)]
+pub(super) struct Means {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) feed: Arc<Feed>,
+    pub(super) courier: Arc<dyn Courier>,
+    pub(super) disable: Disable,
+    pub(super) settings: Arc<WebhookSettings>,
+    pub(super) figures: Arc<Figures>,
+}
+
+/// A page of what happened; with the endpoints as they are now, where one of them changed.
+type Behind = (Vec<FeedRow>, Option<WebhookState>);
+
+/// What it is told.
+pub(super) enum Mail {
+    Opened(Box<Result<(i64, WebhookState), ReadError>>),
+    Read(Result<Behind, ReadError>),
+    Fed(Box<Subscription>, Vec<Item>, Option<Ended>),
+    Landed(Box<Landed>),
+    Refilled(Refill, Option<DueLanes>),
+    Written(Result<Written, Unwritten>),
+    WriteAgain(Unwritten),
+    Disable(WebhookId, Scope, DisabledReason),
+    Disabled(WebhookId, Scope, DisabledReason, bool),
+    Wake,
+    Open,
+    ReplayRead(i64, Result<Option<EventPage>, ReadError>),
+    ReplayBegins(Box<ReplayAsk>, Result<Replay, ReadError>),
+    RetryRead(Box<Retry>, Result<Option<StoredDelivery>, ReadError>),
+    Reach(oneshot::Sender<()>),
+    Retry(Box<Retry>),
+    Replay(Box<ReplayAsk>),
+    Health(oneshot::Sender<AllHealth>),
+    Drain(Instant, oneshot::Sender<()>),
+}
+
+/// An attempt that is over, or was not made.
+pub(super) struct Landed {
+    shipment: Shipment,
+    made: Landing,
+}
+
+enum Landing {
+    Made(Made),
+    /// Retention has taken the event.
+    NoEvent,
+    /// It could not be read.
+    Away,
+}
+
+/// How far it is in the log of what happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// It does not know yet where it stands.
+    Opening,
+    /// It reads the store; `joined` is where the queue of the feed begins, once it listens.
+    Behind { joined: Option<i64>, busy: bool },
+    /// It takes what comes.
+    Live,
+}
+
+/// Whoever delivers.
+pub(super) struct PostOffice {
+    pub(super) means: Means,
+    pub(super) queue: Queue,
+    pub(super) matcher: Matcher,
+    /// Endpoints as they are now.
+    pub(super) targets: HashMap<u64, Arc<Endpoint>>,
+    pub(super) jobs: Jobs,
+    pub(super) asked: Vec<(i64, Ask)>,
+    pub(super) barriers: Vec<(u64, Ask)>,
+    reading: Reading,
+    subscription: Option<Box<Subscription>>,
+    in_flight: usize,
+    matched_written: i64,
+    flush_at: Option<Instant>,
+    flushed_at: Instant,
+    left: bool,
+    wakes_at: Option<Instant>,
+    draining: Option<(Instant, oneshot::Sender<()>)>,
+}
+
+pub(super) fn now_ms() -> i64 {
+    Timestamp::now().0
+}
+
+impl Solo for PostOffice {
+    const NAME: &'static str = "webhooks";
+    type Message = Mail;
+
+    fn begin(&mut self, turn: &mut Turn<Mail>) {
+        self.means.figures.in_flight.store(0, Ordering::Relaxed);
+        self.open(turn);
+    }
+
+    fn handle(&mut self, mail: Mail, turn: &mut Turn<Mail>) {
+        match mail {
+            Mail::Open => self.open(turn),
+            Mail::Opened(opened) => self.opened(*opened, turn),
+            Mail::Read(read) => self.read_behind(read),
+            Mail::Fed(subscription, items, ended) => self.fed(subscription, items, ended),
+            Mail::Landed(landed) => self.landed(*landed, turn),
+            Mail::Refilled(refill, found) => self.queue.refilled(&refill, found, now_ms()),
+            Mail::Written(written) => self.written(written, turn),
+            Mail::WriteAgain(unwritten) => self.write(unwritten, turn),
+            Mail::Disable(id, scope, reason) => self.disable(id, scope, reason, turn),
+            Mail::Disabled(id, scope, reason, done) => {
+                if !done && self.targets.get(&id.number()).is_some_and(|target| target.enabled) {
+                    turn.after(PAUSE, Mail::Disable(id, scope, reason));
+                }
+            }
+            Mail::Wake => self.wakes_at = None,
+            Mail::ReplayRead(lane, page) => self.replay_read(lane, page),
+            Mail::ReplayBegins(ask, found) => self.replay_begins(*ask, found, turn),
+            Mail::RetryRead(retry, found) => self.retry_read(*retry, found, turn),
+            Mail::Reach(reply) => self.ask(Ask::Reach(reply)),
+            Mail::Retry(retry) => self.ask(Ask::Retry(retry)),
+            Mail::Replay(ask) => self.replay(*ask, turn),
+            // Whoever asked may have left.
+            Mail::Health(reply) => drop(reply.send(self.health())),
+            Mail::Drain(until, done) => self.draining = Some((until, done)),
+        }
+        self.go_on(turn);
+    }
+}
+
+impl PostOffice {
+    pub(super) fn new(means: Means) -> Self {
+        PostOffice {
+            queue: Queue::new(0, means.settings.places),
+            means,
+            matcher: Matcher::default(),
+            targets: HashMap::new(),
+            jobs: Jobs::default(),
+            asked: Vec::new(),
+            barriers: Vec::new(),
+            reading: Reading::Opening,
+            subscription: None,
+            in_flight: 0,
+            matched_written: 0,
+            flush_at: None,
+            flushed_at: Instant::now(),
+            left: true,
+            wakes_at: None,
+            draining: None,
+        }
+    }
+
+    fn open(&self, turn: &mut Turn<Mail>) {
+        let Means { store, feed, .. } = self.means.clone();
+        turn.later(async move {
+            let last = feed.last();
+            Mail::Opened(Box::new(store.webhook_state().await.map(|state| (last, state))))
+        });
+    }
+
+    fn opened(&mut self, opened: Result<(i64, WebhookState), ReadError>, turn: &mut Turn<Mail>) {
+        let Ok((last, state)) = opened else {
+            turn.after(PAUSE, Mail::Open);
+            return;
+        };
+        // What happened before there was any endpoint concerns nobody.
+        let nobody = state.endpoints.iter().all(|endpoint| endpoint.as_matched.is_none());
+        let first = state.endpoints.iter().map(|endpoint| endpoint.made - 1).min().unwrap_or(last);
+        let position = if nobody { first.max(state.matched) } else { state.matched };
+        self.matcher = Matcher::new(position);
+        self.matched_written = state.matched;
+        self.queue = Queue::new(state.last_delivery, self.means.settings.places);
+        for stored in &state.endpoints {
+            let Some(target) = self.know(stored) else { continue };
+            let number = target.id.number();
+            self.queue.open(number, stored.pending, stored.failing_since);
+            self.queue.pause(number, !target.enabled);
+            let version = stored.as_matched.as_ref();
+            if let Some(Ok(version)) = version.map(|row| restore_endpoint(row, target.id, target.scope)) {
+                self.matcher.begin_with(Arc::new(version));
+            }
+        }
+        self.jobs = Jobs::new(state.last_lane, state.replays);
+        self.reading = Reading::Behind { joined: None, busy: false };
+    }
+
+    /// Takes an endpoint's record as it is now.
+    fn know(&mut self, stored: &StoredEndpoint) -> Option<Arc<Endpoint>> {
+        match restore_endpoint(stored.record.body.as_bytes(), stored.id(), stored.record.scope) {
+            Ok(endpoint) => {
+                let endpoint = Arc::new(endpoint);
+                self.targets.insert(endpoint.id.number(), Arc::clone(&endpoint));
+                Some(endpoint)
+            }
+            Err(error) => {
+                tracing::error!(webhook = %stored.id(), %error, "an endpoint can't be read: it gets nothing");
+                None
+            }
+        }
+    }
+
+    /// What follows from what it was told.
+    fn go_on(&mut self, turn: &mut Turn<Mail>) {
+        if self.reading == Reading::Opening {
+            if let Some((_, done)) = self.draining.take() {
+                drop(done);
+                turn.end();
+            }
+            return;
+        }
+        if self.draining.is_some() {
+            self.drain(turn);
+            return;
+        }
+        self.pass_asked(turn);
+        let (shipments, refills) = self.queue.turn(now_ms());
+        for shipment in shipments {
+            self.send(shipment, turn);
+        }
+        for refill in refills {
+            let due = self.means.store.due(refill.query);
+            turn.later(async move { Mail::Refilled(refill, due.await.ok()) });
+        }
+        self.step_replays(turn);
+        self.read(turn);
+        self.flush(turn);
+        self.set_alarm(turn);
+    }
+
+    /// Takes nothing more; ends when nothing is under way any more, or the time is over, and all is written.
+    fn drain(&mut self, turn: &mut Turn<Mail>) {
+        let Some((until, done)) = self.draining.take() else { return };
+        let over = Instant::now() >= until;
+        if (self.in_flight == 0 || over) && !self.queue.is_writing() && self.queue.news() == 0 {
+            // Whoever stops the server may have stopped waiting.
+            let _ = done.send(());
+            turn.end();
+            return;
+        }
+        self.draining = Some((until, done));
+        if self.queue.news() > 0 && !self.queue.is_writing() {
+            self.write_slice(turn);
+        }
+        self.set_alarm(turn);
+    }
+
+    fn send(&mut self, mut shipment: Shipment, turn: &mut Turn<Mail>) {
+        let Some(target) = self.targets.get(&shipment.endpoint).map(Arc::clone) else {
+            self.queue.put_back(&shipment, now_ms());
+            return;
+        };
+        self.in_flight += 1;
+        self.means.figures.in_flight.fetch_add(1, Ordering::Relaxed);
+        let Means { store, courier, settings, .. } = self.means.clone();
+        turn.later(async move {
+            let event = match shipment.event.take() {
+                Some(event) => Ok(Some(event)),
+                None => store.event_at(shipment.position).await,
+            };
+            let made = match event {
+                Ok(Some(event)) => {
+                    Landing::Made(attempt(&*courier, &settings, &target, &event, shipment.attempt).await)
+                }
+                Ok(None) => Landing::NoEvent,
+                Err(_) => Landing::Away,
+            };
+            Mail::Landed(Box::new(Landed { shipment, made }))
+        });
+    }
+
+    fn landed(&mut self, landed: Landed, turn: &mut Turn<Mail>) {
+        let Landed { shipment, made } = landed;
+        self.in_flight -= 1;
+        self.means.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let now = now_ms();
+        let made = match made {
+            Landing::Made(made) => made,
+            Landing::NoEvent => {
+                // It never left: the receiver is not to blame.
+                self.queue.drop_gone(&shipment, now);
+                self.jobs.ended(shipment.key.lane);
+                return;
+            }
+            Landing::Away => {
+                self.queue.put_back(&shipment, now);
+                return;
+            }
+        };
+        #[expect(clippy::cast_precision_loss, reason = "chance needs no precision")]
+        let chance = crate::random::u64() as f64 / u64::MAX as f64;
+        let mut outcome = judge(&self.means.settings, made, now, chance);
+        let mut log = vec![outcome.attempt];
+        let failing = self.queue.line(shipment.endpoint).and_then(|line| line.failing_since);
+        let failed_long = failing.filter(|since| {
+            let long = i64::try_from(self.means.settings.disable_after.as_millis()).unwrap_or(i64::MAX);
+            outcome.verdict != Verdict::Delivered && now.saturating_sub(*since) >= long
+        });
+        if let (None, Some(since)) = (outcome.disable, failed_long) {
+            log.push(epitaph(since, now));
+            (outcome.verdict, outcome.disable) = (Verdict::Failed, Some(DisabledReason::Failing));
+        }
+        self.means.figures.attempt(outcome.verdict);
+        self.queue.landed(&shipment, outcome.verdict, log, now);
+        if !matches!(outcome.verdict, Verdict::Later(_)) {
+            self.jobs.ended(shipment.key.lane);
+        }
+        if let (Some(reason), Some(target)) = (outcome.disable, self.targets.get(&shipment.endpoint)) {
+            let (id, scope) = (target.id, target.scope);
+            self.disable(id, scope, reason, turn);
+        }
+    }
+
+    /// Nothing is sent from here on; the record says so as soon as it can, and the feed brings it back.
+    fn disable(&mut self, id: WebhookId, scope: Scope, reason: DisabledReason, turn: &mut Turn<Mail>) {
+        if self.draining.is_some() || !self.targets.get(&id.number()).is_some_and(|target| target.enabled) {
+            return;
+        }
+        self.queue.pause(id.number(), true);
+        let done = (self.means.disable)(id, scope, reason);
+        turn.later(async move { Mail::Disabled(id, scope, reason, done.await) });
+    }
+
+    /// Reads on, where it is not told anyway and there is room for what comes.
+    fn read(&mut self, turn: &mut Turn<Mail>) {
+        if self.queue.news() >= NEWS_MAX {
+            return;
+        }
+        match self.reading {
+            Reading::Live => {
+                let Some(mut subscription) = self.subscription.take() else { return };
+                turn.later(async move {
+                    let first = match subscription.next().await {
+                        Ok(first) => first,
+                        Err(ended) => return Mail::Fed(subscription, Vec::new(), Some(ended)),
+                    };
+                    let mut items = vec![first];
+                    while items.len() < TAKEN
+                        && let Some(item) = subscription.waiting()
+                    {
+                        items.push(item);
+                    }
+                    Mail::Fed(subscription, items, None)
+                });
+            }
+            Reading::Behind { joined, busy: false } => {
+                self.reading = Reading::Behind { joined, busy: true };
+                let (store, position) = (Arc::clone(&self.means.store), self.matcher.position());
+                turn.later(async move { Mail::Read(behind(&*store, position).await) });
+            }
+            Reading::Behind { busy: true, .. } | Reading::Opening => {}
+        }
+    }
+
+    /// A page of what happened. Far behind it reads without listening, so that nothing queues up meanwhile; at the end it
+    /// joins the feed and reads once more, up to exactly there.
+    fn read_behind(&mut self, read: Result<Behind, ReadError>) {
+        let Reading::Behind { joined, .. } = self.reading else { return };
+        let Ok((rows, state)) = read else {
+            tracing::warn!("what happened can't be read: webhooks wait");
+            self.reading = Reading::Behind { joined, busy: false };
+            return;
+        };
+        for stored in state.iter().flat_map(|state| &state.endpoints) {
+            self.know(stored);
+        }
+        let whole = rows.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
+        for row in rows {
+            self.row(row);
+        }
+        // Only whoever listens is told of a redaction: what was read before that may not be sent as it was.
+        self.queue.forget_all();
+        let position = self.matcher.position();
+        self.reading = match joined {
+            Some(joined) if whole || position >= joined => {
+                self.matcher.reached(joined);
+                Reading::Live
+            }
+            None if whole => {
+                let subscription = self.means.feed.subscribe(Interest::Webhooks, QUEUE);
+                let joined = Some(subscription.joined);
+                self.subscription = Some(Box::new(subscription));
+                Reading::Behind { joined, busy: false }
+            }
+            Some(_) | None => Reading::Behind { joined, busy: false },
+        };
+    }
+
+    fn row(&mut self, row: FeedRow) {
+        match row {
+            FeedRow::Event(event) => self.event(&event),
+            FeedRow::Endpoint { position, number, body: None } => self.gone(position, number),
+            FeedRow::Endpoint { position, number, body: Some(body) } => {
+                // One that has gone since got nothing that anybody could see.
+                let Some(target) = self.targets.get(&number) else { return };
+                if let Ok(version) = restore_endpoint(&body, target.id, target.scope) {
+                    self.moved(position, Arc::new(version));
+                }
+            }
+        }
+    }
+
+    fn fed(&mut self, subscription: Box<Subscription>, items: Vec<Item>, ended: Option<Ended>) {
+        for item in items {
+            match item {
+                Item::Event(event) => self.event(&event),
+                Item::Endpoint(position, endpoint) => {
+                    self.targets.insert(endpoint.id.number(), Arc::clone(&endpoint));
+                    self.moved(position, endpoint);
+                }
+                Item::EndpointGone(position, id) => self.gone(position, id.number()),
+                Item::Redacted(entity, _) => self.queue.forget(entity),
+                Item::Reached(position) => self.matcher.reached(position),
+            }
+        }
+        match ended {
+            None => self.subscription = Some(subscription),
+            Some(Ended::TooSlow) => {
+                self.queue.forget_all();
+                self.reading = Reading::Behind { joined: None, busy: false };
+            }
+            // The server stops.
+            Some(Ended::Closed) => {}
+        }
+    }
+
+    fn event(&mut self, event: &Arc<Event>) {
+        for endpoint in self.matcher.event(event) {
+            self.queue.push(endpoint, LIVE, event, now_ms());
+        }
+    }
+
+    fn moved(&mut self, position: i64, version: Arc<Endpoint>) {
+        let number = version.id.number();
+        match self.matcher.endpoint(position, version) {
+            Moved::No => {}
+            Moved::Open => {
+                self.queue.open(number, 0, None);
+                let enabled = self.targets.get(&number).is_some_and(|target| target.enabled);
+                self.queue.pause(number, !enabled);
+            }
+            Moved::Shut => {
+                self.queue.give_up(number, false);
+                self.jobs.give_up(number);
+            }
+        }
+    }
+
+    fn gone(&mut self, position: i64, number: u64) {
+        self.targets.remove(&number);
+        if self.matcher.gone(position, number) {
+            self.queue.give_up(number, true);
+            self.jobs.give_up(number);
+        }
+    }
+
+    /// Writes what has gathered, when it is time to.
+    fn flush(&mut self, turn: &mut Turn<Mail>) {
+        if self.queue.is_writing() {
+            return;
+        }
+        let (now, news) = (Instant::now(), self.queue.news());
+        if news > 0 {
+            self.flush_at.get_or_insert(now + FLUSH_AFTER);
+        }
+        let since = now.duration_since(self.flushed_at);
+        let waited_for = news > 0 && (!self.barriers.is_empty() || news >= NEWS_FULL);
+        let starves = news > 0 && since >= FLUSH_SOON && self.queue.starves();
+        let due = self.flush_at.is_some_and(|at| at <= now);
+        let tidies = self.left && since >= FLUSH_SOON;
+        if waited_for || starves || due || tidies || since >= FLUSH_IDLE && self.idle_news() {
+            self.write_slice(turn);
+        }
+    }
+
+    /// Whether there is something to write although nothing was matched.
+    fn idle_news(&mut self) -> bool {
+        if self.reading == Reading::Live && self.means.feed.last() > self.matcher.position() {
+            self.means.feed.reach();
+        }
+        // Old deliveries are looked for now and then.
+        self.flushed_at.elapsed() >= 12 * FLUSH_IDLE || self.matcher.position() != self.matched_written
+    }
+
+    fn write_slice(&mut self, turn: &mut Turn<Mail>) {
+        let position = self.matcher.position();
+        if position != self.matched_written {
+            self.queue.matched(position);
+            self.matched_written = position;
+        }
+        let now = now_ms();
+        let keep = i64::try_from(self.means.settings.keep_deliveries.as_millis()).unwrap_or(i64::MAX);
+        let slice = self.queue.take_slice(now, now.saturating_sub(keep));
+        self.flush_at = None;
+        self.write(Unwritten(Some(slice)), turn);
+    }
+
+    fn write(&mut self, unwritten: Unwritten, turn: &mut Turn<Mail>) {
+        let Some(slice) = unwritten.0 else { return };
+        let written = self.means.store.deliver(slice);
+        turn.later(async move { Mail::Written(written.await) });
+    }
+
+    fn written(&mut self, written: Result<Written, Unwritten>, turn: &mut Turn<Mail>) {
+        self.flushed_at = Instant::now();
+        match written {
+            Ok(Written { left }) => {
+                self.left = left;
+                self.queue.written();
+                self.pass_barriers(turn);
+            }
+            Err(Unwritten(Some(slice))) => turn.after(PAUSE, Mail::WriteAgain(Unwritten(Some(slice)))),
+            // The store is closed: what it does not know is delivered again after the next start.
+            Err(Unwritten(None)) => turn.end(),
+        }
+    }
+
+    fn set_alarm(&mut self, turn: &mut Turn<Mail>) {
+        let now = Instant::now();
+        let queue = self.queue.alarm().map(|at| {
+            now + Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0)).min(LOOK_EVERY)
+        });
+        let soon = (self.left || self.queue.starves() && self.queue.news() > 0).then(|| self.flushed_at + FLUSH_SOON);
+        let flush = self.flush_at.into_iter().chain(soon).filter(|_| !self.queue.is_writing()).min();
+        let until = self.draining.as_ref().map(|(until, _)| *until);
+        let at = queue.into_iter().chain(flush).chain(until).min().unwrap_or(now + LOOK_EVERY).min(now + LOOK_EVERY);
+        let at = at.max(now + Duration::from_millis(1));
+        if self.wakes_at.is_none_or(|wakes| at < wakes) {
+            self.wakes_at = Some(at);
+            turn.after(at - now, Mail::Wake);
+            let waiting = self.queue.lines().map(|line| line.waiting).sum();
+            self.means.figures.pending.store(waiting, Ordering::Relaxed);
+        }
+    }
+}
+
+async fn behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
+    let read = store.happened_behind(position, PAGE).await;
+    let rows = match read {
+        Ok(rows) => rows,
+        Err(error) => {
+            tokio::time::sleep(PAUSE).await;
+            return Err(error);
+        }
+    };
+    let changed = rows.iter().any(|row| matches!(row, FeedRow::Endpoint { .. }));
+    let state = if changed { Some(store.webhook_state().await?) } else { None };
+    Ok((rows, state))
+}
+
+/// Makes one attempt.
+async fn attempt(
+    courier: &dyn Courier,
+    settings: &WebhookSettings,
+    target: &Endpoint,
+    event: &Event,
+    attempt: u32,
+) -> Made {
+    let (began, begun) = (Timestamp::now(), Instant::now());
+    let body = event.body();
+    let secrets = &target.secrets;
+    let headers = headers(Signing { secrets, event: event.id(), body: &body, now_ms: began.0, attempt });
+    let post = courier.post(Parcel { url: target.url.clone(), headers, body });
+    let reply = tokio::time::timeout(settings.timeout + GRACE, post).await.unwrap_or(Err(Lost::TimedOut));
+    Made { attempt, began, took: begun.elapsed(), reply }
+}
+
+#[cfg(test)]
+#[path = "post_tests.rs"]
+mod tests;

@@ -1,0 +1,232 @@
+//! Whoever delivers, over the embedded store, with a courier that stands in for the network.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::accounts::record::{Record, RecordCommand};
+use crate::answer::Done;
+use crate::caller::{By, Caller, Mode};
+use crate::page::{Order, Paging, Start};
+use crate::runtime::{Decision, Entity, Incarnation};
+use crate::store::sqlite::{SqliteStore, Views};
+use crate::store::{Commit, DeliveryState, Happened, Header, Kind, NewRow, Subject, Tallies};
+use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, WebhookRequest};
+
+/// What the network would do, in order; then it answers 200.
+#[derive(Default)]
+struct Scripted {
+    script: Mutex<VecDeque<u16>>,
+    taken: Mutex<Vec<(u16, u64)>>,
+}
+
+/// A status that is none: the courier panics.
+const PANIC: u16 = 0;
+
+impl Courier for Scripted {
+    fn post(&self, parcel: Parcel) -> Later<Result<Reply, Lost>> {
+        let status = self.script.lock().pop_front().unwrap_or(200);
+        let event: Value = serde_json::from_slice(&parcel.body).unwrap();
+        self.taken.lock().push((status, event.get("seq").unwrap().as_u64().unwrap()));
+        Box::pin(async move {
+            assert_ne!(status, PANIC, "asked to");
+            Ok(Reply { status, retry_after: None, answer: String::new() })
+        })
+    }
+}
+
+struct Desk {
+    store: Arc<dyn Store>,
+    views: Views,
+    courier: Arc<Scripted>,
+    runtime: tokio::runtime::Runtime,
+    endpoint: Record<Webhook>,
+    id: WebhookId,
+}
+
+fn scope() -> Scope {
+    Scope::of(1, Mode::Live)
+}
+
+fn settings() -> WebhookSettings {
+    WebhookSettings {
+        allow_private_targets: true,
+        retry_schedule: vec![Duration::from_millis(20); 3],
+        jitter: 0.0,
+        timeout: Duration::from_secs(5),
+        places: 4,
+        retry_after_max: Duration::from_secs(1),
+        disable_after: Duration::from_secs(3600),
+        keep_deliveries: Duration::from_secs(3600),
+    }
+}
+
+impl Desk {
+    fn new(folder: &Path) -> Self {
+        let views = Views {
+            identity: Arc::default(),
+            names: Arc::default(),
+            keys: Arc::default(),
+            chores: Arc::new(Notify::new()),
+            feed: Arc::default(),
+            timers: Arc::default(),
+        };
+        let path = folder.join("colloquy.db");
+        let store = SqliteStore::open(&path, views.clone(), Some("op_a-token"), None).unwrap().0;
+        let id = WebhookId::new(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut desk =
+            Desk { store: Arc::new(store), views, courier: Arc::default(), runtime, endpoint: Record::vacant(id), id };
+        let new = serde_json::from_value(json!({"url": "https://example.com/"})).unwrap();
+        desk.ask(WebhookRequest::Create(new));
+        desk
+    }
+
+    fn commit(&self, commit: Commit) {
+        let (settled, outcome) = sync_channel(1);
+        self.store.submit(Incarnation::next(), commit, Box::new(move |outcome| settled.send(outcome).unwrap()));
+        assert_eq!(outcome.recv().unwrap(), Ok(()));
+    }
+
+    fn ask(&mut self, request: WebhookRequest) {
+        let caller = Caller { scope: scope(), by: By::server("a test") };
+        let identity = Arc::clone(&self.views.identity);
+        let command = RecordCommand { caller, if_match: None, reservation: None, request, identity };
+        match self.endpoint.decide(command, None, now_ms()) {
+            Decision::Change { commit, change, .. } => {
+                self.commit(commit);
+                self.endpoint.apply(change);
+            }
+            Decision::Answer(_) | Decision::Refuse(_) | Decision::Keep { .. } => panic!("nothing changed"),
+        }
+    }
+
+    fn enabled(&mut self, enabled: bool) {
+        self.ask(WebhookRequest::Change(serde_json::from_value(json!({ "enabled": enabled })).unwrap()));
+    }
+
+    /// Events of one conversation.
+    fn events(&self, sequences: std::ops::RangeInclusive<u64>) {
+        for sequence in sequences {
+            let tallies = Tallies { agent: sequence, last_message_at: Some(1), ..Tallies::default() };
+            let happened = Happened::MessageCreated;
+            let row = NewRow { happened, payload: "{}".into(), tallies, seen: None, edits: None };
+            self.commit(Commit {
+                subject: Subject { kind: Kind::Conversation, number: 5, tail: 1 },
+                expected: sequence - 1,
+                scope: scope(),
+                by: By::server("a test"),
+                at: now_ms(),
+                rows: vec![row],
+                header: Header::Unchanged,
+                rewrites: Vec::new(),
+                conditions: Vec::new(),
+                answer: None,
+                effects: Vec::new(),
+                chore: None,
+            });
+        }
+    }
+
+    fn start(&self) -> Deliveries {
+        let (store, feed) = (Arc::clone(&self.store), Arc::clone(&self.views.feed));
+        let disable: Disable = Arc::new(|_, _, _| Box::pin(async { true }));
+        let courier: Arc<dyn Courier> = Arc::<Scripted>::clone(&self.courier);
+        Deliveries::start((store, feed, Arc::clone(&self.views.identity)), settings(), courier, disable)
+    }
+
+    fn stop(&self, deliveries: &Deliveries) {
+        self.runtime.block_on(deliveries.stop(Duration::from_secs(20)));
+    }
+
+    fn total(&self, deliveries: &Deliveries, status: DeliveryState) -> u64 {
+        let paging = Paging { limit: 1, start: Start::Offset(0), order: Order::Desc };
+        let list = DeliveryList { status: Some(status), event: None, paging };
+        // While it begins anew there is nobody to ask.
+        let asked = || self.runtime.block_on(deliveries.list(scope(), self.id, list)).ok();
+        std::iter::repeat_with(asked).flatten().next().unwrap().total
+    }
+
+    fn until(&self, deliveries: &Deliveries, delivered: u64) {
+        let begun = Instant::now();
+        while self.total(deliveries, DeliveryState::Delivered) < delivered {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", self.courier.taken.lock());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What was taken with this status.
+    fn taken(&self, status: u16) -> Vec<u64> {
+        self.courier.taken.lock().iter().filter(|(with, _)| *with == status).map(|(_, seq)| *seq).collect()
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.store.close();
+    }
+}
+
+#[test]
+fn failures_and_panics_delay_a_conversation_but_neither_reorder_nor_lose_it() {
+    let folder = TempDir::new().unwrap();
+    let desk = Desk::new(folder.path());
+    desk.courier.script.lock().extend([200, 500, 500, 200, PANIC, 500]);
+    let deliveries = desk.start();
+    desk.events(1..=6);
+    desk.until(&deliveries, 6);
+    let mut taken = desk.taken(200);
+    taken.dedup();
+    assert_eq!(taken, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(desk.taken(500).first(), Some(&2));
+    desk.stop(&deliveries);
+}
+
+#[test]
+fn an_endpoint_gets_exactly_what_is_committed_while_it_is_enabled_also_across_a_stop() {
+    let folder = TempDir::new().unwrap();
+    let mut desk = Desk::new(folder.path());
+    let deliveries = desk.start();
+    desk.events(1..=2);
+    desk.until(&deliveries, 2);
+    desk.stop(&deliveries);
+    desk.events(3..=4);
+    desk.enabled(false);
+    desk.events(5..=6);
+    desk.enabled(true);
+    desk.events(7..=8);
+    let deliveries = desk.start();
+    desk.until(&deliveries, 4);
+    assert_eq!(desk.total(&deliveries, DeliveryState::Failed), 2, "what waited was given up");
+    assert_eq!(desk.taken(200), [1, 2, 7, 8]);
+    desk.enabled(false);
+    desk.events(9..=9);
+    desk.enabled(true);
+    desk.events(10..=10);
+    desk.until(&deliveries, 5);
+    assert_eq!(desk.taken(200), [1, 2, 7, 8, 10]);
+    desk.stop(&deliveries);
+}
+
+#[test]
+fn what_happened_before_is_delivered_again_in_order() {
+    let folder = TempDir::new().unwrap();
+    let desk = Desk::new(folder.path());
+    let deliveries = desk.start();
+    desk.events(1..=150);
+    desk.until(&deliveries, 150);
+    let caller = Caller { scope: scope(), by: By::server("a test") };
+    let replay = deliveries.replay(desk.id, ReplayEvents::default(), caller, None);
+    assert_eq!(desk.runtime.block_on(replay).unwrap().done, Done::Accepted);
+    desk.until(&deliveries, 300);
+    let twice: Vec<u64> = (1..=150).chain(1..=150).collect();
+    assert_eq!(desk.taken(200), twice);
+    desk.stop(&deliveries);
+}

@@ -1,0 +1,344 @@
+//! The queue against a modelled store: whatever receivers answer and whenever the process dies, each lane is delivered in
+//! order, nothing is lost, and memory is bounded.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::caller::{Mode, Scope};
+use crate::feed::{Place, SeenNow};
+use crate::store::{DueQuery, Happened, LIVE, Waiting};
+
+const ENDPOINT: u64 = 9;
+const PLACES: usize = 4;
+const ATTEMPTS_MAX: u32 = 3;
+
+#[derive(Debug, Clone)]
+struct Row {
+    key: LaneKey,
+    position: i64,
+    state: DeliveryState,
+    attempts: u32,
+    due: Option<i64>,
+}
+
+/// What the store promises of slices, as plainly as can be.
+#[derive(Debug, Default, Clone)]
+struct Model {
+    rows: BTreeMap<i64, Row>,
+    matched: i64,
+    given_up: i64,
+}
+
+impl Model {
+    fn apply(&mut self, slice: &DeliverySlice) {
+        self.matched = slice.matched.unwrap_or(self.matched);
+        for (number, change) in &slice.changes {
+            let given_up = self.given_up;
+            let Some(row) = self.rows.get_mut(number) else { continue };
+            let waits = row.state == DeliveryState::Pending && (*number > given_up || row.key.lane < 0);
+            match change {
+                Change::Attempted(fate) if waits => {
+                    (row.state, row.attempts) = (fate.state, fate.attempts);
+                    row.due = (fate.state == DeliveryState::Pending).then_some(fate.due);
+                    let (key, ended) = (row.key, row.due.is_none());
+                    if ended && let Some(next) = self.head(key) {
+                        self.rows.get_mut(&next).unwrap().due = Some(slice.now);
+                    }
+                }
+                Change::Due(at) if waits && row.due.is_some() => row.due = Some(*at),
+                Change::Again(at) if !waits => {
+                    (row.state, row.due, row.key.lane) = (DeliveryState::Pending, Some(*at), -number);
+                }
+                Change::Attempted(_) | Change::Due(_) | Change::Again(_) => {}
+            }
+        }
+        for given_up in &slice.given_up {
+            self.given_up = given_up.up_to;
+        }
+        for new in &slice.new {
+            let pending = new.fate.state == DeliveryState::Pending;
+            let due = (pending && self.head(new.key).is_none()).then_some(new.fate.due);
+            let (state, attempts) = (new.fate.state, new.fate.attempts);
+            self.rows.insert(new.number, Row { key: new.key, position: new.position, state, attempts, due });
+        }
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (&i64, &Row)> {
+        let waits = |(number, row): &(&i64, &Row)| {
+            row.state == DeliveryState::Pending && (**number > self.given_up || row.key.lane < 0)
+        };
+        self.rows.iter().filter(waits)
+    }
+
+    fn head(&self, key: LaneKey) -> Option<i64> {
+        self.waiting().find(|(_, row)| row.key == key).map(|(number, _)| *number)
+    }
+
+    fn due(&self, query: &DueQuery) -> DueLanes {
+        let mut heads: Vec<(i64, i64, LaneKey)> =
+            self.waiting().filter_map(|(number, row)| Some((row.due?, *number, row.key))).collect();
+        heads.sort_unstable();
+        let mut found = DueLanes::default();
+        for (due, _, key) in heads {
+            if found.lanes.len() >= query.lanes || due > query.until {
+                found.next_due = Some(due);
+                break;
+            }
+            let lane = self.waiting().filter(|(_, row)| row.key == key).map(|(number, row)| Waiting {
+                number: *number,
+                key,
+                position: row.position,
+                attempts: row.attempts,
+                due: row.due,
+            });
+            found.lanes.push(lane.collect());
+        }
+        let run = (query.deliveries.saturating_sub(found.lanes.len())).checked_div(found.lanes.len()).unwrap_or(0);
+        found.lanes.iter_mut().for_each(|lane| lane.truncate(run + 1));
+        found
+    }
+}
+
+fn event(position: i64, entity: u64) -> Arc<Event> {
+    let place = Place {
+        position,
+        scope: Scope::of(1, Mode::Live),
+        number: u64::try_from(position).unwrap(),
+        entity,
+        sequence: u64::try_from(position).unwrap(),
+    };
+    Arc::new(Event::new(place, Happened::MessageCreated, 1_000, SeenNow::default(), "{}".into()))
+}
+
+/// One step of a life.
+#[derive(Debug, Clone)]
+enum Step {
+    /// So many events of this entity are committed and matched.
+    Events(u64, usize),
+    /// Whatever is under way ends so: true is a 2xx.
+    Land(Vec<bool>),
+    Flush,
+    Written,
+    /// The slice that is being written is on the disk, but nobody is told.
+    Crash(bool),
+    Wait(i64),
+    Refill,
+    GiveUp,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0_u64..6, prop_oneof![9 => 1_usize..4, 1 => 100_usize..400]).prop_map(|(entity, n)| Step::Events(entity, n)),
+        8 => proptest::collection::vec(prop::bool::weighted(0.7), 1..6).prop_map(Step::Land),
+        4 => Just(Step::Flush),
+        4 => Just(Step::Written),
+        2 => any::<bool>().prop_map(Step::Crash),
+        3 => (0_i64..30).prop_map(Step::Wait),
+        4 => Just(Step::Refill),
+        1 => Just(Step::GiveUp),
+    ]
+}
+
+struct Life {
+    queue: Queue,
+    store: Model,
+    writing: Option<Box<DeliverySlice>>,
+    refills: Vec<(Refill, DueLanes)>,
+    flying: Vec<Shipment>,
+    now: i64,
+    /// Everything that was committed: (position, entity).
+    log: Vec<(i64, u64)>,
+    matched: i64,
+    /// Per entity, positions that the receiver has taken or that were given up, as far as the queue was told.
+    taken: BTreeMap<u64, Vec<i64>>,
+    given_up: BTreeSet<i64>,
+    sent: usize,
+    retry_ms: i64,
+}
+
+impl Life {
+    fn new() -> Self {
+        let mut queue = Queue::new(0, PLACES);
+        queue.open(ENDPOINT, 0, None);
+        Life {
+            queue,
+            store: Model::default(),
+            writing: None,
+            refills: Vec::new(),
+            flying: Vec::new(),
+            now: 1,
+            log: Vec::new(),
+            matched: 0,
+            taken: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            sent: 0,
+            retry_ms: 10,
+        }
+    }
+
+    fn match_on(&mut self) {
+        for (position, entity) in self.log.iter().filter(|(position, _)| *position > self.matched) {
+            self.queue.push(ENDPOINT, LIVE, &event(*position, *entity), self.now);
+            self.queue.matched(*position);
+        }
+        self.matched = self.log.last().map_or(0, |last| last.0);
+    }
+
+    fn go_on(&mut self) {
+        let (shipments, refills) = self.queue.turn(self.now);
+        for shipment in shipments {
+            // In order: everything before it of its conversation is delivered or given up.
+            let entity = shipment.key.entity;
+            for (position, _) in self.log.iter().filter(|(at, of)| *of == entity && *at < shipment.position) {
+                let taken = self.taken.get(&entity).is_some_and(|taken| taken.contains(position));
+                assert!(taken || self.given_up.contains(position), "{position} before {shipment:?}");
+            }
+            assert!(!self.flying.iter().any(|flying| flying.key == shipment.key && flying.life == shipment.life));
+            self.flying.push(shipment);
+            self.sent += 1;
+        }
+        // The store answers as it is now; the answer comes later.
+        for refill in refills {
+            self.refills.push((refill, self.store.due(&refill.query)));
+        }
+        let line = self.queue.line(ENDPOINT).unwrap();
+        assert!(line.held() <= HELD_MAX && line.is_consistent(), "{} held", line.held());
+    }
+
+    fn land(&mut self, well: bool) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let shipment = self.flying.remove(self.sent % self.flying.len());
+        let verdict = match well {
+            true => Verdict::Delivered,
+            false if shipment.attempt >= ATTEMPTS_MAX => Verdict::Failed,
+            false => Verdict::Later(self.now + self.retry_ms),
+        };
+        if well || verdict == Verdict::Failed {
+            self.taken.entry(shipment.key.entity).or_default().push(shipment.position);
+        }
+        self.queue.landed(&shipment, verdict, Vec::new(), self.now);
+    }
+
+    fn flush(&mut self) {
+        if !self.queue.is_writing() {
+            self.writing = Some(self.queue.take_slice(self.now, 0));
+        }
+    }
+
+    fn written(&mut self) {
+        if let Some(slice) = self.writing.take() {
+            self.store.apply(&slice);
+            self.queue.written();
+        }
+    }
+
+    fn refill(&mut self) {
+        for (refill, found) in std::mem::take(&mut self.refills) {
+            self.queue.refilled(&refill, Some(found), self.now);
+        }
+    }
+
+    /// Nothing of memory is left.
+    fn crash(&mut self, on_disk: bool) {
+        if let Some(slice) = self.writing.take().filter(|_| on_disk) {
+            self.store.apply(&slice);
+        }
+        let last = self.store.rows.keys().next_back().copied().unwrap_or(0).max(self.store.given_up);
+        self.queue = Queue::new(last, PLACES);
+        self.queue.open(ENDPOINT, self.store.waiting().count() as u64, None);
+        (self.refills, self.flying) = (Vec::new(), Vec::new());
+        self.matched = self.store.matched;
+        self.match_on();
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Events(entity, n) => {
+                for _ in 0..*n {
+                    let position = self.log.len() as i64 + 1;
+                    self.log.push((position, *entity));
+                }
+                self.match_on();
+            }
+            Step::Land(well) => well.iter().for_each(|well| {
+                self.land(*well);
+                self.go_on();
+            }),
+            Step::Flush => self.flush(),
+            Step::Written => self.written(),
+            Step::Crash(on_disk) => self.crash(*on_disk),
+            Step::Wait(ms) => self.now += ms,
+            Step::Refill => self.refill(),
+            Step::GiveUp => {
+                // Written with the position up to which it counts, as an endpoint's change is; so it survives.
+                self.queue.give_up(ENDPOINT, false);
+                self.given_up.extend(self.log.iter().map(|(position, _)| *position));
+                self.written();
+                self.flush();
+                self.written();
+            }
+        }
+        self.go_on();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_each_lane_goes_out_in_order_and_nothing_is_lost(steps in proptest::collection::vec(step(), 1..60)) {
+        let mut life = Life::new();
+        for step in &steps {
+            life.take(step);
+        }
+        // In the end the receiver is well, and everything has left.
+        for _ in 0..20_000 {
+            life.now += 7;
+            (0..PLACES).for_each(|_| life.land(true));
+            life.flush();
+            life.written();
+            life.refill();
+            life.go_on();
+            if life.queue.line(ENDPOINT).unwrap().waiting == 0 && life.store.waiting().next().is_none() {
+                break;
+            }
+        }
+        prop_assert_eq!(life.store.waiting().count(), 0);
+        for (position, entity) in &life.log {
+            let taken = life.taken.get(entity).is_some_and(|taken| taken.contains(position));
+            prop_assert!(taken || life.given_up.contains(position), "{} of {} is lost", position, entity);
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room() {
+    let mut life = Life::new();
+    life.retry_ms = 1_000_000;
+    // More conversations than there is room for wait for a later attempt.
+    for entity in 100..100 + HELD_MAX as u64 + 50 {
+        life.take(&Step::Events(entity, 1));
+        life.take(&Step::Land(vec![false]));
+        life.take(&Step::Wait(10));
+    }
+    life.flush();
+    life.written();
+    life.go_on();
+    life.take(&Step::Events(7, 1));
+    // Those that were never tried stand before it; none of those that wait does.
+    for _ in 0..60 {
+        for step in [Step::Flush, Step::Written, Step::Refill, Step::Wait(10)] {
+            life.take(&step);
+        }
+        if life.flying.iter().any(|shipment| shipment.key.entity == 7) {
+            return;
+        }
+        life.take(&Step::Land(vec![false]));
+    }
+    panic!("it waits for others");
+}

@@ -1,0 +1,207 @@
+//! Replays: events of the past, made into deliveries a few at a time, in a lane of their own, so that what happens now
+//! does not wait for them and a million of them do not fill the store. The job stands in the store until it is done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::messages::{DeliveryError, ReplayAsk};
+use super::post::{Mail, PostOffice, now_ms};
+use crate::caller::Scope;
+use crate::feed::EventFilter;
+use crate::runtime::Turn;
+use crate::store::{EventPage, EventQuery, ReadError, Replay, ReplayChange, Span, Store};
+
+/// Deliveries of one replay that wait, about.
+const WAITING_MAX: u64 = 128;
+/// Events read at once.
+const PAGE: u32 = 64;
+/// Instants of commits are nearly in the order of their positions: the clocks that set them are off by less than this.
+const DISORDER_MS: i64 = 60_000;
+/// Numbers of a feed are smaller.
+const NUMBER_MAX: u64 = 1 << 40;
+
+/// Replays whose deliveries are not all made.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    last_lane: i64,
+    jobs: BTreeMap<i64, Job>,
+}
+
+#[derive(Debug)]
+struct Job {
+    replay: Replay,
+    waiting: u64,
+    reading: bool,
+    /// Not before this, after the store could not be read.
+    not_before: i64,
+}
+
+impl Jobs {
+    pub(super) fn new(last_lane: i64, open: Vec<(Replay, u64)>) -> Self {
+        let jobs = open
+            .into_iter()
+            .map(|(replay, waiting)| (replay.lane, Job { replay, waiting, reading: false, not_before: 0 }));
+        Jobs { last_lane, jobs: jobs.collect() }
+    }
+
+    /// A lane that no replay had before.
+    fn next_lane(&mut self, now: i64) -> i64 {
+        self.last_lane = (self.last_lane + 1).max(now);
+        self.last_lane
+    }
+
+    /// A delivery of this lane has ended.
+    pub(super) fn ended(&mut self, lane: i64) {
+        if let Some(job) = self.jobs.get_mut(&lane) {
+            job.waiting = job.waiting.saturating_sub(1);
+        }
+    }
+
+    /// The endpoint gets nothing more.
+    pub(super) fn give_up(&mut self, endpoint: u64) {
+        self.jobs.retain(|_, job| job.replay.endpoint != endpoint);
+    }
+}
+
+impl PostOffice {
+    /// Looks where the replay begins; it is refused where the endpoint gets nothing.
+    pub(super) fn replay(&mut self, ask: ReplayAsk, turn: &mut Turn<Mail>) {
+        let target = self.targets.get(&ask.asker.webhook.number());
+        match target.filter(|target| target.scope == ask.asker.caller.scope) {
+            None => return ask.asker.refuse(DeliveryError::NotFound),
+            Some(target) if !target.enabled => return ask.asker.refuse(DeliveryError::Disabled),
+            Some(_) => {}
+        }
+        let mut replay = Replay {
+            lane: self.jobs.next_lane(now_ms()),
+            endpoint: ask.asker.webhook.number(),
+            scope: ask.asker.caller.scope,
+            next: 0,
+            last: self.means.feed.last(),
+            since: ask.since.map(|since| since.0),
+            until: ask.until.map(|until| until.0),
+            kinds: ask.kinds.clone(),
+        };
+        let store = Arc::clone(&self.means.store);
+        turn.later(async move {
+            let next = first_behind(&*store, replay.scope, 0, replay.since).await;
+            Mail::ReplayBegins(
+                Box::new(ask),
+                next.map(|next| {
+                    replay.next = next;
+                    replay
+                }),
+            )
+        });
+    }
+
+    /// The job is written down with its answer.
+    pub(super) fn replay_begins(&mut self, ask: ReplayAsk, found: Result<Replay, ReadError>, turn: &mut Turn<Mail>) {
+        let Ok(replay) = found else { return ask.asker.refuse(DeliveryError::Away) };
+        // It may have been disabled meanwhile.
+        match self.targets.get(&replay.endpoint) {
+            None => return ask.asker.refuse(DeliveryError::NotFound),
+            Some(target) if !target.enabled => return ask.asker.refuse(DeliveryError::Disabled),
+            Some(_) => {}
+        }
+        self.queue.replay(ReplayChange::Open(replay.clone()));
+        self.jobs.jobs.insert(replay.lane, Job { replay, waiting: 0, reading: false, not_before: 0 });
+        let answer = ask.asker.answer(&ask.view, now_ms());
+        self.answer_when_written(answer, turn);
+    }
+
+    /// Reads on for each replay of which little waits.
+    pub(super) fn step_replays(&mut self, turn: &mut Turn<Mail>) {
+        let now = now_ms();
+        for (lane, job) in &mut self.jobs.jobs {
+            if job.reading || job.waiting >= WAITING_MAX || now < job.not_before {
+                continue;
+            }
+            job.reading = true;
+            let filter = EventFilter { kinds: job.replay.kinds.clone(), ..EventFilter::default() };
+            let query = EventQuery {
+                span: Span::Scope(job.replay.scope),
+                after: job.replay.next,
+                until: Some(job.replay.last),
+                filter,
+                limit: PAGE,
+                total: false,
+            };
+            let (lane, store) = (*lane, Arc::clone(&self.means.store));
+            turn.later(async move { Mail::ReplayRead(lane, read_on(&*store, query).await) });
+        }
+    }
+
+    /// Makes deliveries of what was read; the job's place moves in the same slice.
+    pub(super) fn replay_read(&mut self, lane: i64, page: Result<Option<EventPage>, ReadError>) {
+        let Some(job) = self.jobs.jobs.get_mut(&lane) else { return };
+        job.reading = false;
+        let now = now_ms();
+        let page = match page {
+            Ok(Some(page)) => page,
+            Ok(None) => EventPage { events: Vec::new(), total: 0, cursor: job.replay.next, more: false },
+            Err(error) => {
+                tracing::warn!(%error, "a replay can't be read: it waits");
+                job.not_before = now + 1000;
+                return;
+            }
+        };
+        let Replay { endpoint, since, until, .. } = job.replay;
+        let Some(target) = self.targets.get(&endpoint) else { return };
+        let over = |at: i64, slack: i64| until.is_some_and(|until| at > until.saturating_add(slack));
+        for event in &page.events {
+            if since.is_none_or(|since| event.at >= since) && !over(event.at, 0) && target.wants.admits(event) {
+                self.queue.push(endpoint, lane, event, now);
+                job.waiting += 1;
+            }
+        }
+        let done = !page.more || page.events.last().is_some_and(|event| over(event.at, DISORDER_MS));
+        if done {
+            self.queue.replay(ReplayChange::Done(lane));
+            self.jobs.jobs.remove(&lane);
+        } else if page.cursor != job.replay.next {
+            job.replay.next = page.cursor;
+            self.queue.replay(ReplayChange::Reached(lane, page.cursor));
+        }
+    }
+}
+
+/// A page; where retention has taken what follows, that of what is left.
+async fn read_on(store: &dyn Store, mut query: EventQuery) -> Result<Option<EventPage>, ReadError> {
+    match store.events(query.clone()).await {
+        Err(ReadError::Expired) => {
+            let Span::Scope(scope) = query.span else { return Ok(None) };
+            query.after = first_behind(store, scope, query.after, None).await?;
+            store.events(query).await
+        }
+        read => read,
+    }
+}
+
+/// The last number, not below `low`, behind which everything since an instant, as far as it is left, is found.
+async fn first_behind(store: &dyn Store, scope: Scope, low: u64, since: Option<i64>) -> Result<u64, ReadError> {
+    let since = since.map_or(i64::MIN, |since| since.saturating_sub(DISORDER_MS));
+    let (mut low, mut high) = (low, NUMBER_MAX);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let query = EventQuery {
+            span: Span::Scope(scope),
+            after: middle,
+            until: None,
+            filter: EventFilter::default(),
+            limit: 1,
+            total: false,
+        };
+        match store.events(query).await {
+            Ok(page) => match page.iter().flat_map(|page| &page.events).next() {
+                Some(event) if event.at < since => low = event.number,
+                Some(_) | None => high = middle,
+            },
+            Err(ReadError::Expired) => low = middle + 1,
+            // Nobody has such a number yet.
+            Err(ReadError::NoCursor(_)) => high = middle,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(low)
+}

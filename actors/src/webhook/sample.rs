@@ -1,0 +1,198 @@
+//! Events that never happened, for trying an endpoint out: of the shape of real ones, with identifiers of nothing.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::caller::Scope;
+use crate::feed::{Event, Place, SeenNow};
+use crate::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
+use crate::store::Happened;
+use crate::time::Timestamp;
+
+/// The kinds of identifiers that only samples make up.
+enum VersionKind {}
+impl Prefix for VersionKind {
+    const PREFIX: &'static str = "ver";
+    const NOUN: &'static str = "a version";
+}
+enum ShareKind {}
+impl Prefix for ShareKind {
+    const PREFIX: &'static str = "shr";
+    const NOUN: &'static str = "a share link";
+}
+enum CommentKind {}
+impl Prefix for CommentKind {
+    const PREFIX: &'static str = "cmt";
+    const NOUN: &'static str = "a comment";
+}
+
+/// A sample of this kind, as of now.
+pub(super) fn sample(happened: Happened, scope: Scope, now: Timestamp) -> Event {
+    // So large that no real position is like it: the event's identifier is made of it.
+    let position = i64::try_from(crate::random::u64() >> 2).unwrap_or(i64::MAX);
+    let place = Place { position, scope, number: 1, entity: 1, sequence: 1 };
+    let payload = serde_json::to_vec(&data(happened, now)).unwrap_or_default();
+    Event::new(place, happened, now.0, SeenNow::default(), Bytes::from(payload))
+}
+
+fn data(happened: Happened, now: Timestamp) -> Value {
+    match happened {
+        Happened::ConversationCreated => conversation(now),
+        Happened::ConversationUpdated => {
+            let changes = json!({"priority": {"from": "normal", "to": "high"}});
+            with(conversation(now), [("priority", json!("high")), ("changes", changes)])
+        }
+        Happened::ConversationClosed => {
+            let changes = json!({"status": {"from": "active", "to": "closed"}});
+            let closed = [("status", json!("closed")), ("closed_at", json!(now))];
+            with(with(conversation(now), closed), [("changes", changes), ("reason", json!("resolved"))])
+        }
+        Happened::MessageCreated => message(now),
+        Happened::MessageUpdated => {
+            with(message(now), [("content", json!("Where is my order 1234?")), ("edited_at", json!(now))])
+        }
+        Happened::DocumentUpdated => {
+            let changes = json!({"title": {"from": "Draft", "to": "Returns policy"}});
+            with(document(now), [("changes", changes)])
+        }
+        Happened::DocumentCreated | Happened::DocumentRestored => document(now),
+        Happened::DocumentDeleted => with(document(now), [("permanent", json!(false))]),
+        Happened::DocumentVersionCreated | Happened::DocumentMerged => {
+            let parents = if happened == Happened::DocumentMerged { 2 } else { 1 };
+            with(document(now), [("version", version(now, parents)), ("version_number", json!(parents + 1))])
+        }
+        Happened::DocumentShared => with(document(now), [("share", share(now))]),
+        Happened::DocumentPermissionsUpdated => {
+            let user =
+                json!({"user_id": UserId::new(now.0), "email": "grace@example.com", "role": "editor", "added_at": now});
+            with(document(now), [("collaborators", json!([user]))])
+        }
+        Happened::DocumentCommented => with(document(now), [("comment", comment(now))]),
+        Happened::RecordCreated | Happened::RecordUpdated | Happened::RecordDeleted => Value::Null,
+    }
+}
+
+fn with<const N: usize>(mut object: Value, fields: [(&str, Value); N]) -> Value {
+    if let Some(object) = object.as_object_mut() {
+        object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+    object
+}
+
+fn conversation(now: Timestamp) -> Value {
+    let customer = CustomerId::new(now.0);
+    json!({
+        "conversation_id": ConversationId::new(now.0),
+        "customer_id": customer,
+        "customer": {"id": customer, "name": "Ada Lovelace"},
+        "status": "active",
+        "channel": "chat",
+        "priority": "normal",
+        "assignee_id": null,
+        "metadata": {},
+        "message_count": 0,
+        "last_message_at": null,
+        "snoozed_until": null,
+        "created_at": now,
+        "updated_at": now,
+        "closed_at": null,
+    })
+}
+
+fn message(now: Timestamp) -> Value {
+    json!({
+        "message_id": MessageId::with_sequence(now.0, 1),
+        "conversation_id": ConversationId::new(now.0),
+        "seq": 1,
+        "content": "Where is my order?",
+        "type": "text",
+        "sender_type": "customer",
+        "sender_id": CustomerId::new(now.0),
+        "metadata": {},
+        "sent_at": now,
+        "edited_at": null,
+        "redacted": false,
+    })
+}
+
+fn document(now: Timestamp) -> Value {
+    let author = UserId::new(now.0);
+    json!({
+        "id": DocumentId::new(now.0),
+        "title": "Returns policy",
+        "content_type": "text/markdown",
+        "metadata": {},
+        "owner_id": author,
+        "version": Id::<VersionKind>::new(now.0),
+        "version_number": 1,
+        "role": "owner",
+        "created_at": now,
+        "updated_at": now,
+        "created_by": author,
+        "updated_by": author,
+    })
+}
+
+fn version(now: Timestamp, parents: usize) -> Value {
+    let parents: Vec<Id<VersionKind>> = (0..parents).map(|_| Id::new(now.0)).collect();
+    json!({
+        "id": Id::<VersionKind>::new(now.0),
+        "document_id": DocumentId::new(now.0),
+        "number": parents.len() + 1,
+        "label": null,
+        "branch": "main",
+        "parents": parents,
+        "message": "Say how long a refund takes",
+        "author": UserId::new(now.0),
+        "created_at": now,
+    })
+}
+
+fn share(now: Timestamp) -> Value {
+    json!({
+        "share_id": Id::<ShareKind>::new(now.0),
+        "role": "viewer",
+        "expires_at": null,
+        "max_uses": null,
+        "uses": 0,
+        "has_password": false,
+        "created_at": now,
+    })
+}
+
+fn comment(now: Timestamp) -> Value {
+    json!({
+        "comment_id": Id::<CommentKind>::new(now.0),
+        "version": Id::<VersionKind>::new(now.0),
+        "start_line": 1,
+        "end_line": 1,
+        "body": "Which countries?",
+        "author": UserId::new(now.0),
+        "resolved": false,
+        "outdated": false,
+        "created_at": now,
+        "updated_at": now,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::conversation::messages::MessageView;
+
+    #[test]
+    fn every_kind_has_a_sample_in_the_shape_of_an_event() {
+        for kind in Happened::EVENTS {
+            let event = sample(*kind, Scope::OPERATORS, Timestamp(1_773_570_600_000));
+            let body: Value = serde_json::from_slice(&event.body()).unwrap();
+            assert_eq!((&body["event"], &body["seq"]), (&json!(kind.word()), &json!(1)));
+            assert_eq!(body["id"], json!(event.id()));
+            assert!(body["data"].as_object().is_some_and(|data| data.len() > 10), "{body}");
+            if matches!(kind, Happened::MessageCreated | Happened::MessageUpdated) {
+                let shown: MessageView = serde_json::from_value(body["data"].clone()).unwrap();
+                assert_eq!(json!(shown), body["data"]);
+            }
+        }
+    }
+}

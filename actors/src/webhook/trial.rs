@@ -1,0 +1,76 @@
+//! Trying an endpoint out: a sample event, sent at once, outside order and log.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::attempt::Attempt;
+use super::courier::{Courier, Parcel};
+use super::endpoint::Endpoint;
+use super::record::{Webhook, WebhookRequest};
+use super::restore::restore_endpoint;
+use super::sample::sample;
+use super::signature::{Signing, headers};
+use super::wanted::EventKind;
+use crate::accounts::Records;
+use crate::accounts::record::{RecordError, to_json};
+use crate::answer::{Answer, Done};
+use crate::caller::Caller;
+use crate::id::WebhookId;
+use crate::idempotency::Reservation;
+use crate::runtime::{AskError, Cause};
+use crate::store::{Happened, Kind, Stored, Subject};
+use crate::time::Timestamp;
+
+type Tried<T> = Result<T, AskError<RecordError>>;
+
+impl Records<Webhook> {
+    /// Sends a sample of this event, also to an endpoint that is disabled, and tells what came of it. Under a key that
+    /// answer is kept, so that a repeat sends nothing. The caller sees to it that this runs to its end.
+    ///
+    /// # Errors
+    /// There is no such endpoint, or it could not be asked.
+    pub async fn try_out(
+        &self,
+        id: WebhookId,
+        caller: Caller,
+        reservation: Option<Reservation>,
+        event: EventKind,
+        courier: &dyn Courier,
+    ) -> Tried<Answer> {
+        // Nothing is sent for somebody whose endpoint it is not.
+        self.ask(id, caller.clone(), None, None, WebhookRequest::Read).await?;
+        let endpoint = self.endpoint(id).await?;
+        let body = to_json(&attempt(&endpoint, event.0, courier).await);
+        if reservation.is_none() {
+            return Ok(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false });
+        }
+        match self.ask(id, caller, None, reservation, WebhookRequest::Tested(body)).await {
+            // It was sent; only the answer is not kept.
+            Err(AskError::Unavailable { .. }) => Err(AskError::Unknown),
+            kept => kept,
+        }
+    }
+
+    async fn endpoint(&self, id: WebhookId) -> Tried<Endpoint> {
+        let away = || AskError::Unavailable { cause: Cause::StoreAway, retry_after: Duration::from_secs(1) };
+        let subject = Subject { kind: Kind::Webhook, number: id.number(), tail: id.tail() };
+        match self.store.load(subject).await.map_err(|_| away())? {
+            Some(Stored::Record(record)) => {
+                restore_endpoint(record.body.as_bytes(), id, record.scope).map_err(|_| away())
+            }
+            Some(Stored::Conversation(_)) | None => Err(AskError::Refused(RecordError::NotFound)),
+        }
+    }
+}
+
+async fn attempt(endpoint: &Endpoint, event: Happened, courier: &dyn Courier) -> Attempt {
+    let sent_at = Timestamp::now();
+    let event = sample(event, endpoint.scope, sent_at);
+    let body = event.body();
+    let signing = Signing { secrets: &endpoint.secrets, event: event.id(), body: &body, now_ms: sent_at.0, attempt: 1 };
+    let parcel = Parcel { url: endpoint.url.clone(), headers: headers(signing), body: body.clone() };
+    let started = Instant::now();
+    let came = courier.post(parcel).await;
+    Attempt::of(sent_at, started.elapsed(), came)
+}

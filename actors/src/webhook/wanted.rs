@@ -1,0 +1,167 @@
+//! Which events an endpoint's owner wants, as requests and answers write it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+
+use crate::conversation::messages::{Channel, Priority};
+use crate::id::DocumentId;
+use crate::present::present;
+use crate::store::Happened;
+
+const ALL: &str = "*";
+
+/// One kind of event by its published name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventKind(pub Happened);
+
+impl Default for EventKind {
+    fn default() -> Self {
+        EventKind(Happened::ConversationCreated)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = Cow::<'de, str>::deserialize(deserializer)?;
+        Happened::from_word(&word).map(EventKind).ok_or_else(|| de::Error::custom("must be a known kind of event"))
+    }
+}
+
+impl utoipa::PartialSchema for EventKind {
+    fn schema() -> utoipa::openapi::RefOr<Schema> {
+        let words = Happened::EVENTS.iter().map(|kind| kind.word());
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).into()
+    }
+}
+
+impl ToSchema for EventKind {}
+
+/// Kinds of events by their published names, or `["*"]`: all of them, also those that come later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventKinds(Vec<Happened>);
+
+impl EventKinds {
+    /// These kinds; empty: all.
+    #[must_use]
+    pub fn kinds(&self) -> &[Happened] {
+        &self.0
+    }
+}
+
+impl Serialize for EventKinds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_empty() {
+            return serializer.collect_seq([ALL]);
+        }
+        serializer.collect_seq(self.0.iter().map(|kind| kind.word()))
+    }
+}
+
+impl<'de> Deserialize<'de> for EventKinds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let words = Vec::<Cow<'de, str>>::deserialize(deserializer)?;
+        if words.len() == 1 && words.iter().all(|word| word == ALL) {
+            return Ok(EventKinds(Vec::new()));
+        }
+        let known: Option<Vec<Happened>> = words.iter().map(|word| Happened::from_word(word)).collect();
+        let kinds = known.ok_or_else(|| de::Error::custom("must be [\"*\"] or a list of known kinds of events"))?;
+        distinct(&kinds).map_err(de::Error::custom)?;
+        Ok(EventKinds(kinds))
+    }
+}
+
+impl utoipa::PartialSchema for EventKinds {
+    fn schema() -> utoipa::openapi::RefOr<Schema> {
+        let words = [ALL].into_iter().chain(Happened::EVENTS.iter().map(|kind| kind.word()));
+        let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
+        ArrayBuilder::new().items(word).min_items(Some(1)).unique_items(true).into()
+    }
+}
+
+impl ToSchema for EventKinds {}
+
+/// Every property that is named must match, with one of its values; an event without that property does not match.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct WebhookFilter {
+    /// Of conversations of these channels.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, min_items = 1, value_type = Option<Vec<Channel>>)]
+    channel: Option<Values<Channel>>,
+    /// Of conversations of these priorities.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, min_items = 1, value_type = Option<Vec<Priority>>)]
+    priority: Option<Values<Priority>>,
+    /// Of these documents.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, min_items = 1, value_type = Option<Vec<DocumentId>>)]
+    document_id: Option<Values<DocumentId>>,
+}
+
+impl WebhookFilter {
+    /// Whether it names no property at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == WebhookFilter::default()
+    }
+
+    pub(super) fn channels(&self) -> Vec<Channel> {
+        self.channel.iter().flat_map(|values| &values.0).copied().collect()
+    }
+
+    pub(super) fn priorities(&self) -> Vec<Priority> {
+        self.priority.iter().flat_map(|values| &values.0).copied().collect()
+    }
+
+    pub(super) fn documents(&self) -> Vec<u64> {
+        self.document_id.iter().flat_map(|values| &values.0).map(|id| id.number()).collect()
+    }
+}
+
+impl Serialize for WebhookFilter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// An object only: what serde derives would take a list of the fields' values too.
+impl<'de> Deserialize<'de> for WebhookFilter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> de::Visitor<'de> for Object {
+            type Value = WebhookFilter;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<WebhookFilter, A::Error> {
+                WebhookFilter::deserialize(de::value::MapAccessDeserializer::new(map))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// At least one value, none twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+struct Values<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de> + PartialEq> Deserialize<'de> for Values<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Vec::deserialize(deserializer)?;
+        distinct(&values).map_err(de::Error::custom)?;
+        Ok(Values(values))
+    }
+}
+
+fn distinct<T: PartialEq>(values: &[T]) -> Result<(), &'static str> {
+    if values.is_empty() {
+        return Err("must not be empty");
+    }
+    let again = |(index, value)| values.iter().take(index).any(|before| before == value);
+    if values.iter().enumerate().any(again) { Err("must not repeat a value") } else { Ok(()) }
+}

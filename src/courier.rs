@@ -1,0 +1,217 @@
+//! How webhooks leave the house: one POST each, over HTTP. Follows no redirect, believes no proxy of the environment, and
+//! looks at every address before it connects, so that a name that leads elsewhere today than it did yesterday is no way in.
+
+use std::error::Error;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use colloquy_actors::store::Later;
+use colloquy_actors::webhook::target::{self, Target, TargetError, is_special};
+use colloquy_actors::webhook::{Courier, Lost, Parcel, Reply};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Response, redirect, retry};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: usize = 4_096;
+/// Connections to one host that are kept for the next parcel …
+const IDLE_PER_HOST_MAX: usize = 4;
+/// … and how long. Receivers close theirs after 60 seconds and more.
+const IDLE: Duration = Duration::from_secs(30);
+/// Names that are resolved at once; the operating system's resolver takes a thread for each, and slow names keep theirs.
+const RESOLVERS_MAX: usize = 256;
+/// How long a name is looked at before an endpoint is taken.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Brings parcels over HTTP, on a thread of its own: a slow handshake keeps no actor waiting.
+pub(crate) struct HttpCourier {
+    client: Client,
+    runtime: Handle,
+    timeout: Duration,
+    private: bool,
+    /// Ends the thread when it is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+/// Why there is no courier.
+#[derive(Debug, thiserror::Error)]
+pub enum CourierError {
+    /// Its thread can't be started.
+    #[error("can't start the thread that sends webhooks: {0}")]
+    Thread(#[from] std::io::Error),
+    /// Its client can't be made.
+    #[error("can't prepare sending webhooks: {0}")]
+    Client(#[from] reqwest::Error),
+    /// Its encryption can't be set up.
+    #[error("can't prepare encryption for webhooks: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl HttpCourier {
+    /// Gives each parcel so long, and sends to `private` addresses and without encryption only if that is allowed.
+    pub(crate) fn start(timeout: Duration, private: bool) -> Result<Self, CourierError> {
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls()?)
+            .dns_resolver(Arc::new(Resolver { private }))
+            .redirect(redirect::Policy::none())
+            .retry(retry::never())
+            .referer(false)
+            .no_proxy()
+            .https_only(!private)
+            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+            .pool_idle_timeout(IDLE)
+            .build()?;
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(RESOLVERS_MAX).build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel::<()>();
+        std::thread::Builder::new().name("courier".to_owned()).spawn(move || {
+            let _ = runtime.block_on(ended);
+            // A name that is still being resolved would hold the end up.
+            runtime.shutdown_background();
+        })?;
+        Ok(HttpCourier { client, runtime: handle, timeout, private, _end: end })
+    }
+
+    /// Judges where an endpoint wants its deliveries, as far as it can be known now: a name that does not resolve, or not
+    /// soon enough, is accepted. What it resolves to later is judged again at each connect.
+    pub(crate) async fn look(&self, url: &str) -> Result<(), TargetError> {
+        let Target::Name(name, port) = target::check(url, self.private)? else { return Ok(()) };
+        if self.private {
+            return Ok(());
+        }
+        // On the caller's threads: whoever names slow names here keeps no delivery waiting.
+        let Ok(Ok(addresses)) = timeout(LOOK, resolved(name, port)).await else { return Ok(()) };
+        match addresses.into_iter().map(|address| address.ip()).find(|address| is_special(*address)) {
+            Some(address) => Err(TargetError::Special(address)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Courier for HttpCourier {
+    fn post(&self, parcel: Parcel) -> Later<Result<Reply, Lost>> {
+        // An address in the URL itself is never resolved, so it is judged here.
+        let judged = match target::check(&parcel.url, self.private) {
+            Ok(_) => Ok(()),
+            Err(TargetError::Special(address)) => Err(Lost::Refused(address)),
+            Err(error) => Err(Lost::Broken(format!("the URL {error}"))),
+        };
+        let (client, deadline) = (self.client.clone(), Instant::now() + self.timeout);
+        let sending = judged.map(|()| self.runtime.spawn(send(client, parcel, deadline)));
+        Box::pin(async move {
+            let gone = |_| Err(Lost::Broken("the server is stopping".to_owned()));
+            sending?.await.unwrap_or_else(gone)
+        })
+    }
+}
+
+/// TLS as rustls has it by default, with the machine's own root certificates.
+pub(crate) fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    let (usable, _) = roots.add_parsable_certificates(found.certs);
+    if usable == 0 {
+        tracing::warn!(
+            errors = ?found.errors,
+            "no root certificates found: nothing can be sent over https; install ca-certificates or set SSL_CERT_FILE"
+        );
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+async fn send(client: Client, parcel: Parcel, deadline: Instant) -> Result<Reply, Lost> {
+    let Parcel { url, headers, body } = parcel;
+    let request =
+        headers.into_iter().fold(client.post(url).body(body), |request, (name, value)| request.header(name, value));
+    let response =
+        timeout_at(deadline, request.send()).await.map_err(|_| Lost::TimedOut)?.map_err(|error| why(&error))?;
+    let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers(), SystemTime::now()));
+    Ok(Reply { status, retry_after, answer: answer(response, deadline).await })
+}
+
+/// The first bytes of what it says. The status has come already, so what fails from here on fails no delivery.
+async fn answer(mut response: Response, deadline: Instant) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < ANSWER_BYTES_MAX
+        && let Ok(Ok(Some(chunk))) = timeout_at(deadline, response.chunk()).await
+    {
+        bytes.extend(chunk.iter().take(ANSWER_BYTES_MAX - bytes.len()));
+    }
+    String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}")
+}
+
+/// Seconds, or a date.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    Some(at.duration_since(now).unwrap_or_default())
+}
+
+/// What stood in the way, without the URL: its owner knows it, and it may hold a secret.
+fn why(error: &reqwest::Error) -> Lost {
+    let mut innermost: &(dyn Error + 'static) = error;
+    loop {
+        if let Some(Refused(address)) = innermost.downcast_ref() {
+            return Lost::Refused(*address);
+        }
+        match innermost.source() {
+            Some(source) => innermost = source,
+            None => break,
+        }
+    }
+    if error.is_timeout() {
+        return Lost::TimedOut;
+    }
+    let stage = if error.is_connect() { "can't connect" } else { "the connection broke" };
+    Lost::Broken(format!("{stage}: {innermost}"))
+}
+
+/// Resolves names as the operating system does, and lets no special-purpose address pass.
+struct Resolver {
+    private: bool,
+}
+
+/// A name leads to an address to which nothing is sent.
+#[derive(Debug)]
+struct Refused(IpAddr);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is a special-purpose address", self.0)
+    }
+}
+
+impl Error for Refused {}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (name, private) = (name.as_str().to_owned(), self.private);
+        Box::pin(async move {
+            // The connector puts the URL's own port in the place of 0.
+            let addresses = resolved(name, 0).await?;
+            let refused = addresses.iter().map(SocketAddr::ip).find(|address| !private && is_special(*address));
+            match refused {
+                Some(address) => Err(Refused(address).into()),
+                None => Ok(Box::new(addresses.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+async fn resolved(name: String, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+    Ok(tokio::net::lookup_host((name, port)).await?.collect())
+}
+
+#[cfg(test)]
+#[path = "courier_tests.rs"]
+mod tests;

@@ -1,0 +1,138 @@
+//! Which of two subscriptions of one socket shows an event, so that it comes once and in its order.
+//!
+//! Where a conversation is subscribed to beside its whole account, the account's subscription shows what comes next: it
+//! alone has the account's cursor. The conversation's shows what the account's began behind of, and what the account's
+//! reached before the conversation's had caught up. To subscribe with an `after` of the past asks for that past; nothing
+//! else comes twice.
+
+/// How far an account's subscription has come: it has seen every event with a number in between.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach {
+    pub(super) start: u64,
+    pub(super) passed: u64,
+}
+
+/// How far a conversation's subscription has come, and what it owes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cover {
+    start: u64,
+    /// Everything up to this `seq` was shown, or lies before the start.
+    passed: u64,
+    /// The first and the last that the account's left to it.
+    owed: Option<(u64, u64)>,
+    /// The last that it left to the account's.
+    left: u64,
+}
+
+impl Cover {
+    pub(super) fn new(after: u64) -> Self {
+        Cover { start: after, passed: after, owed: None, left: 0 }
+    }
+
+    /// Begins anew behind `after`, with what the one before still owes.
+    pub(super) fn again(self, after: u64) -> Self {
+        Cover { owed: self.owed.filter(|_| self.owes()), ..Cover::new(after) }
+    }
+
+    /// Whether the account's subscription shows this event, which it has reached.
+    pub(super) fn by_account(&mut self, seq: u64) -> bool {
+        if seq <= self.start {
+            return true;
+        }
+        if seq == self.passed + 1 {
+            self.passed = seq;
+            return true;
+        }
+        if seq > self.passed {
+            let first = self.owed.map_or(seq, |(first, _)| first);
+            self.owed = Some((first, seq));
+        }
+        false
+    }
+
+    /// Whether the conversation's own subscription shows this event, which it has reached.
+    pub(super) fn by_itself(&mut self, seq: u64, number: u64, account: Option<Reach>) -> bool {
+        if seq <= self.passed {
+            return false;
+        }
+        if account.is_some_and(|account| number > account.passed) {
+            self.left = seq;
+            return false;
+        }
+        let owed = self.owed.is_some_and(|(first, _)| first <= seq);
+        self.passed = seq;
+        self.owed = self.owed.filter(|(_, last)| *last > seq);
+        owed || account.is_none_or(|account| number <= account.start)
+    }
+
+    /// What was shown last.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    /// Whether the account's subscription relies on it for something.
+    pub(super) fn owes(&self) -> bool {
+        self.owed.is_some_and(|(_, last)| last > self.passed)
+    }
+
+    /// Whether it relies on the account's for something.
+    pub(super) fn is_owed(&self) -> bool {
+        self.left > self.passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_next_is_shown_by_the_account() {
+        let mut cover = Cover::new(4);
+        let account = Reach { start: 90, passed: 90 };
+        assert!(!cover.by_itself(5, 91, Some(account)), "the account's turn");
+        assert!(cover.is_owed());
+        assert!(cover.by_account(5) && !cover.is_owed());
+        assert!(!cover.by_itself(5, 91, Some(account)));
+    }
+
+    #[test]
+    fn without_the_account_it_shows_everything() {
+        let mut cover = Cover::new(0);
+        assert!((1..9).all(|seq| cover.by_itself(seq, seq, None)));
+    }
+
+    proptest! {
+        /// Both walk over one conversation's events (number = seq + 100), in any interleaving, from any beginning.
+        #[test]
+        fn each_event_comes_once_and_in_order(
+            after in 0_u64..12,
+            begins in 0_u64..12,
+            turns in proptest::collection::vec(any::<bool>(), 200),
+        ) {
+            let number = |seq: u64| seq + 100;
+            let mut account = Reach { start: number(begins), passed: number(begins) };
+            let mut cover = Cover::new(after);
+            let (mut own, mut other) = (after, begins);
+            let mut shown = Vec::new();
+            let end = 20;
+            for own_turn in turns.into_iter().chain([true, false].repeat(100)) {
+                if own_turn && own < end {
+                    own += 1;
+                    if cover.by_itself(own, number(own), Some(account)) {
+                        shown.push(own);
+                    }
+                } else if !own_turn && other < end {
+                    other += 1;
+                    account.passed = number(other);
+                    if cover.by_account(other) {
+                        shown.push(other);
+                    }
+                }
+            }
+            let expected: Vec<u64> = (after.min(begins) + 1..=end).collect();
+            prop_assert_eq!(shown, expected);
+        }
+    }
+}

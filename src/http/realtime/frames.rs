@@ -1,0 +1,322 @@
+//! What the frames of a WebSocket say: those that come are read strictly, by name; those that go are put together from
+//! what is there already.
+
+use bytes::Bytes;
+use colloquy_actors::feed::{Cursor, Event};
+use colloquy_actors::id::{ConversationId, UserId};
+use colloquy_actors::realtime::{Presence, Sign};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::conditions;
+use super::super::json;
+use super::super::problem::Problem;
+
+/// A frame that was read.
+#[derive(Debug, PartialEq)]
+pub(super) enum Frame {
+    /// Follow a conversation, or where none is named, the account.
+    Subscribe(Option<ConversationId>, Option<u64>),
+    /// Follow it no more.
+    Unsubscribe(Option<ConversationId>),
+    /// Send a message, given as it came.
+    Send { reference: String, conversation: ConversationId, message: Bytes },
+    /// Tell that somebody writes.
+    Typing(ConversationId),
+    /// Tell how far somebody is there.
+    Presence(ConversationId, Option<UserId>, Presence),
+    /// Is anybody there?
+    Ping,
+    /// Somebody is.
+    Pong,
+}
+
+/// A frame that can't be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// Its `ref`, where that could be read.
+    pub(super) reference: Option<String>,
+    pub(super) problem: Problem,
+}
+
+/// What of a frame is looked at first, whatever else it holds.
+#[derive(Deserialize)]
+struct Glance<'a> {
+    #[serde(rename = "type")]
+    kind: Option<Value>,
+    #[serde(rename = "ref")]
+    reference: Option<Value>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Subscribe {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+    conversation_id: Option<ConversationId>,
+    after: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unsubscribe {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+    conversation_id: Option<ConversationId>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Send {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+    #[serde(rename = "ref")]
+    reference: String,
+    conversation_id: ConversationId,
+    #[serde(rename = "message")]
+    _message: IgnoredAny,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Typing {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+    conversation_id: ConversationId,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Present {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+    conversation_id: ConversationId,
+    user_id: Option<UserId>,
+    state: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Alone {
+    #[serde(rename = "type")]
+    _type: IgnoredAny,
+}
+
+/// Reads a frame.
+pub(super) fn read(text: &Bytes) -> Result<Frame, Unreadable> {
+    let glance = serde_json::from_slice::<Glance<'_>>(text).ok();
+    let reference = glance.as_ref().and_then(|glance| Some(glance.reference.as_ref()?.as_str()?.to_owned()));
+    frame(text, glance).map_err(|problem| Unreadable { reference, problem })
+}
+
+fn frame(text: &Bytes, glance: Option<Glance<'_>>) -> Result<Frame, Problem> {
+    // What can't be glanced at has a fault that any strict reader names.
+    let Some(glance) = glance else {
+        return json::parse::<Value>(text).and_then(|_| json::parse::<Send>(text)).and_then(|_| Err(no_object()));
+    };
+    Ok(match glance.kind.as_ref().and_then(Value::as_str) {
+        Some("subscribe") => {
+            let Subscribe { conversation_id, after, .. } = json::parse(text)?;
+            Frame::Subscribe(conversation_id, after.map(|after| place(conversation_id, &after)).transpose()?)
+        }
+        Some("unsubscribe") => Frame::Unsubscribe(json::parse::<Unsubscribe>(text)?.conversation_id),
+        Some("send") => {
+            let Send { reference, conversation_id, .. } = json::parse(text)?;
+            let reference = conditions::sound_key(&reference)
+                .ok_or_else(|| Problem::invalid("ref", "must be 1 to 255 printable characters"))?
+                .to_owned();
+            let message = glance.message.map(|message| text.slice_ref(message.get().as_bytes()));
+            let message = message.unwrap_or(Bytes::from_static(b"null"));
+            Frame::Send { reference, conversation: conversation_id, message }
+        }
+        Some("typing") => Frame::Typing(json::parse::<Typing>(text)?.conversation_id),
+        Some("presence") => {
+            let Present { conversation_id, user_id, state, .. } = json::parse(text)?;
+            let state = Presence::ALL.into_iter().find(|known| known.word() == state);
+            let wrong = || Problem::invalid("state", "must be one of \"online\", \"away\", \"offline\"");
+            Frame::Presence(conversation_id, user_id, state.ok_or_else(wrong)?)
+        }
+        Some("ping") => json::parse::<Alone>(text).map(|_| Frame::Ping)?,
+        Some("pong") => json::parse::<Alone>(text).map(|_| Frame::Pong)?,
+        None if glance.kind.is_none() => return Err(Problem::invalid("type", "is required")),
+        Some(_) | None => return Err(Problem::invalid("type", KINDS)),
+    })
+}
+
+const KINDS: &str =
+    "must be one of \"subscribe\", \"unsubscribe\", \"send\", \"typing\", \"presence\", \"ping\", \"pong\"";
+
+fn no_object() -> Problem {
+    Problem::invalid("", "must be a JSON object")
+}
+
+/// Where a subscription begins: a conversation's `seq`, or an account's cursor.
+fn place(conversation: Option<ConversationId>, after: &Value) -> Result<u64, Problem> {
+    match conversation {
+        Some(_) => after.as_u64().ok_or_else(|| Problem::invalid("after", "must be an integer, 0 or more")),
+        None => {
+            let cursor = after.as_str().and_then(|text| text.parse::<Cursor>().ok());
+            // The beginning is the same in both.
+            let cursor = cursor.or_else(|| (after.as_u64() == Some(0)).then_some(Cursor(0)));
+            cursor
+                .map(|cursor| cursor.0)
+                .ok_or_else(|| Problem::invalid("after", "must be a cursor of the account, or 0"))
+        }
+    }
+}
+
+/// Where frames go.
+pub(super) trait Frames {
+    /// Takes a frame, made of these parts.
+    fn put(&mut self, parts: &[&[u8]]);
+}
+
+/// `subscribed` or `unsubscribed`, with where the subscription begins.
+pub(super) fn subscription(to: &mut impl Frames, word: &str, conversation: Option<ConversationId>, after: Option<u64>) {
+    let conversation_id = conversation.map_or(String::new(), |id| format!(",\"conversation_id\":\"{id}\""));
+    let after = match (after, conversation) {
+        (None, _) => String::new(),
+        (Some(seq), Some(_)) => format!(",\"after\":{seq}"),
+        (Some(number), None) => format!(",\"after\":\"{}\"", Cursor(number)),
+    };
+    let text = format!("{{\"type\":\"{word}\"{conversation_id}{after}}}");
+    to.put(&[text.as_bytes()]);
+}
+
+pub(super) fn event(to: &mut impl Frames, event: &Event, cursor: Option<Cursor>) {
+    let cursor = cursor.map_or(String::new(), |cursor| format!("\"cursor\":\"{cursor}\","));
+    to.put(&[b"{\"type\":\"event\",", cursor.as_bytes(), b"\"event\":", &event.body(), b"}"]);
+}
+
+pub(super) fn ack(to: &mut impl Frames, reference: &str, message: &[u8]) {
+    to.put(&[b"{\"type\":\"ack\",\"ref\":", &quoted(reference), b",\"message\":", message, b"}"]);
+}
+
+pub(super) fn error(to: &mut impl Frames, reference: Option<&str>, problem: &Problem) {
+    let body = problem.json();
+    // Its own object, less the brace that opens it.
+    let rest = body.get(1..).unwrap_or_default();
+    match reference {
+        Some(reference) => to.put(&[b"{\"type\":\"error\",\"ref\":", &quoted(reference), b",", rest]),
+        None => to.put(&[b"{\"type\":\"error\",", rest]),
+    }
+}
+
+pub(super) fn pong(to: &mut impl Frames) {
+    to.put(&[b"{\"type\":\"pong\"}"]);
+}
+
+pub(super) fn sign(to: &mut impl Frames, sign: Sign) {
+    let user = |user: Option<UserId>| user.map_or("null".to_owned(), |user| format!("\"{user}\""));
+    let text = match sign {
+        Sign::Typing(conversation, who) => {
+            format!("{{\"type\":\"typing\",\"conversation_id\":\"{conversation}\",\"user_id\":{}}}", user(who))
+        }
+        Sign::Presence(conversation, who, presence) => format!(
+            "{{\"type\":\"presence\",\"conversation_id\":\"{conversation}\",\"user_id\":\"{who}\",\"state\":\"{}\"}}",
+            presence.word()
+        ),
+    };
+    to.put(&[text.as_bytes()]);
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    serde_json::to_vec(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn parse(text: &str) -> Result<Frame, Unreadable> {
+        read(&Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn frames_are_read_by_name() {
+        let id = ConversationId::new(1);
+        for (text, expected) in [
+            (r#"{"type":"subscribe"}"#.to_owned(), Frame::Subscribe(None, None)),
+            (
+                format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":7}}"#),
+                Frame::Subscribe(Some(id), Some(7)),
+            ),
+            (format!(r#"{{"type":"subscribe","after":"{}"}}"#, Cursor(9)), Frame::Subscribe(None, Some(9))),
+            (r#"{"type":"subscribe","conversation_id":null,"after":"0"}"#.to_owned(), Frame::Subscribe(None, Some(0))),
+            (format!(r#"{{"type":"unsubscribe","conversation_id":"{id}"}}"#), Frame::Unsubscribe(Some(id))),
+            (format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#), Frame::Typing(id)),
+            (
+                format!(r#"{{"type":"presence","conversation_id":"{id}","state":"away"}}"#),
+                Frame::Presence(id, None, Presence::Away),
+            ),
+            (r#" {"type":"ping"} "#.to_owned(), Frame::Ping),
+        ] {
+            assert_eq!(parse(&text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_given_on_as_it_came() {
+        let id = ConversationId::new(1);
+        let text = format!(r#"{{"type":"send","ref":"r","conversation_id":"{id}","message": {{"content" :"x"}} }}"#);
+        let Frame::Send { message, reference, .. } = parse(&text).unwrap() else { unreachable!() };
+        assert_eq!((&*message, reference.as_str()), (br#"{"content" :"x"}"#.as_slice(), "r"));
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_named() {
+        let id = ConversationId::new(1);
+        for (text, field, reference) in [
+            ("x".to_owned(), "", None),
+            ("[]".to_owned(), "", None),
+            ("{}".to_owned(), "type", None),
+            (r#"{"type":7,"ref":"a"}"#.to_owned(), "type", Some("a")),
+            (r#"{"type":"shout","ref":"a"}"#.to_owned(), "type", Some("a")),
+            (r#"{"type":"ping","x":1}"#.to_owned(), "x", None),
+            (r#"{"type":"ping","type":"ping"}"#.to_owned(), "type", None),
+            (r#"{"type":"subscribe","after":3}"#.to_owned(), "after", None),
+            (format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":"3"}}"#), "after", None),
+            (r#"{"type":"subscribe","conversation_id":"conv_1"}"#.to_owned(), "conversation_id", None),
+            (r#"{"type":"typing"}"#.to_owned(), "conversation_id", None),
+            (format!(r#"{{"type":"presence","conversation_id":"{id}","state":"x"}}"#), "state", None),
+            (format!(r#"{{"type":"send","conversation_id":"{id}","message":{{}}}}"#), "ref", None),
+            (format!(r#"{{"type":"send","ref":"","conversation_id":"{id}","message":{{}}}}"#), "ref", Some("")),
+            (format!(r#"{{"type":"send","ref":"r","conversation_id":"{id}"}}"#), "message", Some("r")),
+            (r#"{"type":"send","ref":"r","ref":"s","message":{}}"#.to_owned(), "ref", None),
+        ] {
+            let unreadable = parse(&text).unwrap_err();
+            assert_eq!((&*unreadable.problem.field, unreadable.reference.as_deref()), (field, reference), "{text}");
+        }
+    }
+
+    #[test]
+    fn frames_that_go_are_json() {
+        struct All(Vec<Value>);
+        impl Frames for All {
+            fn put(&mut self, parts: &[&[u8]]) {
+                self.0.push(serde_json::from_slice(&parts.concat()).unwrap());
+            }
+        }
+        let mut all = All(Vec::new());
+        let (id, user) = (ConversationId::new(1), UserId::new(1));
+        subscription(&mut all, "subscribed", Some(id), Some(3));
+        subscription(&mut all, "subscribed", None, Some(3));
+        subscription(&mut all, "unsubscribed", None, None);
+        ack(&mut all, "a\"b", b"{}");
+        error(&mut all, Some("r"), &Problem::not_found());
+        error(&mut all, None, &Problem::rate_limited("slow down", 7));
+        sign(&mut all, Sign::Typing(id, None));
+        sign(&mut all, Sign::Presence(id, user, Presence::Away));
+        pong(&mut all);
+        let kinds: Vec<&str> = all.0.iter().filter_map(|frame| frame.get("type")?.as_str()).collect();
+        let expected =
+            ["subscribed", "subscribed", "unsubscribed", "ack", "error", "error", "typing", "presence", "pong"];
+        assert_eq!(kinds, expected);
+        assert_eq!(all.0.get(5).and_then(|frame| frame.pointer("/error/details/retry_after_seconds")), Some(&7.into()));
+    }
+}

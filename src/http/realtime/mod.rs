@@ -1,0 +1,29 @@
+//! What stays open: event streams (`text/event-stream`) and WebSockets. Bytes are made when the connection has room for
+//! them and not before, so a slow reader holds nothing but its place.
+//!
+//! - `standing.rs` whether a line may go on; `limits.rs` what the settings say, and how many are open
+//! - `sse.rs` an event stream
+//! - `handshake.rs`, `wire.rs` how a WebSocket is opened, and its bytes (RFC 6455)
+//! - `socket.rs` one WebSocket: bytes in, bytes out, `outlet.rs` its end; `session.rs` the same in frames, knowing no bytes
+//! - `frames.rs` what frames say; `subscriptions.rs`, `cover.rs` which events go out; `sends.rs` messages that come in
+
+mod cover;
+mod frames;
+mod handshake;
+mod limits;
+mod outlet;
+mod sends;
+mod session;
+mod socket;
+mod sse;
+mod standing;
+mod subscriptions;
+mod wire;
+
+pub(crate) use handshake::{Handshake, PROTOCOL, handshake};
+pub(crate) use limits::{LineLimits, OpenLines};
+pub(crate) use outlet::Outlet;
+pub(crate) use session::Session;
+pub(crate) use socket::{Opening, Socket};
+pub(crate) use sse::{Counting, EventStream};
+pub(crate) use standing::Holder;

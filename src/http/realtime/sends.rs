@@ -1,0 +1,123 @@
+//! Messages that come through a socket: carried out as the POST would be, under the same keys and limits. Those to one
+//! conversation keep their order, those to different ones run side by side.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use colloquy_actors::accounts::{KeyType, Permission};
+use colloquy_actors::caller::Caller;
+use colloquy_actors::conversation::messages::{Request, SendMessage};
+use colloquy_actors::id::ConversationId;
+use colloquy_actors::idempotency::Keys;
+use colloquy_actors::time::Timestamp;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use super::super::edge::Edge;
+use super::super::problem::{Kind, Problem};
+use super::super::{admission, idempotency, json};
+use super::standing::Holder;
+
+/// Who is at the other end of a line.
+pub(super) struct Line {
+    pub(super) edge: Arc<Edge>,
+    pub(super) holder: Holder,
+    pub(super) caller: Caller,
+}
+
+/// One message on its way.
+pub(super) struct Send {
+    pub(super) reference: String,
+    pub(super) conversation: ConversationId,
+    pub(super) message: Bytes,
+}
+
+/// What became of one.
+pub(super) struct Sent {
+    pub(super) reference: String,
+    /// The message as it was stored, in JSON.
+    pub(super) outcome: Result<Bytes, Problem>,
+}
+
+/// All that are under way.
+#[derive(Default)]
+pub(super) struct Sends {
+    running: FuturesUnordered<LocalBoxFuture<'static, (ConversationId, Sent)>>,
+    /// What waits behind the one that runs, by conversation.
+    behind: HashMap<ConversationId, VecDeque<Send>>,
+    count: usize,
+}
+
+impl Sends {
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn add(&mut self, line: &Rc<Line>, send: Send) {
+        self.count += 1;
+        match self.behind.get_mut(&send.conversation) {
+            Some(behind) => behind.push_back(send),
+            None => {
+                self.behind.insert(send.conversation, VecDeque::new());
+                self.start(line, send);
+            }
+        }
+    }
+
+    fn start(&mut self, line: &Rc<Line>, send: Send) {
+        let line = Rc::clone(line);
+        self.running.push(
+            async move {
+                let outcome = carry_out(&line, &send).await;
+                (send.conversation, Sent { reference: send.reference, outcome })
+            }
+            .boxed_local(),
+        );
+    }
+
+    /// The next one that is done.
+    pub(super) fn poll(&mut self, line: &Rc<Line>, context: &mut Context<'_>) -> Poll<Sent> {
+        let Some((conversation, sent)) = ready!(self.running.poll_next_unpin(context)) else { return Poll::Pending };
+        self.count -= 1;
+        match self.behind.get_mut(&conversation).and_then(VecDeque::pop_front) {
+            Some(next) => self.start(line, next),
+            None => {
+                self.behind.remove(&conversation);
+            }
+        }
+        Poll::Ready(sent)
+    }
+}
+
+/// Credential, address, rate, permission, body, idempotency, and then the conversation: in the order of the contract.
+async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
+    let Line { edge, holder, caller } = line;
+    let now_ms = Timestamp::now().0;
+    let principal = holder.principal(edge, now_ms);
+    let principal = principal.ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
+    let address = caller.by.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    admission::admit(edge, &principal, (address, now_ms), &mut None).await?;
+    if principal.key.view.kind == KeyType::Read {
+        return Err(Problem::forbidden("a read-only key may only read"));
+    }
+    if !super::super::credential::granted(&principal, Permission::ConversationsWrite) {
+        return Err(Problem::forbidden("the key is not allowed this scope"));
+    }
+    let message: SendMessage = json::parse(&send.message)?;
+    // As the POST has it, so that each knows what the other did.
+    let path = format!("/v1/conversations/{}/messages", send.conversation);
+    let user = caller.by.user.map(|user| user.to_string()).unwrap_or_default();
+    let request = Keys::request_hash(&[b"POST", path.as_bytes(), b"", user.as_bytes(), &send.message]);
+    let reservation = match idempotency::look(edge, caller.scope, &send.reference, request).await? {
+        Ok(reservation) => reservation,
+        Err(first_answer) => return Ok(first_answer.body),
+    };
+    let request = Request::Send(Box::new(message));
+    let conversations = &edge.system.conversations;
+    Ok(conversations.ask(send.conversation, caller.clone(), None, Some(reservation), request).await?.body)
+}

@@ -1,0 +1,269 @@
+//! One WebSocket in frames: what comes is acted on in its order, sends apart, which run side by side; what goes is made
+//! when there is room for it. Knows no bytes and no connection.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use colloquy_actors::accounts::Permission;
+use colloquy_actors::caller::Caller;
+use colloquy_actors::conversation::messages::Request;
+use colloquy_actors::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
+use colloquy_actors::id::{ConversationId, UserId};
+use colloquy_actors::realtime::{Member, Presence};
+use colloquy_actors::time::Timestamp;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+
+use super::super::credential;
+use super::super::edge::Edge;
+use super::super::problem::{Kind, Problem};
+use super::frames::{self, Frame, Frames, Unreadable};
+use super::sends::{Line, Send, Sends};
+use super::standing::Holder;
+use super::subscriptions::Subscriptions;
+
+/// Why a session ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Its reader can't keep up, or what it reads can't be read on: it may come again with where it stands.
+    ComeAgain,
+    /// The server is stopping.
+    Leaving,
+}
+
+/// What had to be found out before the next frame is read.
+enum Step {
+    Subscribed(Option<ConversationId>, u64, Box<EventReader>),
+    /// The account's is unsubscribed; these are read on by themselves.
+    Alone(Vec<(ConversationId, EventReader)>),
+    /// The conversation is there.
+    Found(ConversationId, Told),
+    Refused(Problem),
+}
+
+/// What others are told.
+#[derive(Debug, Clone, Copy)]
+enum Told {
+    Typing,
+    Presence(UserId, Presence),
+}
+
+/// One WebSocket's session.
+pub(crate) struct Session {
+    line: Rc<Line>,
+    member: Member,
+    subscriptions: Subscriptions,
+    sends: Sends,
+    step: Option<LocalBoxFuture<'static, Step>>,
+}
+
+impl Session {
+    pub(crate) fn new(edge: Arc<Edge>, holder: Holder, caller: Caller) -> Self {
+        let member = edge.system.lines.enter(caller.scope);
+        let line = Rc::new(Line { edge, holder, caller });
+        Session { line, member, subscriptions: Subscriptions::default(), sends: Sends::default(), step: None }
+    }
+
+    /// Whether another frame may come.
+    pub(super) fn listens(&self) -> bool {
+        self.step.is_none() && self.sends.count() < self.line.edge.lines.sends_max
+    }
+
+    /// Whether a message is under way.
+    pub(super) fn sends(&self) -> bool {
+        self.sends.count() > 0
+    }
+
+    /// Takes in a frame.
+    pub(super) fn receive(&mut self, text: &Bytes, to: &mut impl Frames) {
+        match frames::read(text) {
+            Ok(frame) => {
+                if let Err(problem) = self.act(frame, to) {
+                    frames::error(to, None, &problem);
+                }
+            }
+            Err(Unreadable { reference, problem }) => frames::error(to, reference.as_deref(), &problem),
+        }
+    }
+
+    fn act(&mut self, frame: Frame, to: &mut impl Frames) -> Result<(), Problem> {
+        match frame {
+            Frame::Subscribe(conversation, after) => self.subscribe(conversation, after),
+            Frame::Unsubscribe(conversation) => self.unsubscribe(conversation, to),
+            Frame::Send { reference, conversation, message } => {
+                self.sends.add(&self.line, Send { reference, conversation, message });
+                Ok(())
+            }
+            Frame::Typing(conversation) => self.tell(conversation, Told::Typing),
+            Frame::Presence(conversation, named, presence) => {
+                let wrong = |reason: &'static str| Problem::invalid("user_id", reason);
+                let user = self.line.holder.user.ok_or_else(|| wrong("the socket was opened for no user"))?;
+                if named.is_some_and(|named| named != user) {
+                    return Err(wrong("must be the user for whom the socket was opened"));
+                }
+                if self.member.rooms() > self.line.edge.lines.subscriptions_max {
+                    return Err(Problem::new(Kind::Conflict, "the socket is present in too many conversations"));
+                }
+                self.tell(conversation, Told::Presence(user, presence))
+            }
+            Frame::Ping => {
+                frames::pong(to);
+                Ok(())
+            }
+            Frame::Pong => Ok(()),
+        }
+    }
+
+    fn may_read(&self) -> Result<(), Problem> {
+        let principal = self.line.holder.principal(&self.line.edge, Timestamp::now().0);
+        if principal.is_some_and(|principal| credential::granted(&principal, Permission::ConversationsRead)) {
+            return Ok(());
+        }
+        Err(Problem::forbidden("the key is not allowed this scope"))
+    }
+
+    fn subscribe(&mut self, conversation: Option<ConversationId>, after: Option<u64>) -> Result<(), Problem> {
+        self.may_read()?;
+        if self.subscriptions.has(conversation) {
+            return Err(Problem::new(Kind::Conflict, "the socket has this subscription already"));
+        }
+        if self.subscriptions.count() >= self.line.edge.lines.subscriptions_max {
+            return Err(Problem::new(Kind::Conflict, "the socket has too many subscriptions"));
+        }
+        let line = Rc::clone(&self.line);
+        let opened = async move {
+            let after = match after {
+                Some(after) => after,
+                None => line.edge.system.events.end(source(&line, conversation)).await?,
+            };
+            let reader = follow(&line, conversation, after).await?;
+            Ok(Step::Subscribed(conversation, after, Box::new(reader)))
+        };
+        self.step = Some(opened.map(|step| step.unwrap_or_else(Step::Refused)).boxed_local());
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, conversation: Option<ConversationId>, to: &mut impl Frames) -> Result<(), Problem> {
+        if !self.subscriptions.has(conversation) {
+            return Err(Problem::new(Kind::NotFound, "the socket has no such subscription"));
+        }
+        if let Some(id) = conversation {
+            self.subscriptions.remove(id);
+            self.member.unlisten(id);
+            frames::subscription(to, "unsubscribed", conversation, None);
+            return Ok(());
+        }
+        self.member.unlisten_to_all();
+        let owed = self.subscriptions.remove_account();
+        let line = Rc::clone(&self.line);
+        let read_on = async move {
+            let mut readers = Vec::with_capacity(owed.len());
+            for (id, after) in owed {
+                match follow(&line, Some(id), after).await {
+                    Ok(reader) => readers.push((id, reader)),
+                    Err(problem) => return Step::Refused(problem),
+                }
+            }
+            Step::Alone(readers)
+        };
+        self.step = Some(read_on.boxed_local());
+        Ok(())
+    }
+
+    /// Tells others something of a conversation, once it is known to be there.
+    fn tell(&mut self, conversation: ConversationId, told: Told) -> Result<(), Problem> {
+        self.may_read()?;
+        if self.subscriptions.has(Some(conversation)) {
+            self.pass_on(conversation, told);
+            return Ok(());
+        }
+        let line = Rc::clone(&self.line);
+        let found = async move {
+            let Line { edge, caller, .. } = &*line;
+            let asked = edge.system.conversations.ask(conversation, caller.clone(), None, None, Request::Read).await;
+            asked.map_or_else(|error| Step::Refused(error.into()), |_| Step::Found(conversation, told))
+        };
+        self.step = Some(found.boxed_local());
+        Ok(())
+    }
+
+    fn pass_on(&mut self, conversation: ConversationId, told: Told) {
+        match told {
+            Told::Typing => self.member.typing(conversation, self.line.holder.user),
+            Told::Presence(user, presence) => self.member.say(conversation, user, presence),
+        }
+    }
+
+    /// Goes on with whatever can go on.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, to: &mut impl Frames) -> Poll<Result<(), Over>> {
+        if let Some(step) = &mut self.step
+            && let Poll::Ready(done) = step.poll_unpin(context)
+        {
+            self.step = None;
+            self.done(done, to);
+            return Poll::Ready(Ok(()));
+        }
+        if self.poll_sends(context, to).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        match self.member.poll_sign(context) {
+            Poll::Ready(Some(sign)) => {
+                frames::sign(to, sign);
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(None) => return Poll::Ready(Err(Over::ComeAgain)),
+            Poll::Pending => {}
+        }
+        self.subscriptions.poll(context).map(|read| match read {
+            Ok(delivery) => {
+                frames::event(to, &delivery.event, delivery.cursor);
+                Ok(())
+            }
+            Err(ReadEnd::Closed) => Err(Over::Leaving),
+            Err(ReadEnd::TooSlow | ReadEnd::Expired | ReadEnd::Gone | ReadEnd::Away) => Err(Over::ComeAgain),
+        })
+    }
+
+    /// Goes on with messages that are under way.
+    pub(super) fn poll_sends(&mut self, context: &mut Context<'_>, to: &mut impl Frames) -> Poll<()> {
+        self.sends.poll(&self.line, context).map(|sent| match sent.outcome {
+            Ok(message) => frames::ack(to, &sent.reference, &message),
+            Err(problem) => frames::error(to, Some(&sent.reference), &problem),
+        })
+    }
+
+    fn done(&mut self, step: Step, to: &mut impl Frames) {
+        match step {
+            Step::Subscribed(Some(id), after, reader) => {
+                self.subscriptions.add(id, after, *reader);
+                self.member.listen(id);
+                frames::subscription(to, "subscribed", Some(id), Some(after));
+            }
+            Step::Subscribed(None, after, reader) => {
+                self.subscriptions.add_account(after, *reader);
+                self.member.listen_to_all();
+                frames::subscription(to, "subscribed", None, Some(after));
+            }
+            Step::Alone(readers) => {
+                for (id, reader) in readers {
+                    self.subscriptions.read_again(id, reader);
+                }
+                frames::subscription(to, "unsubscribed", None, None);
+            }
+            Step::Found(conversation, told) => self.pass_on(conversation, told),
+            Step::Refused(problem) => frames::error(to, None, &problem),
+        }
+    }
+}
+
+fn source(line: &Line, conversation: Option<ConversationId>) -> Source {
+    conversation.map_or(Source::Scope(line.caller.scope), |id| Source::conversation(line.caller.scope, id))
+}
+
+async fn follow(line: &Line, conversation: Option<ConversationId>, after: u64) -> Result<EventReader, Problem> {
+    let source = source(line, conversation);
+    let events = &line.edge.system.events;
+    Ok(events.follow(source, EventFilter::default(), Some(after), Falling::Out).await?)
+}

@@ -1,0 +1,140 @@
+//! The subscriptions of one socket, and the events that they bring, each once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use colloquy_actors::feed::{Cursor, Event, EventReader, ReadEnd};
+use colloquy_actors::id::ConversationId;
+use futures_util::StreamExt;
+use futures_util::future::AbortHandle;
+use futures_util::stream::{LocalBoxStream, SelectAll, abortable};
+
+use super::cover::{Cover, Reach};
+use super::sse::{Events, events};
+
+struct Account {
+    events: Events,
+    reach: Reach,
+}
+
+struct Conversation {
+    id: ConversationId,
+    cover: Cover,
+    /// Tells its reader from one that it had before.
+    reader: u64,
+    stop: AbortHandle,
+    /// It is unsubscribed, and ends with what it owes.
+    leaving: bool,
+}
+
+/// An event on its way out; the cursor stands beside what the account's subscription shows.
+pub(super) struct Delivery {
+    pub(super) event: Arc<Event>,
+    pub(super) cursor: Option<Cursor>,
+}
+
+type Read = (u64, u64, Result<Arc<Event>, ReadEnd>);
+
+/// All of one socket's, by the number of the conversation.
+#[derive(Default)]
+pub(super) struct Subscriptions {
+    account: Option<Account>,
+    conversations: HashMap<u64, Conversation>,
+    readers: SelectAll<LocalBoxStream<'static, Read>>,
+    last_reader: u64,
+}
+
+impl Subscriptions {
+    pub(super) fn has(&self, conversation: Option<ConversationId>) -> bool {
+        match conversation {
+            None => self.account.is_some(),
+            Some(id) => self.conversations.get(&id.number()).is_some_and(|one| !one.leaving),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.conversations.len() + usize::from(self.account.is_some())
+    }
+
+    /// Follows the account behind this number.
+    pub(super) fn add_account(&mut self, after: u64, reader: EventReader) {
+        self.account = Some(Account { events: events(reader), reach: Reach { start: after, passed: after } });
+    }
+
+    /// Follows a conversation behind this `seq`.
+    pub(super) fn add(&mut self, id: ConversationId, after: u64, reader: EventReader) {
+        let (number, stop) = self.read(id, reader);
+        let before = self.conversations.remove(&id.number());
+        let cover = before.map_or(Cover::new(after), |before| {
+            before.stop.abort();
+            before.cover.again(after)
+        });
+        self.conversations.insert(id.number(), Conversation { id, cover, reader: number, stop, leaving: false });
+    }
+
+    fn read(&mut self, id: ConversationId, reader: EventReader) -> (u64, AbortHandle) {
+        self.last_reader += 1;
+        let (entity, number) = (id.number(), self.last_reader);
+        let (events, stop) = abortable(events(reader).map(move |read| (entity, number, read)));
+        self.readers.push(events.boxed_local());
+        (number, stop)
+    }
+
+    pub(super) fn remove(&mut self, id: ConversationId) {
+        let Some(one) = self.conversations.get_mut(&id.number()) else { return };
+        if one.cover.owes() {
+            one.leaving = true;
+        } else {
+            one.stop.abort();
+            self.conversations.remove(&id.number());
+        }
+    }
+
+    /// Follows the account no more; gives the conversations that have to be read again, and behind which `seq`.
+    pub(super) fn remove_account(&mut self) -> Vec<(ConversationId, u64)> {
+        self.account = None;
+        let owed = self.conversations.values().filter(|one| one.cover.is_owed());
+        owed.map(|one| (one.id, one.cover.passed())).collect()
+    }
+
+    /// Reads a conversation anew, with what it has shown in mind.
+    pub(super) fn read_again(&mut self, id: ConversationId, reader: EventReader) {
+        if self.conversations.contains_key(&id.number()) {
+            let (number, stop) = self.read(id, reader);
+            if let Some(one) = self.conversations.get_mut(&id.number()) {
+                one.stop.abort();
+                (one.reader, one.stop) = (number, stop);
+            }
+        }
+    }
+
+    /// The next event.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Delivery, ReadEnd>> {
+        // The account's first: what it shows has a cursor.
+        while let Some(account) = &mut self.account {
+            let Poll::Ready(Some(read)) = account.events.poll_next_unpin(context) else { break };
+            let event = read?;
+            account.reach.passed = event.number;
+            let one = self.conversations.get_mut(&event.entity);
+            if one.is_none_or(|one| one.cover.by_account(event.sequence)) {
+                let cursor = Some(Cursor(event.number));
+                return Poll::Ready(Ok(Delivery { event, cursor }));
+            }
+        }
+        let reach = self.account.as_ref().map(|account| account.reach);
+        while let Poll::Ready(Some((entity, reader, read))) = self.readers.poll_next_unpin(context) {
+            let Some(one) = self.conversations.get_mut(&entity).filter(|one| one.reader == reader) else { continue };
+            let event = read?;
+            let shown = one.cover.by_itself(event.sequence, event.number, reach);
+            if one.leaving && !one.cover.owes() {
+                one.stop.abort();
+                self.conversations.remove(&entity);
+            }
+            if shown {
+                return Poll::Ready(Ok(Delivery { event, cursor: None }));
+            }
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,298 @@
+//! The bytes of a WebSocket on the server's side (RFC 6455, 5): frames are taken apart and put together again as
+//! messages. How long one is stands at its beginning, so one that is too long is refused before it has come.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// The most that a frame beside messages may hold.
+const CONTROL_MAX: usize = 125;
+/// A buffer that has grown beyond this is given back when it is empty.
+const BUFFER_KEPT: usize = 4_096;
+
+/// Why a WebSocket ends (RFC 6455, 7.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    GoingAway = 1001,
+    Protocol = 1002,
+    NotUtf8 = 1007,
+    Policy = 1008,
+    TooBig = 1009,
+    TryAgain = 1013,
+}
+
+/// What has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Incoming {
+    Text(Bytes),
+    Binary,
+    Ping(Bytes),
+    Pong,
+    /// With the client's code, where it gave one.
+    Close(Option<u16>),
+}
+
+/// The head of a frame.
+struct Head {
+    last: bool,
+    opcode: u8,
+    length: usize,
+    mask: [u8; 4],
+    /// How long the head itself is.
+    bytes: usize,
+}
+
+/// A message whose end has not come.
+#[derive(Debug)]
+struct Begun {
+    text: bool,
+    payload: BytesMut,
+}
+
+/// Makes messages of bytes.
+#[derive(Debug)]
+pub(super) struct Reader {
+    buffer: BytesMut,
+    begun: Option<Begun>,
+    bytes_max: usize,
+}
+
+const CONTINUATION: u8 = 0;
+const TEXT: u8 = 1;
+const BINARY: u8 = 2;
+const CLOSE: u8 = 8;
+const PING: u8 = 9;
+const PONG: u8 = 10;
+
+impl Reader {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Reader { buffer: BytesMut::new(), begun: None, bytes_max }
+    }
+
+    /// Takes in what has come.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next message, once all of it has come.
+    pub(super) fn next(&mut self) -> Result<Option<Incoming>, Code> {
+        while let Some(head) = self.head()? {
+            let held = self.begun.as_ref().map_or(0, |begun| begun.payload.len());
+            if held.saturating_add(head.length) > self.bytes_max.max(CONTROL_MAX) {
+                return Err(Code::TooBig);
+            }
+            if self.buffer.len() < head.bytes + head.length {
+                return Ok(None);
+            }
+            self.buffer.advance(head.bytes);
+            let mut payload = self.buffer.split_to(head.length);
+            for (byte, mask) in payload.iter_mut().zip(head.mask.iter().cycle()) {
+                *byte ^= mask;
+            }
+            if let Some(message) = self.frame(&head, payload)? {
+                return Ok(Some(message));
+            }
+        }
+        if self.buffer.is_empty() && self.buffer.capacity() > BUFFER_KEPT {
+            self.buffer = BytesMut::new();
+        }
+        Ok(None)
+    }
+
+    fn head(&self) -> Result<Option<Head>, Code> {
+        let mut rest = &*self.buffer;
+        let [first, second, tail @ ..] = rest else { return Ok(None) };
+        rest = tail;
+        let (last, opcode) = (first & 0x80 != 0, first & 0x0f);
+        let known = matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG);
+        // No extension was agreed on, and clients mask what they send.
+        if first & 0x70 != 0 || second & 0x80 == 0 || !known {
+            return Err(Code::Protocol);
+        }
+        let length = match second & 0x7f {
+            126 if rest.len() < 2 => return Ok(None),
+            126 => u64::from(rest.get_u16()),
+            127 if rest.len() < 8 => return Ok(None),
+            127 => rest.get_u64(),
+            short => u64::from(short),
+        };
+        let length = usize::try_from(length).map_err(|_| Code::TooBig)?;
+        if opcode >= CLOSE && (length > CONTROL_MAX || !last) {
+            return Err(Code::Protocol);
+        }
+        let Some(mask) = rest.first_chunk::<4>() else {
+            return if length > self.bytes_max.max(CONTROL_MAX) { Err(Code::TooBig) } else { Ok(None) };
+        };
+        let bytes = self.buffer.len() - rest.len() + mask.len();
+        Ok(Some(Head { last, opcode, length, mask: *mask, bytes }))
+    }
+
+    fn frame(&mut self, head: &Head, payload: BytesMut) -> Result<Option<Incoming>, Code> {
+        match (head.opcode, self.begun.take()) {
+            (CLOSE, _) => close(&payload).map(Some),
+            (PING, begun) => {
+                self.begun = begun;
+                Ok(Some(Incoming::Ping(payload.freeze())))
+            }
+            (PONG, begun) => {
+                self.begun = begun;
+                Ok(Some(Incoming::Pong))
+            }
+            (TEXT | BINARY, None) => self.message(Begun { text: head.opcode == TEXT, payload }, head.last),
+            (CONTINUATION, Some(mut begun)) => {
+                begun.payload.extend_from_slice(&payload);
+                self.message(begun, head.last)
+            }
+            _ => Err(Code::Protocol),
+        }
+    }
+
+    fn message(&mut self, begun: Begun, last: bool) -> Result<Option<Incoming>, Code> {
+        if !last {
+            self.begun = Some(begun);
+            return Ok(None);
+        }
+        if !begun.text {
+            return Ok(Some(Incoming::Binary));
+        }
+        if std::str::from_utf8(&begun.payload).is_err() {
+            return Err(Code::NotUtf8);
+        }
+        Ok(Some(Incoming::Text(begun.payload.freeze())))
+    }
+}
+
+fn close(payload: &[u8]) -> Result<Incoming, Code> {
+    let (code, reason) = match payload {
+        [] => return Ok(Incoming::Close(None)),
+        [high, low, reason @ ..] => (u16::from_be_bytes([*high, *low]), reason),
+        [_] => return Err(Code::Protocol),
+    };
+    if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
+        return Err(Code::Protocol);
+    }
+    std::str::from_utf8(reason).map_err(|_| Code::NotUtf8)?;
+    Ok(Incoming::Close(Some(code)))
+}
+
+/// Writes a text message, made of these parts.
+pub(super) fn text(out: &mut BytesMut, parts: &[&[u8]]) {
+    let length = parts.iter().map(|part| part.len()).sum();
+    head(out, TEXT, length);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
+pub(super) fn ping(out: &mut BytesMut) {
+    head(out, PING, 0);
+}
+
+pub(super) fn pong(out: &mut BytesMut, payload: &[u8]) {
+    head(out, PONG, payload.len());
+    out.extend_from_slice(payload);
+}
+
+/// Says that this was all; without a code where the client gave none.
+pub(super) fn bye(out: &mut BytesMut, code: Option<u16>, reason: &str) {
+    match code {
+        None => head(out, CLOSE, 0),
+        Some(code) => {
+            head(out, CLOSE, 2 + reason.len());
+            out.put_u16(code);
+            out.extend_from_slice(reason.as_bytes());
+        }
+    }
+}
+
+fn head(out: &mut BytesMut, opcode: u8, length: usize) {
+    out.reserve(length + 10);
+    out.put_u8(0x80 | opcode);
+    match (u8::try_from(length), u16::try_from(length)) {
+        (Ok(short), _) if short < 126 => out.put_u8(short),
+        (_, Ok(medium)) => {
+            out.put_u8(126);
+            out.put_u16(medium);
+        }
+        (_, Err(_)) => {
+            out.put_u8(127);
+            out.put_u64(length as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = BytesMut::new();
+        head(&mut bytes, 0, payload.len());
+        bytes[0] = first;
+        bytes[1] |= 0x80;
+        let mask = [1, 2, 3, 4];
+        bytes.extend_from_slice(&mask);
+        bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        bytes.to_vec()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Option<Incoming>, Code> {
+        let mut reader = Reader::new(1_000);
+        reader.feed(bytes);
+        reader.next()
+    }
+
+    #[test]
+    fn what_breaks_the_protocol_is_refused() {
+        for (bytes, code) in [
+            (masked(0xc1, b"x"), Code::Protocol),
+            (masked(0x83, b"x"), Code::Protocol),
+            (masked(0x80, b"x"), Code::Protocol),
+            (masked(0x09, b"x"), Code::Protocol),
+            (masked(0x89, &[0; 126]), Code::Protocol),
+            (masked(0x88, &[3]), Code::Protocol),
+            (masked(0x88, &1005_u16.to_be_bytes()), Code::Protocol),
+            (masked(0x81, &[0xff]), Code::NotUtf8),
+            (vec![0x81, 0x01, b'x'], Code::Protocol),
+            (vec![0x81, 0xff, 0, 0, 0, 1, 0, 0, 0, 0], Code::TooBig),
+            (masked(0x81, &[b'x'; 1_001]), Code::TooBig),
+            ([masked(0x01, b"x"), masked(0x81, b"y")].concat(), Code::Protocol),
+            ([masked(0x01, &[b'x'; 600]), masked(0x00, &[b'x'; 600])].concat(), Code::TooBig),
+        ] {
+            assert_eq!(read(&bytes), Err(code), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_ping_may_stand_between_the_frames_of_a_message() {
+        let mut reader = Reader::new(1_000);
+        reader.feed(&[masked(0x01, b"a"), masked(0x89, b"p"), masked(0x80, b"b"), masked(0x82, b"")].concat());
+        assert_eq!(reader.next(), Ok(Some(Incoming::Ping(Bytes::from_static(b"p")))));
+        assert_eq!(reader.next(), Ok(Some(Incoming::Text(Bytes::from_static(b"ab")))));
+        assert_eq!(reader.next(), Ok(Some(Incoming::Binary)));
+        assert_eq!(reader.next(), Ok(None));
+        assert_eq!(read(&masked(0x88, &1000_u16.to_be_bytes())), Ok(Some(Incoming::Close(Some(1000)))));
+        assert_eq!(read(&masked(0x88, b"")), Ok(Some(Incoming::Close(None))));
+    }
+
+    proptest! {
+        #[test]
+        fn however_the_bytes_are_cut_the_messages_are_the_same(
+            texts in proptest::collection::vec("[a-z]{0,300}", 1..5),
+            cut in 1_usize..50,
+        ) {
+            let bytes: Vec<u8> = texts.iter().flat_map(|text| masked(0x81, text.as_bytes())).collect();
+            let mut reader = Reader::new(1_000);
+            let mut found = Vec::new();
+            for piece in bytes.chunks(cut) {
+                reader.feed(piece);
+                while let Some(message) = reader.next().unwrap() {
+                    found.push(message);
+                }
+            }
+            let expected: Vec<Incoming> = texts.into_iter().map(|text| Incoming::Text(text.into())).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

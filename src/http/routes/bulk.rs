@@ -1,0 +1,191 @@
+//! Many operations on conversations in one request. Each is what a single call would be, and is answered in its place:
+//! what is wrong in one leaves the others alone.
+
+use colloquy_actors::conversation::messages::{
+    ChangeConversation, CloseConversation, ConversationError, ConversationView, CreateConversation, MessageView,
+    Request, SendMessage,
+};
+use colloquy_actors::id::ConversationId;
+use colloquy_actors::idempotency::Reservation;
+use colloquy_actors::limiter::Permit;
+use colloquy_actors::present::present;
+use colloquy_actors::runtime::AskError;
+use colloquy_actors::time::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use utoipa::openapi::Ref;
+use utoipa::openapi::schema::{AnyOfBuilder, Schema};
+
+use super::super::body::{Body, Json, Maybe};
+use super::super::call::{Call, Who};
+use super::super::idempotency::{self, Place};
+use super::super::problem::Problem;
+use super::super::reply::{Outcome, Output};
+use super::super::{admission, json};
+
+/// Operations in one request.
+const OPERATIONS: std::ops::RangeInclusive<usize> = 1..=100;
+
+/// Many operations at once.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BulkRequest {
+    /// Carried out one after the other.
+    #[schema(value_type = Vec<BulkOperation>, min_items = 1, max_items = 100)]
+    operations: Vec<Box<RawValue>>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum BulkOp {
+    /// Start a conversation.
+    Create,
+    /// Change one.
+    Update,
+    /// Close one.
+    Close,
+    /// Send a message.
+    Message,
+}
+
+/// One of many operations.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BulkOperation {
+    /// What is to be done.
+    op: BulkOp,
+    /// With which conversation; left out for `create`.
+    #[serde(default)]
+    conversation_id: Option<ConversationId>,
+    /// The body of the single call.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(schema_with = bodies)]
+    body: Option<Box<RawValue>>,
+}
+
+/// What became of the operations, in their order.
+#[derive(ToSchema)]
+#[schema(as = BulkAnswer)]
+#[expect(dead_code, reason = "the shape of what `respond` writes, for the document")]
+pub(super) struct BulkAnswer {
+    /// An answer for each operation.
+    data: Vec<BulkResult>,
+}
+
+/// What became of one operation.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the shape of what `respond` writes, for the document")]
+pub(super) struct BulkResult {
+    /// The status of the single call.
+    #[schema(minimum = 200, maximum = 599)]
+    status: u16,
+    /// The body of the single call's answer.
+    #[schema(schema_with = answers)]
+    body: Value,
+}
+
+fn bodies() -> Schema {
+    any_of(&[CreateConversation::name(), ChangeConversation::name(), CloseConversation::name(), SendMessage::name()])
+}
+
+fn answers() -> Schema {
+    any_of(&[ConversationView::name(), MessageView::name(), "Error".into()])
+}
+
+fn any_of(names: &[std::borrow::Cow<'static, str>]) -> Schema {
+    let schemas = names.iter().fold(AnyOfBuilder::new(), |any, name| any.item(Ref::from_schema_name(&**name)));
+    Schema::AnyOf(schemas.build())
+}
+
+/// The operations as they were understood, or why not.
+pub(super) struct Operations(Vec<Result<Wanted, Problem>>);
+
+/// What one operation asks.
+enum Wanted {
+    /// For a new conversation.
+    Create(CreateConversation),
+    /// Of one that is there.
+    Ask(ConversationId, Request),
+}
+
+impl Body for Operations {
+    const IN_PLACES: bool = true;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+        let Json(request) = Json::<BulkRequest>::parse(bytes)?;
+        if !OPERATIONS.contains(&request.operations.len()) {
+            return Err(Problem::invalid("operations", "must be 1 to 100 operations"));
+        }
+        Ok(Operations(request.operations.iter().map(|operation| wanted(operation.get())).collect()))
+    }
+
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+        Json::<BulkRequest>::document(schemas)
+    }
+}
+
+fn wanted(operation: &str) -> Result<Wanted, Problem> {
+    let BulkOperation { op, conversation_id, body } = json::parse(operation.as_bytes())?;
+    let body = body.as_deref().map_or("", RawValue::get);
+    let id = || conversation_id.ok_or_else(|| Problem::invalid("conversation_id", "is required"));
+    match op {
+        BulkOp::Create if conversation_id.is_some() => {
+            Err(Problem::invalid("conversation_id", "must be left out for create"))
+        }
+        BulkOp::Create => Ok(Wanted::Create(read::<Json<_>>(body)?.0)),
+        BulkOp::Update => {
+            let (id, change) = (id()?, read::<Maybe<ChangeConversation>>(body)?.0);
+            Ok(Wanted::Ask(id, Request::Change(Box::new(change))))
+        }
+        BulkOp::Close => Ok(Wanted::Ask(id()?, Request::Close(read::<Maybe<_>>(body)?.0))),
+        BulkOp::Message => {
+            let (id, message) = (id()?, read::<Json<SendMessage>>(body)?.0);
+            Ok(Wanted::Ask(id, Request::Send(Box::new(message))))
+        }
+    }
+}
+
+/// Reads a body as the single call does; what is wrong with all of it is wrong with `body` here.
+fn read<B: Body>(body: &str) -> Result<B, Problem> {
+    B::parse(body.as_bytes()).map_err(|problem| if problem.field.is_empty() { problem.at("body") } else { problem })
+}
+
+pub(super) async fn run(call: Call, Operations(operations): Operations) -> Result<Output, Problem> {
+    let places = idempotency::reserve_places(&call, operations.len()).await?;
+    let mut outcomes = Vec::with_capacity(operations.len());
+    let mut last_permit = None;
+    for (index, (operation, place)) in operations.into_iter().zip(places).enumerate() {
+        // The permit of the request is that of its first operation.
+        let admitted = if index == 0 { Ok(()) } else { admit(&call, &mut last_permit).await };
+        outcomes.push(match (admitted, place) {
+            (Err(problem), _) => Err(problem),
+            (Ok(()), Place::Answered(answer)) => Ok(answer),
+            (Ok(()), Place::Free(reservation)) => carry_out(&call, operation, reservation).await,
+        });
+    }
+    Ok(Output::Bulk(outcomes, last_permit))
+}
+
+/// Takes a permit of the caller's key.
+async fn admit(call: &Call, last: &mut Option<Permit>) -> Result<(), Problem> {
+    let Who::Key(principal) = &call.who else { return Ok(()) };
+    let permit = last.insert(admission::take(&call.edge, principal, Timestamp::now().0).await?);
+    admission::granted(permit)
+}
+
+async fn carry_out(call: &Call, wanted: Result<Wanted, Problem>, reservation: Option<Reservation>) -> Outcome {
+    let (conversations, caller) = (&call.edge.system.conversations, call.caller.clone());
+    match wanted? {
+        Wanted::Create(new) => Ok(conversations.create(caller, new, reservation).await?),
+        Wanted::Ask(id, request) => match conversations.ask(id, caller, None, reservation, request).await {
+            // It is named by a body here, not by a path.
+            Err(AskError::Refused(ConversationError::NotFound)) => {
+                Err(Problem::invalid("conversation_id", "must be a valid conversation ID"))
+            }
+            answered => Ok(answered?),
+        },
+    }
+}

@@ -1,0 +1,155 @@
+//! Events: what happened, as a list or as it happens; of one conversation, or of an account and mode.
+
+use std::fmt;
+
+use actix_web::http::Method;
+use actix_web::http::header::HeaderName;
+use colloquy_actors::conversation::messages::Channel;
+use colloquy_actors::feed::{Cursor, EventFilter, EventList, EventListing, Falling, Happened, Source};
+use colloquy_actors::id::{ConversationKind, EventId, UserId};
+use colloquy_actors::page::{Order, Page, Paging, Start};
+use colloquy_actors::time::Timestamp;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::super::accept;
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
+use super::super::realtime::{Counting, EventStream, Holder};
+use super::super::reply::{Listing, Output, Style};
+use super::LINES;
+
+/// With which a stream goes on (HTML, 9.2.4).
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// As it is named in an error.
+const LAST_EVENT_ID_SHOWN: &str = "Last-Event-ID";
+
+/// Kinds of events, as a comma list.
+#[derive(Debug, Default)]
+pub(super) struct Kinds(Vec<Happened>);
+
+impl<'de> Deserialize<'de> for Kinds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl Visitor<'_> for Words {
+            type Value = Kinds;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of kinds of events")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Kinds, E> {
+                let kinds = text.split(',').map(|word| Happened::from_word(word.trim())).collect::<Option<_>>();
+                kinds
+                    .map(Kinds)
+                    .ok_or_else(|| E::custom("must be a kind of event, such as message.created, or a list of them"))
+            }
+        }
+        deserializer.deserialize_str(Words)
+    }
+}
+
+/// What a list of events may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Only these kinds: one, or a list with commas.
+    #[param(value_type = Option<String>, pattern = "^[a-z_]+\\.[a-z_]+(,[a-z_]+\\.[a-z_]+)*$")]
+    event: Option<Kinds>,
+    /// Only those in a conversation of this channel, as of the event.
+    #[param(inline)]
+    channel: Option<Channel>,
+    /// Only those in a conversation of this assignee, as of the event.
+    #[param(inline)]
+    assignee_id: Option<UserId>,
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// A cursor: what follows it. In a conversation the event's `seq`, otherwise as this list gave it; 0: the beginning.
+    after: Option<String>,
+}
+
+/// An event.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Event)]
+pub(super) struct EventShown {
+    /// Names it.
+    id: EventId,
+    /// What happened, such as `message.created`.
+    event: String,
+    /// When.
+    created_at: Timestamp,
+    /// `1.0`.
+    api_version: String,
+    /// 1, 2, 3 … in its conversation.
+    #[schema(minimum = 1)]
+    seq: u64,
+    /// The conversation or the message as it was then; with `changes` on updates.
+    #[schema(value_type = Object)]
+    data: serde_json::Value,
+}
+
+pub(super) async fn of_account(call: Call, query: ListQuery) -> Result<Output, Problem> {
+    let source = Source::Scope(call.caller.scope);
+    answer(call, source, Counting::Account, query).await
+}
+
+pub(super) async fn of_conversation(call: Call, query: ListQuery) -> Result<Output, Problem> {
+    let counting = Counting::Conversation;
+    // What is asked wrongly is told before what is not there.
+    let id = call.id::<ConversationKind>(0);
+    place(counting, &call, &query)?;
+    limit(&query)?;
+    let source = Source::conversation(call.caller.scope, id?);
+    answer(call, source, counting, query).await
+}
+
+async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery) -> Result<Output, Problem> {
+    let (after, limit) = (place(counting, &call, &query)?, limit(&query)?);
+    let kinds = query.event.unwrap_or_default().0;
+    let filter = EventFilter { kinds, channel: query.channel, assignee: query.assignee_id };
+    let events = &call.edge.system.events;
+    if streams(&call) {
+        let reader = events.follow(source, filter, after, Falling::Behind).await?;
+        let principal = call.principal().ok_or_else(Problem::crashed)?;
+        let holder = Holder::new(principal, &call.caller, LINES);
+        return Ok(Output::Events(EventStream::new(&call.edge, holder, reader, counting)));
+    }
+    let EventListing { data, total, next } =
+        events.list(source, EventList { filter, after: after.unwrap_or(0), limit }).await?;
+    let page = Page { data, count: 0, total, first: None, last: Some(next), before: false, after: true };
+    let paging = Paging { limit, start: Start::Offset(0), order: Order::Asc };
+    Ok(Output::Page(Listing { page, paging, style: Style::Cursor }))
+}
+
+/// Whether a stream is asked for; a HEAD has none.
+fn streams(call: &Call) -> bool {
+    call.request.method() == Method::GET && accept::prefers_stream(call.request.headers())
+}
+
+fn limit(query: &ListQuery) -> Result<u32, Problem> {
+    let limit = query.limit.unwrap_or(LIMIT_DEFAULT);
+    let wrong = || Problem::invalid("limit", format!("must be an integer from 1 to {LIMIT_MAX}"));
+    (1..=LIMIT_MAX).contains(&limit).then_some(limit).ok_or_else(wrong)
+}
+
+/// Behind which place; a stream goes on from its last event, whatever the query says.
+fn place(counting: Counting, call: &Call, query: &ListQuery) -> Result<Option<u64>, Problem> {
+    let last = call.request.headers().get(LAST_EVENT_ID).filter(|_| streams(call));
+    let last = last.map(|value| value.to_str().unwrap_or("?")).filter(|text| !text.is_empty());
+    let (name, text) = match (last, query.after.as_deref()) {
+        (Some(last), _) => (LAST_EVENT_ID_SHOWN, last),
+        (None, Some(after)) => ("after", after),
+        (None, None) => return Ok(None),
+    };
+    let place = match counting {
+        Counting::Account => text.parse::<Cursor>().map(|cursor| cursor.0).map_err(|wrong| wrong.to_string()),
+        Counting::Conversation => {
+            let number = text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
+            number
+                .filter(|number| i64::try_from(*number).is_ok())
+                .ok_or_else(|| "must be an event's seq, or 0".to_owned())
+        }
+    };
+    place.map(Some).map_err(|reason| Problem::invalid(name, reason))
+}

@@ -1,0 +1,67 @@
+//! WebSockets, and the tickets that open them.
+
+use bytes::Bytes;
+use colloquy_actors::accounts::KeyRequest;
+use colloquy_actors::answer::{Answer, Done};
+use colloquy_actors::realtime::Ticket;
+use colloquy_actors::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::super::body::{Empty, Maybe};
+use super::super::call::Call;
+use super::super::problem::{Kind, Problem};
+use super::super::realtime::{Holder, Opening, Outlet, Session, handshake};
+use super::super::reply::Output;
+use super::LINES;
+
+/// What the opening of a WebSocket may say.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OpenQuery {
+    /// A ticket, in place of a key.
+    ticket: Option<String>,
+}
+
+/// A ticket.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RealtimeTicket)]
+pub(super) struct TicketShown<'a> {
+    /// Opens one WebSocket; shown once.
+    ticket: Option<&'a str>,
+    /// Until when.
+    expires_at: Timestamp,
+}
+
+pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem> {
+    let handshake = handshake(&call.request)?;
+    let principal = call.principal().ok_or_else(Problem::crashed)?;
+    let holder = Holder::new(principal, &call.caller, LINES);
+    if call.by_ticket() {
+        let redeemed = query.ticket.is_some_and(|ticket| call.edge.system.tickets.redeem(&ticket));
+        if !redeemed {
+            return Err(Problem::new(Kind::Unauthorized, "the ticket was used already"));
+        }
+    }
+    let outlet = call.request.conn_data::<Outlet>().copied();
+    let session = Session::new(call.edge.clone(), holder.clone(), call.caller);
+    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, holder, session, outlet })))
+}
+
+pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
+    let principal = call.principal().ok_or_else(Problem::crashed)?;
+    let ends_ms = call.now_ms.saturating_add(call.edge.lines.ticket_ms);
+    let ticket = Ticket { secret: principal.secret, user: call.caller.by.user, ends_ms };
+    let text = call.edge.system.tickets.issue(ticket, call.now_ms);
+    let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
+    if call.reservation.is_none() {
+        return Ok(Output::Answer(Answer { done: Done::Created, id: None, etag: None, body: shown, replayed: false }));
+    }
+    let (id, caller) = (principal.key.view.key_id, call.account_caller());
+    let request = KeyRequest::Tell { shown, kept };
+    Ok(call.edge.system.keys.ask(id, caller, None, call.reservation, request).await?.into())
+}
+
+fn body(ticket: Option<&str>, ends_ms: i64) -> Bytes {
+    serde_json::to_vec(&TicketShown { ticket, expires_at: Timestamp(ends_ms) }).unwrap_or_default().into()
+}

@@ -1,33 +1,15 @@
 //! Redaction leaves no byte of the text in the files of the store, the write-ahead log included.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
 
+use crate::support::files::files_with;
 use crate::support::{Client, Server, unique, until};
 
 /// The contract's bound, and a little for a busy machine.
 const GONE_WITHIN: Duration = Duration::from_secs(35);
-
-/// Every file below the folder that holds the text.
-fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files_with(&path, text));
-        } else if holds(&fs::read(&path).unwrap_or_default(), text.as_bytes()) {
-            found.push(path);
-        }
-    }
-    found
-}
-
-fn holds(bytes: &[u8], text: &[u8]) -> bool {
-    bytes.windows(text.len()).any(|window| window == text)
-}
 
 async fn traffic(c: &Client, conversation: &str, count: usize) {
     let sends = (0..count).map(|n| async move { c.message(conversation, &format!("ordinary {n}")).await.status });

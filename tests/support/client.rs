@@ -107,6 +107,10 @@ impl Client {
         self.call("POST", path).json(&body)
     }
 
+    pub(crate) fn put(&self, path: &str, body: Value) -> Call {
+        self.call("PUT", path).json(&body)
+    }
+
     pub(crate) fn patch(&self, path: &str, body: Value) -> Call {
         self.call("PATCH", path).json(&body)
     }

@@ -2,9 +2,13 @@
 
 pub(crate) mod account;
 pub(crate) mod answer;
+pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod clock;
 pub(crate) mod dice;
+pub(crate) mod documents;
+pub(crate) mod files;
+pub(crate) mod git;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod proxy;

@@ -20,6 +20,18 @@ pub(crate) const DELIVERY: &str =
 pub(crate) const ATTEMPT: &str = "attempted_at, status, duration_ms, answer, error";
 pub(crate) const EVENT: &str = "id, event, created_at, api_version, seq, data";
 
+/// As lists show it; one that is read has `content` too.
+pub(crate) const DOCUMENT: &str = "id, title, content_type, metadata, owner_id, version, version_number, role, \
+    created_at, updated_at, created_by, updated_by";
+/// As lists show it; one that is read has `content` too.
+pub(crate) const VERSION: &str = "id, document_id, number, label, branch, parents, message, author, created_at";
+pub(crate) const SHARE: &str = "share_id, role, expires_at, max_uses, uses, has_password, created_at";
+pub(crate) const COLLABORATOR: &str = "user_id, email, role, added_at";
+pub(crate) const PERMISSIONS: &str = "visibility, default_role, owner_id, collaborators, link_sharing";
+pub(crate) const COMMENT: &str = "comment_id, version, start_line, end_line, body, author, resolved, outdated, \
+    created_at, updated_at";
+pub(crate) const ACTIVITY: &str = "id, action, actor, at, version, details";
+
 /// The names of an object's fields, sorted.
 pub(crate) fn keys(value: &Value) -> Vec<&str> {
     let object = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));

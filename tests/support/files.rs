@@ -1,0 +1,22 @@
+//! What stands in the files of a server, to the byte.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every file below the folder that holds the text.
+pub(crate) fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if holds(&fs::read(&path).unwrap_or_default(), text.as_bytes()) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn holds(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window == text)
+}

@@ -18,8 +18,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use colloquy_actors::store::sqlite::OpenError;
-use colloquy_actors::system::{Opened, System};
+use colloquy_actors::system::{NotOpened, Opened, System};
 use colloquy_actors::webhook::WebhookSettings;
 
 use config::Config;
@@ -52,7 +51,7 @@ pub enum RunError {
     Courier(#[from] CourierError),
     /// The store or the actors can't be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] NotOpened),
     /// Nobody has seen the first start's secrets.
     #[error("the first start's secrets can't be written to stdout ({error}); {left}")]
     Secrets {
@@ -101,7 +100,7 @@ pub fn run(config: Config) -> Result<(), RunError> {
 /// Where the store can't be opened.
 pub fn check(config: &Config) -> Result<bool, RunError> {
     config.bounds.clone().set();
-    let wrong = colloquy_actors::store::sqlite::check(&config.store.path)?;
+    let wrong = colloquy_actors::store::sqlite::check(&config.store.path).map_err(NotOpened::Store)?;
     start::report(&wrong);
     Ok(wrong.is_empty())
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use colloquy_actors::store::sqlite::Finding;
-use colloquy_actors::system::FirstStart;
+use colloquy_actors::system::{FirstStart, SEARCH_ENDING};
 
 /// Prints the secrets of a first start.
 ///
@@ -35,8 +35,10 @@ Make a first customer:\n
 
 /// Takes back what a first start made, so that the next one is a first start again.
 pub(crate) fn take_back(store: &Path) -> io::Result<()> {
-    for ending in ["", "-wal", "-shm", ".lock"] {
+    let files = ["", SEARCH_ENDING].into_iter().flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
+    for (file, ending) in files {
         let mut path = OsString::from(store);
+        path.push(file);
         path.push(ending);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

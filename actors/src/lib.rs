@@ -37,6 +37,7 @@
 mod background;
 mod bootstrap;
 mod chores;
+mod offload;
 mod timers;
 
 pub mod accounts;

@@ -1,7 +1,7 @@
 //! The wiring of everything that remembers: store, views, directories, limits. What the edge holds.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub use crate::bootstrap::FirstStart;
 use crate::caller::{By, Caller};
 use crate::chores;
 use crate::conversation::{Conversation, Conversations};
+use crate::document::shares::PasswordTries;
+use crate::document::{Document, Documents, Finder};
 use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
@@ -28,10 +30,14 @@ use crate::limiter::{AddressLimiter, LimitKey, Limits, PeekPermit, Permit, RateL
 use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
+use crate::search::SearchError;
 use crate::store::sqlite::{OpenError, SqliteStore, Views};
 use crate::store::{Later, Store};
 use crate::timers::Timers;
 use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
+
+/// What stands behind the store's path in the search index's.
+pub const SEARCH_ENDING: &str = ".search";
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
@@ -50,10 +56,23 @@ pub struct Settings {
     pub auth_failures_per_minute: u32,
     /// How webhooks are sent.
     pub webhooks: WebhookSettings,
+    /// How long the bin keeps a document.
+    pub bin_kept: Duration,
     /// How every kind of entity is run …
     pub policy: Policy,
-    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`.
+    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`, `document`.
     pub policies: BTreeMap<&'static str, Policy>,
+}
+
+/// Why nothing could be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOpened {
+    /// The store can't be.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The search index can't be, nor be made anew.
+    #[error(transparent)]
+    Search(#[from] SearchError),
 }
 
 /// A system that has been opened.
@@ -70,6 +89,8 @@ pub struct System {
     pub identity: Arc<Identity>,
     /// All conversations.
     pub conversations: Arc<Conversations>,
+    /// All documents.
+    pub documents: Arc<Documents>,
     /// All accounts.
     pub accounts: Records<Account>,
     /// All keys.
@@ -107,8 +128,8 @@ impl System {
     /// Opens the store, recovers it, fills the views; at the first start makes an account with its keys.
     ///
     /// # Errors
-    /// The store can't be opened.
-    pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, OpenError> {
+    /// The store or the search index can't be opened.
+    pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, NotOpened> {
         set_plans(settings.basic, settings.pro);
         let views = Views {
             identity: Arc::default(),
@@ -127,7 +148,7 @@ impl System {
         let store: Arc<dyn Store> = Arc::new(store);
         let fresh = views.identity.account_numbers() == 0;
         let first_start = if fresh { Some(bootstrap::first_start(&*store, &views, operator.fresh)?) } else { None };
-        let system = Self::wire(&settings, (store, courier), &views, operator.hash);
+        let system = Self::wire(&settings, (store, courier), &views, operator.hash)?;
         Ok(Opened { system: Arc::new(system), first_start })
     }
 
@@ -136,7 +157,7 @@ impl System {
         (store, courier): (Arc<dyn Store>, Arc<dyn Courier>),
         views: &Views,
         operator: SecretHash,
-    ) -> Self {
+    ) -> Result<Self, SearchError> {
         let placement = Placement::new();
         let builder = Builder { settings, store: &store, views, placement: &placement };
         let conversations = Arc::new(Conversations {
@@ -152,9 +173,12 @@ impl System {
             identity: Arc::clone(&views.identity),
             alarm: Arc::clone(&views.timers),
         };
-        let background = chores.into_iter().chain(timers.start()).collect();
+        let documents = Arc::new(builder.documents()?);
+        let bin = Documents::empty_bin(&documents, settings.bin_kept);
+        let background = chores.into_iter().chain(timers.start()).chain(bin).collect();
         let webhooks = Arc::new(builder.records());
-        System {
+        Ok(System {
+            documents,
             deliveries: builder.deliveries(courier, &webhooks),
             webhooks,
             accounts: builder.records(),
@@ -180,7 +204,7 @@ impl System {
             draining: AtomicBool::new(false),
             alarm: Arc::clone(&views.timers),
             background: Mutex::new(background),
-        }
+        })
     }
 
     /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls it as it starts.
@@ -214,6 +238,7 @@ impl System {
         // What goes on by itself asks conversations: it ends before these refuse.
         self.background.lock().clear();
         self.conversations.directory.drain();
+        self.documents.directory.drain();
         self.accounts.directory.drain();
         self.keys.directory.drain();
         self.users.directory.drain();
@@ -225,6 +250,7 @@ impl System {
     pub async fn drained(&self, at_most: Duration) -> bool {
         let deadline = Instant::now() + at_most;
         let mut done = self.conversations.directory.drained(deadline).await;
+        done &= self.documents.directory.drained(deadline).await;
         done &= self.accounts.directory.drained(deadline).await;
         done &= self.keys.directory.drained(deadline).await;
         done &= self.users.directory.drained(deadline).await;
@@ -236,6 +262,7 @@ impl System {
 
     /// Writes down what lags and closes the store.
     pub fn close(&self) {
+        self.documents.finder.close();
         self.store.close();
     }
 
@@ -243,6 +270,7 @@ impl System {
     pub fn overviews(&self) -> Vec<Overview> {
         vec![
             self.conversations.directory.overview(),
+            self.documents.directory.overview(),
             self.accounts.directory.overview(),
             self.keys.directory.overview(),
             self.users.directory.overview(),
@@ -287,6 +315,18 @@ impl Builder<'_> {
         let journal = StoreJournal::new(Arc::clone(self.store), Arc::clone(&self.views.names));
         let policy = self.settings.policies.get(E::KIND).unwrap_or(&self.settings.policy).clone();
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
+    }
+
+    fn documents(&self) -> Result<Documents, SearchError> {
+        let mut path = self.settings.store_path.clone().into_os_string();
+        path.push(SEARCH_ENDING);
+        Ok(Documents {
+            directory: self.directory::<Document>(),
+            store: Arc::clone(self.store),
+            identity: Arc::clone(&self.views.identity),
+            finder: Finder::open(Path::new(&path), Arc::clone(self.store), Arc::clone(&self.views.feed))?,
+            tries: PasswordTries::default(),
+        })
     }
 
     fn deliveries(&self, courier: Arc<dyn Courier>, webhooks: &Arc<Records<Webhook>>) -> Deliveries {

@@ -124,6 +124,7 @@ impl Config {
             pro: PlanRates::from(&self.plans.pro),
             auth_failures_per_minute: self.limits.auth_failures_per_minute,
             webhooks: WebhookSettings::from(&self.webhooks),
+            bin_kept: Duration::from_secs_f64(self.documents.bin_days * 86_400.0),
             policy: self.supervision.policy(""),
             policies: self.policies(),
         }

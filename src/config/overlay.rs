@@ -11,7 +11,7 @@ const VARIABLE: &str = "COLLOQUY__";
 /// The section whose tables of their own take the same keys.
 const SUPERVISION: &str = "supervision";
 /// The kinds that have such a table.
-pub(super) const KINDS: [&str; 6] = ["conversation", "account", "key", "user", "customer", "webhook"];
+pub(super) const KINDS: [&str; 7] = ["conversation", "account", "key", "user", "customer", "webhook", "document"];
 
 /// Where each setting that is no default was given, by its dotted name.
 pub(super) type Origins = HashMap<String, String>;

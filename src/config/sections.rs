@@ -31,6 +31,8 @@ pub struct Config {
     pub plans: Plans,
     /// How webhooks are sent.
     pub webhooks: Webhooks,
+    /// How documents are kept.
+    pub documents: Documents,
     /// How actors are supervised.
     pub supervision: Supervision,
     /// Which pages of other origins may call.
@@ -97,6 +99,7 @@ impl std::fmt::Debug for Admin {
 #[expect(missing_docs, reason = "config.toml explains each key")]
 pub struct Limits {
     pub max_body_bytes: usize,
+    pub max_document_bytes: usize,
     pub max_header_bytes: usize,
     pub offload_body_bytes: usize,
     pub bodies_in_flight_bytes: usize,
@@ -145,6 +148,14 @@ pub struct Webhooks {
     pub retry_after_max_seconds: f64,
     pub disable_after_days: f64,
     pub keep_deliveries_days: f64,
+}
+
+/// `[documents]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Documents {
+    pub bin_days: f64,
 }
 
 /// `[supervision]`, and inside it a table per kind with some of the same keys.
@@ -223,6 +234,9 @@ impl Config {
                 wrong(&format!("{name}.burst_per_minute"), "must be at least rate_per_minute")?;
             }
         }
+        if !(self.documents.bin_days > 0.0 && self.documents.bin_days <= 36_500.0) {
+            wrong("documents.bin_days", "must be more than 0 and at most 36500")?;
+        }
         self.webhooks.check()?;
         self.check_policies()
     }
@@ -231,6 +245,7 @@ impl Config {
         let (limits, bounds) = (&self.limits, &self.bounds);
         for (key, value) in [
             ("limits.max_body_bytes", limits.max_body_bytes),
+            ("limits.max_document_bytes", limits.max_document_bytes),
             ("limits.max_header_bytes", limits.max_header_bytes),
             ("limits.offload_body_bytes", limits.offload_body_bytes),
             ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),

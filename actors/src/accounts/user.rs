@@ -8,7 +8,7 @@ use super::Identity;
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use crate::id::{UserId, UserKind};
 use crate::present::present;
-use crate::store::{Chore, Effect, Kind, NameField};
+use crate::store::{Chore, Condition, Effect, Kind, NameField};
 use crate::text::{Email, Name, Text};
 use crate::time::Timestamp;
 
@@ -120,7 +120,8 @@ impl Rules for User {
             }
             (Some(_), UserRequest::Delete) => {
                 let gone = Effect::UserGone(setting.scope, setting.id);
-                Ok(Step::Delete(Vec::new(), vec![gone], Some(Chore::Unassign(setting.scope, setting.id))))
+                let conditions = vec![Condition::NoDocuments(setting.id)];
+                Ok(Step::Delete(conditions, vec![gone], Some(Chore::Unassign(setting.scope, setting.id))))
             }
             (None | Some(_), _) => Err(RecordError::NotFound),
         }

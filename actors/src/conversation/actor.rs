@@ -75,7 +75,7 @@ impl Entity for Conversation {
     fn refused(broken: Broken) -> ConversationError {
         let (field, reason) = match broken {
             Broken::NoUser => ("assignee_id", "must be a valid user ID"),
-            Broken::NoCustomer | Broken::HasConversations | Broken::Taken(_) => {
+            Broken::NoCustomer | Broken::HasConversations | Broken::HasDocuments | Broken::Taken(_) => {
                 ("customer_id", "must be a valid customer ID")
             }
         };

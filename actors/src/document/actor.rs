@@ -1,5 +1,7 @@
 //! A document as the runtime runs it, and how its room is entered. Only order: look up, decide, commit, apply.
 
+use std::sync::Arc;
+
 use super::messages::{DocumentCommand, DocumentError, Reply};
 use super::state::{Changed, Document, Live};
 use super::work::{self, Job, Worked};
@@ -39,13 +41,18 @@ impl Entity for Document {
     }
 
     fn apply(&mut self, change: Changed) {
-        self.live = change.0.map(|live| *live);
+        // The state before goes first: then nobody else holds the versions, and one more is put behind them in place.
+        self.live = None;
+        self.live = change.live.map(|live| *live);
+        if let (Some(live), Some(added)) = (&mut self.live, change.added) {
+            Arc::make_mut(&mut live.versions).push(added);
+        }
     }
 
     fn refused(broken: Broken) -> DocumentError {
         let reason = match broken {
             Broken::NoUser => "must be a valid user ID",
-            Broken::NoCustomer | Broken::HasConversations | Broken::Taken(_) => "is not acceptable",
+            Broken::NoCustomer | Broken::HasConversations | Broken::HasDocuments | Broken::Taken(_) => "is not acceptable",
         };
         DocumentError::Invalid(Invalid::new("user_id", reason))
     }

@@ -9,33 +9,30 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::access::{DocumentRole, Who, role_of};
+use super::bin;
 use super::diff;
+use super::finder::Finder;
 use super::messages::{
-    ContentType, CreateDocument, DocumentCommand, DocumentError, Part, Reply, Request, Seen, VersionFound, VersionName,
+    AddCollaborator, ContentType, CreateDocument, DocumentCommand, DocumentError, Part, Reply, Request, Seen, VersionFound, VersionName,
 };
-use super::shares::token_hash;
+use super::shares::PasswordTries;
 use super::state::{Document, Facts, to_json};
 use super::work::unpack;
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::background::Background;
 use crate::caller::{Caller, Scope};
-use crate::feed::Feed;
 use crate::id::{ActivityId, DocumentId, ShareId, UserId, VersionId};
 use crate::idempotency::Reservation;
+use crate::offload;
 use crate::page::{ListFailure, Order, Page, Paging, Start};
 use crate::runtime::{AskError, Cause, Directory};
-use crate::search::Search;
 use crate::store::{
     ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, NameField, ReadError, RecordQuery, Store,
     Stored, StoredPage, StoredVersion, Subject, VersionQuery,
 };
 use crate::text::Email;
 use crate::time::Timestamp;
-
-/// How long a search waits for the index to know everything that was acknowledged.
-const SEARCH_WAIT: Duration = Duration::from_secs(2);
-/// Hits of a search that are looked at.
-const HITS_MAX: usize = 10_000;
 
 /// Why a document could not be asked.
 pub type Failure = AskError<DocumentError>;
@@ -97,8 +94,9 @@ pub struct Documents {
     pub(crate) directory: Arc<Directory<Document>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) feed: Arc<Feed>,
-    pub(crate) search: Arc<Search>,
+    pub(crate) finder: Finder,
+    /// Wrong passwords, by share link.
+    pub(crate) tries: PasswordTries<ShareId>,
 }
 
 /// An activity as the interface shows it.
@@ -121,6 +119,11 @@ pub struct ActivityView {
 }
 
 impl Documents {
+    /// Starts what erases documents that have been in the bin for so long.
+    pub(crate) fn empty_bin(documents: &Arc<Self>, keep: Duration) -> Option<Background> {
+        bin::start(Arc::clone(documents), keep)
+    }
+
     /// What a caller is to documents.
     #[must_use]
     pub fn who(&self, caller: &Caller) -> Who {
@@ -162,11 +165,11 @@ impl Documents {
         match self.ask(id, (caller, who), if_match, reservation, request).await? {
             Reply::Answer(answer) if whole => self.completed(answer).await,
             Reply::Answer(answer) => Ok(answer),
-            Reply::Seen(_) | Reply::Listed(_) => Err(away()),
+            Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) => Err(away()),
         }
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         id: DocumentId,
         (caller, who): (Caller, Who),
@@ -182,7 +185,7 @@ impl Documents {
     async fn look(&self, id: DocumentId, by: (Caller, Who), names: Vec<VersionName>) -> Result<Seen, Failure> {
         match self.ask(id, by, None, None, Request::Look(names)).await? {
             Reply::Seen(seen) => Ok(*seen),
-            Reply::Answer(_) | Reply::Listed(_) => Err(away()),
+            Reply::Answer(_) | Reply::Opened(_) | Reply::Listed(_) => Err(away()),
         }
     }
 
@@ -202,12 +205,12 @@ impl Documents {
             None => seen.head,
         };
         let (_, content) = self.content(id, shown).await?;
-        let body = off_thread(move || with_content(&seen.document, &content)).await?;
+        let body = off_thread(move || with_content(&seen.document, Some(&content))).await?;
         let etag = if shown.number == seen.head.number { seen.etag } else { format!("{}-{}", seen.etag, shown.number) };
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
     }
 
-    /// Puts its content into an answer that shows a document; a kept answer is kept without.
+    /// Puts its content into an answer that shows a document; a kept answer is kept without. What was erased since is null.
     ///
     /// # Errors
     /// The content can't be read.
@@ -217,9 +220,14 @@ impl Documents {
         let id: Option<DocumentId> = text("id").and_then(|id| id.parse().ok());
         let version: Option<VersionId> = text("version").and_then(|id| id.parse().ok());
         let (Some(id), Some(version)) = (id, version) else { return Ok(answer) };
-        let (_, content) =
-            self.content(id, VersionFound { number: version.sequence(), id: version, parent: None }).await?;
-        let body = off_thread(move || with_content(&answer.body, &content)).await?;
+        let found = VersionFound { number: version.sequence(), id: version, parent: None };
+        let content = match self.content(id, found).await {
+            Ok((_, content)) => Some(content),
+            Err(AskError::Refused(DocumentError::NotFound)) => None,
+            Err(failure) => return Err(failure),
+        };
+        let body = answer.body.clone();
+        let body = off_thread(move || with_content(&body, content.as_deref())).await?;
         Ok(Answer { body, ..answer })
     }
 
@@ -293,7 +301,7 @@ impl Documents {
             Who::User(user) => Some(user),
         };
         let among = match &query.q {
-            Some(q) => Some(self.search(scope, q).await?),
+            Some(q) => Some(self.finder.find(scope, q).await?),
             None => None,
         };
         let nobody = reader.is_none() && query.role.is_some_and(|role| role != DocumentRole::Owner);
@@ -318,13 +326,6 @@ impl Documents {
         let shown = found.items.iter().map(|row| listed(id(row), row, who)).collect::<Option<Vec<Bytes>>>();
         let shown = shown.ok_or(ListFailure::Away)?;
         Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
-    }
-
-    /// What a search finds, best first.
-    async fn search(&self, scope: Scope, q: &str) -> Result<Arc<[u64]>, ListFailure> {
-        self.search.wait_for(self.feed.last(), SEARCH_WAIT).await.map_err(|_| ListFailure::Away)?;
-        let found = self.search.find(scope, q, HITS_MAX, 0).await?;
-        Ok(found.hits.iter().map(|hit| hit.number).collect())
     }
 
     /// A page of a document's versions, newest first.
@@ -364,6 +365,9 @@ impl Documents {
         let Reply::Listed(mut all) = self.ask(id, by, None, None, Request::List(part)).await? else {
             return Err(away());
         };
+        if part == Part::Collaborators {
+            all.retain(|one| self.is_there(scope, one));
+        }
         if paging.order == Order::Asc {
             all.reverse();
         }
@@ -394,7 +398,7 @@ impl Documents {
                 self.permissions_shown(scope, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
                     .await
             }
-            Reply::Answer(_) | Reply::Seen(_) => Err(away()),
+            Reply::Answer(_) | Reply::Seen(_) | Reply::Opened(_) => Err(away()),
         }
     }
 
@@ -405,6 +409,7 @@ impl Documents {
     pub async fn permissions_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
         let mut set: Value = serde_json::from_slice(&answer.body).map_err(|_| away())?;
         if let Some(Value::Array(list)) = set.get_mut("collaborators") {
+            list.retain(|one| self.has_user(scope, one));
             for one in list {
                 self.add_email(scope, one).await?;
             }
@@ -421,6 +426,15 @@ impl Documents {
         Ok(Answer { body: body.unwrap_or_default(), ..answer })
     }
 
+    /// Whether a collaborator, in JSON, is still a user.
+    fn is_there(&self, scope: Scope, collaborator: &[u8]) -> bool {
+        serde_json::from_slice(collaborator).is_ok_and(|one: Value| self.has_user(scope, &one))
+    }
+
+    fn has_user(&self, scope: Scope, collaborator: &Value) -> bool {
+        user_of(collaborator).is_some_and(|user| self.identity.user(scope, user).is_some())
+    }
+
     async fn with_emails(&self, scope: Scope, items: Vec<Bytes>) -> Result<Vec<Bytes>, Failure> {
         let mut shown = Vec::with_capacity(items.len());
         for item in items {
@@ -432,8 +446,7 @@ impl Documents {
     }
 
     async fn add_email(&self, scope: Scope, collaborator: &mut Value) -> Result<(), Failure> {
-        let id: Option<UserId> = collaborator.get("user_id").and_then(Value::as_str).and_then(|id| id.parse().ok());
-        let email = match id {
+        let email = match user_of(collaborator) {
             Some(id) => self.email(scope, id).await?,
             None => None,
         };
@@ -441,6 +454,31 @@ impl Documents {
             fields.insert("email".to_owned(), json!(email));
         }
         Ok(())
+    }
+
+    /// Lets a user in, by identifier or by e-mail address.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn add_collaborator(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        new: AddCollaborator,
+        if_match: Option<Precondition>,
+        reservation: Option<Reservation>,
+    ) -> Result<Answer, Failure> {
+        let scope = by.0.scope;
+        // Who may not do it learns nothing of who is a user.
+        self.ask(id, by.clone(), None, None, Request::List(Part::Permissions)).await?;
+        let user = match (new.user_id, &new.email) {
+            (Some(user), None) => user,
+            (None, Some(email)) => self.user_of(scope, email).await?,
+            (Some(_), Some(_)) => return Err(invalid("email", "must not stand beside user_id")),
+            (None, None) => return Err(invalid("user_id", "must be given, or email")),
+        };
+        let email = self.email(scope, user).await?;
+        self.change(id, by, if_match, reservation, Request::AddCollaborator(user, new.role, email)).await
     }
 
     async fn email(&self, scope: Scope, id: UserId) -> Result<Option<String>, Failure> {
@@ -455,10 +493,7 @@ impl Documents {
     }
 
     /// The user with this e-mail address.
-    ///
-    /// # Errors
-    /// There is none, or the store is away.
-    pub async fn user_of(&self, scope: Scope, email: &Email) -> Result<UserId, Failure> {
+    async fn user_of(&self, scope: Scope, email: &Email) -> Result<UserId, Failure> {
         let paging = Paging { limit: 1, start: Start::Offset(0), order: Order::Desc };
         let names = vec![(NameField::UserEmail, email.to_lowercase())];
         let query = RecordQuery { scope: scope.account_wide(), kind: Kind::User, names, paging };
@@ -497,40 +532,30 @@ impl Documents {
         let ids = |view: &ActivityView| view.id.to_string();
         Ok(page(&shown, (views.first().map(ids), views.last().map(ids)), &found))
     }
+}
 
-    /// Where a share link leads; none where there is no such link.
-    ///
-    /// # Errors
-    /// The store is away.
-    pub async fn linked(&self, token: &str) -> Result<Option<(DocumentId, Scope, ShareId)>, Failure> {
-        let Some(hash) = token_hash(token) else { return Ok(None) };
-        let Some((subject, scope)) = self.store.link(hash).await.map_err(|_| away())? else { return Ok(None) };
-        let Some(Stored::Document(document)) = self.store.load(subject).await.map_err(|_| away())? else {
-            return Ok(None);
-        };
-        let facts: Facts = serde_json::from_str(&document.body).map_err(|_| away())?;
-        let share = facts.shares.iter().find(|share| share.terms.token == hash).map(|share| share.id);
-        Ok(share.map(|share| (DocumentId::from_parts(subject.number, subject.tail), scope, share)))
-    }
+/// The user that a collaborator, in JSON, is.
+fn user_of(collaborator: &Value) -> Option<UserId> {
+    collaborator.get("user_id").and_then(Value::as_str).and_then(|id| id.parse().ok())
 }
 
 /// Computes off the arbiters.
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| AskError::Crashed)
+    offload::compute(work).await.ok_or(AskError::Crashed)
 }
 
 /// A document's JSON with its content behind the title. No other field can look like the one that follows it: quotes in
 /// values are escaped.
-fn with_content(document: &[u8], content: &str) -> Bytes {
+fn with_content(document: &[u8], content: Option<&str>) -> Bytes {
     const NEXT: &[u8] = b",\"content_type\":";
     let place = document.windows(NEXT.len()).position(|window| window == NEXT).unwrap_or(document.len());
     let (before, behind) = document.split_at(place);
-    let mut body = BytesMut::with_capacity(document.len() + content.len() + 64);
+    let mut body = BytesMut::with_capacity(document.len() + content.map_or(0, str::len) + 64);
     body.extend_from_slice(before);
     body.extend_from_slice(b",\"content\":");
     let mut writer = body.writer();
     // A string can always be written.
-    let _ = serde_json::to_writer(&mut writer, content);
+    let _ = serde_json::to_writer(&mut writer, &content);
     let mut body = writer.into_inner();
     body.extend_from_slice(behind);
     body.freeze()
@@ -603,11 +628,11 @@ fn page<T>(shown: &[Bytes], (first, last): (Option<String>, Option<String>), fou
     Page { data: data.freeze(), count, total: found.total, first, last, before: found.before, after: found.after }
 }
 
-fn invalid(field: &'static str, reason: &str) -> Failure {
+pub(super) fn invalid(field: &'static str, reason: &str) -> Failure {
     AskError::Refused(DocumentError::Invalid(Invalid::new(field, reason)))
 }
 
-fn away() -> Failure {
+pub(super) fn away() -> Failure {
     AskError::Unavailable { cause: Cause::StoreAway, retry_after: Duration::from_secs(1) }
 }
 

@@ -63,6 +63,7 @@ pub(super) struct Draft<'d> {
     was_deleted: Option<bool>,
     rows: Vec<NewRow>,
     version: Option<NewVersion>,
+    added: Option<StoredVersion>,
     comments: Vec<(u64, Option<String>)>,
     readers_changed: bool,
     links_changed: bool,
@@ -84,6 +85,7 @@ impl<'d> Draft<'d> {
             was_deleted,
             rows: Vec::new(),
             version: None,
+            added: None,
             comments: Vec::new(),
             readers_changed: is_new,
             links_changed: false,
@@ -125,7 +127,7 @@ impl<'d> Draft<'d> {
             self.live.facts.head_id = id;
         }
         self.live.facts.updated_by = author;
-        Arc::make_mut(&mut self.live.versions).push(StoredVersion { message: None, ..version.clone() });
+        self.added = Some(StoredVersion { message: None, ..version.clone() });
         self.version = Some(NewVersion { number, id, label, branch, parents, message, author, base, frame });
         version
     }
@@ -184,7 +186,7 @@ impl<'d> Draft<'d> {
     /// The decision: all of it, with this answer.
     pub(super) fn decide(mut self, asked: Asked, reply: Answer, conditions: Vec<Condition>) -> Decision<Document> {
         let header = Header::Document(Box::new(self.header()));
-        let change = Changed(Some(Box::new(self.live.clone())));
+        let change = Changed { live: Some(Box::new(self.live.clone())), added: self.added.take() };
         let pipelined = conditions.is_empty();
         let commit = self.commit(asked, header, conditions, &reply);
         Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined }
@@ -193,7 +195,8 @@ impl<'d> Draft<'d> {
     /// The decision that it is no more.
     pub(super) fn gone(self, asked: Asked, reply: Answer) -> Decision<Document> {
         let commit = self.commit(asked, Header::DocumentGone, Vec::new(), &reply);
-        Decision::Change { change: Changed(None), commit, reply: Reply::Answer(reply), pipelined: false }
+        let change = Changed { live: None, added: None };
+        Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined: false }
     }
 
     /// A 2xx that changes nothing; with a key, its answer is kept all the same.

@@ -356,6 +356,14 @@ pub struct AddCollaborator {
     pub role: DocumentRole,
 }
 
+/// Changes what a collaborator may do.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeCollaborator {
+    /// What the user may do from now on.
+    pub role: DocumentRole,
+}
+
 /// A version as the interface shows it, without its content.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Version)]
@@ -431,8 +439,8 @@ pub enum Request {
     RestoreVersion(VersionName, RestoreVersion),
     /// Merge.
     Merge(Box<Merge>),
-    /// Let a user in.
-    AddCollaborator(UserId, DocumentRole),
+    /// Let a user in, who has this e-mail address.
+    AddCollaborator(UserId, DocumentRole, Option<String>),
     /// Change what a user may do.
     ChangeCollaborator(UserId, DocumentRole),
     /// Let a user in no longer.
@@ -443,6 +451,8 @@ pub enum Request {
     CreateShare(Box<CreateShare>, SecretHash, Option<String>),
     /// Take a share link back.
     RemoveShare(ShareId),
+    /// Tell what the share link with this token's hash opens.
+    OpenShare(SecretHash),
     /// Use a share link.
     UseShare(ShareId),
     /// Comment.
@@ -652,6 +662,28 @@ pub struct ShareView {
     pub created_at: Timestamp,
 }
 
+/// A new share link as the interface shows it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = NewShare)]
+pub struct NewShareView<'a> {
+    /// The link.
+    #[serde(flatten)]
+    pub share: ShareView,
+    /// Where it opens, shown this once; null where the same request is repeated.
+    pub url: Option<&'a str>,
+}
+
+/// What a share link opens, as [`Request::OpenShare`] found it.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// Which one.
+    pub share: ShareId,
+    /// What its holder may do.
+    pub role: DocumentRole,
+    /// The hash of the password that must be given with it.
+    pub password: Option<String>,
+}
+
 /// What is found of a document by [`Request::Look`].
 #[derive(Debug, Clone)]
 pub struct Seen {
@@ -674,6 +706,8 @@ pub enum Reply {
     Answer(Answer),
     /// What was found.
     Seen(Box<Seen>),
+    /// What a share link opens.
+    Opened(Box<Opened>),
     /// What it holds, newest first, each in JSON.
     Listed(Vec<Bytes>),
 }

@@ -18,16 +18,21 @@ pub mod messages;
 pub mod shares;
 
 mod actor;
+mod bin;
 mod comments;
 mod documents;
 mod draft;
+mod finder;
 mod lines;
+mod links;
 mod sharing;
 mod state;
 mod versions;
 mod work;
 
 pub use documents::{ActivityList, ActivityView, Comparison, DiffFormat, DocumentList, Documents, Failure};
+pub(crate) use finder::Finder;
+pub use links::{Link, Shut};
 pub use state::{Changed, Document};
 pub use work::{Job, Worked};
 

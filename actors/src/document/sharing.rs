@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::access::{Collaborator, DocumentRole, PermissionChange, Permissions};
 use super::draft::{Beside, Draft, change, nothing_shown};
-use super::messages::{CreateShare, DocumentError, SetPermissions};
-use super::shares::{Opening, ShareTerms, ShareWanted};
+use super::messages::{CreateShare, DocumentError, NewShareView, Opened, Reply, SetPermissions};
+use super::shares::{Opening, ShareTerms, ShareWanted, same_hash};
 use super::state::{Asked, Decided, Document, Live, Share, to_json};
 use crate::accounts::SecretHash;
 use crate::answer::{Answer, Done, Invalid};
@@ -55,17 +55,27 @@ impl Document {
         Err(DocumentError::NotFound)
     }
 
-    pub(super) fn add_collaborator(&self, live: &Live, user: UserId, role: DocumentRole, asked: Asked) -> Decided {
+    pub(super) fn add_collaborator(
+        &self,
+        live: &Live,
+        (user, role, email): (UserId, DocumentRole, Option<String>),
+        asked: Asked,
+    ) -> Decided {
         let new = Collaborator { user_id: user, role, added_at: Timestamp(asked.now.max(live.updated_at)) };
         let next = live.facts.permissions.with(new, |user| asked.is_user(user))?;
         let shown = |permissions: &Permissions| {
             let held = permissions.collaborator(user);
-            Answer { done: Done::Created, id: Some(user.to_string()), ..collaborator_shown(held) }
+            let body = to_json(&CollaboratorMade { collaborator: held, email: email.as_deref() });
+            Answer { done: Done::Created, id: Some(user.to_string()), etag: None, body, replayed: false }
         };
         Ok(self.permit(live, next, asked, shown))
     }
 
     pub(super) fn change_collaborator(&self, live: &Live, user: UserId, role: DocumentRole, asked: Asked) -> Decided {
+        if !asked.is_user(user) {
+            // One who is no more stands in no list either.
+            return Err(DocumentError::NotFound);
+        }
         let next = live.facts.permissions.with_role(user, role)?;
         Ok(self.permit(live, next, asked, |permissions| collaborator_shown(permissions.collaborator(user))))
     }
@@ -140,7 +150,8 @@ impl Document {
             .map_err(|bad| DocumentError::Invalid(Invalid::new(bad.field, bad.reason)))?;
         let share = Share { id: ShareId::new(draft.live.updated_at), terms };
         let view = share.view();
-        let body = to_json(&view);
+        // Where it opens is known outside only, and shown once.
+        let body = to_json(&NewShareView { share: view.clone(), url: None });
         let answer = Answer { done: Done::Created, id: Some(share.id.to_string()), etag: None, body, replayed: false };
         draft.live.facts.shares.push(share);
         draft.links_change();
@@ -171,6 +182,27 @@ impl Document {
         let body = to_json(&share.view());
         let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
         Ok(draft.decide(asked, answer, Vec::new()))
+    }
+}
+
+/// A collaborator who was just let in, with what is known of the user.
+#[derive(Serialize)]
+struct CollaboratorMade<'a> {
+    #[serde(flatten)]
+    collaborator: Option<&'a Collaborator>,
+    email: Option<&'a str>,
+}
+
+impl Live {
+    /// What the share link with this token's hash opens now.
+    pub(super) fn open_share(&self, token: &SecretHash, now: i64) -> Decided {
+        let share = self.facts.shares.iter().find(|share| same_hash(&share.terms.token, token));
+        let share = share.filter(|share| {
+            self.facts.permissions.link_sharing && share.terms.opening(Timestamp(now)) != Opening::Gone
+        });
+        let Share { id, terms } = share.ok_or(DocumentError::NotFound)?;
+        let opened = Opened { share: *id, role: terms.role, password: terms.password.clone() };
+        Ok(Decision::Answer(Reply::Opened(Box::new(opened))))
     }
 }
 

@@ -67,9 +67,14 @@ pub(super) struct Share {
     pub(super) terms: ShareTerms,
 }
 
-/// What a decision makes of the document; none: it is no more.
+/// What a decision makes of the document.
 #[derive(Debug)]
-pub struct Changed(pub(super) Option<Box<Live>>);
+pub struct Changed {
+    /// None: it is no more.
+    pub(super) live: Option<Box<Live>>,
+    /// A version that comes behind the others: they are not copied for it.
+    pub(super) added: Option<StoredVersion>,
+}
 
 pub(super) type Decided = Result<Decision<Document>, DocumentError>;
 
@@ -135,12 +140,13 @@ impl Document {
             Request::AddVersion(add) => self.add_version(live, *add, asked, found),
             Request::RestoreVersion(name, body) => self.restore_version(live, (&name, body), asked, found),
             Request::Merge(merge) => self.merge(live, *merge, asked, found),
-            Request::AddCollaborator(user, role) => self.add_collaborator(live, user, role, asked),
+            Request::AddCollaborator(user, role, email) => self.add_collaborator(live, (user, role, email), asked),
             Request::ChangeCollaborator(user, role) => self.change_collaborator(live, user, role, asked),
             Request::RemoveCollaborator(user) => self.remove_collaborator(live, user, asked),
             Request::SetPermissions(set) => self.set_permissions(live, *set, asked),
             Request::CreateShare(new, token, password) => self.create_share(live, *new, (token, password), asked),
             Request::RemoveShare(share) => self.remove_share(live, share, asked),
+            Request::OpenShare(token) => live.open_share(&token, asked.now),
             Request::UseShare(share) => self.use_share(live, share, asked),
             Request::AddComment(add) => self.add_comment(live, *add, asked, found.as_ref()),
             Request::ChangeComment(id, change) => self.change_comment(live, id, change, asked),
@@ -209,7 +215,7 @@ impl Live {
     /// Role, bin and precondition, in this order: what holds for every command.
     fn checked(&self, command: &DocumentCommand) -> Result<(), DocumentError> {
         let in_bin = self.facts.deleted_at.is_some();
-        if let Request::Expire(_) | Request::UseShare(_) = command.request {
+        if let Request::Expire(_) | Request::OpenShare(_) | Request::UseShare(_) = command.request {
             return if in_bin == matches!(command.request, Request::Expire(_)) {
                 Ok(())
             } else {
@@ -344,7 +350,11 @@ impl Request {
     /// What it takes a role for.
     fn action(&self) -> Action {
         match self {
-            Request::Look(_) | Request::Create(_) | Request::Expire(_) | Request::UseShare(_) => Action::Read,
+            Request::Look(_)
+            | Request::Create(_)
+            | Request::Expire(_)
+            | Request::OpenShare(_)
+            | Request::UseShare(_) => Action::Read,
             Request::List(Part::Collaborators) => Action::ListCollaborators,
             Request::List(Part::Permissions) => Action::ReadPermissions,
             Request::List(Part::Shares) => Action::ListShares,

@@ -96,6 +96,7 @@ impl Document {
             | Request::SetPermissions(_)
             | Request::CreateShare(..)
             | Request::RemoveShare(_)
+            | Request::OpenShare(_)
             | Request::UseShare(_)
             | Request::ChangeComment(..)
             | Request::RemoveComment(_) => return None,

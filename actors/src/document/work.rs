@@ -11,6 +11,7 @@ use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
 use super::merge::{Conflict, Labels, Options, ResolveError, Strategy, Style, merge, resolve};
 use crate::bounds::Bounds;
+use crate::offload;
 use crate::runtime::{Away, BoxFuture};
 use crate::store::{Store, Subject};
 
@@ -84,7 +85,7 @@ pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>
             chains.push((number, frames));
         }
         // A panic in there was reported where it happened; the caller may try again.
-        tokio::task::spawn_blocking(move || job.compute(&chains)).await.map_err(|_| Away)?.ok_or(Away)
+        offload::compute(move || job.compute(&chains)).await.flatten().ok_or(Away)
     })
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use super::Event;
 use crate::caller::Scope;
 use crate::id::WebhookId;
+use crate::store::{Kind, Subject};
 use crate::webhook::Endpoint;
 
 /// Which events a subscriber gets.
@@ -27,6 +28,8 @@ pub enum Interest {
     Scope(Scope),
     /// Those of every account and mode that has a webhook endpoint, and what becomes of endpoints.
     Webhooks,
+    /// Those of documents, of every account and mode.
+    Documents,
 }
 
 /// What comes through a subscription, in the order of commits.
@@ -207,7 +210,7 @@ impl Feed {
         self.0.table.lock().wanted.values().sum()
     }
 
-    /// Tells the webhooks' subscriber, behind everything that was committed before, how far it has come.
+    /// Tells who follows all accounts, behind everything that was committed before, how far it has come.
     pub fn reach(&self) {
         let mut batch = self.batch();
         let last = batch.table.last;
@@ -259,11 +262,13 @@ pub(crate) struct Batch<'f> {
 
 impl Batch<'_> {
     /// Whether anybody wants events of this entity.
-    pub(crate) fn wants(&self, scope: Scope, entity: u64) -> bool {
+    pub(crate) fn wants(&self, scope: Scope, entity: Subject) -> bool {
         let Table { wanted, endpoints, .. } = &*self.table;
+        let wanted = |interest| wanted.contains_key(&interest);
         endpoints.contains_key(&scope)
-            || (!wanted.is_empty()
-                && (wanted.contains_key(&Interest::Entity(entity)) || wanted.contains_key(&Interest::Scope(scope))))
+            || wanted(Interest::Entity(entity.number))
+            || wanted(Interest::Scope(scope))
+            || (entity.kind == Kind::Document && wanted(Interest::Documents))
     }
 
     /// Publishes an event.
@@ -344,7 +349,14 @@ fn hand_out(listeners: &mut Listeners, item: &Item) {
             to(Interest::Entity(event.entity));
             to(Interest::Scope(event.scope));
             to(Interest::Webhooks);
+            if event.happened.is_of_document() {
+                to(Interest::Documents);
+            }
         }
-        Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) | Item::Reached(_) => to(Interest::Webhooks),
+        Item::Reached(_) => {
+            to(Interest::Webhooks);
+            to(Interest::Documents);
+        }
+        Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => to(Interest::Webhooks),
     }
 }

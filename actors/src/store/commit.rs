@@ -101,6 +101,12 @@ impl Happened {
         }
     }
 
+    /// Whether it happens to documents.
+    #[must_use]
+    pub fn is_of_document(self) -> bool {
+        (Happened::DocumentCreated as i64..=Happened::DocumentCommented as i64).contains(&(self as i64))
+    }
+
     /// The event of this name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
@@ -276,6 +282,8 @@ pub enum Condition {
     UserExists(UserId),
     /// No conversation is this customer's.
     NoConversations(CustomerId),
+    /// No document is this user's, in the bin or out of it.
+    NoDocuments(UserId),
 }
 
 /// A condition that did not hold.
@@ -287,6 +295,8 @@ pub enum Broken {
     NoUser,
     /// The customer has conversations.
     HasConversations,
+    /// The user owns documents.
+    HasDocuments,
     /// Another record has this value.
     Taken(NameField),
 }

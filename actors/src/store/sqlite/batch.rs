@@ -209,6 +209,10 @@ impl<'c> Batch<'c> {
                     .optional()?;
                 has.map(|_| Broken::HasConversations)
             }
+            Condition::NoDocuments(id) => {
+                let mut owned = self.connection.prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
+                owned.exists([int(id.number())])?.then_some(Broken::HasDocuments)
+            }
         })
     }
 

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::Views;
 use super::batch::Counts;
+use super::documents;
 use super::codec::{id, int, uint};
 use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
@@ -18,6 +19,8 @@ use crate::time::Timestamp;
 
 /// Headers folded, or names copied, in one slice.
 const SLICE: usize = 256;
+/// Bytes of documents' texts erased in one slice: some milliseconds.
+const ERASE_SLICE_BYTES: usize = 1 << 20;
 /// The first attempt to empty the log waits so long for readers of older pages; every further one twice as long.
 const WAIT_FIRST: Duration = Duration::from_millis(25);
 /// Longer than any read transaction lives, so that the last attempt succeeds.
@@ -73,6 +76,8 @@ pub(super) struct Housekeeping {
     pace: Pace,
     uses_at: Instant,
     erase_at: Option<(Instant, Duration)>,
+    /// Whether texts of documents that are gone may be left.
+    erasing: bool,
     expiring: bool,
     low_water: i64,
     probe_at: Instant,
@@ -96,6 +101,7 @@ impl Housekeeping {
             pace,
             uses_at: now + pace.uses_every,
             erase_at: None,
+            erasing: true,
             expiring: true,
             low_water: 0,
             probe_at: now,
@@ -114,9 +120,14 @@ impl Housekeeping {
         self.erase_at.get_or_insert((Instant::now() + self.pace.erase_within, WAIT_FIRST));
     }
 
+    /// A document is gone: its texts are to be erased.
+    pub(super) fn erase_documents(&mut self) {
+        self.erasing = true;
+    }
+
     /// How long the writer may sleep.
     pub(super) fn tick(&self) -> Duration {
-        if self.retention.busy() { self.pace.tick.min(WAIT_BUSY) } else { self.pace.tick }
+        if self.retention.busy() || self.erasing { self.pace.tick.min(WAIT_BUSY) } else { self.pace.tick }
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -176,6 +187,9 @@ impl Housekeeping {
         if !closing {
             self.retention.run(connection, Timestamp::now())?;
         }
+        if self.erasing {
+            self.erase_texts(connection)?;
+        }
         self.erase_log(connection, closing)
     }
 
@@ -198,6 +212,17 @@ impl Housekeeping {
                 return Ok(());
             }
         }
+    }
+
+    /// One slice of the texts of documents that are gone; what is left when the store closes goes after the next start.
+    fn erase_texts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        self.erasing = documents::erase(connection, ERASE_SLICE_BYTES)?;
+        connection.execute_batch("COMMIT")?;
+        if self.erasing {
+            self.erase();
+        }
+        Ok(())
     }
 
     /// Empties the log, so that no redacted text stays in it. A reader of older pages is waited for a little, while no

@@ -16,6 +16,11 @@ use crate::store::{
     NewVersion, StoredDocument, StoredPage, StoredVersion, Subject, VersionQuery,
 };
 
+/// Rows of one table that are erased at once, however small they are.
+const ERASED_AT_ONCE: i64 = 1_024;
+/// What erasing a row costs beside its text, in bytes of text.
+const ERASED_ROW: usize = 256;
+
 /// Writes what a commit leaves of a document; tells how the counts of those in and out of the bin move.
 pub(super) fn put(
     connection: &Connection,
@@ -124,23 +129,31 @@ pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Resu
     Ok(deleted.map(|deleted| (Counted::Documents, i64::from(deleted), -1)))
 }
 
-/// Erases versions and comments of documents that are gone, at most so many; whether any are left.
-pub(super) fn erase(connection: &Connection, most: usize) -> rusqlite::Result<bool> {
+/// Erases versions and comments of a document that is gone, about so many bytes of them; whether any are left.
+pub(super) fn erase(connection: &Connection, bytes: usize) -> rusqlite::Result<bool> {
     let gone: Option<i64> = connection
         .prepare_cached("SELECT document FROM erasures LIMIT 1")?
         .query_row([], |row| row.get(0))
         .optional()?;
     let Some(n) = gone else { return Ok(false) };
-    let limit = i64::try_from(most).unwrap_or(i64::MAX);
-    let mut erased = 0;
-    for table in ["versions", "comments"] {
-        let sql = format!(
-            "DELETE FROM {table} WHERE document = ?1 AND number IN
-             (SELECT number FROM {table} WHERE document = ?1 ORDER BY number LIMIT ?2)"
-        );
-        erased += connection.prepare_cached(&sql)?.execute([n, limit])?;
+    let mut left = bytes;
+    for (table, text) in [("versions", "frame"), ("comments", "body")] {
+        let sql = format!("SELECT number, length({text}) FROM {table} WHERE document = ?1 ORDER BY number LIMIT ?2");
+        let mut find = connection.prepare_cached(&sql)?;
+        let mut found = find.query(params![n, ERASED_AT_ONCE])?;
+        let mut last: Option<i64> = None;
+        while left > 0
+            && let Some(row) = found.next()?
+        {
+            last = Some(row.get(0)?);
+            left = left.saturating_sub(usize::try_from(row.get::<_, i64>(1)?).unwrap_or(0) + ERASED_ROW);
+        }
+        if let Some(last) = last {
+            let sql = format!("DELETE FROM {table} WHERE document = ?1 AND number <= ?2");
+            connection.prepare_cached(&sql)?.execute([n, last])?;
+        }
     }
-    if erased == 0 {
+    if left == bytes {
         connection.prepare_cached("DELETE FROM erasures WHERE document = ?1")?.execute([n])?;
     }
     Ok(true)
@@ -235,6 +248,14 @@ pub(super) fn overdue(connection: &Connection, before: i64, most: u32) -> rusqli
             let subject = Subject { kind: Kind::Document, number: uint(row.get(0)?), tail: uint(row.get(1)?) };
             Ok((subject, Scope::from_number(row.get(2)?)))
         })?
+        .collect()
+}
+
+/// Documents of all accounts that are not in the bin, by number.
+pub(super) fn behind(connection: &Connection, number: u64, most: u32) -> rusqlite::Result<Vec<(u64, Scope)>> {
+    connection
+        .prepare_cached("SELECT n, scope FROM documents WHERE n > ?1 AND deleted = 0 ORDER BY n LIMIT ?2")?
+        .query_map(params![int(number), most], |row| Ok((uint(row.get(0)?), Scope::from_number(row.get(1)?))))?
         .collect()
 }
 

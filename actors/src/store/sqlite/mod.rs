@@ -386,6 +386,10 @@ impl Store for SqliteStore {
         self.lists.read(move |connection| documents::overdue(connection, before, most))
     }
 
+    fn documents_behind(&self, number: u64, most: u32) -> Later<Result<Vec<(u64, Scope)>, ReadError>> {
+        self.lists.read(move |connection| documents::behind(connection, number, most))
+    }
+
     fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
         self.lists.read(move |connection| events::behind(connection, position, limit))
     }

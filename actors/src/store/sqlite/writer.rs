@@ -291,6 +291,9 @@ impl Writer {
         if !commit.rewrites.is_empty() {
             self.housekeeping.erase();
         }
+        if matches!(commit.header, Header::DocumentGone) {
+            self.housekeeping.erase_documents();
+        }
         if commit.subject.kind == Kind::Conversation
             && let Some(lag) = lag_of(&commit)
         {
@@ -362,7 +365,7 @@ fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
         | Effect::Snoozed(_) => true,
     });
     if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document)
-        || !published.wants(commit.scope, commit.subject.number)
+        || !published.wants(commit.scope, commit.subject)
     {
         return;
     }

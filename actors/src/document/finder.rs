@@ -1,0 +1,261 @@
+//! Search over documents: the index of their titles and heads, and the thread that keeps it up with what happens. It may
+//! lag for a moment; whoever searches waits until it knows everything that was acknowledged before.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::state::Facts;
+use super::work::unpack;
+use crate::background::Background;
+use crate::caller::Scope;
+use crate::feed::{Ended, Event, Feed, Interest, Item};
+use crate::page::{ListFailure, Order, Paging, Start};
+use crate::search::{Closed, Entry, Search, SearchError};
+use crate::store::{DocumentOrder, DocumentQuery, FeedRow, ReadError, Store};
+
+/// How long a search waits for the index.
+const SEARCH_WAIT: Duration = Duration::from_secs(2);
+/// Hits of a search that are looked at.
+const HITS_MAX: usize = 10_000;
+/// Events waiting for the index; one that lags further reads the store.
+const QUEUE: usize = 1_024;
+/// Read from the store at once.
+const PAGE: u32 = 500;
+/// After a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The index, and the thread that fills it.
+pub(crate) struct Finder {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<Background>>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    feed: Arc<Feed>,
+    path: PathBuf,
+    /// Another one when this one turned out to be damaged.
+    index: Mutex<Arc<Search>>,
+}
+
+impl Finder {
+    /// Opens the index in this file and starts the thread.
+    ///
+    /// # Errors
+    /// The file can't be used.
+    pub(crate) fn open(path: &Path, store: Arc<dyn Store>, feed: Arc<Feed>) -> Result<Self, SearchError> {
+        let (index, position) = Search::open(path, feed.last())?;
+        let index = Mutex::new(Arc::new(index));
+        let shared = Arc::new(Shared { store, feed, path: path.to_owned(), index });
+        let thread = Background::start("colloquy-finder", run(Arc::clone(&shared), position));
+        if thread.is_none() {
+            tracing::error!("the search index has no thread: nothing new will be found");
+        }
+        Ok(Finder { shared, thread: Mutex::new(thread) })
+    }
+
+    /// Documents of this scope in which the query's words are, by number, best first.
+    ///
+    /// # Errors
+    /// The index is behind, or can't be read.
+    pub(crate) async fn find(&self, scope: Scope, query: &str) -> Result<Arc<[u64]>, ListFailure> {
+        let index = self.shared.index();
+        let wanted = self.shared.feed.last();
+        self.shared.feed.reach();
+        index.wait_for(wanted, SEARCH_WAIT).await.map_err(|_| ListFailure::Away)?;
+        let found = index.find(scope, query, HITS_MAX, 0).await?;
+        Ok(found.hits.iter().map(|hit| hit.number).collect())
+    }
+
+    /// Ends the thread and closes the index. Blocks: not for an arbiter.
+    pub(crate) fn close(&self) {
+        self.thread.lock().take();
+        self.shared.index().close();
+    }
+}
+
+async fn run(shared: Arc<Shared>, mut position: i64) {
+    loop {
+        let follower = Follower { index: shared.index(), shared: &shared };
+        if follower.follow(position).await.is_ok() {
+            return;
+        }
+        if !follower.index.damaged() {
+            return;
+        }
+        position = shared.begin_anew().await;
+    }
+}
+
+impl Shared {
+    fn index(&self) -> Arc<Search> {
+        Arc::clone(&self.index.lock())
+    }
+
+    /// Puts an empty index in the place of a damaged one, however often it takes.
+    async fn begin_anew(&self) -> i64 {
+        self.index().close();
+        loop {
+            match Search::open(&self.path, self.feed.last()) {
+                Ok((index, position)) => {
+                    *self.index.lock() = Arc::new(index);
+                    return position;
+                }
+                Err(error) => tracing::error!(%error, "the search index can't be made anew; trying again"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+struct Follower<'s> {
+    index: Arc<Search>,
+    shared: &'s Shared,
+}
+
+impl Follower<'_> {
+    /// Hands in what happens behind this position, until the feed is closed.
+    async fn follow(&self, mut position: i64) -> Result<(), Closed> {
+        loop {
+            let mut heard = self.shared.feed.subscribe(Interest::Documents, QUEUE);
+            if position == 0 {
+                // Retention may have taken events of documents that are still there.
+                self.take_all().await?;
+            } else {
+                self.catch_up(position, heard.joined).await?;
+            }
+            position = heard.joined.max(position);
+            self.index.reached(position).await?;
+            loop {
+                let first = match heard.next().await {
+                    Ok(first) => first,
+                    Err(Ended::TooSlow) => break,
+                    Err(Ended::Closed) => return Ok(()),
+                };
+                // What has gathered is handed in at once: of a document that changes all the time only the last state.
+                let rest = std::iter::from_fn(|| heard.waiting()).take(QUEUE);
+                position = self.take(position, std::iter::once(first).chain(rest).collect()).await?;
+                if self.index.damaged() {
+                    return Err(Closed);
+                }
+            }
+        }
+    }
+
+    async fn take(&self, position: i64, items: Vec<Item>) -> Result<i64, Closed> {
+        let mut touched = HashMap::new();
+        let mut last = position;
+        for item in items {
+            match item {
+                Item::Event(event) => {
+                    last = last.max(event.position);
+                    touched.insert(event.entity, event.scope);
+                }
+                Item::Reached(reached) => last = last.max(reached),
+                Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {}
+            }
+        }
+        for (number, scope) in touched {
+            self.hand_in(position, scope, number).await?;
+        }
+        self.index.reached(last).await?;
+        Ok(last)
+    }
+
+    /// Hands in every document that there is.
+    async fn take_all(&self) -> Result<(), Closed> {
+        let mut behind = 0;
+        loop {
+            let page = self.read(|store| store.documents_behind(behind, PAGE)).await;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            behind = *last;
+            for (number, scope) in page {
+                self.hand_in(0, scope, number).await?;
+            }
+        }
+    }
+
+    /// Hands in what happened between these positions.
+    async fn catch_up(&self, mut position: i64, until: i64) -> Result<(), Closed> {
+        while position < until {
+            let rows = self.read(|store| store.happened_behind(position, PAGE)).await;
+            let full = rows.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
+            let mut last = position;
+            let mut touched: HashMap<u64, Arc<Event>> = HashMap::new();
+            for row in rows {
+                match row {
+                    FeedRow::Event(event) => {
+                        last = last.max(event.position);
+                        if event.happened.is_of_document() {
+                            touched.insert(event.entity, event);
+                        }
+                    }
+                    FeedRow::Endpoint { position, .. } => last = last.max(position),
+                }
+            }
+            for (number, event) in touched {
+                self.hand_in(position, event.scope, number).await?;
+            }
+            position = if full { last } else { until };
+        }
+        Ok(())
+    }
+
+    /// Hands in a document as it is now, or that it is not to be found; everything up to the position was handed in.
+    async fn hand_in(&self, position: i64, scope: Scope, number: u64) -> Result<(), Closed> {
+        loop {
+            match self.entry(scope, number).await {
+                Ok(Some(entry)) => return self.index.put(position, entry).await,
+                Ok(None) => return self.index.remove(position, number).await,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
+        let store = &self.shared.store;
+        let found = store.documents(only(scope, number)).await?;
+        let Some(row) = found.items.into_iter().next() else { return Ok(None) };
+        let facts: Facts = match serde_json::from_str(&row.body) {
+            Ok(facts) => facts,
+            Err(error) => {
+                tracing::error!(%error, number, "a document can't be read; it is not to be found");
+                return Ok(None);
+            }
+        };
+        let Some((_, frames)) = store.version(row.subject, facts.head).await? else { return Ok(None) };
+        // On this thread: it has nothing else to do.
+        let content = unpack(&frames).map(|(content, _)| content).unwrap_or_default();
+        Ok(Some(Entry { number, scope, title: facts.title, content }))
+    }
+
+    async fn read<T>(&self, ask: impl Fn(&dyn Store) -> crate::store::Later<Result<T, ReadError>>) -> T {
+        loop {
+            match ask(&*self.shared.store).await {
+                Ok(found) => return found,
+                Err(error) => tracing::warn!(%error, "the search index can't be kept up; trying again"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// This document, unless it is in the bin.
+fn only(scope: Scope, number: u64) -> DocumentQuery {
+    DocumentQuery {
+        scope,
+        reader: None,
+        role: None,
+        owner: None,
+        content_type: None,
+        updated_after: None,
+        deleted: false,
+        among: Some(Arc::from([number])),
+        sort: DocumentOrder::Creation,
+        paging: Paging { limit: 1, start: Start::Offset(0), order: Order::Desc },
+    }
+}

@@ -1,0 +1,132 @@
+//! The way in through share links: made with a key, opened without one. Passwords are hashed off the arbiters, few at once.
+
+use super::access::Who;
+use super::documents::{Documents, Failure, away};
+use super::messages::{CreateShare, DocumentError, Opened, Part, Reply, Request};
+use super::shares::{TooManyTries, hash_password, new_token, password_fits, token_hash};
+
+use crate::answer::{Answer, Precondition};
+use crate::caller::{By, Caller, Scope};
+use crate::id::{DocumentId, ShareId};
+use crate::idempotency::Reservation;
+use crate::offload;
+use crate::runtime::AskError;
+use crate::store::Subject;
+use crate::time::Timestamp;
+
+/// A share link that is open to whoever asks.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Where it leads.
+    pub document: DocumentId,
+    /// The link itself.
+    pub share: ShareId,
+    /// Whose document it is.
+    pub scope: Scope,
+    /// Its holder, to the document.
+    pub who: Who,
+}
+
+/// Why a link does not open.
+#[derive(Debug)]
+pub enum Shut {
+    /// There is no such link, or not any more.
+    Gone,
+    /// It wants a password, and none was given.
+    NoPassword,
+    /// The password is not the right one.
+    WrongPassword,
+    /// Too many wrong ones were given.
+    TooManyTries(TooManyTries),
+    /// It can't be told now.
+    Unknown(Failure),
+}
+
+impl From<Failure> for Shut {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            AskError::Refused(DocumentError::NotFound) => Shut::Gone,
+            other => Shut::Unknown(other),
+        }
+    }
+}
+
+impl Link {
+    /// The holder as a caller: of the document's account and mode, with neither key nor user.
+    #[must_use]
+    pub fn caller(&self, by: &By) -> Caller {
+        Caller { scope: self.scope, by: By { key: None, user: None, ..by.clone() } }
+    }
+}
+
+impl Documents {
+    /// Makes a share link; gives its token, which is known nowhere else.
+    ///
+    /// # Errors
+    /// The refusal, or why it could not be asked.
+    pub async fn create_share(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        new: CreateShare,
+        if_match: Option<Precondition>,
+        reservation: Option<Reservation>,
+    ) -> Result<(Answer, String), Failure> {
+        let password = match new.password.clone() {
+            Some(password) => {
+                // Hashing costs: who may not make a link is told before.
+                self.ask(id, by.clone(), None, None, Request::List(Part::Shares)).await?;
+                let hashed = offload::hash(move || hash_password(&password)).await;
+                Some(hashed.ok_or(AskError::Crashed)?.map_err(|_| away())?)
+            }
+            None => None,
+        };
+        let (token, hash) = new_token();
+        let request = Request::CreateShare(Box::new(new), hash, password);
+        Ok((self.change(id, by, if_match, reservation, request).await?, token))
+    }
+
+    /// Opens a share link with what was given as its password.
+    ///
+    /// # Errors
+    /// It stays shut.
+    pub async fn open_link(&self, token: &str, password: Option<&str>, by: &By) -> Result<Link, Shut> {
+        let hash = token_hash(token).ok_or(Shut::Gone)?;
+        let found = self.store.link(hash).await.map_err(|_| Shut::Unknown(away()))?;
+        let (Subject { number, tail, .. }, scope) = found.ok_or(Shut::Gone)?;
+        let document = DocumentId::from_parts(number, tail);
+        let caller = Caller { scope, by: By { key: None, user: None, ..by.clone() } };
+        let asked = self.ask(document, (caller, Who::Account(None)), None, None, Request::OpenShare(hash));
+        let opened = match asked.await? {
+            Reply::Opened(opened) => *opened,
+            Reply::Answer(_) | Reply::Seen(_) | Reply::Listed(_) => return Err(Shut::Unknown(away())),
+        };
+        let Opened { share, role, password: wanted } = opened;
+        if let Some(wanted) = wanted {
+            self.check_password(share, wanted, password).await?;
+        }
+        Ok(Link { document, share, scope, who: Who::Link(role) })
+    }
+
+    async fn check_password(&self, share: ShareId, wanted: String, given: Option<&str>) -> Result<(), Shut> {
+        let given = given.filter(|given| !given.is_empty()).ok_or(Shut::NoPassword)?.to_owned();
+        let now = Timestamp::now().0;
+        self.tries.begin(share, now).map_err(Shut::TooManyTries)?;
+        let fits = offload::hash(move || password_fits(&given, &wanted)).await.ok_or(Shut::Unknown(away()))?;
+        if !fits {
+            return Err(Shut::WrongPassword);
+        }
+        self.tries.was_right(share, now);
+        Ok(())
+    }
+
+    /// Counts one use of an open link.
+    ///
+    /// # Errors
+    /// It has been used up or taken back meanwhile, or why it could not be asked.
+    pub async fn use_link(&self, link: &Link, by: &By) -> Result<(), Shut> {
+        let by = (link.caller(by), link.who);
+        self.change(link.document, by, None, None, Request::UseShare(link.share)).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Where computing goes that would hold an arbiter up. Each arbiter's runtime has a pool of threads of its own; here is the
+//! bound that they share, so that many large texts at once take turns instead of all cores.
+
+use std::sync::LazyLock;
+
+use tokio::sync::Semaphore;
+
+/// Computations for each core that may be under way; the next ones wait.
+const EACH_CORE: usize = 2;
+/// Password hashes at once: each takes 19 MiB.
+const HASHES_MAX: usize = 2;
+
+static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Semaphore::new(cores * EACH_CORE)
+});
+static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
+
+/// Computes it on another thread; none where it panicked, which was reported there.
+pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    within(&COMPUTATIONS, work).await
+}
+
+/// The same for what hashes a password.
+pub(crate) async fn hash<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    within(&HASHES, work).await
+}
+
+async fn within<T: Send + 'static>(
+    places: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let place = places.acquire().await.ok()?;
+    // The place goes along: a caller who leaves does not end the work.
+    let done = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        work()
+    });
+    done.await.ok()
+}

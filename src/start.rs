@@ -35,7 +35,8 @@ Make a first customer:\n
 
 /// Takes back what a first start made, so that the next one is a first start again.
 pub(crate) fn take_back(store: &Path) -> io::Result<()> {
-    let files = ["", SEARCH_ENDING].into_iter().flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
+    let files =
+        ["", SEARCH_ENDING].into_iter().flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
     for (file, ending) in files {
         let mut path = OsString::from(store);
         path.push(file);

@@ -26,10 +26,7 @@ pub(crate) async fn hash<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
     within(&HASHES, work).await
 }
 
-async fn within<T: Send + 'static>(
-    places: &'static Semaphore,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+async fn within<T: Send + 'static>(places: &'static Semaphore, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let place = places.acquire().await.ok()?;
     // The place goes along: a caller who leaves does not end the work.
     let done = tokio::task::spawn_blocking(move || {

@@ -9,8 +9,8 @@ use std::path::Path;
 use toml::{Table, Value};
 
 pub use sections::{
-    Admin, Config, Cors, Events, Limits, Log, Metrics, PlanSection, Plans, Realtime, SecurityHeaders, Server, Store,
-    Supervision, Webhooks,
+    Admin, Config, Cors, Documents, Events, Limits, Log, Metrics, PlanSection, Plans, Realtime, SecurityHeaders,
+    Server, Store, Supervision, Webhooks,
 };
 
 /// The file with every setting and its default.

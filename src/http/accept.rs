@@ -6,6 +6,7 @@ use actix_web::http::header::{ACCEPT, HeaderMap};
 const PROBLEM: &str = "application/problem+json";
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
+const PAGE: &str = "text/html";
 /// How exactly a range names a media type that it spells out.
 const BY_NAME: u8 = 2;
 
@@ -29,6 +30,14 @@ pub(super) fn prefers_stream(headers: &HeaderMap) -> bool {
     let accept = lines.join(",");
     let Some(stream) = liking(&accept, EVENT_STREAM) else { return false };
     stream.exactness == BY_NAME && stream.quality > 0 && liking(&accept, JSON).is_none_or(|json| stream > json)
+}
+
+/// Whether `Accept` likes JSON better than a page: browsers don't, and who says nothing has come by the link.
+pub(super) fn prefers_json(headers: &HeaderMap) -> bool {
+    let lines: Vec<&str> = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok()).collect();
+    let accept = lines.join(",");
+    let liked = |wanted| liking(&accept, wanted).filter(|liking| liking.quality > 0);
+    [JSON, PROBLEM].into_iter().filter_map(liked).max() > liked(PAGE)
 }
 
 /// How much a media type is liked: by quality, then by how exactly it is named, then by who comes first.

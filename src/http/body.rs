@@ -16,17 +16,20 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::call::Call;
-use super::json;
 use super::operation::{Verb, register};
 use super::problem::{Kind, Outcome, Problem};
+use super::{json, query};
 
 /// As it is named in an error.
 const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 
 /// What an operation takes as its body.
 pub(crate) trait Body: Sized + Send + 'static {
-    /// Whether it holds operations that are known by idempotency key and place, each for itself.
+    /// Whether its handler looks after the idempotency key: it holds operations that are known by key and place, each for
+    /// itself, or only the handler knows whose key it is.
     const IN_PLACES: bool = false;
+    /// Whether a form sends it.
+    const FORM: bool = false;
     /// Reads it.
     fn parse(bytes: &[u8]) -> Result<Self, Problem>;
     /// Its schema's name, and whether it must be there.
@@ -71,6 +74,35 @@ impl<T: DeserializeOwned + ToSchema + Default + Send + 'static> Body for Maybe<T
     }
 }
 
+/// A JSON body of whoever holds a share link: its idempotency key is known beside the link's document only.
+#[derive(Debug)]
+pub(crate) struct Holders<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Holders<T> {
+    const IN_PLACES: bool = true;
+    fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+        Json::parse(bytes).map(|Json(body)| Holders(body))
+    }
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+        Json::<T>::document(schemas)
+    }
+}
+
+/// A body that a page's form sends.
+#[derive(Debug)]
+pub(crate) struct Form<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Form<T> {
+    const FORM: bool = true;
+    fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+        let text = std::str::from_utf8(bytes).map_err(|_| Problem::invalid("", "must be percent-encoded UTF-8"))?;
+        query::parse(text).map(Form)
+    }
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+        Some((register::<T>(schemas), true))
+    }
+}
+
 /// No field at all; an empty object will do.
 #[derive(Debug, Default, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -109,6 +141,9 @@ pub(crate) struct BodyLimits {
     pub(crate) timeout: Duration,
     pub(crate) in_flight: Arc<InFlight>,
 }
+
+/// What a page's form sends.
+pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Bytes of a body that are read before it is known whether it is wanted.
 const AHEAD_MAX: usize = 65_536;
@@ -258,7 +293,7 @@ fn read_and_hash<B: Body>(bytes: &[u8], words: Option<&[String; 4]>) -> Result<(
 }
 
 /// Whether a body is declared as what the operation reads.
-pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb) -> Result<(), Problem> {
+pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb, form: bool) -> Result<(), Problem> {
     let plain = |coding: &str| coding.trim().is_empty() || coding.trim().eq_ignore_ascii_case("identity");
     let plain = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.split(',').all(plain));
     if !headers.get_all(CONTENT_ENCODING).all(plain) {
@@ -270,11 +305,15 @@ pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb) -> Result<(), Pr
     if all.next().is_some() {
         return Err(Problem::new(Kind::UnsupportedMediaType, "the body must be declared once"));
     }
-    let wrong = || Problem::new(Kind::UnsupportedMediaType, "the body must be declared as application/json, in UTF-8");
+    let expected = if form { FORM } else { "application/json" };
+    let wrong = || {
+        let reason = format!("the body must be declared as {expected}, in UTF-8");
+        Problem::new(Kind::UnsupportedMediaType, reason)
+    };
     let declared = declared.to_str().map_err(|_| wrong())?;
     let mut parts = declared.split(';').map(str::trim);
     let media = parts.next().unwrap_or_default();
-    let known = media.eq_ignore_ascii_case("application/json")
+    let known = media.eq_ignore_ascii_case(expected)
         || (verb == Verb::Patch && media.eq_ignore_ascii_case("application/merge-patch+json"));
     let utf8 = parts.all(|part| match part.split_once('=') {
         Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
@@ -295,9 +334,9 @@ mod tests {
         let check = |text: &str, verb| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
-            check_media_type(&headers, verb).is_ok()
+            check_media_type(&headers, verb, false).is_ok()
         };
-        assert!(check_media_type(&HeaderMap::new(), Verb::Post).is_ok());
+        assert!(check_media_type(&HeaderMap::new(), Verb::Post, false).is_ok());
         assert!(check("application/json", Verb::Post) && check("Application/JSON; charset=UTF-8", Verb::Post));
         assert!(check("application/merge-patch+json", Verb::Patch));
         for wrong in ["application/merge-patch+json", "text/plain", "application/json; charset=latin1", ""] {
@@ -305,10 +344,10 @@ mod tests {
         }
         let mut headers = HeaderMap::new();
         for _ in 0..2 {
-            assert!(check_media_type(&headers, Verb::Post).is_ok());
+            assert!(check_media_type(&headers, Verb::Post, false).is_ok());
             headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        assert!(check_media_type(&headers, Verb::Post).is_err(), "declared twice");
+        assert!(check_media_type(&headers, Verb::Post, false).is_err(), "declared twice");
     }
 
     #[test]
@@ -316,7 +355,7 @@ mod tests {
         for (coding, right) in [("identity", true), ("Identity", true), ("gzip", false), ("identity, br", false)] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
-            assert_eq!(check_media_type(&headers, Verb::Post).is_ok(), right, "{coding}");
+            assert_eq!(check_media_type(&headers, Verb::Post, false).is_ok(), right, "{coding}");
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Call {
     /// What the request is, where it has an idempotency key.
     pub(crate) fingerprint: Option<[u8; 16]>,
     pub(crate) reservation: Option<Reservation>,
+    /// Whether its answer shows a document.
+    pub(crate) whole: bool,
     /// The wall clock when it came, in Unix milliseconds.
     pub(crate) now_ms: i64,
 }
@@ -50,6 +52,11 @@ impl Call {
             .segment(self.request.uri().path(), index)
             .and_then(|text| text.parse().ok())
             .ok_or_else(Problem::not_found)
+    }
+
+    /// What stands at this place of the path, counted from 0.
+    pub(crate) fn segment(&self, index: usize) -> &str {
+        self.place.segment(self.request.uri().path(), index).unwrap_or_default()
     }
 
     /// The key's bearer, where a key or a ticket came.

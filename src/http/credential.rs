@@ -47,7 +47,7 @@ pub(super) fn identify(edge: &Edge, door: Door, request: &HttpRequest, from: (Ip
     let headers = request.headers();
     let bearer = bearer(headers);
     let found = match door {
-        Door::Open => return Ok(Who::Nobody),
+        Door::Open | Door::Link => return Ok(Who::Nobody),
         Door::Metrics if edge.metrics_public => return Ok(Who::Nobody),
         Door::Metrics | Door::Operator => bearer.filter(|token| is_operator(edge, token)).map(|_| Who::Operator),
         Door::Line(_) if !headers.contains_key(AUTHORIZATION) => ticket(edge, request, now_ms),

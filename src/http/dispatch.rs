@@ -141,6 +141,7 @@ impl Exchange {
             idempotency_key,
             fingerprint: None,
             reservation: None,
+            whole: operation.whole,
             now_ms,
         };
         (operation.run)(call, incoming).await
@@ -160,9 +161,10 @@ impl Exchange {
             return Ok(Incoming::default());
         }
         let headers = self.request.headers();
-        let incoming = self.edge.body.read(headers, body).await?;
+        let limits = if operation.large { &self.edge.document_body } else { &self.edge.body };
+        let incoming = limits.read(headers, body).await?;
         if !incoming.is_empty() {
-            check_media_type(headers, operation.verb)?;
+            check_media_type(headers, operation.verb, operation.form)?;
         }
         Ok(incoming)
     }

@@ -25,6 +25,10 @@ pub(crate) struct Edge {
     pub(crate) courier: Arc<HttpCourier>,
     pub(crate) table: Table,
     pub(crate) body: BodyLimits,
+    /// The same for bodies that hold documents.
+    pub(crate) document_body: BodyLimits,
+    /// What clients write before a path.
+    pub(crate) public_url: String,
     pub(crate) header_bytes_max: usize,
     pub(crate) fixed: Fixed,
     pub(crate) cors: Cors,
@@ -45,16 +49,20 @@ impl Edge {
     pub(crate) fn new(config: &Config, system: Arc<System>, courier: Arc<HttpCourier>, public_url: &str) -> Self {
         let table = Table::new(routes::operations());
         let document = openapi::document(table.operations(), public_url);
+        let in_flight = Arc::default();
+        let limits = |bytes_max| BodyLimits {
+            bytes_max,
+            offload_bytes: config.limits.offload_body_bytes,
+            in_flight_max: config.limits.bodies_in_flight_bytes,
+            timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
+            in_flight: Arc::clone(&in_flight),
+        };
         Edge {
             system,
             courier,
-            body: BodyLimits {
-                bytes_max: config.limits.max_body_bytes,
-                offload_bytes: config.limits.offload_body_bytes,
-                in_flight_max: config.limits.bodies_in_flight_bytes,
-                timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
-                in_flight: Arc::default(),
-            },
+            body: limits(config.limits.max_body_bytes),
+            document_body: limits(config.limits.max_document_bytes),
+            public_url: public_url.to_owned(),
             header_bytes_max: config.limits.max_header_bytes,
             fixed: Fixed::new(&config.security_headers),
             cors: Cors::new(&config.cors),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::body::FORM;
 use super::operation::{Door, Operation, Success, Verb};
 use super::problem::Kind;
 use super::query::OFFSET_MAX;
@@ -72,7 +73,8 @@ fn entry(operation: &Operation) -> Value {
     });
     if let (Some((schema, required)), Some(entry)) = (&operation.body, entry.as_object_mut()) {
         let content = json!({"schema": reference(schema)});
-        let mut media = Map::from_iter([("application/json".to_owned(), content.clone())]);
+        let first = if operation.form { FORM } else { "application/json" };
+        let mut media = Map::from_iter([(first.to_owned(), content.clone())]);
         if operation.verb == Verb::Patch {
             media.insert("application/merge-patch+json".to_owned(), content);
         }
@@ -83,7 +85,7 @@ fn entry(operation: &Operation) -> Value {
 
 fn description(operation: &Operation) -> String {
     let needs = match operation.door {
-        Door::Open | Door::Key(&[]) | Door::Line(&[]) => return operation.description.to_owned(),
+        Door::Open | Door::Link | Door::Key(&[]) | Door::Line(&[]) => return operation.description.to_owned(),
         Door::Operator => "the operator token".to_owned(),
         Door::Metrics => "the operator token, unless the server's settings open it".to_owned(),
         Door::Key(permissions) | Door::Line(permissions) => {
@@ -97,7 +99,7 @@ fn description(operation: &Operation) -> String {
 
 fn security(door: Door) -> Value {
     match door {
-        Door::Open => json!([]),
+        Door::Open | Door::Link => json!([]),
         Door::Key(_) => json!([{"apiKey": []}]),
         Door::Line(_) => json!([{"apiKey": []}, {"ticket": []}]),
         Door::Operator | Door::Metrics => json!([{"operatorToken": []}]),
@@ -113,11 +115,19 @@ fn path_parameters(path: &str) -> Vec<Value> {
         "user_id" => "usr",
         "account_id" => "acc",
         "webhook_id" => "whk",
+        "delivery_id" => "dlv",
+        "document_id" => "doc",
+        "share_id" => "shr",
+        "comment_id" => "cmt",
         _ => "key",
     };
     names
         .map(|name| {
-            let pattern = format!("^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$", prefix(name));
+            let pattern = match name {
+                "version" => "^[A-Za-z0-9._-]{1,100}$".to_owned(),
+                "token" => "^[A-Za-z0-9]{49}$".to_owned(),
+                _ => format!("^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$", prefix(name)),
+            };
             json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "pattern": pattern}})
         })
         .collect()
@@ -194,6 +204,7 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
     let mut kinds = vec![Kind::InvalidRequest, Kind::HeadersTooLarge, Kind::ServerError, Kind::Unavailable];
     match operation.door {
         Door::Open => {}
+        Door::Link => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
         Door::Key(_) | Door::Line(_) => kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]),
         Door::Operator | Door::Metrics => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
     }
@@ -219,6 +230,12 @@ fn responses(operation: &Operation) -> Value {
     let mut all = Map::new();
     let (status, success) = success(operation);
     all.insert(status.to_owned(), success);
+    if let Some(name) = &operation.otherwise {
+        let content = json!({"application/json": {"schema": reference(name)}});
+        let words = "Nothing was made.";
+        let headers = header_refs(&common(is_limited(operation)));
+        all.insert("200".to_owned(), json!({"description": words, "headers": headers, "content": content}));
+    }
     if tagged(operation) && operation.verb == Verb::Get {
         all.insert("304".to_owned(), json!({"description": "You already have it.", "headers": header_refs(&["ETag"])}));
     }
@@ -265,6 +282,10 @@ fn success(operation: &Operation) -> (&'static str, Value) {
         let words = "Events as they happen: `id` is the cursor, `event` the kind, `data` the event on one line.";
         let schema = json!({"type": "string", "description": words});
         content.insert("text/event-stream".to_owned(), json!({"schema": schema}));
+    }
+    for form in operation.forms {
+        let kind = if *form == "application/json" { "object" } else { "string" };
+        content.insert((*form).to_owned(), json!({"schema": {"type": kind}}));
     }
     let words = if status == "201" { "Created." } else { "Here it is." };
     (status, json!({"description": words, "headers": header_refs(&names), "content": content}))

@@ -48,7 +48,9 @@ pub(crate) enum Door {
     Open,
     /// An API key with one of these permissions; with none named, any key.
     Key(&'static [Permission]),
-    /// The same, or a ticket that was made with it.
+    /// A share link's token, which stands in the path.
+    Link,
+    /// The same as a key's, or a ticket that was made with it.
     Line(&'static [Permission]),
     /// The operator token.
     Operator,
@@ -82,6 +84,8 @@ pub(crate) enum Home {
     Beneath,
     /// Under this path.
     At(&'static str),
+    /// So many segments further up, then this.
+    Above(usize, &'static str),
 }
 
 type Run = Box<dyn Fn(Call, Incoming) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
@@ -97,12 +101,22 @@ pub(crate) struct Operation {
     pub(crate) door: Door,
     pub(crate) parameters: Vec<Value>,
     pub(crate) body: Option<(String, bool)>,
+    /// Whether its body may hold a document's content.
+    pub(crate) large: bool,
+    /// Whether its body is a form's.
+    pub(crate) form: bool,
     pub(crate) success: Success,
+    /// What it may answer with 200 beside that.
+    pub(crate) otherwise: Option<String>,
+    /// As which media types it may answer beside the first.
+    pub(crate) forms: &'static [&'static str],
     pub(crate) home: Home,
     pub(crate) secret: bool,
     pub(crate) conditional: bool,
     /// Whether the answers to its requests are kept under their idempotency keys.
     pub(crate) repeatable: bool,
+    /// Whether its answer shows a document: it is kept without the content.
+    pub(crate) whole: bool,
     /// Whether it also answers as `text/event-stream`.
     pub(crate) streams: bool,
     /// Whether it is answered while the server stops, for those who watch it.
@@ -145,6 +159,27 @@ where
     Operation::new::<query::NoQuery, B, _, _>(Verb::Patch, path, id, move |call, _, body| run(call, body)).conditional()
 }
 
+/// An operation that puts something in the place of something.
+pub(crate) fn put<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+where
+    B: Body,
+    F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<Output, Problem>> + 'static,
+{
+    Operation::new::<query::NoQuery, B, _, _>(Verb::Put, path, id, move |call, _, body| run(call, body)).conditional()
+}
+
+/// An operation that takes something away, in the way that the query says.
+pub(crate) fn delete_as<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+where
+    Q: DeserializeOwned + IntoParams + 'static,
+    F: Fn(Call, Q) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<Output, Problem>> + 'static,
+{
+    let made = Operation::new::<Q, (), _, _>(Verb::Delete, path, id, move |call, query, ()| run(call, query));
+    Operation { success: Success::Deleted, ..made }.conditional()
+}
+
 /// An operation that takes something away.
 pub(crate) fn delete<F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where
@@ -175,11 +210,16 @@ impl Operation {
             door: Door::Open,
             parameters: parameters.iter().filter_map(|parameter| serde_json::to_value(parameter).ok()).collect(),
             body: B::document(&mut schemas),
+            large: false,
+            form: B::FORM,
             success: Success::Ok(String::new()),
+            otherwise: None,
+            forms: &[],
             home: Home::Beneath,
             secret: false,
             conditional: false,
             repeatable: false,
+            whole: false,
             streams: false,
             watched: false,
             refusals: Vec::new(),
@@ -208,6 +248,32 @@ impl Operation {
     pub(crate) fn creates<T: ToSchema>(mut self, home: Home) -> Self {
         self.success = Success::Created(self.schema::<T>());
         Operation { home, ..self }
+    }
+
+    /// It may answer 200 with this instead.
+    pub(crate) fn or_shows<T: ToSchema>(mut self) -> Self {
+        self.otherwise = Some(self.schema::<T>());
+        self
+    }
+
+    /// It may answer as one of these media types instead.
+    pub(crate) fn or_writes(self, forms: &'static [&'static str]) -> Self {
+        Operation { forms, ..self }
+    }
+
+    /// Its body may hold a document's content.
+    pub(crate) fn large(self) -> Self {
+        Operation { large: true, ..self }
+    }
+
+    /// Its answer shows a document.
+    pub(crate) fn whole(self) -> Self {
+        Operation { whole: true, ..self }
+    }
+
+    /// Sent again, it is done again.
+    pub(crate) fn unrepeatable(self) -> Self {
+        Operation { repeatable: false, ..self }
     }
 
     /// It answers 202 with this.
@@ -288,7 +354,15 @@ where
     if !B::IN_PLACES
         && let Some(replay) = idempotency::reserve(&mut call).await?
     {
-        return Ok(replay);
+        return completed(&call, replay).await;
     }
     run(call, asked, body).await
+}
+
+/// An answer that is given again, with what is not kept of it.
+async fn completed(call: &Call, replay: Output) -> Result<Output, Problem> {
+    match replay {
+        Output::Answer(answer) if call.whole => Ok(call.edge.system.documents.completed(answer).await?.into()),
+        other => Ok(other),
+    }
 }

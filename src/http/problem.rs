@@ -5,9 +5,12 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 use actix_web::http::StatusCode;
+use bytes::Bytes;
 use colloquy_actors::accounts::record::RecordError;
 use colloquy_actors::answer::Invalid;
 use colloquy_actors::conversation::messages::ConversationError;
+use colloquy_actors::document::Shut;
+use colloquy_actors::document::messages::{DocumentError, MergeConflict};
 use colloquy_actors::page::ListFailure;
 use colloquy_actors::runtime::{AskError, Cause};
 use colloquy_actors::webhook::DeliveryError;
@@ -30,6 +33,7 @@ pub(crate) enum Kind {
     InvalidTransition,
     ConversationClosed,
     IdempotencyInProgress,
+    MergeConflict,
     CursorExpired,
     PreconditionFailed,
     PayloadTooLarge,
@@ -43,7 +47,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them.
-    pub(crate) const ALL: [Kind; 19] = [
+    pub(crate) const ALL: [Kind; 20] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -54,6 +58,7 @@ impl Kind {
         Kind::InvalidTransition,
         Kind::ConversationClosed,
         Kind::IdempotencyInProgress,
+        Kind::MergeConflict,
         Kind::CursorExpired,
         Kind::PreconditionFailed,
         Kind::PayloadTooLarge,
@@ -74,9 +79,11 @@ impl Kind {
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Kind::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Kind::Conflict | Kind::InvalidTransition | Kind::ConversationClosed | Kind::IdempotencyInProgress => {
-                StatusCode::CONFLICT
-            }
+            Kind::Conflict
+            | Kind::InvalidTransition
+            | Kind::ConversationClosed
+            | Kind::IdempotencyInProgress
+            | Kind::MergeConflict => StatusCode::CONFLICT,
             Kind::CursorExpired => StatusCode::GONE,
             Kind::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -102,6 +109,7 @@ impl Kind {
             Kind::InvalidTransition => "invalid_transition",
             Kind::ConversationClosed => "conversation_closed",
             Kind::IdempotencyInProgress => "idempotency_in_progress",
+            Kind::MergeConflict => "merge_conflict",
             Kind::CursorExpired => "cursor_expired",
             Kind::PreconditionFailed => "precondition_failed",
             Kind::PayloadTooLarge => "payload_too_large",
@@ -129,6 +137,7 @@ impl Kind {
             Kind::IdempotencyInProgress => {
                 "The first request with this Idempotency-Key still runs: wait, then repeat it"
             }
+            Kind::MergeConflict => "Both sides changed the same lines: send resolutions, or choose another strategy",
             Kind::CursorExpired => "The events behind the cursor are not stored any more: begin anew with after=0",
             Kind::PreconditionFailed => "The resource has changed: read it, then decide anew",
             Kind::PayloadTooLarge => "The body is too large: send a smaller one",
@@ -170,13 +179,26 @@ pub(crate) struct Problem {
     pub(crate) retry_after_seconds: Option<u64>,
     /// The methods that would have been right.
     pub(crate) allow: Option<&'static str>,
+    /// What a merge left undecided.
+    pub(crate) conflict: Option<Box<MergeConflict>>,
+    /// The same as a page, for people who ask for one.
+    pub(crate) page: Option<Bytes>,
 }
 
 impl Problem {
     /// A problem with no parameter at fault.
     pub(crate) fn new(kind: Kind, reason: impl Into<Cow<'static, str>>) -> Self {
         let (field, reason) = (Cow::Borrowed(""), reason.into());
-        Problem { kind, field, reason, outcome: None, retry_after_seconds: None, allow: None }
+        Problem {
+            kind,
+            field,
+            reason,
+            outcome: None,
+            retry_after_seconds: None,
+            allow: None,
+            conflict: None,
+            page: None,
+        }
     }
 
     /// A parameter that is not acceptable.
@@ -273,6 +295,12 @@ impl Serialize for Details<'_> {
         if let Some(outcome) = self.0.outcome {
             map.serialize_entry("outcome", outcome.word())?;
         }
+        if let Some(conflict) = &self.0.conflict {
+            map.serialize_entry("conflicts", &conflict.conflicts)?;
+            map.serialize_entry("merged", &conflict.merged)?;
+            map.serialize_entry("source", &conflict.source)?;
+            map.serialize_entry("target", &conflict.target)?;
+        }
         // Where there are no headers, in a frame, it stands here alone.
         if let (Kind::RateLimited, Some(seconds)) = (self.0.kind, self.0.retry_after_seconds) {
             map.serialize_entry("retry_after_seconds", &seconds)?;
@@ -317,6 +345,38 @@ impl From<ConversationError> for Problem {
             }
             ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
             ConversationError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<DocumentError> for Problem {
+    fn from(error: DocumentError) -> Self {
+        match error {
+            DocumentError::NotFound => Problem::not_found(),
+            DocumentError::Forbidden => Problem::forbidden("the role in this document does not allow this"),
+            DocumentError::Precondition => {
+                Problem::new(Kind::PreconditionFailed, "the document is not in the state that was named")
+            }
+            DocumentError::Conflict { field, reason } => Problem::new(Kind::Conflict, reason).at(field),
+            DocumentError::Merge(conflict) => Problem {
+                conflict: Some(conflict),
+                ..Problem::new(Kind::MergeConflict, "the merge leaves conflicts").at("source")
+            },
+            DocumentError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<Shut> for Problem {
+    fn from(shut: Shut) -> Self {
+        match shut {
+            Shut::Gone => Problem::not_found(),
+            Shut::NoPassword => Problem::new(Kind::Unauthorized, "the link wants its password in X-Share-Password"),
+            Shut::WrongPassword => Problem::new(Kind::Unauthorized, "the password is not the link's"),
+            Shut::TooManyTries(tries) => {
+                Problem::rate_limited("too many wrong passwords for this link", tries.retry_after_seconds)
+            }
+            Shut::Unknown(failure) => failure.into(),
         }
     }
 }

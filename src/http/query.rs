@@ -98,9 +98,16 @@ impl<'de> Deserializer<'de> for Value<'de> {
     ) -> Result<V::Value, Self::Error> {
         StrDeserializer::new(&self.0).deserialize_enum(name, variants, visitor)
     }
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match &*self.0 {
+            "true" => visitor.visit_bool(true),
+            "false" => visitor.visit_bool(false),
+            _ => Err(de::Error::custom("must be true or false")),
+        }
+    }
     integers! { deserialize_u32 visit_u32 u32, deserialize_u64 visit_u64 u64, deserialize_i64 visit_i64 i64 }
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 u8 u16 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple
+        i8 i16 i32 u8 u16 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple
         tuple_struct map struct identifier ignored_any
     }
 }

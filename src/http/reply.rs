@@ -12,6 +12,8 @@ use super::realtime::{EventStream, Opening};
 pub(crate) enum Output {
     /// An actor's answer.
     Answer(Answer),
+    /// An answer that never becomes another.
+    Lasting(Answer),
     /// A page of a list.
     Page(Listing),
     /// What the edge itself knows.

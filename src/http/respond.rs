@@ -27,6 +27,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+const LASTING: HeaderValue = HeaderValue::from_static("private, max-age=31536000, immutable");
 const PUBLIC: HeaderValue = HeaderValue::from_static("public, no-cache");
 const VARY_BY_CALLER: HeaderValue = HeaderValue::from_static("Authorization, X-Acting-User");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -36,7 +37,11 @@ const HTML: &str = "text/html; charset=utf-8";
 /// Writes the response; a line takes the rest of the request as what comes through it.
 pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, payload: Payload) -> HttpResponse {
     let preflight = matches!(verdict, Ok(Verdict::Methods(_)));
-    let for_people = matches!(&verdict, Ok(Verdict::Done(Output::Text(text))) if text.media_type == HTML);
+    let for_people = match &verdict {
+        Ok(Verdict::Done(Output::Text(text))) => text.media_type == HTML,
+        Err(problem) => problem.page.is_some(),
+        Ok(_) => false,
+    };
     let switches = matches!(verdict, Ok(Verdict::Done(Output::Line(_))));
     let after;
     let mut permit = exchange.permit.as_ref();
@@ -45,7 +50,8 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, p
         Ok(Verdict::Done(Output::Line(opening))) => {
             (switch_head(&opening.handshake), BodyStream::new(Socket::new(*opening, payload)).boxed())
         }
-        Ok(Verdict::Done(Output::Answer(answer))) => whole(exchange.answer(answer)),
+        Ok(Verdict::Done(Output::Answer(answer))) => whole(exchange.answer(answer, PRIVATE)),
+        Ok(Verdict::Done(Output::Lasting(answer))) => whole(exchange.answer(answer, LASTING)),
         Ok(Verdict::Done(Output::Page(listing))) => whole(exchange.page(&listing)),
         Ok(Verdict::Done(Output::Text(text))) => whole(exchange.text(text)),
         Ok(Verdict::Done(Output::Bulk(outcomes, last_permit))) => {
@@ -118,10 +124,10 @@ impl Exchange {
         self.operation.and_then(|number| self.edge.table.operations().get(number))
     }
 
-    fn answer(&self, answer: Answer) -> Parts {
+    fn answer(&self, answer: Answer, keep: HeaderValue) -> Parts {
         let row = self.row();
         let secret = row.is_some_and(|row| row.secret);
-        let mut response = started(status(answer.done), (CACHE_CONTROL, if secret { NO_STORE } else { PRIVATE }));
+        let mut response = started(status(answer.done), (CACHE_CONTROL, if secret { NO_STORE } else { keep }));
         response.insert_header((VARY, VARY_BY_CALLER));
         if answer.replayed {
             response.insert_header((REPLAYED, HeaderValue::from_static("true")));
@@ -148,6 +154,11 @@ impl Exchange {
         match home {
             Home::Beneath => format!("{}/{id}", self.request.uri().path()),
             Home::At(path) => format!("{path}{id}"),
+            Home::Above(segments, then) => {
+                let path = self.request.uri().path();
+                let above = path.rsplitn(segments + 1, '/').nth(segments).unwrap_or_default();
+                format!("{above}{then}{id}")
+            }
         }
     }
 
@@ -213,6 +224,10 @@ impl Exchange {
         }
         if let Some(seconds) = problem.retry_after_seconds {
             response.insert_header((RETRY_AFTER, HeaderValue::from(seconds)));
+        }
+        if let Some(page) = &problem.page {
+            response.insert_header((CONTENT_TYPE, HeaderValue::from_static(HTML)));
+            return (response, page.clone());
         }
         let (media_type, body) = if accept::prefers_problem(self.request.headers()) {
             (PROBLEM_JSON, problem.problem_json(self.request.uri().path()))

@@ -359,7 +359,9 @@ impl<R: Rules> Entity for Record<R> {
         match broken {
             Broken::Taken(field) => RecordError::Taken { field: field.field() },
             Broken::HasConversations => RecordError::InUse { reason: "the customer has conversations" },
-            Broken::HasDocuments => RecordError::InUse { reason: "the user owns documents: transfer or delete them first" },
+            Broken::HasDocuments => {
+                RecordError::InUse { reason: "the user owns documents: transfer or delete them first" }
+            }
             Broken::NoUser => RecordError::Invalid(Invalid::new("user_id", "must be a valid user ID")),
             Broken::NoCustomer => RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID")),
         }

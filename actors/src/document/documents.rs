@@ -13,7 +13,8 @@ use super::bin;
 use super::diff;
 use super::finder::Finder;
 use super::messages::{
-    AddCollaborator, ContentType, CreateDocument, DocumentCommand, DocumentError, Part, Reply, Request, Seen, VersionFound, VersionName,
+    AddCollaborator, ContentType, CreateDocument, DocumentCommand, DocumentError, Part, Reply, Request, Seen,
+    VersionFound, VersionName,
 };
 use super::shares::PasswordTries;
 use super::state::{Document, Facts, to_json};

@@ -4,17 +4,17 @@ use serde_json::Value;
 
 /// A page being written.
 #[derive(Default)]
-pub(super) struct Html(String);
+pub(crate) struct Html(String);
 
 impl Html {
     /// Markup of our own.
-    pub(super) fn raw(&mut self, markup: &str) -> &mut Self {
+    pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// Text.
-    pub(super) fn escaped(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn escaped(&mut self, text: &str) -> &mut Self {
         for character in text.chars() {
             match character {
                 '<' => self.0.push_str("&lt;"),
@@ -40,12 +40,12 @@ impl Html {
     }
 
     /// Text within a tag.
-    pub(super) fn element(&mut self, tag: &str, text: &str) -> &mut Self {
+    pub(crate) fn element(&mut self, tag: &str, text: &str) -> &mut Self {
         self.raw("<").raw(tag).raw(">").escaped(text).raw("</").raw(tag).raw(">")
     }
 
     /// The page.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.0
     }
 }

@@ -1,6 +1,6 @@
 //! `/docs`: the OpenAPI document as a page for people, without scripts and without anything from elsewhere.
 
-mod html;
+pub(super) mod html;
 mod schema;
 
 use serde_json::Value;

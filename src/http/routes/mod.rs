@@ -6,6 +6,7 @@ mod bulk;
 mod conversations;
 mod customers;
 mod deliveries;
+mod document;
 mod events;
 mod keys;
 mod messages;
@@ -40,6 +41,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(events());
     all.extend(customers());
     all.extend(users());
+    all.extend(document::operations());
     all.extend(webhooks());
     all.extend(service());
     all.extend(accounts());
@@ -353,6 +355,12 @@ fn service() -> Vec<Operation> {
         get("/docs", "getDocs", service::docs)
             .about(TAG, "Read this document", "The interface as a page for people.")
             .writes("text/html; charset=utf-8"),
+        get("/docs/diff.css", "getDiffStyle", service::diff_style)
+            .about(TAG, "Get the style of compared versions", "What makes them readable side by side.")
+            .writes("text/css; charset=utf-8"),
+        get("/docs/share.css", "getShareStyle", service::share_style)
+            .about(TAG, "Get the style of shared documents", "What makes the pages under `/s/` readable.")
+            .writes("text/css; charset=utf-8"),
         get("/docs/style.css", "getDocsStyle", service::docs_style)
             .about(TAG, "Get the page's style", "What makes `/docs` readable.")
             .writes("text/css; charset=utf-8"),

@@ -1,6 +1,7 @@
 //! The service about itself: version, changelog, health, metrics, and the document in both its forms.
 
 use bytes::Bytes;
+use colloquy_actors::document::diff;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -93,8 +94,20 @@ pub(super) async fn docs(call: Call, _: NoQuery) -> Result<Output, Problem> {
 }
 
 pub(super) async fn docs_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
-    let body = Bytes::from_static(docs::STYLE.as_bytes());
-    Ok(Output::Text(Text { body, media_type: "text/css; charset=utf-8", keep: Keep::Checked }))
+    Ok(style(docs::STYLE))
+}
+
+pub(super) async fn share_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
+    Ok(style(super::document::STYLE))
+}
+
+pub(super) async fn diff_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
+    Ok(style(diff::STYLE))
+}
+
+fn style(text: &'static str) -> Output {
+    let body = Bytes::from_static(text.as_bytes());
+    Output::Text(Text { body, media_type: "text/css; charset=utf-8", keep: Keep::Checked })
 }
 
 fn plain(body: Bytes) -> Output {

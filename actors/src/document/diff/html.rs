@@ -4,7 +4,11 @@ use super::Names;
 use super::compared::{Compared, Group, Part};
 use super::words::changed_words;
 
-const STYLE: &str = "\
+/// Where the page looks for its style.
+const STYLE_AT: &str = "/docs/diff.css";
+
+/// How the page looks: to be found under [`STYLE_AT`], since the page's policy lets no style stand in it.
+pub const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:14px/1.5 system-ui,sans-serif;margin:1rem}\
 table{border-collapse:collapse;table-layout:fixed;width:100%}\
@@ -30,9 +34,9 @@ pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
     escape(&mut page, names.old);
     page.push_str(" → ");
     escape(&mut page, names.new);
-    page.push_str("</title>\n<style>");
-    page.push_str(STYLE);
-    page.push_str("</style>\n</head>\n<body>\n");
+    page.push_str("</title>\n<link rel=\"stylesheet\" href=\"");
+    page.push_str(STYLE_AT);
+    page.push_str("\">\n</head>\n<body>\n");
     if old == new {
         page.push_str("<p>Nothing changed.</p>\n");
     } else {

@@ -13,7 +13,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use html::html;
+pub use html::{STYLE, html};
 pub use hunks::{Hunk, Line, LineDiff, Op, line_diff};
 pub use stat::{Stat, stat};
 pub use unified::unified;

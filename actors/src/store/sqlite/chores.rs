@@ -7,8 +7,8 @@ use rusqlite::{Connection, params};
 
 use super::Views;
 use super::batch::Counts;
-use super::documents;
 use super::codec::{id, int, uint};
+use super::documents;
 use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::older_keys;

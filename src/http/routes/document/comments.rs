@@ -1,0 +1,112 @@
+//! What is said about a document, and what was done to it.
+
+use colloquy_actors::document::ActivityList;
+use colloquy_actors::document::messages::{AddComment, ChangeComment, Part as DocumentPart, Request};
+use colloquy_actors::feed::Happened;
+use colloquy_actors::id::{ActivityId, ActivityKind, CommentKind, DocumentKind, KeyId, UserId};
+use colloquy_actors::page::Order;
+use colloquy_actors::time::Timestamp;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::super::users::PlainQuery;
+use super::{change, part};
+use crate::http::body::{Json, Maybe};
+use crate::http::call::Call;
+use crate::http::problem::Problem;
+use crate::http::query::Part;
+use crate::http::reply::{Listing, Output, Style};
+
+/// What a list of comments may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CommentsQuery {
+    /// Only the settled ones, or only the open ones.
+    resolved: Option<bool>,
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    offset: Option<u64>,
+    /// The list's direction. Default: `desc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+/// What a list of what was done may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ActivityQuery {
+    /// Only this, such as `document.updated`.
+    action: Option<String>,
+    /// Only what this user or key did.
+    #[param(pattern = "^(usr|key)_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$")]
+    actor: Option<String>,
+    /// Only what was done after this instant.
+    #[param(inline)]
+    since: Option<Timestamp>,
+    /// Only what was done before this instant.
+    #[param(inline)]
+    until: Option<Timestamp>,
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    offset: Option<u64>,
+    /// An entry's id: what follows it in the list's order.
+    #[param(inline, value_type = Option<ActivityId>)]
+    after: Option<String>,
+    /// An entry's id: what stands directly before it in the list's order.
+    #[param(inline, value_type = Option<ActivityId>)]
+    before: Option<String>,
+    /// The list's direction. Default: `desc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+pub(super) async fn list(call: Call, query: CommentsQuery) -> Result<Output, Problem> {
+    let CommentsQuery { resolved, limit, offset, order } = query;
+    part(call, &PlainQuery { limit, offset, order }, DocumentPart::Comments(resolved)).await
+}
+
+pub(super) async fn add(call: Call, Json(add): Json<AddComment>) -> Result<Output, Problem> {
+    change(call, Request::AddComment(Box::new(add))).await
+}
+
+pub(super) async fn edit(call: Call, Maybe(edit): Maybe<ChangeComment>) -> Result<Output, Problem> {
+    let comment = call.id::<CommentKind>(1)?;
+    change(call, Request::ChangeComment(comment, edit)).await
+}
+
+pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
+    let comment = call.id::<CommentKind>(1)?;
+    change(call, Request::RemoveComment(comment)).await
+}
+
+pub(super) async fn activity(call: Call, query: ActivityQuery) -> Result<Output, Problem> {
+    let (after, before) = (query.after.as_deref(), query.before.as_deref());
+    let page = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let paging = page.paging::<ActivityKind>(Order::Desc)?;
+    let action = query.action.as_deref().map(action).transpose()?;
+    let actor = query.actor.as_deref().map(actor).transpose()?;
+    let id = call.id::<DocumentKind>(0)?;
+    let wanted = ActivityList { action, actor, since: query.since, until: query.until, paging };
+    let documents = &call.edge.system.documents;
+    let by = (call.caller.clone(), documents.who(&call.caller));
+    let page = documents.activity(id, by, wanted).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}
+
+fn action(word: &str) -> Result<Happened, Problem> {
+    let found = Happened::from_word(word).filter(|happened| happened.is_of_document());
+    found.ok_or_else(|| Problem::invalid("action", "must be what happens to documents, such as document.updated"))
+}
+
+/// The number of the user or key.
+fn actor(text: &str) -> Result<u64, Problem> {
+    let user = text.parse::<UserId>().map(|id| id.number());
+    let found = user.or_else(|_| text.parse::<KeyId>().map(|id| id.number()));
+    found.map_err(|_| Problem::invalid("actor", "must be a valid user ID or key ID"))
+}

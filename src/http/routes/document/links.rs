@@ -1,0 +1,136 @@
+//! What a share link opens for whoever holds it: the document as a page or as JSON, and what the link's role allows.
+
+use actix_web::http::Method;
+use actix_web::http::header::HeaderName;
+use actix_web::web;
+use colloquy_actors::answer::{Answer, Precondition};
+use colloquy_actors::document::messages::{AddComment, Request, UpdateDocument};
+use colloquy_actors::document::{Link, Shut};
+use colloquy_actors::idempotency::Reservation;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::page;
+use crate::http::body::{Form, Holders, Maybe};
+use crate::http::call::Call;
+use crate::http::idempotency;
+use crate::http::problem::{Kind, Problem};
+use crate::http::query::NoQuery;
+use crate::http::reply::{Keep, Output, Text};
+use crate::http::{accept, conditions};
+
+/// What opens a link that has a password.
+const PASSWORD: HeaderName = HeaderName::from_static("x-share-password");
+
+/// What the page's form sends.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    /// The link's password.
+    password: String,
+}
+
+pub(super) async fn open(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    let given = header(&call);
+    let shown = show(&call, given.as_deref()).await;
+    shown.map_err(|problem| for_people(&call, problem))
+}
+
+pub(super) async fn enter(call: Call, Form(entry): Form<Entry>) -> Result<Output, Problem> {
+    let shown = show(&call, Some(&entry.password)).await;
+    shown.map_err(|problem| for_people(&call, problem))
+}
+
+pub(super) async fn update(call: Call, Maybe(update): Maybe<UpdateDocument>) -> Result<Output, Problem> {
+    let link = opened(&call, header(&call).as_deref()).await?;
+    let if_match = call.if_match.clone();
+    Ok(ask(&call, &link, if_match, None, Request::Update(Box::new(update))).await?.into())
+}
+
+pub(super) async fn comment(call: Call, Holders(add): Holders<AddComment>) -> Result<Output, Problem> {
+    let link = opened(&call, header(&call).as_deref()).await?;
+    let reservation = match call.idempotency_key.as_ref().zip(call.fingerprint) {
+        // Beside the account's own keys: a token has none of their characters before the first U+0000.
+        Some((key, request)) => {
+            let key = format!("{}\0{key}", call.segment(0));
+            match idempotency::look(&call.edge, link.scope, &key, request).await? {
+                Ok(reservation) => Some(reservation),
+                Err(answer) => return Ok(answer.into()),
+            }
+        }
+        None => None,
+    };
+    let if_match = call.if_match.clone();
+    Ok(ask(&call, &link, if_match, reservation, Request::AddComment(Box::new(add))).await?.into())
+}
+
+async fn ask(
+    call: &Call,
+    link: &Link,
+    if_match: Option<Precondition>,
+    reservation: Option<Reservation>,
+    request: Request,
+) -> Result<Answer, Problem> {
+    let by = (link.caller(&call.caller.by), link.who);
+    Ok(call.edge.system.documents.change(link.document, by, if_match, reservation, request).await?)
+}
+
+fn header(call: &Call) -> Option<String> {
+    let value = call.request.headers().get(PASSWORD)?;
+    // Whatever comes is a password, if only a wrong one.
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// The link, if it opens. What does not is counted by address, so that links can't be guessed; one that opens is let in
+/// whatever the count.
+async fn opened(call: &Call, password: Option<&str>) -> Result<Link, Problem> {
+    let by = &call.caller.by;
+    match call.edge.system.documents.open_link(call.segment(0), password, by).await {
+        Ok(link) => Ok(link),
+        Err(shut) => Err(counted(call, shut)),
+    }
+}
+
+fn counted(call: &Call, shut: Shut) -> Problem {
+    let guess = matches!(shut, Shut::Gone | Shut::WrongPassword);
+    let addresses = &call.edge.system.addresses;
+    if let Some(address) = call.caller.by.address.filter(|_| guess) {
+        if let Some(seconds) = addresses.blocked(address, call.now_ms) {
+            return Problem::rate_limited("too many links that don't open from this address", seconds);
+        }
+        addresses.failed(address, call.now_ms);
+    }
+    shut.into()
+}
+
+/// Shows the document, and counts the use before the answer leaves.
+async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
+    let documents = &call.edge.system.documents;
+    let by = &call.caller.by;
+    let link = opened(call, password).await?;
+    let answer = documents.read(link.document, (link.caller(by), link.who), None).await?;
+    let as_json = accept::prefers_json(call.request.headers());
+    let known = answer.etag.as_ref().filter(|_| as_json && call.request.method() != Method::POST);
+    let has_already = known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
+    if !has_already && call.request.method() != Method::HEAD {
+        documents.use_link(&link, by).await.map_err(|shut| counted(call, shut))?;
+    }
+    if as_json {
+        return Ok(answer.into());
+    }
+    let page = web::block(move || page::document(&answer.body)).await.map_err(|_| Problem::crashed())?;
+    let body = page.ok_or_else(Problem::crashed)?;
+    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Not }))
+}
+
+/// The refusal as a page, for who does not ask for JSON.
+fn for_people(call: &Call, problem: Problem) -> Problem {
+    if accept::prefers_json(call.request.headers()) {
+        return problem;
+    }
+    let page = match problem.kind {
+        Kind::Unauthorized => page::password(call.segment(0), &problem.reason),
+        _ => page::refused(problem.kind.message(), &problem.reason),
+    };
+    Problem { page: Some(page), ..problem }
+}

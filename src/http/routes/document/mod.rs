@@ -1,0 +1,278 @@
+//! The part of the table that is about documents, and what its handlers have in common.
+
+mod comments;
+mod documents;
+mod links;
+mod page;
+mod sharing;
+mod versions;
+
+use colloquy_actors::accounts::Permission;
+use colloquy_actors::answer::Answer;
+use colloquy_actors::document::ActivityView;
+use colloquy_actors::document::messages::{
+    CommentView, DocumentView, NewShareView, Part as DocumentPart, Request, ShareView, VersionView,
+};
+use colloquy_actors::id::DocumentKind;
+use colloquy_actors::page::Order;
+
+use self::sharing::{CollaboratorShown, PermissionsShown};
+use self::versions::NotMerged;
+use super::users::PlainQuery;
+use crate::http::call::Call;
+use crate::http::operation::{Door, Home, Operation, delete, delete_as, get, patch, post, put};
+use crate::http::problem::{Kind, Problem};
+use crate::http::reply::{Listing, Output, Style};
+
+pub(super) use self::page::STYLE;
+
+const READ: Door = Door::Key(&[Permission::DocumentsRead]);
+const WRITE: Door = Door::Key(&[Permission::DocumentsWrite]);
+const SHARE: Door = Door::Key(&[Permission::DocumentsShare]);
+const TAG: &str = "Documents";
+const TAG_VERSIONS: &str = "Documents: versions";
+const TAG_PEOPLE: &str = "Documents: people";
+const TAG_LINKS: &str = "Documents: share links";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Asks the document in the path to change.
+async fn change(call: Call, request: Request) -> Result<Output, Problem> {
+    Ok(answered(call, request).await?.into())
+}
+
+async fn answered(call: Call, request: Request) -> Result<Answer, Problem> {
+    let id = call.id::<DocumentKind>(0)?;
+    let Call { edge, caller, if_match, reservation, .. } = call;
+    let documents = &edge.system.documents;
+    let by = (caller.clone(), documents.who(&caller));
+    Ok(documents.change(id, by, if_match, reservation, request).await?)
+}
+
+/// A page of what the document in the path holds.
+async fn part(call: Call, query: &PlainQuery, part: DocumentPart) -> Result<Output, Problem> {
+    let paging = query.part().paging::<DocumentKind>(Order::Desc)?;
+    let id = call.id::<DocumentKind>(0)?;
+    let documents = &call.edge.system.documents;
+    let by = (call.caller.clone(), documents.who(&call.caller));
+    let page = documents.part(id, by, part, paging).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}
+
+/// All operations on documents.
+pub(super) fn operations() -> Vec<Operation> {
+    let mut all = whole();
+    all.extend(versions());
+    all.extend(people());
+    all.extend(comments());
+    all.extend(links());
+    all
+}
+
+fn whole() -> Vec<Operation> {
+    vec![
+        post("/api/v1/documents", "createDocument", documents::create)
+            .about(TAG, "Create a document", "Its content is version 1; it belongs to the user for whom the key acts.")
+            .door(WRITE)
+            .large()
+            .whole()
+            .creates::<DocumentView<'_>>(Home::Beneath),
+        get("/api/v1/documents", "listDocuments", documents::list)
+            .about(TAG, "List documents", "What the caller may read, without contents; with `q` a full-text search.")
+            .door(READ)
+            .lists::<DocumentView<'_>>(),
+        get("/api/v1/documents/{document_id}", "getDocument", documents::read)
+            .about(TAG, "Get a document", "With the head's content, or that of the version that is named.")
+            .door(READ)
+            .shows::<DocumentView<'_>>(),
+        put("/api/v1/documents/{document_id}", "updateDocument", documents::update)
+            .about(
+                TAG,
+                "Update a document",
+                "What is given replaces, the rest stays; a change of content makes a version on the head.",
+            )
+            .door(WRITE)
+            .large()
+            .shows::<DocumentView<'_>>(),
+        delete_as("/api/v1/documents/{document_id}", "deleteDocument", documents::remove)
+            .about(
+                TAG,
+                "Delete a document",
+                "To the bin, from which it can be restored for 30 days; or at once for good.",
+            )
+            .door(WRITE),
+        post("/api/v1/documents/{document_id}/restore", "restoreDocument", documents::restore)
+            .about(TAG, "Take a document out of the bin", "One that is not in it is left as it is.")
+            .door(WRITE)
+            .whole()
+            .shows::<DocumentView<'_>>()
+            .conditional(),
+    ]
+}
+
+fn versions() -> Vec<Operation> {
+    vec![
+        get("/api/v1/documents/{document_id}/versions", "listVersions", versions::list)
+            .about(TAG_VERSIONS, "List versions", "Newest first, without contents.")
+            .door(READ)
+            .lists::<VersionView<'_>>(),
+        get("/api/v1/documents/{document_id}/versions/{version}", "getVersionOfDocument", versions::read)
+            .about(TAG_VERSIONS, "Get a version", "By its ID, number or label, or the newest of a branch; with its content.")
+            .door(READ)
+            .shows::<VersionView<'_>>(),
+        post("/api/v1/documents/{document_id}/versions", "addVersion", versions::add)
+            .about(
+                TAG_VERSIONS,
+                "Add a version",
+                "On the head it becomes the head; elsewhere, or with a new `branch`, it begins or goes on with a side line.",
+            )
+            .door(WRITE)
+            .large()
+            .creates::<VersionView<'_>>(Home::Beneath)
+            .conditional()
+            .refuses(&[Kind::Conflict]),
+        post("/api/v1/documents/{document_id}/versions/{version}/restore", "restoreVersion", versions::restore)
+            .about(TAG_VERSIONS, "Restore a version", "A new head with that content.")
+            .door(WRITE)
+            .creates::<VersionView<'_>>(Home::Above(2, "/"))
+            .conditional(),
+        post("/api/v1/documents/{document_id}/merge", "mergeVersions", versions::merge)
+            .about(
+                TAG_VERSIONS,
+                "Merge",
+                "Three-way, line by line, from the nearest common ancestor. Conflicts stand in the refusal's `details`: \
+                 sent again with `resolutions` and both IDs, it goes through.",
+            )
+            .door(WRITE)
+            .large()
+            .creates::<VersionView<'_>>(Home::Above(1, "/versions/"))
+            .or_shows::<NotMerged>()
+            .conditional()
+            .refuses(&[Kind::MergeConflict]),
+        get("/api/v1/documents/{document_id}/diff", "compareVersions", versions::diff)
+            .about(TAG_VERSIONS, "Compare versions", "As a patch, as data, as a page, or counted.")
+            .door(READ)
+            .writes("text/x-diff; charset=utf-8")
+            .or_writes(&["application/json", HTML]),
+    ]
+}
+
+fn people() -> Vec<Operation> {
+    vec![
+        get("/api/v1/documents/{document_id}/collaborators", "listCollaborators", sharing::collaborators)
+            .about(TAG_PEOPLE, "List collaborators", "Newest first.")
+            .door(READ)
+            .lists::<CollaboratorShown>(),
+        post("/api/v1/documents/{document_id}/collaborators", "addCollaborator", sharing::add_collaborator)
+            .about(TAG_PEOPLE, "Add a collaborator", "By `user_id` or `email`.")
+            .door(SHARE)
+            .creates::<CollaboratorShown>(Home::Beneath)
+            .conditional()
+            .refuses(&[Kind::Conflict]),
+        put(
+            "/api/v1/documents/{document_id}/collaborators/{user_id}",
+            "changeCollaborator",
+            sharing::change_collaborator,
+        )
+        .about(TAG_PEOPLE, "Change a collaborator's role", "An owner is made with `transfer_owner_to`.")
+        .door(SHARE)
+        .shows::<CollaboratorShown>()
+        .refuses(&[Kind::Conflict]),
+        delete(
+            "/api/v1/documents/{document_id}/collaborators/{user_id}",
+            "removeCollaborator",
+            sharing::remove_collaborator,
+        )
+        .about(TAG_PEOPLE, "Remove a collaborator", "Holds for the user's very next request.")
+        .door(SHARE)
+        .refuses(&[Kind::Conflict]),
+        get("/api/v1/documents/{document_id}/permissions", "getPermissions", sharing::permissions)
+            .about(TAG_PEOPLE, "Get the permission set", "Who may do what.")
+            .door(READ)
+            .shows::<PermissionsShown>(),
+        put("/api/v1/documents/{document_id}/permissions", "setPermissions", sharing::set_permissions)
+            .about(TAG_PEOPLE, "Set permissions", "All of it at once, or nothing; what is left out stays.")
+            .door(SHARE)
+            .shows::<PermissionsShown>(),
+        post("/api/v1/documents/{document_id}/share", "createShare", sharing::share)
+            .about(TAG_PEOPLE, "Make a share link", "The answer's `url` is shown only here.")
+            .door(SHARE)
+            .creates::<NewShareView<'_>>(Home::Beneath)
+            .conditional()
+            .secret()
+            .refuses(&[Kind::Conflict]),
+        get("/api/v1/documents/{document_id}/share", "listShares", sharing::shares)
+            .about(TAG_PEOPLE, "List share links", "Newest first.")
+            .door(READ)
+            .lists::<ShareView>(),
+        delete("/api/v1/documents/{document_id}/share/{share_id}", "removeShare", sharing::remove_share)
+            .about(TAG_PEOPLE, "Take a share link back", "Holds for the very next request with it.")
+            .door(SHARE),
+    ]
+}
+
+fn comments() -> Vec<Operation> {
+    vec![
+        get("/api/v1/documents/{document_id}/comments", "listComments", comments::list)
+            .about(TAG, "List comments", "Newest first.")
+            .door(READ)
+            .lists::<CommentView>(),
+        post("/api/v1/documents/{document_id}/comments", "addComment", comments::add)
+            .about(TAG, "Comment", "On lines of a version; on the head's, it follows them from version to version.")
+            .door(WRITE)
+            .creates::<CommentView>(Home::Beneath)
+            .conditional()
+            .refuses(&[Kind::Conflict]),
+        patch("/api/v1/documents/{document_id}/comments/{comment_id}", "changeComment", comments::edit)
+            .about(
+                TAG,
+                "Change a comment",
+                "Who may comment may settle any; the words of others are the owner's to change.",
+            )
+            .door(WRITE)
+            .shows::<CommentView>(),
+        delete("/api/v1/documents/{document_id}/comments/{comment_id}", "deleteComment", comments::remove)
+            .about(TAG, "Delete a comment", "One's own, or as the owner any.")
+            .door(WRITE),
+        get("/api/v1/documents/{document_id}/activity", "listActivity", comments::activity)
+            .about(TAG, "List what was done", "Newest first; nothing is ever taken out.")
+            .door(READ)
+            .lists::<ActivityView>(),
+    ]
+}
+
+fn links() -> Vec<Operation> {
+    vec![
+        get("/s/{token}", "openLink", links::open)
+            .about(
+                TAG_LINKS,
+                "Open a share link",
+                "As a page, or as JSON where `Accept` says so. Every GET answered 200 is one use. A password goes into \
+                 `X-Share-Password`.",
+            )
+            .door(Door::Link)
+            .secret()
+            .shows::<DocumentView<'_>>()
+            .or_writes(&[HTML]),
+        post("/s/{token}", "enterLink", links::enter)
+            .about(TAG_LINKS, "Open a share link with a password", "What the page's form sends.")
+            .door(Door::Link)
+            .secret()
+            .unrepeatable()
+            .shows::<DocumentView<'_>>()
+            .or_writes(&[HTML]),
+        put("/s/{token}", "updateByLink", links::update)
+            .about(TAG_LINKS, "Update a shared document", "With an editor's link.")
+            .door(Door::Link)
+            .large()
+            .secret()
+            .shows::<DocumentView<'_>>()
+            .refuses(&[Kind::Forbidden]),
+        post("/s/{token}/comments", "commentByLink", links::comment)
+            .about(TAG_LINKS, "Comment on a shared document", "With a commenter's or an editor's link.")
+            .door(Door::Link)
+            .secret()
+            .creates::<CommentView>(Home::Beneath)
+            .conditional()
+            .refuses(&[Kind::Forbidden, Kind::Conflict]),
+    ]
+}

@@ -1,0 +1,78 @@
+//! Share links as pages for people: a document, the question for its password, and that there is none. Nothing of what
+//! others wrote becomes markup, nothing runs, nothing is loaded from elsewhere.
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::http::docs::html::Html;
+
+/// How the pages look.
+pub(in crate::http) const STYLE: &str = include_str!("page.css");
+
+#[derive(Deserialize)]
+struct Shown {
+    title: String,
+    content: String,
+    updated_at: String,
+    version_number: u64,
+}
+
+/// A document, from the answer that shows it; none where that is not what it should be.
+pub(super) fn document(body: &[u8]) -> Option<Bytes> {
+    let shown: Shown = serde_json::from_slice(body).ok()?;
+    let mut page = begun(&shown.title);
+    page.raw("<h1>").escaped(&shown.title).raw("</h1><p class=\"about\">Version ");
+    page.escaped(&shown.version_number.to_string()).raw(", changed <time>").escaped(&shown.updated_at);
+    page.raw("</time></p><pre>").escaped(&shown.content).raw("</pre>");
+    Some(ended(page))
+}
+
+/// The question for the password of this link.
+pub(super) fn password(token: &str, reason: &str) -> Bytes {
+    let mut page = begun("A shared document");
+    page.raw("<h1>A shared document</h1><p role=\"status\">").escaped(reason);
+    page.raw(".</p><form method=\"post\" action=\"/s/").escaped(token);
+    page.raw("\"><label>Password <input type=\"password\" name=\"password\" required autocomplete=\"off\"></label>");
+    page.raw("<button>Open</button></form>");
+    ended(page)
+}
+
+/// That nothing is shown, and why.
+pub(super) fn refused(message: &str, reason: &str) -> Bytes {
+    let mut page = begun("Nothing to show");
+    page.raw("<h1>Nothing to show</h1><p>").escaped(message).raw(".</p><p class=\"about\">").escaped(reason);
+    page.raw(".</p>");
+    ended(page)
+}
+
+fn begun(title: &str) -> Html {
+    let mut page = Html::default();
+    page.raw("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
+    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
+    page.raw("<meta name=\"robots\" content=\"noindex\"><title>").escaped(title);
+    page.raw("</title><link rel=\"stylesheet\" href=\"/docs/share.css\"></head><body><main>");
+    page
+}
+
+fn ended(mut page: Html) -> Bytes {
+    page.raw("</main></body></html>");
+    page.finish().into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn nothing_that_others_wrote_becomes_markup() {
+        let nasty = "</pre></title><script>alert(1)</script>\"'";
+        let body = serde_json::json!({
+            "title": nasty, "content": nasty, "updated_at": nasty, "version_number": 1, "metadata": {},
+        });
+        for page in [document(body.to_string().as_bytes()).unwrap(), password(nasty, nasty), refused(nasty, nasty)] {
+            let text = String::from_utf8(page.to_vec()).unwrap();
+            assert!(!text.contains("<script") && !text.contains("</pre></title>"), "{text}");
+        }
+    }
+}

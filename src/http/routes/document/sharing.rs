@@ -1,0 +1,119 @@
+//! Who may do what with a document: collaborators, the permission set, share links.
+
+use bytes::Bytes;
+use colloquy_actors::answer::Answer;
+use colloquy_actors::document::access::{DocumentRole, Visibility};
+use colloquy_actors::document::messages::{
+    AddCollaborator, ChangeCollaborator, CreateShare, Part as DocumentPart, Request, SetPermissions,
+};
+use colloquy_actors::id::{DocumentKind, ShareKind, UserId, UserKind};
+use colloquy_actors::time::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::super::users::PlainQuery;
+use super::{answered, change, part};
+use crate::http::body::{Json, Maybe};
+use crate::http::call::Call;
+use crate::http::problem::Problem;
+use crate::http::query::NoQuery;
+use crate::http::reply::Output;
+
+/// A user who was let in.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Collaborator)]
+pub(super) struct CollaboratorShown {
+    /// Who.
+    user_id: UserId,
+    /// The user's e-mail address.
+    email: Option<String>,
+    /// What the user may do.
+    role: DocumentRole,
+    /// Since when.
+    added_at: Timestamp,
+}
+
+/// Who may do what.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Permissions)]
+pub(super) struct PermissionsShown {
+    /// Who may see it at all.
+    visibility: Visibility,
+    /// What everybody of the account may do, where it is theirs to see.
+    default_role: DocumentRole,
+    /// Whose it is; null: the account's.
+    owner_id: Option<UserId>,
+    /// Who was let in.
+    collaborators: Vec<CollaboratorShown>,
+    /// Whether share links open it.
+    link_sharing: bool,
+}
+
+pub(super) async fn collaborators(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+    part(call, &query, DocumentPart::Collaborators).await
+}
+
+pub(super) async fn add_collaborator(call: Call, Json(new): Json<AddCollaborator>) -> Result<Output, Problem> {
+    let id = call.id::<DocumentKind>(0)?;
+    let Call { edge, caller, if_match, reservation, .. } = call;
+    let documents = &edge.system.documents;
+    let by = (caller.clone(), documents.who(&caller));
+    Ok(documents.add_collaborator(id, by, new, if_match, reservation).await?.into())
+}
+
+pub(super) async fn change_collaborator(call: Call, Json(change): Json<ChangeCollaborator>) -> Result<Output, Problem> {
+    let user = call.id::<UserKind>(1)?;
+    let scope = call.caller.scope;
+    let edge = call.edge.clone();
+    let answer = answered(call, Request::ChangeCollaborator(user, change.role)).await?;
+    Ok(edge.system.documents.collaborator_shown(scope, answer).await?.into())
+}
+
+pub(super) async fn remove_collaborator(call: Call) -> Result<Output, Problem> {
+    let user = call.id::<UserKind>(1)?;
+    change(call, Request::RemoveCollaborator(user)).await
+}
+
+pub(super) async fn permissions(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    let id = call.id::<DocumentKind>(0)?;
+    let documents = &call.edge.system.documents;
+    let by = (call.caller.clone(), documents.who(&call.caller));
+    Ok(documents.permissions(id, by).await?.into())
+}
+
+pub(super) async fn set_permissions(call: Call, Maybe(set): Maybe<SetPermissions>) -> Result<Output, Problem> {
+    let scope = call.caller.scope;
+    let edge = call.edge.clone();
+    let answer = answered(call, Request::SetPermissions(Box::new(set))).await?;
+    Ok(edge.system.documents.permissions_shown(scope, answer).await?.into())
+}
+
+pub(super) async fn share(call: Call, Maybe(new): Maybe<CreateShare>) -> Result<Output, Problem> {
+    let id = call.id::<DocumentKind>(0)?;
+    let Call { edge, caller, if_match, reservation, .. } = call;
+    let documents = &edge.system.documents;
+    let by = (caller.clone(), documents.who(&caller));
+    let (answer, token) = documents.create_share(id, by, new, if_match, reservation).await?;
+    let url = format!("{}/s/{token}", edge.public_url);
+    Ok(with_url(answer, url)?.into())
+}
+
+pub(super) async fn shares(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+    part(call, &query, DocumentPart::Shares).await
+}
+
+pub(super) async fn remove_share(call: Call) -> Result<Output, Problem> {
+    let share = call.id::<ShareKind>(1)?;
+    change(call, Request::RemoveShare(share)).await
+}
+
+/// Shows where a new link opens, which no later answer does.
+fn with_url(answer: Answer, url: String) -> Result<Answer, Problem> {
+    let mut shown: Value = serde_json::from_slice(&answer.body).map_err(|_| Problem::crashed())?;
+    if let Value::Object(fields) = &mut shown {
+        fields.insert("url".to_owned(), Value::String(url));
+    }
+    let body = Bytes::from(serde_json::to_vec(&shown).map_err(|_| Problem::crashed())?);
+    Ok(Answer { body, ..answer })
+}

@@ -1,0 +1,142 @@
+//! Versions of a document: listed, read, added, restored, merged, compared.
+
+use colloquy_actors::document::messages::{AddVersion, Merge, Request, RestoreVersion, VersionName};
+use colloquy_actors::document::{Comparison, DiffFormat};
+use colloquy_actors::id::{DocumentKind, VersionId, VersionKind};
+use colloquy_actors::page::Order;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::change;
+use crate::http::body::{Json, Maybe};
+use crate::http::call::Call;
+use crate::http::problem::Problem;
+use crate::http::query::{NoQuery, Part};
+use crate::http::reply::{Keep, Listing, Output, Style, Text};
+
+/// Lines around a change, unless the caller says otherwise.
+const CONTEXT_DEFAULT: u64 = 3;
+/// Lines around a change at most.
+const CONTEXT_MAX: u64 = 1_000;
+
+/// What a list of versions may be asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Only those of this branch; `main` or `head`: of the head's line.
+    #[param(inline)]
+    branch: Option<VersionName>,
+    /// How many at most. Default: 20.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// How many to leave out first. Default: 0.
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    offset: Option<u64>,
+    /// A version's id: what follows it in the list's order.
+    #[param(inline, value_type = Option<VersionId>)]
+    after: Option<String>,
+    /// A version's id: what stands directly before it in the list's order.
+    #[param(inline, value_type = Option<VersionId>)]
+    before: Option<String>,
+    /// The list's direction. Default: `desc`.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+/// As what a difference is shown.
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    Unified,
+    Json,
+    Html,
+    Stat,
+}
+
+/// What is compared.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DiffQuery {
+    /// The older one. Default: the head's first parent.
+    #[param(inline)]
+    from: Option<VersionName>,
+    /// The newer one. Default: the head.
+    #[param(inline)]
+    to: Option<VersionName>,
+    /// As what the difference is shown. Default: `unified`.
+    #[param(inline)]
+    format: Option<Format>,
+    /// Lines around each change. Default: 3.
+    #[param(minimum = 0, maximum = 1000)]
+    context: Option<u64>,
+}
+
+/// What a merge answers that made no version.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct NotMerged {
+    /// True where the target already contains the source.
+    up_to_date: Option<bool>,
+    /// The target, where it already contains the source.
+    version: Option<VersionId>,
+    /// With `dry_run`: the text that the merge would give.
+    merged: Option<String>,
+    /// With `dry_run`: empty.
+    conflicts: Option<Vec<String>>,
+}
+
+pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+    let (after, before) = (query.after.as_deref(), query.before.as_deref());
+    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let paging = part.paging::<VersionKind>(Order::Desc)?;
+    let id = call.id::<DocumentKind>(0)?;
+    let documents = &call.edge.system.documents;
+    let by = (call.caller.clone(), documents.who(&call.caller));
+    let page = documents.versions(id, by, query.branch, paging).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+}
+
+pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+    let (id, name) = (call.id::<DocumentKind>(0)?, name(&call)?);
+    // What these name stays the same for ever; a branch goes on.
+    let lasting = matches!(name, VersionName::Id(_) | VersionName::Number(_));
+    let documents = &call.edge.system.documents;
+    let by = (call.caller.clone(), documents.who(&call.caller));
+    let answer = documents.version(id, by, name).await?;
+    Ok(if lasting { Output::Lasting(answer) } else { answer.into() })
+}
+
+pub(super) async fn add(call: Call, Json(add): Json<AddVersion>) -> Result<Output, Problem> {
+    change(call, Request::AddVersion(Box::new(add))).await
+}
+
+pub(super) async fn restore(call: Call, Maybe(restore): Maybe<RestoreVersion>) -> Result<Output, Problem> {
+    let name = name(&call)?;
+    change(call, Request::RestoreVersion(name, restore)).await
+}
+
+pub(super) async fn merge(call: Call, Json(merge): Json<Merge>) -> Result<Output, Problem> {
+    change(call, Request::Merge(Box::new(merge))).await
+}
+
+pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem> {
+    let context = query.context.unwrap_or(CONTEXT_DEFAULT);
+    let context = usize::try_from(context).ok().filter(|_| context <= CONTEXT_MAX);
+    let context =
+        context.ok_or_else(|| Problem::invalid("context", format!("must be an integer from 0 to {CONTEXT_MAX}")))?;
+    let (format, media_type) = match query.format.unwrap_or(Format::Unified) {
+        Format::Unified => (DiffFormat::Unified, "text/x-diff; charset=utf-8"),
+        Format::Json => (DiffFormat::Json, "application/json"),
+        Format::Html => (DiffFormat::Html, "text/html; charset=utf-8"),
+        Format::Stat => (DiffFormat::Stat, "application/json"),
+    };
+    let id = call.id::<DocumentKind>(0)?;
+    let documents = &call.edge.system.documents;
+    let by = (call.caller.clone(), documents.who(&call.caller));
+    let body = documents.diff(id, by, Comparison { from: query.from, to: query.to, context, format }).await?;
+    Ok(Output::Text(Text { body, media_type, keep: Keep::Private }))
+}
+
+/// The version that the path names; what can be no name is of nothing that exists.
+fn name(call: &Call) -> Result<VersionName, Problem> {
+    call.segment(1).parse().map_err(|_| Problem::not_found())
+}

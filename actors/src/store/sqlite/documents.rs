@@ -83,7 +83,7 @@ fn put_readers(connection: &Connection, n: i64, readers: &[(u64, i64)]) -> rusql
 fn put_version(connection: &Connection, (n, at): (i64, i64), version: &NewVersion) -> rusqlite::Result<()> {
     let parents: Vec<String> = version.parents.iter().map(u64::to_string).collect();
     connection
-        .prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")?
+        .prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?
         .execute(params![
             n,
             int(version.number),

@@ -132,7 +132,7 @@ async fn a_branch_leaves_the_head_alone_and_goes_on_from_its_tip() {
     let named = c.version(&at, json!({"content": "off\n", "parent": "1", "branch": "from-one"})).await;
     assert_eq!((&named["branch"], &named["parents"]), (&json!("from-one"), &json!([first])));
     let now = c.get(&at).await.expect(200);
-    assert_eq!((&now["content"], &now["version_number"]), (&json!("two\n"), &json!(2)));
+    assert_eq!((&now["content"], &now["version_number"]), (&json!("two\n"), &json!(3)));
     let list = format!("{at}/versions");
     assert_eq!(numbers(&c, &format!("{list}?branch=draft")).await, [5, 4, 2]);
     assert_eq!(numbers(&c, &format!("{list}?branch=from-one")).await, [6]);

@@ -361,8 +361,8 @@ where
 
 /// An answer that is given again, with what is not kept of it.
 async fn completed(call: &Call, replay: Output) -> Result<Output, Problem> {
-    match replay {
-        Output::Answer(answer) if call.whole => Ok(call.edge.system.documents.completed(answer).await?.into()),
-        other => Ok(other),
+    if let (Output::Answer(answer), true) = (&replay, call.whole) {
+        return Ok(call.edge.system.documents.completed(answer.clone()).await?.into());
     }
+    Ok(replay)
 }

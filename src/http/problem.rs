@@ -179,26 +179,24 @@ pub(crate) struct Problem {
     pub(crate) retry_after_seconds: Option<u64>,
     /// The methods that would have been right.
     pub(crate) allow: Option<&'static str>,
+    /// What few problems have.
+    pub(crate) more: Option<Box<More>>,
+}
+
+/// What a problem tells beside what all of them do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum More {
     /// What a merge left undecided.
-    pub(crate) conflict: Option<Box<MergeConflict>>,
+    Conflict(Box<MergeConflict>),
     /// The same as a page, for people who ask for one.
-    pub(crate) page: Option<Bytes>,
+    Page(Bytes),
 }
 
 impl Problem {
     /// A problem with no parameter at fault.
     pub(crate) fn new(kind: Kind, reason: impl Into<Cow<'static, str>>) -> Self {
         let (field, reason) = (Cow::Borrowed(""), reason.into());
-        Problem {
-            kind,
-            field,
-            reason,
-            outcome: None,
-            retry_after_seconds: None,
-            allow: None,
-            conflict: None,
-            page: None,
-        }
+        Problem { kind, field, reason, outcome: None, retry_after_seconds: None, allow: None, more: None }
     }
 
     /// A parameter that is not acceptable.
@@ -295,7 +293,7 @@ impl Serialize for Details<'_> {
         if let Some(outcome) = self.0.outcome {
             map.serialize_entry("outcome", outcome.word())?;
         }
-        if let Some(conflict) = &self.0.conflict {
+        if let Some(More::Conflict(conflict)) = self.0.more.as_deref() {
             map.serialize_entry("conflicts", &conflict.conflicts)?;
             map.serialize_entry("merged", &conflict.merged)?;
             map.serialize_entry("source", &conflict.source)?;
@@ -359,7 +357,7 @@ impl From<DocumentError> for Problem {
             }
             DocumentError::Conflict { field, reason } => Problem::new(Kind::Conflict, reason).at(field),
             DocumentError::Merge(conflict) => Problem {
-                conflict: Some(conflict),
+                more: Some(Box::new(More::Conflict(conflict))),
                 ..Problem::new(Kind::MergeConflict, "the merge leaves conflicts").at("source")
             },
             DocumentError::Invalid(invalid) => invalid.into(),

@@ -18,7 +18,7 @@ use colloquy_actors::page::Start;
 use super::dispatch::{Exchange, Verdict};
 use super::headers::{REPLAYED, REQUEST_ID, add_limits};
 use super::operation::{Home, Operation, Verb};
-use super::problem::Problem;
+use super::problem::{More, Problem};
 use super::realtime::{Handshake, PROTOCOL, Socket};
 use super::reply::{Keep, Listing, Outcome, Output, Text};
 use super::{accept, conditions, links};
@@ -39,7 +39,7 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, p
     let preflight = matches!(verdict, Ok(Verdict::Methods(_)));
     let for_people = match &verdict {
         Ok(Verdict::Done(Output::Text(text))) => text.media_type == HTML,
-        Err(problem) => problem.page.is_some(),
+        Err(problem) => matches!(problem.more.as_deref(), Some(More::Page(_))),
         Ok(_) => false,
     };
     let switches = matches!(verdict, Ok(Verdict::Done(Output::Line(_))));
@@ -225,7 +225,7 @@ impl Exchange {
         if let Some(seconds) = problem.retry_after_seconds {
             response.insert_header((RETRY_AFTER, HeaderValue::from(seconds)));
         }
-        if let Some(page) = &problem.page {
+        if let Some(More::Page(page)) = problem.more.as_deref() {
             response.insert_header((CONTENT_TYPE, HeaderValue::from_static(HTML)));
             return (response, page.clone());
         }

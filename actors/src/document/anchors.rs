@@ -125,7 +125,7 @@ mod tests {
     fn lines_follow_what_is_added_and_taken_away_above_them() {
         let added = Hunk::new(0, 0, 0, 3);
         let taken = Hunk::new(5, 2, 8, 0);
-        assert_eq!(lines(3, 4).follow(&[added.clone()]), Some(lines(6, 7)));
+        assert_eq!(lines(3, 4).follow(std::slice::from_ref(&added)), Some(lines(6, 7)));
         assert_eq!(lines(10, 12).follow(&[added.clone(), taken.clone()]), Some(lines(11, 13)));
         assert_eq!(lines(1, 2).follow(&[taken]), Some(lines(1, 2)));
         assert_eq!(lines(1, 5).follow(&[added]), Some(lines(4, 8)));

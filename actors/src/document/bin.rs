@@ -24,27 +24,27 @@ pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> Option<Backgro
         // A bin that keeps for seconds is looked into often.
         let pause = (keep / 8).clamp(LOOK_AGAIN, LOOK_EVERY);
         loop {
-            empty(&documents, keep).await;
-            tokio::time::sleep(pause).await;
+            let well = empty(&documents, keep).await;
+            // Nobody may be there yet to carry it out.
+            tokio::time::sleep(if well { pause } else { LOOK_AGAIN }).await;
         }
     })
 }
 
-/// Erases what is overdue, until nothing is or something can't be erased now.
-async fn empty(documents: &Documents, keep: Duration) {
+/// Erases what is overdue; whether nothing of it is left.
+async fn empty(documents: &Documents, keep: Duration) -> bool {
     let before = Timestamp::now().0.saturating_sub(i64::try_from(keep.as_millis()).unwrap_or(i64::MAX));
-    loop {
-        let Ok(overdue) = documents.store.overdue_documents(before, PAGE).await else { return };
+    let mut well = true;
+    while well {
+        let Ok(overdue) = documents.store.overdue_documents(before, PAGE).await else { return false };
         if overdue.is_empty() {
-            return;
+            return true;
         }
         for (subject, scope) in overdue {
             let id = DocumentId::from_parts(subject.number, subject.tail);
-            let caller = Caller { scope, by: By::server("the bin is emptied") };
-            let by = (caller, Who::Account(None));
-            if documents.change(id, by, None, None, Request::Expire(before)).await.is_err() {
-                return;
-            }
+            let by = (Caller { scope, by: By::server("the bin is emptied") }, Who::Account(None));
+            well &= documents.change(id, by, None, None, Request::Expire(before)).await.is_ok();
         }
     }
+    false
 }

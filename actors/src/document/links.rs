@@ -46,7 +46,11 @@ impl From<Failure> for Shut {
     fn from(failure: Failure) -> Self {
         match failure {
             AskError::Refused(DocumentError::NotFound) => Shut::Gone,
-            other => Shut::Unknown(other),
+            AskError::Refused(_)
+            | AskError::Unavailable { .. }
+            | AskError::Crashed
+            | AskError::TimedOut
+            | AskError::Unknown => Shut::Unknown(failure),
         }
     }
 }

@@ -49,6 +49,9 @@ pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<Broken>>) + Send>;
 /// An answer that comes later.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// A version, and the frames from which its content is made, the one that stands alone first.
+pub type FramedVersion = (StoredVersion, Vec<Bytes>);
+
 /// Why a list could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
@@ -105,7 +108,7 @@ pub trait Store: Send + Sync + 'static {
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>>;
 
     /// A version, and the frames from which its content is made, the one that stands alone first.
-    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<(StoredVersion, Vec<Bytes>)>, ReadError>>;
+    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>>;
 
     /// The identifiers of a document's versions with these numbers.
     fn version_ids(&self, document: Subject, numbers: Vec<u64>) -> Later<Result<Vec<VersionId>, ReadError>>;

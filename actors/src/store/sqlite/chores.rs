@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use super::Views;
 use super::batch::Counts;
 use super::codec::{id, int, uint};
-use super::documents;
+use super::erasing;
 use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::older_keys;
@@ -217,7 +217,7 @@ impl Housekeeping {
     /// One slice of the texts of documents that are gone; what is left when the store closes goes after the next start.
     fn erase_texts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        self.erasing = documents::erase(connection, ERASE_SLICE_BYTES)?;
+        self.erasing = erasing::slice(connection, ERASE_SLICE_BYTES)?;
         connection.execute_batch("COMMIT")?;
         if self.erasing {
             self.erase();

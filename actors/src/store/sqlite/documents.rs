@@ -12,14 +12,9 @@ use super::lists::{Scan, Where, counted, offset};
 use crate::caller::Scope;
 use crate::id::{KeyKind, UserId, UserKind, VersionId};
 use crate::store::{
-    ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind,
-    NewVersion, StoredDocument, StoredPage, StoredVersion, Subject, VersionQuery,
+    ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
+    Happened, Kind, NewVersion, StoredDocument, StoredPage, StoredVersion, Subject, VersionQuery,
 };
-
-/// Rows of one table that are erased at once, however small they are.
-const ERASED_AT_ONCE: i64 = 1_024;
-/// What erasing a row costs beside its text, in bytes of text.
-const ERASED_ROW: usize = 256;
 
 /// Writes what a commit leaves of a document; tells how the counts of those in and out of the bin move.
 pub(super) fn put(
@@ -125,38 +120,8 @@ pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Resu
         .optional()?;
     connection.prepare_cached("DELETE FROM readers WHERE document = ?1")?.execute([n])?;
     connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
-    connection.prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1)")?.execute([n])?;
+    connection.prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1, 0)")?.execute([n])?;
     Ok(deleted.map(|deleted| (Counted::Documents, i64::from(deleted), -1)))
-}
-
-/// Erases versions and comments of a document that is gone, about so many bytes of them; whether any are left.
-pub(super) fn erase(connection: &Connection, bytes: usize) -> rusqlite::Result<bool> {
-    let gone: Option<i64> = connection
-        .prepare_cached("SELECT document FROM erasures LIMIT 1")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    let Some(n) = gone else { return Ok(false) };
-    let mut left = bytes;
-    for (table, text) in [("versions", "frame"), ("comments", "body")] {
-        let sql = format!("SELECT number, length({text}) FROM {table} WHERE document = ?1 ORDER BY number LIMIT ?2");
-        let mut find = connection.prepare_cached(&sql)?;
-        let mut found = find.query(params![n, ERASED_AT_ONCE])?;
-        let mut last: Option<i64> = None;
-        while left > 0
-            && let Some(row) = found.next()?
-        {
-            last = Some(row.get(0)?);
-            left = left.saturating_sub(usize::try_from(row.get::<_, i64>(1)?).unwrap_or(0) + ERASED_ROW);
-        }
-        if let Some(last) = last {
-            let sql = format!("DELETE FROM {table} WHERE document = ?1 AND number <= ?2");
-            connection.prepare_cached(&sql)?.execute([n, last])?;
-        }
-    }
-    if left == bytes {
-        connection.prepare_cached("DELETE FROM erasures WHERE document = ?1")?.execute([n])?;
-    }
-    Ok(true)
 }
 
 /// The columns that [`version`] reads.
@@ -202,11 +167,7 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
 }
 
 /// A version, and the frames from which its content is made, the one that stands alone first.
-pub(super) fn one(
-    connection: &Connection,
-    document: Subject,
-    number: u64,
-) -> rusqlite::Result<Option<(StoredVersion, Vec<Bytes>)>> {
+pub(super) fn one(connection: &Connection, document: Subject, number: u64) -> rusqlite::Result<Option<FramedVersion>> {
     let found = connection
         .prepare_cached(&format!("SELECT {VERSION} FROM versions WHERE document = ?1 AND number = ?2"))?
         .query_row([int(document.number), int(number)], version)

@@ -8,6 +8,7 @@ mod chores;
 mod codec;
 mod deliveries;
 mod documents;
+mod erasing;
 mod events;
 mod figures;
 mod fresh;
@@ -36,7 +37,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -54,10 +54,10 @@ use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
     ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice,
-    DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect, EndpointTotals, EventPage, EventQuery, FeedRow, KeptRow,
-    Later, MessageQuery, ReadError, RecordQuery, Settle, Span, Store, Stored, StoredDelivery, StoredMessage,
-    StoredPage, StoredRecord, StoredVersion, Subject, Timed, TimedQuery, Unwritten, VersionQuery, WebhookState,
-    Written,
+    DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect, EndpointTotals, EventPage, EventQuery, FeedRow,
+    FramedVersion, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Span, Store, Stored, StoredDelivery,
+    StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed, TimedQuery, Unwritten, VersionQuery,
+    WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
@@ -365,7 +365,7 @@ impl Store for SqliteStore {
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<(StoredVersion, Vec<Bytes>)>, ReadError>> {
+    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>> {
         self.lists.read(move |connection| documents::one(connection, document, number))
     }
 

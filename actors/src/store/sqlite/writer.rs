@@ -345,6 +345,9 @@ impl Writer {
 
 /// Hands what happened to the feed, where anybody wants it.
 fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
+    if matches!(commit.header, Header::DocumentGone) {
+        published.redacted(commit.subject.number, 1..=commit.expected);
+    }
     if !commit.rewrites.is_empty() {
         published.redacted(commit.subject.number, commit.rewrites.iter().map(|rewrite| rewrite.sequence));
     }

@@ -14,7 +14,7 @@ use super::page;
 use crate::http::body::{Form, Holders, Maybe};
 use crate::http::call::Call;
 use crate::http::idempotency;
-use crate::http::problem::{Kind, Problem};
+use crate::http::problem::{Kind, More, Problem};
 use crate::http::query::NoQuery;
 use crate::http::reply::{Keep, Output, Text};
 use crate::http::{accept, conditions};
@@ -128,9 +128,10 @@ fn for_people(call: &Call, problem: Problem) -> Problem {
     if accept::prefers_json(call.request.headers()) {
         return problem;
     }
-    let page = match problem.kind {
-        Kind::Unauthorized => page::password(call.segment(0), &problem.reason),
-        _ => page::refused(problem.kind.message(), &problem.reason),
+    let page = if problem.kind == Kind::Unauthorized {
+        page::password(call.segment(0), &problem.reason)
+    } else {
+        page::refused(problem.kind.message(), &problem.reason)
     };
-    Problem { page: Some(page), ..problem }
+    Problem { more: Some(Box::new(More::Page(page))), ..problem }
 }

@@ -405,3 +405,7 @@ impl From<PermissionError> for DocumentError {
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
     serde_json::to_vec(shape).unwrap_or_default().into()
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -102,7 +102,7 @@ pub(super) fn unpack(frames: &[Bytes]) -> Option<(String, Frame)> {
     Some((content, frames.last()?.clone()))
 }
 
-type Chains = [(u64, Vec<Bytes>)];
+pub(super) type Chains = [(u64, Vec<Bytes>)];
 
 fn content(chains: &Chains, number: u64) -> Option<(String, Frame)> {
     chains.iter().find(|(known, _)| *known == number).and_then(|(_, frames)| unpack(frames))
@@ -110,7 +110,7 @@ fn content(chains: &Chains, number: u64) -> Option<(String, Frame)> {
 
 impl Job {
     /// The versions whose contents it reads, each once.
-    fn needs(&self) -> Vec<u64> {
+    pub(super) fn needs(&self) -> Vec<u64> {
         let mut needs: Vec<u64> = match &self.task {
             Task::Pack { parent, .. } => parent.iter().copied().collect(),
             Task::Copy { version, parent } => vec![*version, *parent],
@@ -123,7 +123,7 @@ impl Job {
         needs
     }
 
-    fn compute(&self, chains: &Chains) -> Option<Worked> {
+    pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {
         match &self.task {
             Task::Pack { content, parent } => self.pack(chains, content, *parent, None),
             Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent), None),

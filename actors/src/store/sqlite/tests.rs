@@ -98,6 +98,11 @@ impl Bench for Folder {
 
 contract! {
     Folder:
+    a_document_comes_back_as_it_was_committed,
+    lists_of_documents_hold_and_count_what_one_may_read,
+    a_link_leads_to_its_document_until_it_is_taken_back,
+    what_was_erased_of_a_document_leaves_the_files,
+    a_user_who_owns_documents_stays,
     an_acknowledged_commit_is_there_after_a_crash,
     a_sequence_is_accepted_once_and_only_behind_the_one_before,
     what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits,

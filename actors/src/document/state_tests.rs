@@ -1,0 +1,321 @@
+//! A document's rules, one by one: decided and computed as the actor does it, with the versions kept in memory.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+
+use super::super::work::unpack;
+use super::*;
+use crate::accounts::Role;
+use crate::caller::{By, Mode};
+use crate::document::messages::MergeConflict;
+use crate::runtime::Entity;
+use crate::store::{Happened, Header};
+
+/// The account's own key.
+const ACCOUNT: Who = Who::Account(None);
+
+/// A document with what its commits wrote.
+struct Desk {
+    document: Document,
+    people: Arc<Identity>,
+    scope: Scope,
+    now: i64,
+    /// By number: the version that the frame stands on, and the frame.
+    frames: Vec<(Option<u64>, Bytes)>,
+    events: Vec<Happened>,
+}
+
+impl Desk {
+    fn new(content: &str) -> Self {
+        let id = DocumentId::new(1_000_000);
+        let mut desk = Desk {
+            document: Document { id, live: None },
+            people: Arc::default(),
+            scope: Scope::of(1, Mode::Live),
+            now: id.created_ms(),
+            frames: Vec::new(),
+            events: Vec::new(),
+        };
+        desk.done(Request::Create(body(json!({"title": "Guide", "content": content}))));
+        desk
+    }
+
+    fn user(&self) -> UserId {
+        let user = UserId::new(1);
+        self.people.put_user(self.scope, user, Role::Agent);
+        user
+    }
+
+    fn live(&self) -> &Live {
+        self.document.live.as_ref().unwrap()
+    }
+
+    fn frames_of(&self, number: u64) -> Vec<Bytes> {
+        let (base, frame) = &self.frames[usize::try_from(number).unwrap() - 1];
+        let mut frames = base.map_or_else(Vec::new, |base| self.frames_of(base));
+        frames.push(frame.clone());
+        frames
+    }
+
+    fn content(&self, number: u64) -> String {
+        unpack(&self.frames_of(number)).unwrap().0
+    }
+
+    fn head(&self) -> String {
+        self.content(self.live().facts.head)
+    }
+
+    fn ask_as(&mut self, who: Who, if_match: Option<&str>, request: Request) -> Result<Reply, DocumentError> {
+        self.now += 1;
+        let command = DocumentCommand {
+            caller: Caller { scope: self.scope, by: By::server("a test") },
+            who,
+            if_match: if_match.map(|tag| Precondition::OneOf(vec![tag.to_owned()])),
+            reservation: None,
+            request,
+            people: Arc::clone(&self.people),
+        };
+        let found = self.document.prepared(&command).map(|job| {
+            let chains: Vec<_> = job.needs().into_iter().map(|number| (number, self.frames_of(number))).collect();
+            job.compute(&chains).unwrap()
+        });
+        match self.document.judge(command, found, self.now) {
+            Decision::Answer(reply) | Decision::Keep { reply, .. } => Ok(reply),
+            Decision::Refuse(refusal) => Err(refusal),
+            Decision::Change { change, commit, reply, .. } => {
+                assert_eq!(commit.expected, self.document.revision(), "the fence");
+                self.events.extend(commit.rows.iter().map(|row| row.happened));
+                if let Header::Document(header) = commit.header {
+                    self.frames.extend(header.version.map(|version| (version.base, version.frame)));
+                }
+                self.document.apply(change);
+                Ok(reply)
+            }
+        }
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Reply, DocumentError> {
+        self.ask_as(ACCOUNT, None, request)
+    }
+
+    /// The answer's body; null where there is none.
+    fn done(&mut self, request: Request) -> Value {
+        match self.ask(request).unwrap() {
+            Reply::Answer(answer) => serde_json::from_slice(&answer.body).unwrap_or_default(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn version(&mut self, version: Value) -> Value {
+        self.done(Request::AddVersion(body(version)))
+    }
+
+    fn merge(&mut self, merge: Value) -> Result<Value, DocumentError> {
+        match self.ask(Request::Merge(body(merge)))? {
+            Reply::Answer(answer) => Ok(serde_json::from_slice(&answer.body).unwrap()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn conflict(&mut self, merge: Value) -> MergeConflict {
+        match self.merge(merge) {
+            Err(DocumentError::Merge(conflict)) => *conflict,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn open(&mut self, token: [u8; 32]) -> Result<Reply, DocumentError> {
+        self.ask(Request::OpenShare(token))
+    }
+}
+
+fn body<T: for<'de> Deserialize<'de>>(value: Value) -> Box<T> {
+    Box::new(serde_json::from_value(value).unwrap())
+}
+
+fn update(value: Value) -> Request {
+    Request::Update(body(value))
+}
+
+#[test]
+fn an_update_without_a_change_makes_neither_version_nor_event() {
+    let mut desk = Desk::new("one\n");
+    let same = json!({"title": "Guide", "content": "one\n", "content_type": "text/markdown", "metadata": {}});
+    for nothing in [json!({}), same] {
+        desk.done(update(nothing));
+    }
+    assert_eq!(desk.events, [Happened::DocumentCreated]);
+    desk.done(update(json!({"content": "two\n", "title": "New"})));
+    assert_eq!(desk.events[1..], [Happened::DocumentUpdated, Happened::DocumentVersionCreated]);
+    assert_eq!((desk.head().as_str(), desk.live().facts.head), ("two\n", 2));
+}
+
+#[test]
+fn a_change_of_another_state_is_refused() {
+    let mut desk = Desk::new("one\n");
+    let tag = desk.live().etag(DocumentRole::Owner);
+    assert!(desk.ask_as(ACCOUNT, Some(&tag), update(json!({"title": "A"}))).is_ok());
+    let refused = desk.ask_as(ACCOUNT, Some(&tag), update(json!({"title": "B"})));
+    assert_eq!(refused.unwrap_err(), DocumentError::Precondition);
+    assert_eq!(desk.live().facts.title, "A");
+}
+
+#[test]
+fn a_side_line_leaves_the_head_alone_and_names_are_taken_once() {
+    let mut desk = Desk::new("one\n");
+    let side = desk.version(json!({"content": "side\n", "branch": "draft", "label": "first"}));
+    assert_eq!((&side["branch"], &side["number"]), (&json!("draft"), &json!(2)));
+    assert_eq!(desk.head(), "one\n");
+    desk.done(update(json!({"content": "two\n"})));
+    assert_eq!(desk.version(json!({"content": "side 2\n", "branch": "draft"}))["parents"], json!([side["id"]]));
+    let old = desk.version(json!({"content": "x\n", "parent": "1"}));
+    assert_eq!(old["branch"], "v5", "named after its first version");
+    for taken in [json!({"content": "", "label": "draft"}), json!({"content": "", "branch": "first"})] {
+        let refused = desk.ask(Request::AddVersion(body(taken))).unwrap_err();
+        assert!(matches!(refused, DocumentError::Conflict { .. }), "{refused:?}");
+    }
+    assert_eq!(desk.head(), "two\n");
+}
+
+#[test]
+fn a_merge_brings_in_what_both_changed_and_then_there_is_nothing_more() {
+    let mut desk = Desk::new("a\nb\nc\nd\ne\n");
+    desk.version(json!({"content": "A\nb\nc\nd\ne\n", "branch": "side"}));
+    desk.done(update(json!({"content": "a\nb\nc\nd\nE\n"})));
+    let dry = desk.merge(json!({"source": "side", "dry_run": true})).unwrap();
+    assert_eq!((desk.frames.len(), &dry["conflicts"]), (3, &json!([])));
+    let merged = desk.merge(json!({"source": "side"})).unwrap();
+    assert_eq!(merged["parents"].as_array().unwrap().len(), 2);
+    assert_eq!((desk.head(), &dry["merged"]), ("A\nb\nc\nd\nE\n".to_owned(), &json!(desk.head())));
+    for contained in ["side", "head", "1"] {
+        assert_eq!(desk.merge(json!({"source": contained})).unwrap()["up_to_date"], true, "{contained}");
+    }
+    assert_eq!(desk.events.last(), Some(&Happened::DocumentMerged));
+}
+
+#[test]
+fn a_conflict_is_told_and_its_resolution_goes_through_while_the_target_stays() {
+    let mut desk = Desk::new("a\n");
+    desk.version(json!({"content": "theirs\n", "branch": "side"}));
+    desk.done(update(json!({"content": "ours\n"})));
+    let conflict = desk.conflict(json!({"source": "side"}));
+    assert_eq!(conflict.conflicts.len(), 1);
+    assert!(conflict.merged.contains("<<<<<<< head\nours\n=======\ntheirs\n>>>>>>> side\n"), "{}", conflict.merged);
+    let resolved = |content: &str| {
+        let resolutions = json!([{"index": 0, "content": content}]);
+        json!({"source": conflict.source, "target": conflict.target, "resolutions": resolutions})
+    };
+    let none = json!({"source": conflict.source, "target": conflict.target, "resolutions": []});
+    assert!(matches!(desk.merge(none), Err(DocumentError::Invalid(_))), "one left out");
+    desk.merge(resolved("both\n")).unwrap();
+    assert_eq!(desk.head(), "both\n");
+    assert_eq!(desk.merge(resolved("late\n")).unwrap_err(), DocumentError::Precondition, "the target has moved on");
+}
+
+#[test]
+fn each_strategy_decides_conflicts_its_own_way() {
+    for (strategy, expected) in [("ours", "ours\n"), ("theirs", "theirs\n"), ("union", "ours\ntheirs\n")] {
+        let mut desk = Desk::new("a\n");
+        desk.version(json!({"content": "theirs\n", "branch": "side"}));
+        desk.done(update(json!({"content": "ours\n"})));
+        desk.merge(json!({"source": "side", "strategy": strategy})).unwrap();
+        assert_eq!(desk.head(), expected, "{strategy}");
+    }
+}
+
+#[test]
+fn a_criss_cross_history_merges_from_one_of_the_nearest_ancestors() {
+    let mut desk = Desk::new("a\nb\nc\nd\ne\nf\ng\n");
+    desk.version(json!({"content": "a\nb\nc\nd\ne\nf\nG\n", "branch": "side"}));
+    desk.done(update(json!({"content": "A\nb\nc\nd\ne\nf\ng\n"})));
+    let (ours, theirs) = (desk.live().found(3).id, desk.live().found(2).id);
+    desk.merge(json!({"source": theirs})).unwrap();
+    // The side takes in what main was before that merge: both are now nearest ancestors of both.
+    desk.merge(json!({"source": ours, "target": "side"})).unwrap();
+    desk.done(update(json!({"content": "A\nb\nc\nM\ne\nf\nG\n"})));
+    assert_eq!(desk.merge(json!({"source": "side"})).unwrap()["parents"].as_array().unwrap().len(), 2);
+    assert_eq!(desk.head(), "A\nb\nc\nM\ne\nf\nG\n");
+}
+
+#[test]
+fn what_is_in_the_bin_can_only_be_restored_or_expire() {
+    let mut desk = Desk::new("one\n");
+    desk.done(Request::Bin);
+    let binned_at = desk.live().facts.deleted_at.unwrap();
+    for request in [Request::Look(Vec::new()), update(json!({})), Request::Bin, Request::Erase] {
+        assert_eq!(desk.ask(request).unwrap_err(), DocumentError::NotFound);
+    }
+    assert_eq!(desk.ask(Request::Expire(binned_at)).unwrap_err(), DocumentError::NotFound, "not yet");
+    desk.done(Request::Restore);
+    assert_eq!(desk.ask(Request::Expire(i64::MAX)).unwrap_err(), DocumentError::NotFound, "it was taken out");
+    desk.done(Request::Bin);
+    desk.ask(Request::Expire(i64::MAX)).unwrap();
+    assert!(desk.document.is_vacant());
+    assert_eq!(desk.ask(Request::Restore).unwrap_err(), DocumentError::NotFound);
+}
+
+#[test]
+fn a_role_is_asked_before_anything_is_computed() {
+    let mut desk = Desk::new("one\n");
+    let (viewer, stranger) = (desk.user(), desk.user());
+    desk.done(Request::AddCollaborator(viewer, DocumentRole::Viewer, None));
+    let write = || update(json!({"content": "two\n"}));
+    assert_eq!(desk.ask_as(Who::User(viewer), None, write()).unwrap_err(), DocumentError::Forbidden);
+    assert_eq!(desk.ask_as(Who::User(stranger), None, write()).unwrap_err(), DocumentError::NotFound);
+    desk.done(Request::ChangeCollaborator(viewer, DocumentRole::Editor));
+    desk.ask_as(Who::User(viewer), None, write()).unwrap();
+    assert_eq!(desk.live().facts.updated_by, Some(viewer));
+    desk.scope = Scope::of(2, Mode::Live);
+    assert_eq!(desk.ask(write()).unwrap_err(), DocumentError::NotFound, "another account's");
+}
+
+#[test]
+fn a_link_opens_until_it_is_used_up_switched_off_or_taken_back() {
+    let mut desk = Desk::new("one\n");
+    let made = desk.done(Request::CreateShare(body(json!({"max_uses": 2})), [1; 32], None));
+    assert_eq!(made["url"], Value::Null, "what is kept shows no link");
+    let share: ShareId = made["share_id"].as_str().unwrap().parse().unwrap();
+    desk.open([1; 32]).unwrap();
+    assert_eq!(desk.open([2; 32]).unwrap_err(), DocumentError::NotFound);
+    desk.done(Request::SetPermissions(body(json!({"link_sharing": false}))));
+    assert_eq!(desk.open([1; 32]).unwrap_err(), DocumentError::NotFound);
+    assert_eq!(desk.ask(Request::UseShare(share)).unwrap_err(), DocumentError::NotFound);
+    desk.done(Request::SetPermissions(body(json!({"link_sharing": true}))));
+    let (sequence, events) = (desk.live().sequence, desk.events.len());
+    desk.done(Request::UseShare(share));
+    desk.done(Request::UseShare(share));
+    assert_eq!((desk.live().sequence, desk.events.len()), (sequence, events), "a use is no event");
+    assert_eq!(desk.ask(Request::UseShare(share)).unwrap_err(), DocumentError::NotFound);
+    assert_eq!(desk.open([1; 32]).unwrap_err(), DocumentError::NotFound);
+    let other = desk.done(Request::CreateShare(body(json!({})), [3; 32], None));
+    desk.done(Request::RemoveShare(other["share_id"].as_str().unwrap().parse().unwrap()));
+    assert_eq!(desk.open([3; 32]).unwrap_err(), DocumentError::NotFound);
+}
+
+#[test]
+fn comments_follow_their_lines_or_are_outdated() {
+    let mut desk = Desk::new("a\nb\nc\n");
+    for line in [1, 3] {
+        desk.done(Request::AddComment(body(json!({"start_line": line, "body": "hm"}))));
+    }
+    let beyond = desk.ask(Request::AddComment(body(json!({"start_line": 4, "body": "hm"}))));
+    assert!(matches!(beyond, Err(DocumentError::Invalid(_))));
+    desk.done(update(json!({"content": "new\na\nb\nchanged\n"})));
+    let head = desk.live().facts.head_id;
+    let [first, second] = &desk.live().comments[..] else { panic!("two comments") };
+    assert_eq!((first.start_line, first.outdated, first.version), (2, false, head));
+    assert_eq!((second.start_line, second.outdated), (3, true));
+}
+
+#[test]
+fn one_more_version_copies_none_of_those_before() {
+    let mut desk = Desk::new("one\n");
+    desk.version(json!({"content": "x\n"}));
+    let held = Arc::as_ptr(&desk.live().versions);
+    for n in 0..100 {
+        desk.version(json!({"content": format!("{n}\n")}));
+        assert_eq!(Arc::as_ptr(&desk.live().versions), held, "the list was copied");
+    }
+    assert_eq!((desk.live().versions.len(), desk.head().as_str()), (102, "99\n"));
+}

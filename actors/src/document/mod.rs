@@ -30,6 +30,7 @@ mod state;
 mod versions;
 mod work;
 
+pub use crate::store::DocumentOrder;
 pub use documents::{ActivityList, ActivityView, Comparison, DiffFormat, DocumentList, Documents, Failure};
 pub(crate) use finder::Finder;
 pub use links::{Link, Shut};

@@ -14,7 +14,11 @@ pub(super) use self::deliveries::{
     what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
     what_receivers_answered_goes_with_the_redacted_message, whoever_delivers_finds_after_a_crash_what_it_had_written,
 };
-pub(super) use self::documents::{a_document_comes_back_as_it_was_committed, lists_of_documents_hold_and_count_what_one_may_read, a_link_leads_to_its_document_until_it_is_taken_back, what_was_erased_of_a_document_leaves_the_files, a_user_who_owns_documents_stays};
+pub(super) use self::documents::{
+    a_document_comes_back_as_it_was_committed, a_link_leads_to_its_document_until_it_is_taken_back,
+    a_user_who_owns_documents_stays, lists_of_documents_hold_and_count_what_one_may_read,
+    what_was_erased_of_a_document_leaves_the_files,
+};
 pub(super) use self::events::{
     a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
     a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,

@@ -15,8 +15,8 @@ use crate::id::{DocumentId, UserId, VersionId};
 use crate::page::{Cursor, Order, Paging, Start};
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::{
-    Broken, Commit, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, Happened, Header, Kind,
-    NewRow, NewVersion, Stored, Subject, Tallies, VersionQuery,
+    Broken, Commit, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, Happened, Header, Kind, NewRow,
+    NewVersion, Stored, Subject, Tallies, VersionQuery,
 };
 
 fn subject(id: DocumentId) -> Subject {
@@ -161,7 +161,11 @@ pub(in crate::store) fn lists_of_documents_hold_and_count_what_one_may_read<B: B
     assert_eq!(list(DocumentQuery { deleted: true, ..all() }), ("b".to_owned(), 1));
     let after = Start::After(Cursor { number: ids[2].number(), tail: ids[2].tail() });
     let behind = Paging { start: after, ..all().paging };
-    assert_eq!(list(DocumentQuery { paging: behind, ..all() }), ("Cd".to_owned(), 3), "one in the bin is still a place");
+    assert_eq!(
+        list(DocumentQuery { paging: behind, ..all() }),
+        ("Cd".to_owned(), 3),
+        "one in the bin is still a place"
+    );
     let overdue = wait(house.store().overdue_documents(6, 10)).unwrap();
     assert_eq!(overdue, [(subject(ids[2]), live())]);
     assert_eq!(wait(house.store().overdue_documents(5, 10)).unwrap(), []);

@@ -1,11 +1,11 @@
 //! Documents as a whole: made, listed, read, changed, put into the bin and taken out of it.
 
-use colloquy_actors::document::DocumentList;
 use colloquy_actors::document::access::DocumentRole;
 use colloquy_actors::document::messages::{ContentType, CreateDocument, Request, UpdateDocument, VersionName};
+use colloquy_actors::document::{DocumentList, DocumentOrder};
 use colloquy_actors::id::{DocumentId, DocumentKind, UserId};
 use colloquy_actors::page::{Order, Start};
-use colloquy_actors::store::DocumentOrder;
+
 use colloquy_actors::time::Timestamp;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};

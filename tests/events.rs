@@ -272,7 +272,7 @@ async fn list_stream_socket_and_webhook_show_the_same_bytes() {
     let receiver = Receiver::start().await;
     c.post("/v1/webhooks", json!({"url": receiver.url(), "events": ["*"]})).await.expect(201);
     let customer = c.customer().await;
-    let body = json!({"customer_id": customer, "metadata": {"z": 1.0, "a": "é \u{2028} \"<&>\" 🎈", "n": 1e21}});
+    let body = json!({"customer_id": customer, "metadata": {"z": 1.0, "a": "é \u{2028} \"<&>\" 🎈", "n": 12_345_678_901_234.5}});
     let id = c.post("/v1/conversations", body).await.expect(201).id("conversation_id");
     c.message(&id, "Zeile 1\nZeile 2 / \u{7f} ünï").await;
     close(&c, &id).await;

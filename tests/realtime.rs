@@ -197,7 +197,7 @@ async fn a_refused_subscription_is_an_error_and_the_socket_goes_on() {
     for conversation in [UNKNOWN, &live, &stranger, "nonsense"] {
         for kind in ["subscribe", "typing"] {
             socket.say(json!({"type": kind, "conversation_id": conversation})).await;
-            socket.hear_error("not_found").await;
+            socket.hear_error(if conversation == "nonsense" { "invalid_request" } else { "not_found" }).await;
         }
     }
     for (conversation, after) in [(Some(&id), json!("nonsense!")), (Some(&id), json!(-1)), (None, json!("nonsense!"))] {

@@ -55,6 +55,11 @@ conversation="$(post "$key" /v1/conversations "{\"customer_id\":\"$customer\",\"
   field conversation_id)"
 message="$(curl -fsS -H "Authorization: Bearer $key" "$url/v1/conversations/$conversation/messages" |
   python3 -c 'import json,sys; print(json.load(sys.stdin)["data"][0]["message_id"])')"
+# Its deliveries fail at once: the name resolves nowhere.
+webhook="$(post "$key" /v1/webhooks '{"url":"https://hooks.invalid/","events":["*"]}' | field webhook_id)"
+post "$key" "/v1/conversations/$conversation/messages" '{"content":"delivered nowhere"}' >/dev/null
+delivery="$(curl -fsS -H "Authorization: Bearer $key" "$url/v1/webhooks/$webhook/deliveries" |
+  python3 -c 'import json,sys; print(json.load(sys.stdin)["data"][0]["delivery_id"])')"
 
 # Ids that exist, so that the ways behind "404" are walked too.
 cat >schemathesis.toml <<TOML
@@ -64,6 +69,8 @@ cat >schemathesis.toml <<TOML
 "path.user_id" = "$user"
 "path.message_id" = "$message"
 "path.account_id" = "$account"
+"path.webhook_id" = "$webhook"
+"path.delivery_id" = "$delivery"
 TOML
 
 readonly checks="not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance"

@@ -73,8 +73,8 @@ async fn each_socket_on_its_own_conversation_gets_that_ones_events_only() {
 }
 
 /// Enough that no buffer of the kernel's or of the server's can hold it.
-const FLOOD: usize = 400;
-const FLOOD_BYTES: usize = 60_000;
+const FLOOD: usize = 3_000;
+const FLOOD_BYTES: usize = 10_000;
 
 async fn flood(c: &Client, id: &str) {
     let text = "x".repeat(FLOOD_BYTES);

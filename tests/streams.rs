@@ -47,6 +47,20 @@ async fn without_a_cursor_a_stream_begins_with_what_comes_next() {
 }
 
 #[tokio::test]
+async fn a_stream_that_broke_before_its_first_event_goes_on_where_it_began() {
+    let (_account, c) = account_with_client().await;
+    let id = c.conversation().await;
+    for list in [events_of(&id), "/v1/events".to_owned()] {
+        let mut cut = EventStream::open(c.get(&list)).await;
+        let place = cut.begins_at().await;
+        drop(cut);
+        c.message(&id, &list).await;
+        let mut again = EventStream::open(c.get(&list).with("last-event-id", &place)).await;
+        assert_eq!(again.event().await.json()["data"]["content"], list);
+    }
+}
+
+#[tokio::test]
 async fn last_event_id_wins_over_after() {
     let (_account, c) = account_with_client().await;
     let id = c.conversation().await;
@@ -89,6 +103,7 @@ async fn a_comment_keeps_a_quiet_line_open() {
     let server = Setup::default().env("COLLOQUY__REALTIME__HEARTBEAT_SECONDS", "0.2").start();
     let c = server.account().await.test();
     let mut stream = EventStream::open(c.get("/v1/events")).await;
+    stream.begins_at().await;
     let begun = Instant::now();
     for _ in 0..5 {
         let next = tokio::time::timeout(Duration::from_secs(10), stream.next()).await.expect("a comment in time");

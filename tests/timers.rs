@@ -316,7 +316,12 @@ async fn an_idle_conversation_closes_and_one_with_news_does_not() {
     }
     auto_close(&account, json!(10)).await.expect(200);
     clock.ahead(6);
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    until("the server sees the new time", Duration::from_secs(10), async || {
+        let made = c.customer().await;
+        let at = c.get(&format!("/v1/customers/{made}")).await["created_at"].as_str()?.to_owned();
+        (at > from_now(5 * 60_000)).then_some(())
+    })
+    .await;
     c.message(&spoken, "still here").await;
     c.call("POST", &format!("{}/reopen", at(&reopened))).await.expect(200);
     c.patch(&at(&woken), json!({"snoozed_until": null})).await.expect(200);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use colloquy_actors::id::EventId;
+use colloquy_actors::store::Happened;
 use colloquy_actors::time::Timestamp;
 use colloquy_actors::webhook::signature::{self, Signing};
 use colloquy_actors::webhook::target::{self, TargetError};
@@ -45,11 +46,19 @@ pub struct Listen {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The receiver's URL is none.
-    #[error("--forward-to {0}, such as http://127.0.0.1:3000/hooks")]
-    Forward(TargetError),
+    #[error("--forward-to {url:?}: {why}, such as http://127.0.0.1:3000/hooks")]
+    Forward {
+        /// What was given.
+        url: String,
+        /// Why it is none.
+        why: TargetError,
+    },
     /// The server's URL is none.
     #[error("--server must be a URL, such as http://127.0.0.1:8080")]
     Server,
+    /// There is no such kind of event.
+    #[error("--events: {0:?} is no kind of event; such as message.created, a list with commas, or *")]
+    Kind(String),
     /// Nobody answered at the very first.
     #[error("can't reach {server}: {why}")]
     Unreachable {
@@ -98,7 +107,8 @@ impl From<io::Error> for Cut {
 /// # Errors
 /// What kept it from starting or made it end.
 pub fn listen(options: Listen) -> Result<(), ListenError> {
-    target::check(&options.forward_to, true).map_err(ListenError::Forward)?;
+    let forward = |why| ListenError::Forward { url: options.forward_to.clone(), why };
+    target::check(&options.forward_to, true).map_err(forward)?;
     let events = events_url(&options)?;
     let courier = HttpCourier::start(PATIENCE, true)?;
     let client = Client::builder()
@@ -123,7 +133,10 @@ fn events_url(options: &Listen) -> Result<Url, ListenError> {
     let path = format!("{}/v1/events", url.path().trim_end_matches('/'));
     url.set_path(&path);
     url.set_query(None);
-    if let Some(events) = &options.events {
+    if let Some(events) = options.events.as_deref().filter(|events| *events != "*") {
+        if let Some(unknown) = events.split(',').find(|kind| Happened::from_word(kind.trim()).is_none()) {
+            return Err(ListenError::Kind(unknown.to_owned()));
+        }
         url.query_pairs_mut().append_pair("event", events);
     }
     Ok(url)

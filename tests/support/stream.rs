@@ -28,6 +28,8 @@ impl StreamEvent {
 pub(crate) enum Item {
     Event(StreamEvent),
     Comment,
+    /// Where the stream begins: an `id` without an event.
+    Place(String),
 }
 
 /// An open stream.
@@ -75,6 +77,14 @@ impl EventStream {
                 let block: Vec<u8> = self.bytes.drain(..at + 2).collect();
                 self.items.extend(parsed(std::str::from_utf8(&block).unwrap()));
             }
+        }
+    }
+
+    /// What resumes it as long as no event has come: the first thing of a stream.
+    pub(crate) async fn begins_at(&mut self) -> String {
+        match self.next().await {
+            Some(Item::Place(place)) => place,
+            other => panic!("no place, but {other:?}"),
         }
     }
 
@@ -128,6 +138,9 @@ fn parsed(block: &str) -> Option<Item> {
     if let (Some(id), Some(event), Some(data)) = (&id, &event, &data) {
         return Some(Item::Event(StreamEvent { id: id.clone(), event: event.clone(), data: data.clone() }));
     }
-    assert!(id.is_none() && event.is_none() && data.is_none(), "an event lacks a field: {block:?}");
+    assert!(event.is_none() && data.is_none(), "an event lacks a field: {block:?}");
+    if let Some(id) = id {
+        return Some(Item::Place(id));
+    }
     comment.then_some(Item::Comment)
 }

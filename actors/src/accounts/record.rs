@@ -224,7 +224,8 @@ impl<R: Rules> Turn<'_, R> {
     }
 
     fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>> {
-        let reply = Answer { done: Done::Created, id: None, etag: None, body: shown, replayed: false };
+        // It has no identifier; its place is where it is used.
+        let reply = Answer { done: Done::Created, id: Some(String::new()), etag: None, body: shown, replayed: false };
         if self.reservation.is_none() {
             return Decision::Answer(reply);
         }

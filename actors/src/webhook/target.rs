@@ -57,7 +57,7 @@ pub fn check(text: &str, private: bool) -> Result<Target, TargetError> {
     if url.fragment().is_some() {
         return Err(TargetError::Fragment);
     }
-    let port = url.port_or_known_default().ok_or(TargetError::NoUrl)?;
+    let port = url.port_or_known_default().filter(|port| *port != 0).ok_or(TargetError::NoUrl)?;
     match url.host().ok_or(TargetError::NoUrl)? {
         Host::Domain(name) if !private && is_local(name) => Err(TargetError::Local),
         Host::Domain(name) => Ok(Target::Name(name.to_owned(), port)),

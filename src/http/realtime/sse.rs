@@ -46,8 +46,20 @@ pub(crate) enum Counting {
     Account,
 }
 
+impl Counting {
+    /// A place as clients see it.
+    fn cursor(self, place: u64) -> String {
+        match self {
+            Counting::Conversation => place.to_string(),
+            Counting::Account => Cursor(place).to_string(),
+        }
+    }
+}
+
 /// The body of an event stream.
 pub(crate) struct EventStream {
+    /// Where it begins, so that a line that breaks before its first event is taken up there.
+    place: Option<Bytes>,
     events: Events,
     counting: Counting,
     ended: LocalBoxFuture<'static, End>,
@@ -61,7 +73,9 @@ impl EventStream {
         let period = edge.lines.heartbeat;
         let mut heartbeat = interval_at(Instant::now() + period, period);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let place = format!("id: {}\n\n", counting.cursor(reader.cursor()));
         EventStream {
+            place: Some(place.into()),
             events: events(reader),
             counting,
             ended: holder.ended(Arc::clone(edge)).boxed_local(),
@@ -80,6 +94,9 @@ impl Stream for EventStream {
         if this.over || this.ended.poll_unpin(context).is_ready() {
             this.over = true;
             return Poll::Ready(None);
+        }
+        if let Some(place) = this.place.take() {
+            return Poll::Ready(Some(Ok(place)));
         }
         let mut out = BytesMut::new();
         while out.len() < CHUNK {
@@ -105,10 +122,10 @@ impl Stream for EventStream {
 
 fn write(out: &mut BytesMut, counting: Counting, event: &Event) {
     let body = event.body();
-    let cursor = match counting {
-        Counting::Conversation => event.sequence.to_string(),
-        Counting::Account => Cursor(event.number).to_string(),
-    };
+    let cursor = counting.cursor(match counting {
+        Counting::Conversation => event.sequence,
+        Counting::Account => event.number,
+    });
     out.reserve(body.len() + 80);
     for part in [b"id: ", cursor.as_bytes(), b"\nevent: ", event.happened.word().as_bytes(), b"\ndata: "] {
         out.extend_from_slice(part);

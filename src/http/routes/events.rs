@@ -110,7 +110,11 @@ async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery
     let filter = EventFilter { kinds, channel: query.channel, assignee: query.assignee_id };
     let events = &call.edge.system.events;
     if streams(&call) {
-        let reader = events.follow(source, filter, after, Falling::Behind).await?;
+        let after = match after {
+            Some(after) => after,
+            None => events.end(source).await?,
+        };
+        let reader = events.follow(source, filter, Some(after), Falling::Behind).await?;
         let principal = call.principal().ok_or_else(Problem::crashed)?;
         let holder = Holder::new(principal, &call.caller, LINES);
         return Ok(Output::Events(EventStream::new(&call.edge, holder, reader, counting)));

@@ -163,7 +163,7 @@ fn events() -> Vec<Operation> {
         post("/v1/realtime/tickets", "createRealtimeTicket", realtime::ticket)
             .about(TAG, "Make a ticket", "For browsers: it opens one WebSocket, within a minute, in place of a key.")
             .door(Door::Key(LINES))
-            .creates::<TicketShown<'_>>(Home::Beneath)
+            .creates::<TicketShown<'_>>(Home::At("/v1/realtime"))
             .secret(),
     ]
 }

@@ -55,7 +55,13 @@ pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Proble
     let text = call.edge.system.tickets.issue(ticket, call.now_ms);
     let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
     if call.reservation.is_none() {
-        return Ok(Output::Answer(Answer { done: Done::Created, id: None, etag: None, body: shown, replayed: false }));
+        return Ok(Output::Answer(Answer {
+            done: Done::Created,
+            id: Some(String::new()),
+            etag: None,
+            body: shown,
+            replayed: false,
+        }));
     }
     let (id, caller) = (principal.key.view.key_id, call.account_caller());
     let request = KeyRequest::Tell { shown, kept };

@@ -101,10 +101,8 @@ impl Desk {
 
     /// The answer's body; null where there is none.
     fn done(&mut self, request: Request) -> Value {
-        match self.ask(request).unwrap() {
-            Reply::Answer(answer) => serde_json::from_slice(&answer.body).unwrap_or_default(),
-            other => panic!("{other:?}"),
-        }
+        let Reply::Answer(answer) = self.ask(request).unwrap() else { panic!("no answer") };
+        serde_json::from_slice(&answer.body).unwrap_or_default()
     }
 
     fn version(&mut self, version: Value) -> Value {
@@ -112,10 +110,8 @@ impl Desk {
     }
 
     fn merge(&mut self, merge: Value) -> Result<Value, DocumentError> {
-        match self.ask(Request::Merge(body(merge)))? {
-            Reply::Answer(answer) => Ok(serde_json::from_slice(&answer.body).unwrap()),
-            other => panic!("{other:?}"),
-        }
+        let Reply::Answer(answer) = self.ask(Request::Merge(body(merge)))? else { panic!("no answer") };
+        Ok(serde_json::from_slice(&answer.body).unwrap())
     }
 
     fn conflict(&mut self, merge: Value) -> MergeConflict {

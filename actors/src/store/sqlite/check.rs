@@ -33,6 +33,7 @@ const CHECKS: &[(&str, &str)] = &[
            UNION ALL SELECT scope, 3, customer, status, count(*) FROM conversations GROUP BY scope, customer, status
            UNION ALL SELECT scope, 4, assignee, status, count(*) FROM conversations WHERE assignee IS NOT NULL GROUP BY scope, assignee, status
            UNION ALL SELECT scope, 10, kind, 0, count(*) FROM records GROUP BY scope, kind
+           UNION ALL SELECT scope, 11, deleted, 0, count(*) FROM documents GROUP BY scope, deleted
            UNION ALL SELECT endpoint, 20, happened, CASE WHEN waits THEN 0 ELSE max(state, 2 * (state = 0)) END, count(*)
              FROM standing WHERE NOT goes GROUP BY endpoint, happened, 4)
          SELECT 'scope ' || scope || ' field ' || field || ' value ' || value || ' status ' || status FROM (
@@ -66,6 +67,15 @@ const CHECKS: &[(&str, &str)] = &[
     (
         "records as their last row",
         "SELECT 'record ' || n FROM records WHERE seq <> (SELECT coalesce(max(seq), 0) FROM rows WHERE entity = records.n)",
+    ),
+    (
+        "documents as their last row",
+        "SELECT 'document ' || n FROM documents WHERE seq <> (SELECT coalesce(max(seq), 0) FROM rows WHERE entity = documents.n)",
+    ),
+    (
+        "versions without gap, each on an older one",
+        "SELECT 'document ' || document FROM versions WHERE document IN (SELECT n FROM documents)
+         GROUP BY document HAVING count(*) <> max(number) OR min(number) <> 1 OR max(coalesce(base, 0) - number) >= 0",
     ),
     (
         "messages point to edits",

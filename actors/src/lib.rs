@@ -5,13 +5,15 @@
 //! - [`conversation`], [`accounts`]: the entities. `messages.rs` or the requests say what each may be asked, `state.rs` the
 //!   rules (pure), `actor.rs` the order; `mod.rs` is the way in.
 //! - [`feed`]: what happened, by position; [`webhook`]: to whom it is sent.
-//! - [`document`]: how texts are compared and merged, pure.
+//! - [`document`]: texts with their versions, merges, comments, links and permissions; how texts are compared and merged,
+//!   pure. [`search`]: full text, a file of its own that can be lost and is made anew.
 //! - [`realtime`]: what passes between open lines and is never stored.
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
-//! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
+//! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own. `offload`: where computing goes that
+//!   would hold an arbiter up.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent

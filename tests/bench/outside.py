@@ -15,6 +15,8 @@ CONVERSATIONS = 2_000
 ROUNDS = 3
 IDLE_PER_SECOND = 20
 HEALTHY = 10
+# Many, as the figure is small beside what a busy machine adds.
+NEIGHBOURS_ROUNDS = 7
 
 
 class Crowd:
@@ -97,7 +99,7 @@ class Outside:
     def waited(self, receipts):
         """Waits until they have come; what is missing stands in the report."""
         answer = self.crowd.ask("wait", **{"for": receipts})
-        if answer["receipts"] != receipts:
+        if answer["receipts"] < receipts:
             self.note(f"- MISSED: {answer['receipts']:,} receipts came of {receipts:,}")
         return answer
 
@@ -159,12 +161,12 @@ class Outside:
 
     def neighbours(self):
         """Healthy endpoints without and with one that hangs and one that is dead beside them."""
-        rate = 50
+        rate = 100
         healthy = self.receivers(HEALTHY)
         hanging = f"http://127.0.0.1:{self.crowd.ask('receive', hang='true')['port']}/"
         alone, beside = [], []
         self.paced(rate, HEALTHY)
-        for _ in range(ROUNDS):
+        for _ in range(NEIGHBOURS_ROUNDS):
             alone.append(self.paced(rate, HEALTHY))
             bad = self.endpoints([hanging, f"http://127.0.0.1:{unused_port()}/"])
             beside.append(self.paced(rate, HEALTHY))

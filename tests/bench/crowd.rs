@@ -31,7 +31,8 @@ const MARK: &str = r##""content":"#"##;
 const MARK_END: char = '#';
 /// The mark of what carries none.
 const UNMARKED: u32 = u32::MAX;
-const FILLING: &str = "Thank you for waiting. Your parcel left our warehouse this morning and arrives on Tuesday, noon.";
+const FILLING: &str =
+    "Thank you for waiting. Your parcel left our warehouse this morning and arrives on Tuesday, noon.";
 /// How long receipts may be absent before what is missing counts as lost.
 const QUIET: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);

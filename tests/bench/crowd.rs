@@ -203,8 +203,8 @@ async fn read_http(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(Stri
         }
         read_more(stream, buffer).await?;
     };
-    let length = head.lines().filter_map(|line| line.split_once(':'));
-    let length = length.filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).map(|(_, value)| value).last();
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length")).map(|(_, value)| value);
     let length = length.map_or(Ok(0), |value| value.trim().parse())?;
     while buffer.len() < length {
         read_more(stream, buffer).await?;
@@ -269,11 +269,13 @@ async fn sockets(crowd: &Arc<Crowd>, open: &mut JoinSet<()>, given: &Given<'_>) 
         let crowd = Arc::clone(crowd);
         open.spawn(async move {
             while let Some(Ok(frame)) = socket.next().await {
-                match frame {
-                    Message::Text(text) if text.starts_with(r#"{"type":"event""#) => crowd.receive(who, &text),
+                if let Message::Text(text) = &frame
+                    && text.starts_with(r#"{"type":"event""#)
+                {
+                    crowd.receive(who, text);
+                } else if frame.is_ping() {
                     // The answer to it stands ready and wants to be sent.
-                    Message::Ping(_) => drop(socket.flush().await),
-                    _ => {}
+                    drop(socket.flush().await);
                 }
             }
             crowd.ended.fetch_add(1, Ordering::Relaxed);
@@ -290,11 +292,14 @@ async fn say(socket: &mut Socket, frame: &Value) -> Result<(), Failure> {
 async fn hear(socket: &mut Socket, kind: &str) -> Result<(), Failure> {
     let begins = format!(r#"{{"type":"{kind}""#);
     loop {
-        match socket.next().await.ok_or("the socket ended")?? {
-            Message::Text(text) if text.starts_with(&begins) => return Ok(()),
-            Message::Ping(_) => socket.flush().await?,
-            Message::Pong(_) => {}
-            other => return Err(format!("{kind} was awaited, not {other:?}").into()),
+        let frame = socket.next().await.ok_or("the socket ended")??;
+        if matches!(&frame, Message::Text(text) if text.starts_with(&begins)) {
+            return Ok(());
+        }
+        if frame.is_ping() {
+            socket.flush().await?;
+        } else if !frame.is_pong() {
+            return Err(format!("{kind} was awaited, not {frame:?}").into());
         }
     }
 }

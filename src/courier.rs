@@ -17,14 +17,14 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::names::{Names, RESOLVERS_MAX};
+
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 4_096;
 /// Connections to one host that are kept for the next parcel …
 const IDLE_PER_HOST_MAX: usize = 4;
 /// … and how long. Receivers close theirs after 60 seconds and more.
 const IDLE: Duration = Duration::from_secs(30);
-/// Names that are resolved at once; the operating system's resolver takes a thread for each, and slow names keep theirs.
-const RESOLVERS_MAX: usize = 256;
 /// How long a name is looked at before an endpoint is taken.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -32,6 +32,7 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(crate) struct HttpCourier {
     client: Client,
     runtime: Handle,
+    names: Names,
     timeout: Duration,
     private: bool,
     /// Ends the thread when it is dropped.
@@ -55,9 +56,12 @@ pub enum CourierError {
 impl HttpCourier {
     /// Gives each parcel so long, and sends to `private` addresses and without encryption only if that is allowed.
     pub(crate) fn start(timeout: Duration, private: bool) -> Result<Self, CourierError> {
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(RESOLVERS_MAX).build()?;
+        let handle = runtime.handle().clone();
+        let names = Names::new(handle.clone());
         let client = Client::builder()
             .tls_backend_preconfigured(tls()?)
-            .dns_resolver(Arc::new(Resolver { private }))
+            .dns_resolver(Arc::new(Resolver { names: names.clone(), private }))
             .redirect(redirect::Policy::none())
             .retry(retry::never())
             .referer(false)
@@ -66,28 +70,25 @@ impl HttpCourier {
             .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .pool_idle_timeout(IDLE)
             .build()?;
-        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(RESOLVERS_MAX).build()?;
-        let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<()>();
         std::thread::Builder::new().name("courier".to_owned()).spawn(move || {
             let _ = runtime.block_on(ended);
             // A name that is still being resolved would hold the end up.
             runtime.shutdown_background();
         })?;
-        Ok(HttpCourier { client, runtime: handle, timeout, private, _end: end })
+        Ok(HttpCourier { client, runtime: handle, names, timeout, private, _end: end })
     }
 
     /// Judges where an endpoint wants its deliveries, as far as it can be known now: a name that does not resolve, or not
     /// soon enough, is accepted. What it resolves to later is judged again at each connect.
     pub(crate) async fn look(&self, url: &str) -> Result<(), TargetError> {
-        let Target::Name(name, port) = target::check(url, self.private)? else { return Ok(()) };
+        let Target::Name(name, _) = target::check(url, self.private)? else { return Ok(()) };
         if self.private {
             return Ok(());
         }
-        // On the caller's threads: whoever names slow names here keeps no delivery waiting.
-        let Ok(Ok(addresses)) = timeout(LOOK, resolved(name, port)).await else { return Ok(()) };
-        match addresses.into_iter().map(|address| address.ip()).find(|address| is_special(*address)) {
-            Some(address) => Err(TargetError::Special(address)),
+        let Ok(Some(Ok(addresses))) = timeout(LOOK, self.names.look(&name)).await else { return Ok(()) };
+        match addresses.iter().find(|address| is_special(**address)) {
+            Some(address) => Err(TargetError::Special(*address)),
             None => Ok(()),
         }
     }
@@ -178,6 +179,7 @@ fn why(error: &reqwest::Error) -> Lost {
 
 /// Resolves names as the operating system does, and lets no special-purpose address pass.
 struct Resolver {
+    names: Names,
     private: bool,
 }
 
@@ -195,21 +197,19 @@ impl Error for Refused {}
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (name, private) = (name.as_str().to_owned(), self.private);
+        let (names, private) = (self.names.clone(), self.private);
         Box::pin(async move {
-            // The connector puts the URL's own port in the place of 0.
-            let addresses = resolved(name, 0).await?;
-            let refused = addresses.iter().map(SocketAddr::ip).find(|address| !private && is_special(*address));
-            match refused {
-                Some(address) => Err(Refused(address).into()),
-                None => Ok(Box::new(addresses.into_iter()) as Addrs),
+            let addresses = names.resolve(name.as_str()).await.map_err(|why| why.to_string())?;
+            match addresses.iter().find(|address| !private && is_special(**address)) {
+                Some(address) => Err(Refused(*address).into()),
+                // The connector puts the URL's own port in the place of 0.
+                None => {
+                    let addresses: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+                    Ok(Box::new(addresses.into_iter()) as Addrs)
+                }
             }
         })
     }
-}
-
-async fn resolved(name: String, port: u16) -> std::io::Result<Vec<SocketAddr>> {
-    Ok(tokio::net::lookup_host((name, port)).await?.collect())
 }
 
 #[cfg(test)]

@@ -128,7 +128,8 @@ async fn private_addresses_are_refused_by_themselves_and_behind_a_name() {
     assert!(matches!(post(5_000, false, here("[::ffff:127.0.0.1]")).await, Err(Lost::Refused(_))));
     assert!(matches!(post(5_000, false, format!("http://127.0.0.1:{port}/")).await, Err(Lost::Broken(_))));
     // A name that leads home without saying so: the resolver stops it.
-    let refused = Resolver { private: false }.resolve("localhost".parse().unwrap()).await.err().unwrap();
+    let names = Names::new(Handle::current());
+    let refused = Resolver { names, private: false }.resolve("localhost".parse().unwrap()).await.err().unwrap();
     assert!(refused.downcast_ref::<Refused>().is_some_and(|Refused(address)| address.is_loopback()));
     assert!(came.try_recv().is_err());
 }

@@ -2,7 +2,7 @@
 //!
 //! - `config/` what can be set; the defaults stand in config.toml
 //! - `http/` everything that knows HTTP
-//! - `courier.rs` how webhooks leave the house
+//! - `courier.rs` how webhooks leave the house; `names.rs` how names become addresses
 //! - `listen/` the command that brings events to a receiver on this machine
 //! - `start.rs` what a start prints; `log.rs` what is logged; `stop.rs` how a running server ends
 
@@ -11,6 +11,7 @@ mod courier;
 mod http;
 mod listen;
 mod log;
+mod names;
 mod start;
 mod stop;
 

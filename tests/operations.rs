@@ -315,7 +315,8 @@ async fn a_request_that_is_running_when_sigterm_comes_is_finished_and_new_ones_a
     raw.write(&body.as_bytes()[..10]).await;
     account.test().get("/v1").await.expect(200);
     server.send_term();
-    let probe = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
+    // A probe that comes before the signal is kept open otherwise, and waited for.
+    let probe = "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     until("readyz answers 503", Duration::from_secs(5), async || {
         (asked(&server, probe).await.status == 503).then_some(())
     })

@@ -136,6 +136,9 @@ async fn a_ref_is_an_idempotency_key_here_and_over_http() {
     assert_eq!(other.hear_error("idempotency_key_reused").await["ref"], "same");
     let posted = c.post(&messages_of(&id), body.clone()).with("idempotency-key", "same").await.expect(201);
     assert_eq!((posted.header("idempotent-replayed"), &posted.body), ("true", &first["message"]));
+    other.say(send("\"same\"", &id, body.clone())).await;
+    let quoted = other.hear().await;
+    assert_eq!((&quoted["ref"], &quoted["message"]), (&json!("\"same\""), &first["message"]), "echoed as it came");
     let reused = c.post(&messages_of(&id), json!({"content": "x"})).with("idempotency-key", "same").await;
     reused.error(422, "idempotency_key_reused", "*");
     let posted = c.post(&messages_of(&id), body.clone()).with("idempotency-key", "by-http").await.expect(201);

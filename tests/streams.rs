@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::support::raw::Raw;
 use crate::support::{Client, EventStream, Item, Proxy, Server, Setup, Socket, account, account_with_client, until};
 
 fn events_of(conversation: &str) -> String {
@@ -58,6 +59,20 @@ async fn a_stream_that_broke_before_its_first_event_goes_on_where_it_began() {
         let mut again = EventStream::open(c.get(&list).with("last-event-id", &place)).await;
         assert_eq!(again.event().await.json()["data"]["content"], list);
     }
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_0_is_sent_no_chunks() {
+    let server = Setup::default().start();
+    let c = server.account().await.test();
+    c.conversation().await;
+    let head = format!("authorization: {}\r\naccept: text/event-stream\r\n", c.credential().unwrap());
+    let mut line = Raw::connect(&server.address()).await;
+    line.write(format!("GET /v1/events?after=0 HTTP/1.0\r\nhost: x\r\n{head}\r\n").as_bytes()).await;
+    let answer = line.read_to_end(Duration::from_secs(1)).await;
+    assert_eq!(answer.status, 200);
+    assert!(!answer.text.to_lowercase().contains("transfer-encoding"), "{}", answer.text);
+    assert!(answer.body().starts_with("id: 0\n\nid: ") && !answer.closed, "{}", answer.text);
 }
 
 #[tokio::test]

@@ -66,6 +66,26 @@ async fn a_delivery_is_the_event_with_the_contracts_headers() {
 }
 
 #[tokio::test]
+async fn what_retention_takes_from_the_lists_is_delivered_all_the_same() {
+    let setup = Setup::default().delivering("[0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4]", "5");
+    // A second: the first attempts are within it, the last ones are not.
+    let server = setup.env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.0000116").start();
+    let c = server.account().await.test();
+    let receiver = Receiver::planned(|_| Reply::status(500)).await;
+    hook(&c, &receiver).await;
+    let id = c.conversation().await;
+    c.message(&id, "kept for its receiver").await;
+    until("the events are trimmed", Duration::from_secs(20), async || {
+        (c.get("/v1/events?after=0").await.expect(200).total() == 0).then_some(())
+    })
+    .await;
+    receiver.answer(|_| Reply::ok());
+    let seen = receiver.count();
+    let all = receiver.wait_for(seen + 2).await;
+    assert_eq!(kinds(&all[seen..]), ["conversation.created", "message.created"]);
+}
+
+#[tokio::test]
 async fn a_failure_is_tried_again_with_the_same_bytes_and_id() {
     let (_account, c) = account_with_deliveries().await;
     let receiver = Receiver::in_turn([Reply::status(500), Reply::status(404), Reply::Reset, Reply::status(204)]).await;

@@ -100,7 +100,7 @@ impl From<crate::store::ReadError> for ListFailure {
             crate::store::ReadError::TooSlow => ListFailure::TooSlow,
             crate::store::ReadError::Away => ListFailure::Away,
             crate::store::ReadError::NoCursor(field) => {
-                ListFailure::Invalid(crate::answer::Invalid::new(field, "must be an ID of this list"))
+                ListFailure::Invalid(crate::answer::Invalid::new(field, "must be an ID or a cursor of this list"))
             }
             crate::store::ReadError::Expired => ListFailure::Expired,
         }

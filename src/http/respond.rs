@@ -5,11 +5,11 @@ use std::hash::{DefaultHasher, Hasher};
 
 use actix_web::body::{BodyStream, BoxBody, MessageBody};
 use actix_web::dev::Payload;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER,
     SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY, WWW_AUTHENTICATE,
 };
+use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::answer::{Answer, Done};
@@ -42,6 +42,7 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, p
         Err(problem) => matches!(problem.more.as_deref(), Some(More::Page(_))),
         Ok(_) => false,
     };
+    let streams = matches!(verdict, Ok(Verdict::Done(Output::Events(_))));
     let switches = matches!(verdict, Ok(Verdict::Done(Output::Line(_))));
     let after;
     let mut permit = exchange.permit.as_ref();
@@ -75,7 +76,13 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, p
     if exchange.edge.running.leaving() && !switches {
         response.force_close();
     }
-    response.body(body)
+    let mut response = response.body(body);
+    if streams && exchange.request.version() < Version::HTTP_11 {
+        // It knows no chunks (RFC 9112, 6.1): what has no length ends with its connection.
+        response.head_mut().no_chunking(true);
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    response
 }
 
 fn whole((response, body): Parts) -> (HttpResponseBuilder, BoxBody) {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import load
 from load import Ids, measure
+from outside import Outside
 from servers import ROOT, Colloquy, bare
 
 ROUNDS = 3
@@ -56,17 +57,26 @@ class Bench:
         self.big = Colloquy("big", self.folder / "big")
         self.lines, self.results = [], []
 
+    def requests(self):
+        self.fill_small()
+        self.fill_big()
+        self.starts()
+        self.memory()
+        for scenario in self.scenarios():
+            if self.wanted(scenario.name):
+                self.results.append(self.compare(scenario))
+        self.crashes()
+
+    def wanted(self, name):
+        return not self.only or name.startswith(tuple(self.only))
+
     def run(self):
         self.bare.start()
         try:
-            self.fill_small()
-            self.fill_big()
-            self.starts()
-            self.memory()
-            for scenario in self.scenarios():
-                if not self.only or scenario.name.startswith(tuple(self.only)):
-                    self.results.append(self.compare(scenario))
-            self.crashes()
+            outside = Outside(self.folder, self.quick, self.bare, self.note)
+            outside.run(self.wanted)
+            if not self.only or not outside.names().issuperset(self.only):
+                self.requests()
         finally:
             for server in (self.bare, self.small, self.big):
                 server.end(signal.SIGKILL)

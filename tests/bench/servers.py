@@ -86,10 +86,10 @@ class Server:
 class Colloquy(Server):
     """Colloquy on a folder of its own, with one account that no limit holds back."""
 
-    def __init__(self, name, folder):
+    def __init__(self, name, folder, more=()):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        settings = {"COLLOQUY__SERVER__BIND": "127.0.0.1:0", "COLLOQUY__ADMIN__TOKEN": OPERATOR}
+        settings = {"COLLOQUY__SERVER__BIND": "127.0.0.1:0", "COLLOQUY__ADMIN__TOKEN": OPERATOR, **dict(more)}
         super().__init__(name, [ROOT / "target/release/colloquy"], folder, settings)
 
     def start(self, ready_path="/readyz"):

@@ -68,7 +68,7 @@ pub struct Member {
     scope: Scope,
     line: u64,
     mailbox: Arc<Mailbox>,
-    /// Where it listens or has said something.
+    /// Where it listens or is present.
     rooms: Vec<ConversationId>,
 }
 
@@ -172,11 +172,9 @@ impl Member {
         self.in_house(|house, line| {
             if let Some(room) = house.rooms.get_mut(&conversation) {
                 room.listeners.retain(|listener| listener.line != line);
-                if room.is_empty() {
-                    house.rooms.remove(&conversation);
-                }
             }
         });
+        self.forget(conversation);
     }
 
     /// Listens no more to all.
@@ -198,9 +196,17 @@ impl Member {
         let said = Said { line: self.line, user, presence };
         let mut lines = self.hub.0.lock();
         lines.houses.entry(self.scope).or_default().say(conversation, said);
+        drop(lines);
+        self.forget(conversation);
     }
 
-    /// In how many conversations it listens or has spoken.
+    /// Whether it listens or is present there.
+    #[must_use]
+    pub fn is_in(&self, conversation: ConversationId) -> bool {
+        self.rooms.contains(&conversation)
+    }
+
+    /// In how many conversations it listens or is present.
     #[must_use]
     pub fn rooms(&self) -> usize {
         self.rooms.len()
@@ -213,6 +219,22 @@ impl Member {
 
     fn listener(&self) -> Listener {
         Listener { line: self.line, mailbox: Arc::clone(&self.mailbox) }
+    }
+
+    /// Lets go of a conversation in which it neither listens nor is present.
+    fn forget(&mut self, conversation: ConversationId) {
+        let mut there = false;
+        self.in_house(|house, line| {
+            let Some(room) = house.rooms.get(&conversation) else { return };
+            there = room.listeners.iter().any(|listener| listener.line == line)
+                || room.said.iter().any(|said| said.line == line);
+            if room.is_empty() {
+                house.rooms.remove(&conversation);
+            }
+        });
+        if !there {
+            self.rooms.retain(|other| *other != conversation);
+        }
     }
 
     fn note(&mut self, conversation: ConversationId) {
@@ -262,6 +284,19 @@ mod tests {
 
     fn house() -> (Arc<Hub>, Scope, ConversationId, UserId) {
         (Arc::default(), Scope::of(1, Mode::Live), ConversationId::new(1), UserId::new(1))
+    }
+
+    #[test]
+    fn a_line_keeps_no_conversation_that_it_has_left() {
+        let (hub, scope, conversation, user) = house();
+        let mut line = hub.enter(scope);
+        line.listen(conversation);
+        line.say(conversation, user, Presence::Online);
+        line.unlisten(conversation);
+        assert!(line.is_in(conversation), "its user is still there");
+        line.say(conversation, user, Presence::Offline);
+        assert_eq!((line.rooms(), line.is_in(conversation)), (0, false));
+        assert!(hub.0.lock().houses.is_empty());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::queue::{Queue, Verdict};
 use super::record::DisabledReason;
 use super::replaying::Jobs;
 use super::restore::restore_endpoint;
-use super::schedule::{Made, epitaph, judge};
+use super::schedule::{Made, epitaph, judge, unread};
 use super::signature::{Signing, headers};
 use crate::caller::Scope;
 use crate::feed::{Ended, Event, Feed, Interest, Item, Subscription};
@@ -334,7 +334,7 @@ impl PostOffice {
             Landing::Made(made) => made,
             Landing::NoEvent => {
                 // It never left: the receiver is not to blame.
-                self.queue.drop_gone(&shipment, now);
+                self.queue.drop_gone(&shipment, vec![unread(now)], now);
                 self.jobs.ended(shipment.key.lane);
                 return;
             }

@@ -233,12 +233,12 @@ impl Queue {
         self.settle(shipment, Fate { state, attempts: shipment.attempt, due, log });
     }
 
-    /// What was to be delivered is no more: it is given up, though no receiver failed.
-    pub(super) fn drop_gone(&mut self, shipment: &Shipment, now: i64) {
+    /// What was to be delivered is no more: it is given up, though no receiver failed. The log says so.
+    pub(super) fn drop_gone(&mut self, shipment: &Shipment, log: Vec<Attempt>, now: i64) {
         self.dirty.insert(shipment.endpoint);
         if self.lines.get_mut(&shipment.endpoint).is_some_and(|line| line.landed(shipment)) {
             let attempts = shipment.attempt.saturating_sub(1);
-            self.settle(shipment, Fate { state: DeliveryState::Failed, attempts, due: now, log: Vec::new() });
+            self.settle(shipment, Fate { state: DeliveryState::Failed, attempts, due: now, log });
         }
     }
 

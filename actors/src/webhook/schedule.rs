@@ -57,6 +57,12 @@ pub(super) fn epitaph(since: i64, now: i64) -> Attempt {
     Attempt { attempted_at: Timestamp(now), status: None, duration_ms: 0, answer: None, error: Some(error) }
 }
 
+/// What the log says of a delivery whose event is not stored any more.
+pub(super) fn unread(now: i64) -> Attempt {
+    let error = "the event is not stored any more: retention has taken it".to_owned();
+    Attempt { attempted_at: Timestamp(now), status: None, duration_ms: 0, answer: None, error: Some(error) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -126,9 +126,9 @@ fn frame(text: &Bytes, glance: Option<Glance<'_>>) -> Result<Frame, Problem> {
         Some("unsubscribe") => Frame::Unsubscribe(json::parse::<Unsubscribe>(text)?.conversation_id),
         Some("send") => {
             let Send { reference, conversation_id, .. } = json::parse(text)?;
-            let reference = conditions::sound_key(&reference)
-                .ok_or_else(|| Problem::invalid("ref", "must be 1 to 255 printable characters"))?
-                .to_owned();
+            if conditions::sound_key(&reference).is_none() {
+                return Err(Problem::invalid("ref", "must be 1 to 255 printable characters"));
+            }
             let message = glance.message.map(|message| text.slice_ref(message.get().as_bytes()));
             let message = message.unwrap_or(Bytes::from_static(b"null"));
             Frame::Send { reference, conversation: conversation_id, message }

@@ -20,7 +20,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::super::edge::Edge;
 use super::super::problem::{Kind, Problem};
-use super::super::{admission, idempotency, json};
+use super::super::{admission, conditions, idempotency, json};
 use super::standing::Holder;
 
 /// Who is at the other end of a line.
@@ -113,7 +113,9 @@ async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
     let path = format!("/v1/conversations/{}/messages", send.conversation);
     let user = caller.by.user.map(|user| user.to_string()).unwrap_or_default();
     let request = Keys::request_hash(&[b"POST", path.as_bytes(), b"", user.as_bytes(), &send.message]);
-    let reservation = match idempotency::look(edge, caller.scope, &send.reference, request).await? {
+    // The answer echoes it as it came; as a key it is the same with and without quotes.
+    let key = conditions::sound_key(&send.reference).unwrap_or(&send.reference);
+    let reservation = match idempotency::look(edge, caller.scope, key, request).await? {
         Ok(reservation) => reservation,
         Err(first_answer) => return Ok(first_answer.body),
     };

@@ -103,7 +103,8 @@ impl Session {
                 if named.is_some_and(|named| named != user) {
                     return Err(wrong("must be the user for whom the socket was opened"));
                 }
-                if self.member.rooms() > self.line.edge.lines.subscriptions_max {
+                let full = self.member.rooms() > self.line.edge.lines.subscriptions_max;
+                if full && !self.member.is_in(conversation) && presence != Presence::Offline {
                     return Err(Problem::new(Kind::Conflict, "the socket is present in too many conversations"));
                 }
                 self.tell(conversation, Told::Presence(user, presence))

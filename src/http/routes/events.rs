@@ -114,7 +114,11 @@ async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery
             Some(after) => after,
             None => events.end(source).await?,
         };
-        let reader = events.follow(source, filter, Some(after), Falling::Behind).await?;
+        let reader = events.follow(source, filter, Some(after), Falling::Behind).await.map_err(|failure| {
+            let problem = Problem::from(failure);
+            // Whatever says where a stream begins is what is at fault.
+            if resumes(&call) && problem.field == "after" { problem.at(LAST_EVENT_ID_SHOWN) } else { problem }
+        })?;
         let principal = call.principal().ok_or_else(Problem::crashed)?;
         let holder = Holder::new(principal, &call.caller, LINES);
         return Ok(Output::Events(EventStream::new(&call.edge, holder, reader, counting)));
@@ -129,6 +133,11 @@ async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery
 /// Whether a stream is asked for; a HEAD has none.
 fn streams(call: &Call) -> bool {
     call.request.method() == Method::GET && accept::prefers_stream(call.request.headers())
+}
+
+/// Whether a stream goes on from its last event.
+fn resumes(call: &Call) -> bool {
+    call.request.headers().get(LAST_EVENT_ID).is_some_and(|value| !value.is_empty())
 }
 
 fn limit(query: &ListQuery) -> Result<u32, Problem> {

@@ -530,7 +530,7 @@ pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {
         assert_eq!((found.events[0].sequence, found.total, found.cursor), (31, 10, 40));
     }
     let left = wait(house.store().happened_behind(0, 1000)).unwrap();
-    assert_eq!(left.len(), 30);
+    assert!(left.len() >= 80, "messages are stored for good: {}", left.len());
     let first = left.iter().find_map(|row| if let FeedRow::Event(event) = row { Some(event.position) } else { None });
     assert!(wait(house.store().event_at(first.unwrap())).unwrap().is_some());
     assert!(wait(house.store().event_at(first.unwrap() - 1)).unwrap().is_none());

@@ -171,12 +171,10 @@ fn of_entity(
     Ok(Ok(Some(EventPage { events, total, cursor, more })))
 }
 
-/// What retention has left of the rows.
-const LEFT: &str = "NOT EXISTS (SELECT 1 FROM scopes WHERE scope = rows.scope AND floor >= rows.number)";
-
-/// The event at this position, if one is left there.
+/// The event at this position, if it is stored: what is to be delivered is delivered, also where retention has taken it
+/// out of the lists meanwhile.
 pub(super) fn at(connection: &Connection, position: i64) -> rusqlite::Result<Option<Arc<Event>>> {
-    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND {LEFT}");
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL");
     let found = connection.prepare_cached(&sql)?.query_row([position], event).optional()?;
     Ok(found.flatten().map(Arc::new))
 }
@@ -189,7 +187,7 @@ struct Endpoint {
 
 /// The next events and changes of endpoints behind this position.
 pub(super) fn behind(connection: &Connection, position: i64, limit: u32) -> rusqlite::Result<Vec<FeedRow>> {
-    let sql = format!("SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND {LEFT} ORDER BY pos");
+    let sql = format!("SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND payload IS NOT NULL ORDER BY pos");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([position])?;
     let mut found = Vec::new();

@@ -116,11 +116,12 @@ fn reached(connection: &Connection, scope: i64, mut floor: u64, until: i64) -> r
     Ok(floor)
 }
 
-/// Messages and their edits hold state and stay, and so does what an entity ends with.
+/// Messages and their edits hold state and stay, and so does what an entity ends with, and what is still to be delivered.
 fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
     let mut free = connection.prepare_cached(
         "UPDATE rows SET payload = NULL, salt = NULL WHERE pos = ?1 AND happened IN (1, 2, 3)
-         AND seq < (SELECT max(seq) FROM rows AS own WHERE own.entity = rows.entity)",
+         AND seq < (SELECT max(seq) FROM rows AS own WHERE own.entity = rows.entity)
+         AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.pos = rows.pos AND deliveries.state = 0)",
     )?;
     for entry in &slice.entries {
         free.execute([entry.pos])?;

@@ -13,10 +13,15 @@ pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     let mut schemas = shared_schemas();
     let mut shared: BTreeMap<String, Value> = BTreeMap::new();
+    let mut parameters: BTreeMap<String, Value> = BTreeMap::new();
     let mut tags: Vec<Value> = Vec::new();
     for operation in operations {
         paths.entry(operation.path).or_default().insert(operation.verb.word().to_lowercase(), entry(operation));
         schemas.extend(operation.schemas.iter().cloned());
+        for parameter in path_parameters(operation.path).into_iter().chain(header_parameters(operation)) {
+            let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            parameters.insert(name, parameter);
+        }
         shared.extend(refusals_by_status(operation).into_iter().map(|refusal| (refusal.name(), refusal.response())));
         if let Success::Page(item) = &operation.success {
             schemas.insert(format!("{item}Page"), page_schema(item));
@@ -41,6 +46,7 @@ pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
         "components": {
             "schemas": schemas,
             "responses": shared,
+            "parameters": parameters,
             "headers": headers(),
             "securitySchemes": {
                 "apiKey": {"type": "http", "scheme": "bearer",
@@ -58,9 +64,13 @@ fn reference(name: &str) -> Value {
 }
 
 fn entry(operation: &Operation) -> Value {
-    let mut parameters: Vec<Value> = path_parameters(operation.path);
+    let shared = |parameter: &Value| {
+        let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+        json!({"$ref": format!("#/components/parameters/{name}")})
+    };
+    let mut parameters: Vec<Value> = path_parameters(operation.path).iter().map(shared).collect();
     parameters.extend(operation.parameters.iter().cloned().map(plain_parameter));
-    parameters.extend(header_parameters(operation));
+    parameters.extend(header_parameters(operation).iter().map(shared));
     let mut entry = json!({
         "operationId": operation.id,
         "tags": [operation.tag],

@@ -76,7 +76,7 @@ fn operation(html: &mut Html, document: &Value, (path, method, operation): (&str
     html.element("h3", text(operation, "/summary"));
     html.raw("<p class=\"route\"><b class=\"").escaped(method).raw("\">").escaped(&method.to_uppercase()).raw("</b> ");
     html.element("code", path).raw("</p><p>").prose(text(operation, "/description")).raw("</p>");
-    parameters(html, operation);
+    parameters(html, document, operation);
     if let Some(body) = operation.pointer("/requestBody/content/application~1json/schema") {
         let required = operation.pointer("/requestBody/required") == Some(&Value::Bool(true));
         html.element("h4", if required { "Body" } else { "Body (may be missing)" });
@@ -89,12 +89,14 @@ fn operation(html: &mut Html, document: &Value, (path, method, operation): (&str
         .raw("</pre></article>");
 }
 
-fn parameters(html: &mut Html, operation: &Value) {
+fn parameters(html: &mut Html, document: &Value, operation: &Value) {
     if list(operation, "/parameters").next().is_none() {
         return;
     }
     html.element("h4", "Parameters").raw("<table><tr><th>Name</th><th>In</th><th>Value</th><th></th></tr>");
     for parameter in list(operation, "/parameters") {
+        let shared = parameter.get("$ref").and_then(Value::as_str);
+        let parameter = shared.and_then(|name| document.pointer(name.trim_start_matches('#'))).unwrap_or(parameter);
         html.raw("<tr><td>").element("code", text(parameter, "/name")).raw("</td><td>");
         html.escaped(text(parameter, "/in")).raw("</td><td>");
         html.prose(&schema::words(parameter.pointer("/schema").unwrap_or(&Value::Null))).raw("</td><td>");

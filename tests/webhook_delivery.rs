@@ -226,6 +226,37 @@ async fn a_410_disables_the_endpoint_and_gives_up_what_waits() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_only_fails_for_too_long_is_disabled_and_its_log_says_so() {
+    let setup = Setup::default().delivering("[0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]", "5");
+    let server = setup.env("COLLOQUY__WEBHOOKS__DISABLE_AFTER_DAYS", "0.00001").start();
+    let account = server.account().await;
+    let c = account.test();
+    let (failing, healthy) = (Receiver::planned(|_| Reply::status(500)).await, Receiver::start().await);
+    let (failing, healthy) = (hook(&c, &failing).await, hook(&c, &healthy).await);
+    c.conversation().await;
+    let disabled = until("the endpoint is disabled", SOON, async || {
+        let now = c.get(&failing).await.expect(200);
+        (now["enabled"] == false).then_some(now)
+    })
+    .await;
+    assert_eq!(disabled["disabled_reason"], "failing");
+    let given_up = settled(&c, &failing, "failed", 1).await["data"][0]["delivery_id"].as_str().unwrap().to_owned();
+    let single = c.get(&format!("{failing}/deliveries/{given_up}")).await.expect(200);
+    let last = single["attempt_log"].as_array().unwrap().last().unwrap();
+    assert!(last["error"].as_str().is_some_and(|error| error.contains("disabled")), "{single}");
+    let health = account.operator().get("/admin/v1/webhooks?limit=100").await.expect(200);
+    let of = |hook: &str| {
+        let named = |one: &&Value| one["webhook_id"].as_str().is_some_and(|id| hook.ends_with(id));
+        health.data().iter().find(named).unwrap_or_else(|| panic!("{hook} is not in {health}")).clone()
+    };
+    let (bad, good) = (of(&failing), of(&healthy));
+    assert_eq!((&bad["enabled"], &bad["delivered"], &bad["failed"]), (&json!(false), &json!(0), &json!(1)));
+    assert_eq!((&good["enabled"], &good["delivered"], &good["pending"]), (&json!(true), &json!(1), &json!(0)));
+    assert_eq!((&good["account_id"], &bad["disabled_reason"]), (&json!(account.account_id), &json!("failing")));
+    assert!(good["last_success_at"].is_string() && good["failing_since"].is_null(), "{good}");
+}
+
+#[tokio::test]
 async fn disabled_or_deleted_what_waits_is_given_up() {
     let (_account, c) = account_with_deliveries().await;
     let id = c.conversation().await;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::accounts::record::{Record, Rules};
@@ -110,14 +109,7 @@ impl System {
     /// The store can't be opened.
     pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, OpenError> {
         set_plans(settings.basic, settings.pro);
-        let views = Views {
-            identity: Arc::default(),
-            names: Arc::default(),
-            keys: Arc::default(),
-            chores: Arc::new(Notify::new()),
-            feed: Arc::default(),
-            timers: Arc::default(),
-        };
+        let views = Views::default();
         let (store, operator) = SqliteStore::open(
             &settings.store_path,
             views.clone(),

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::accounts::record::{Record, Rules};
@@ -131,14 +130,7 @@ impl System {
     /// The store or the search index can't be opened.
     pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, NotOpened> {
         set_plans(settings.basic, settings.pro);
-        let views = Views {
-            identity: Arc::default(),
-            names: Arc::default(),
-            keys: Arc::default(),
-            chores: Arc::new(Notify::new()),
-            feed: Arc::default(),
-            timers: Arc::default(),
-        };
+        let views = Views::default();
         let (store, operator) = SqliteStore::open(
             &settings.store_path,
             views.clone(),

@@ -15,10 +15,12 @@ use crate::store::{DueLanes, DueQuery, LaneKey, Waiting};
 pub(super) const HELD_MAX: usize = 256;
 /// With so many that wait, or fewer, a line becomes whole again. Below its room, so that it does not change all the time.
 const WHOLE_MAX: usize = HELD_MAX / 2;
-/// After so many failures in a row the attempts keep a distance.
+/// After so many failures in a row the attempts keep a distance, twice as long after as many more.
 const FAILURES_MAX: u32 = 64;
-/// This one: a dead endpoint must not cost what a healthy one needs.
+/// The first one: a dead endpoint must not cost what a healthy one needs.
 const DISTANCE_MS: i64 = 5;
+/// How often it doubles, up to 160 ms: so soon is seen that the endpoint is back.
+const DOUBLINGS_MAX: u32 = 5;
 /// The wait after the store could not be read.
 const PAUSE_MS: i64 = 1000;
 
@@ -211,8 +213,8 @@ impl Line {
         let entry = lane.entries.front_mut()?;
         lane.turn = Turn::Flying;
         self.in_flight += 1;
-        if self.failures >= FAILURES_MAX {
-            self.next_at = now + DISTANCE_MS;
+        if let Some(more) = (self.failures / FAILURES_MAX).checked_sub(1) {
+            self.next_at = now + (DISTANCE_MS << more.min(DOUBLINGS_MAX));
         }
         Some(Shipment {
             endpoint: self.endpoint,

@@ -6,6 +6,7 @@ mod courier;
 mod deliveries;
 mod endpoint;
 mod figures;
+mod following;
 mod line;
 mod matcher;
 mod messages;

@@ -8,7 +8,6 @@ use std::sync::mpsc::sync_channel;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::Notify;
 
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
@@ -70,14 +69,7 @@ fn settings() -> WebhookSettings {
 
 impl Desk {
     fn new(folder: &Path) -> Self {
-        let views = Views {
-            identity: Arc::default(),
-            names: Arc::default(),
-            keys: Arc::default(),
-            chores: Arc::new(Notify::new()),
-            feed: Arc::default(),
-            timers: Arc::default(),
-        };
+        let views = Views::default();
         let path = folder.join("colloquy.db");
         let store = SqliteStore::open(&path, views.clone(), Some("op_a-token"), None).unwrap().0;
         let id = WebhookId::new(1);

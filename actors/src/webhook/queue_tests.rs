@@ -324,7 +324,7 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
     for entity in 100..100 + HELD_MAX as u64 + 50 {
         life.take(&Step::Events(entity, 1));
         life.take(&Step::Land(vec![false]));
-        life.take(&Step::Wait(10));
+        life.take(&Step::Wait(200));
     }
     life.flush();
     life.written();
@@ -332,7 +332,7 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
     life.take(&Step::Events(7, 1));
     // Those that were never tried stand before it; none of those that wait does.
     for _ in 0..60 {
-        for step in [Step::Flush, Step::Written, Step::Refill, Step::Wait(10)] {
+        for step in [Step::Flush, Step::Written, Step::Refill, Step::Wait(200)] {
             life.take(&step);
         }
         if life.flying.iter().any(|shipment| shipment.key.entity == 7) {

@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::sync::Notify;
 
 use crate::accounts::record::{Record, RecordCommand, Rules};
 use crate::accounts::{
@@ -113,14 +112,7 @@ impl<B: Bench> House<B> {
     }
 
     fn views(bounds: (usize, usize)) -> Views {
-        Views {
-            identity: Arc::default(),
-            names: Arc::default(),
-            keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
-            chores: Arc::new(Notify::new()),
-            feed: Arc::default(),
-            timers: Arc::default(),
-        }
+        Views { keys: Arc::new(Keys::bounded(bounds.0, bounds.1)), ..Views::default() }
     }
 
     /// On files that are there.

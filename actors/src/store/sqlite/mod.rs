@@ -97,7 +97,7 @@ pub enum OpenError {
 }
 
 /// The views in memory that the writer sets between the fsync and the replies.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Views {
     /// Keys, accounts and users.
     pub identity: Arc<Identity>,

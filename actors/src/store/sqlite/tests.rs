@@ -151,14 +151,7 @@ impl Bare {
         let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE).unwrap();
         schema::migrate(&mut connection).unwrap();
         let counts = recovery::recover(&mut connection).unwrap();
-        let views = Views {
-            identity: Arc::default(),
-            names: Arc::default(),
-            keys: Arc::default(),
-            chores: Arc::default(),
-            feed: Arc::default(),
-            timers: Arc::default(),
-        };
+        let views = Views::default();
         let writer = Writer {
             housekeeping: Housekeeping::open(Pace::default(), &connection, &views).unwrap(),
             connection,

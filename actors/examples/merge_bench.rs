@@ -14,6 +14,7 @@ const OPTIONS: Options<'static> = Options {
     style: Style::Merge,
     strategy: Strategy::Fail,
     labels: Labels { ours: "target", base: "base", theirs: "source" },
+    depth: 0,
 };
 const NAMES: Names<'static> = Names { old: "a/base", new: "b/ours" };
 

@@ -400,7 +400,7 @@ impl Live {
             given.iter().map(|one| (index(one.index), one.content.to_string())).collect()
         });
         Some(MergeTask {
-            base: graph::merge_base(target, source, |number| self.parents(number))?,
+            base: graph::merge_bases(target, source, |number| self.parents(number)).first().copied()?,
             ours: target,
             theirs: source,
             names,

@@ -136,7 +136,7 @@ impl Job {
         let texts = [content(chains, task.base)?.0, content(chains, task.ours)?.0, content(chains, task.theirs)?.0];
         let [base, ours, theirs] = &texts;
         let labels = Labels { ours: &task.names.0, base: "base", theirs: &task.names.1 };
-        let options = Options { style: task.style, strategy: task.strategy, labels };
+        let options = Options { style: task.style, strategy: task.strategy, labels, depth: 0 };
         let text = match &task.resolutions {
             None => {
                 let merged = merge(base, ours, theirs, &options);

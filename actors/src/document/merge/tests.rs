@@ -20,7 +20,7 @@ const STRATEGIES: [(Strategy, &[&str]); 4] = [
 ];
 
 fn options(style: Style, strategy: Strategy) -> Options<'static> {
-    Options { style, strategy, labels: LABELS }
+    Options { style, strategy, labels: LABELS, depth: 0 }
 }
 
 /// Asks git for the merge of the files `base`, `ours`, `theirs`: how many conflicts, and the text.

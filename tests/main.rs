@@ -23,6 +23,7 @@ mod document_merge;
 mod document_roles;
 mod document_search;
 mod document_shares;
+mod document_slow_merge;
 mod document_versions;
 mod documents;
 mod errors;

@@ -10,15 +10,28 @@ const EACH_CORE: usize = 2;
 /// Password hashes at once: each takes 19 MiB.
 const HASHES_MAX: usize = 2;
 
-static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Semaphore::new(cores * EACH_CORE)
-});
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
+/// What may take seconds: never all places, so that what is short finds one beside it.
+static LONG: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
 
 /// Computes it on another thread; none where it panicked, which was reported there.
 pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     within(&COMPUTATIONS, work).await
+}
+
+/// The same for what may take seconds.
+pub(crate) async fn compute_long<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let place = LONG.acquire().await.ok()?;
+    let work = move || {
+        let _place = place;
+        work()
+    };
+    compute(work).await
 }
 
 /// The same for what hashes a password.

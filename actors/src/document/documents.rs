@@ -166,7 +166,9 @@ impl Documents {
         match self.ask(id, (caller, who), if_match, reservation, request).await? {
             Reply::Answer(answer) if whole => self.completed(answer).await,
             Reply::Answer(answer) => Ok(answer),
-            Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) => Err(away()),
+            Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Prepared(_) | Reply::Overtaken(_) => {
+                Err(away())
+            }
         }
     }
 
@@ -186,7 +188,9 @@ impl Documents {
     async fn look(&self, id: DocumentId, by: (Caller, Who), names: Vec<VersionName>) -> Result<Seen, Failure> {
         match self.ask(id, by, None, None, Request::Look(names)).await? {
             Reply::Seen(seen) => Ok(*seen),
-            Reply::Answer(_) | Reply::Opened(_) | Reply::Listed(_) => Err(away()),
+            Reply::Answer(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Prepared(_) | Reply::Overtaken(_) => {
+                Err(away())
+            }
         }
     }
 
@@ -399,7 +403,9 @@ impl Documents {
                 self.permissions_shown(scope, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
                     .await
             }
-            Reply::Answer(_) | Reply::Seen(_) | Reply::Opened(_) => Err(away()),
+            Reply::Answer(_) | Reply::Seen(_) | Reply::Opened(_) | Reply::Prepared(_) | Reply::Overtaken(_) => {
+                Err(away())
+            }
         }
     }
 

@@ -1,6 +1,6 @@
-//! What a document's commands compute before they are decided: reading contents, packing, merging, comparing. It happens
-//! on threads of its own, off the arbiters, while the document waits; so it is made from exactly the state that the
-//! decision meets.
+//! What a document's commands compute before they are decided: reading contents, packing, comparing. It happens on threads of
+//! its own, off the arbiters, while the document waits; so it is made from exactly the state that the decision meets. Merges
+//! are `merging`: nobody waits for these but their caller.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use bytes::Bytes;
 use super::anchors::{self, count_lines};
 use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
-use super::merge::{Conflict, Labels, Options, ResolveError, Strategy, Style, merge, resolve};
 use crate::bounds::Bounds;
 use crate::offload;
 use crate::runtime::{Away, BoxFuture};
@@ -30,21 +29,8 @@ pub(super) enum Task {
     Pack { content: Arc<str>, parent: Option<u64> },
     /// Pack an older version's content against its parent's.
     Copy { version: u64, parent: u64 },
-    /// Merge.
-    Merge(MergeTask),
     /// Count a version's lines.
     Count { version: u64 },
-}
-
-#[derive(Debug)]
-pub(super) struct MergeTask {
-    pub(super) base: u64,
-    pub(super) ours: u64,
-    pub(super) theirs: u64,
-    pub(super) names: (String, String),
-    pub(super) style: Style,
-    pub(super) strategy: Strategy,
-    pub(super) resolutions: Option<Vec<(usize, String)>>,
 }
 
 /// What was computed.
@@ -52,10 +38,6 @@ pub(super) struct MergeTask {
 pub enum Worked {
     /// A content, ready to be stored.
     Packed(Packed),
-    /// A merge that leaves conflicts, with the text that shows them.
-    Conflicted(String, Vec<Conflict>),
-    /// The resolutions are not those of the merge's conflicts.
-    Unresolved(ResolveError),
     /// How many lines the version has.
     Lines(usize),
 }
@@ -68,8 +50,6 @@ pub struct Packed {
     pub(super) base: Option<u64>,
     /// Whether it is the parent's content.
     pub(super) same: bool,
-    /// What a merge came to.
-    pub(super) merged: Option<String>,
     /// How lines of the head move, where that was asked for.
     pub(super) moves: Vec<anchors::Hunk>,
 }
@@ -114,7 +94,6 @@ impl Job {
         let mut needs: Vec<u64> = match &self.task {
             Task::Pack { parent, .. } => parent.iter().copied().collect(),
             Task::Copy { version, parent } => vec![*version, *parent],
-            Task::Merge(task) => vec![task.base, task.ours, task.theirs],
             Task::Count { version } => vec![*version],
         };
         needs.extend(self.anchored_at);
@@ -125,53 +104,34 @@ impl Job {
 
     pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {
         match &self.task {
-            Task::Pack { content, parent } => self.pack(chains, content, *parent, None),
-            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent), None),
-            Task::Merge(task) => self.merge(chains, task),
+            Task::Pack { content, parent } => self.pack(chains, content, *parent),
+            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent)),
             Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, *version)?.0))),
         }
     }
 
-    fn merge(&self, chains: &Chains, task: &MergeTask) -> Option<Worked> {
-        let texts = [content(chains, task.base)?.0, content(chains, task.ours)?.0, content(chains, task.theirs)?.0];
-        let [base, ours, theirs] = &texts;
-        let labels = Labels { ours: &task.names.0, base: "base", theirs: &task.names.1 };
-        let options = Options { style: task.style, strategy: task.strategy, labels, depth: 0 };
-        let text = match &task.resolutions {
-            None => {
-                let merged = merge(base, ours, theirs, &options);
-                if !merged.conflicts.is_empty() && task.strategy == Strategy::Fail {
-                    return Some(Worked::Conflicted(merged.text, merged.conflicts));
-                }
-                merged.text
-            }
-            Some(given) => {
-                let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, text.as_str())).collect();
-                match resolve([base, ours, theirs], &options, &given) {
-                    Ok(text) => text,
-                    Err(error) => return Some(Worked::Unresolved(error)),
-                }
-            }
-        };
-        self.pack(chains, &text, Some(task.ours), Some(text.clone()))
-    }
-
-    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>, merged: Option<String>) -> Option<Worked> {
+    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<Worked> {
         let held = match parent {
             Some(parent) => Some((parent, content(chains, parent)?)),
             None => None,
         };
-        let base = held.as_ref().map(|(_, (content, frame))| Base { content, place: frame.place() });
-        let frame =
-            encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
-        let same = held.as_ref().is_some_and(|(_, (content, _))| content == text);
-        let base = held.map(|(parent, _)| parent).filter(|_| !frame.is_keyframe());
-        let moves = match self.anchored_at {
-            Some(head) => moves(&content(chains, head)?.0, text),
-            None => Vec::new(),
+        let head = match self.anchored_at {
+            Some(head) => Some(content(chains, head)?.0),
+            None => None,
         };
-        Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, merged, moves }))
+        let parent = held.as_ref().map(|(number, (content, frame))| (*number, content.as_str(), frame));
+        pack(text, parent, head.as_deref()).map(Worked::Packed)
     }
+}
+
+/// Packs a text, against its parent's where there is one; `head` is the text whose lines move.
+pub(super) fn pack(text: &str, parent: Option<(u64, &str, &Frame)>, head: Option<&str>) -> Option<Packed> {
+    let base = parent.map(|(_, content, frame)| Base { content, place: frame.place() });
+    let frame = encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
+    let same = parent.is_some_and(|(_, content, _)| content == text);
+    let base = parent.map(|(number, ..)| number).filter(|_| !frame.is_keyframe());
+    let moves = head.map(|head| moves(head, text)).unwrap_or_default();
+    Some(Packed { frame: frame.bytes().clone(), base, same, moves })
 }
 
 /// How lines move from one text to the next.

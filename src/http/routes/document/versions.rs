@@ -115,7 +115,11 @@ pub(super) async fn restore(call: Call, Maybe(restore): Maybe<RestoreVersion>) -
 }
 
 pub(super) async fn merge(call: Call, Json(merge): Json<Merge>) -> Result<Output, Problem> {
-    change(call, Request::Merge(Box::new(merge))).await
+    let id = call.id::<DocumentKind>(0)?;
+    let Call { edge, caller, if_match, reservation, .. } = call;
+    let documents = &edge.system.documents;
+    let by = (caller.clone(), documents.who(&caller));
+    Ok(documents.merge(id, by, if_match, reservation, merge).await?.into())
 }
 
 pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::browser::dom_of;
+use crate::support::browser::{Tab, dom_of};
 use crate::support::client::Call;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::shapes::{COMMENT, SHARE, assert_id, assert_recent, assert_shape};
@@ -385,6 +385,38 @@ async fn the_pages_form_opens_the_link() {
     assert_strict(&page);
     assert!(String::from_utf8_lossy(&page.bytes).contains("Within 30 days."), "{page}");
     shared.json().await.error(401, "unauthorized", "*");
+}
+
+const SUBMIT: &str = "document.querySelector('input[type=password]').value = PASSWORD; \
+                      document.querySelector('form button').click()";
+
+#[tokio::test]
+async fn a_person_enters_the_password_in_a_browser_and_sees_the_document() {
+    let shared = shared(json!({"password": "open sesame"})).await;
+    let mut tab = Tab::open(&format!("http://{}{}", shared.holder.address(), shared.link)).await;
+    tab.shows("It opens with a password.").await;
+    tab.run(&SUBMIT.replace("PASSWORD", "'close sesame'")).await;
+    tab.shows("That is not the password.").await;
+    assert_eq!(shared.uses().await, 0);
+    tab.run(&SUBMIT.replace("PASSWORD", "'open sesame'")).await;
+    tab.shows("Within 30 days.").await;
+    assert_eq!(shared.uses().await, 1);
+    assert_eq!(tab.run("location.search + location.hash").await, "", "the password stands in the address");
+}
+
+#[tokio::test]
+async fn the_pages_form_can_be_sent_nowhere_else() {
+    let shared = shared(json!({"password": "open sesame"})).await;
+    let receiver = Receiver::start().await;
+    let mut tab = Tab::open(&format!("http://{}{}", shared.holder.address(), shared.link)).await;
+    tab.shows("Password").await;
+    let elsewhere = format!("document.forms[0].action = '{}'; ", receiver.url());
+    let told = "window.told = new Promise(told => document.addEventListener('securitypolicyviolation', told)); 0";
+    tab.run(told).await;
+    tab.run(&format!("{elsewhere}{}", SUBMIT.replace("PASSWORD", "'open sesame'"))).await;
+    assert_eq!(tab.run("told.then(violation => violation.effectiveDirective)").await, "form-action");
+    // A browser may connect ahead; it asks nothing.
+    assert_eq!(receiver.count(), 0, "{:?}", receiver.received());
 }
 
 #[tokio::test]

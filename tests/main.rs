@@ -11,6 +11,7 @@ mod admin;
 mod bulk;
 mod concurrency;
 mod conversations;
+mod cors;
 mod crash;
 mod customers;
 mod delivery_order;

@@ -27,11 +27,11 @@ pub(super) fn document(body: &[u8]) -> Option<Bytes> {
     Some(ended(page))
 }
 
-/// The question for the password of this link.
-pub(super) fn password(token: &str, reason: &str) -> Bytes {
+/// The question for the password of this link, and what there is to say about the one that was given.
+pub(super) fn password(token: &str, said: &str) -> Bytes {
     let mut page = begun("A shared document");
-    page.raw("<h1>A shared document</h1><p role=\"status\">").escaped(reason);
-    page.raw(".</p><form method=\"post\" action=\"/s/").escaped(token);
+    page.raw("<h1>A shared document</h1><p role=\"status\">").escaped(said);
+    page.raw("</p><form method=\"post\" action=\"/s/").escaped(token);
     page.raw("\"><label>Password <input type=\"password\" name=\"password\" required autocomplete=\"off\"></label>");
     page.raw("<button>Open</button></form>");
     ended(page)

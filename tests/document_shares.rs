@@ -500,3 +500,33 @@ async fn the_same_payload_does_run_where_nothing_forbids_it() {
     assert!(dom.contains("<title>owned</title>"), "the browser test is blind: {dom}");
     assert!(receiver.received().iter().any(|request| request.path == "/hook?by=img"), "{:?}", receiver.received());
 }
+
+#[tokio::test]
+async fn links_can_t_be_guessed_from_one_address_and_those_that_open_still_do() {
+    let server = Setup::default().env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5").start();
+    let c = server.account().await.test();
+    let at = c.document(TEXT).await;
+    let (_, link) = c.share(&at, json!({})).await;
+    let (_, locked) = c.share(&at, json!({"password": "open sesame"})).await;
+    let nobody = server.anonymous();
+    let json = |link: &str| nobody.get(link).with("accept", "application/json");
+    let guess = |n: usize| format!("/s/{}", n.to_string().repeat(43));
+    // To ask for the password is no guess; a wrong one is, and so is a token that opens nothing, in whatever way it is tried.
+    json(&locked).await.error(401, "unauthorized", "*");
+    json(&locked).with("x-share-password", "wrong").await.error(401, "unauthorized", "*");
+    json(&guess(1)).await.error(404, "not_found", "*");
+    nobody.get(&guess(2)).with("accept", "text/html").await.expect(404);
+    nobody.put(&guess(3), json!({"content": "x"})).await.error(404, "not_found", "*");
+    nobody.post(&format!("{}/comments", guess(4)), json!({"start_line": 1, "body": "x"})).await.error(
+        404,
+        "not_found",
+        "*",
+    );
+    json(&guess(5)).await.error(429, "rate_limited", "*");
+    let page = nobody.get(&guess(6)).with("accept", "text/html").await.expect(429);
+    assert_strict(&page);
+    json(&locked).with("x-share-password", "wrong").await.error(429, "rate_limited", "*");
+    json(&link).await.expect(200);
+    json(&locked).with("x-share-password", "open sesame").await.expect(200);
+    c.get(&at).await.expect(200);
+}

@@ -19,6 +19,7 @@ mod disk;
 mod document_activity;
 mod document_comments;
 mod document_diff;
+mod document_index;
 mod document_lists;
 mod document_merge;
 mod document_roles;

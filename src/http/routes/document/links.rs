@@ -128,14 +128,11 @@ fn for_people(call: &Call, given: Option<&str>, problem: Problem) -> Problem {
     if accept::prefers_json(call.request.headers()) {
         return problem;
     }
-    let page = if problem.kind == Kind::Unauthorized {
-        let said = match given.filter(|given| !given.is_empty()) {
-            Some(_) => "That is not the password.",
-            None => "It opens with a password.",
-        };
-        page::password(call.segment(0), said)
-    } else {
-        page::refused(problem.kind.message(), &problem.reason)
+    let page = match (problem.kind, given.filter(|given| !given.is_empty())) {
+        (Kind::Unauthorized, Some(_)) => page::password(call.segment(0), "That is not the password."),
+        (Kind::Unauthorized, None) => page::password(call.segment(0), "It opens with a password."),
+        (Kind::NotFound, _) => page::gone(),
+        (kind, _) => page::refused(kind.message(), &problem.reason),
     };
     Problem { more: Some(Box::new(More::Page(page))), ..problem }
 }

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use serde_json::json;
 
+use crate::support::clock::Clock;
 use crate::support::documents::DOCUMENTS;
-use crate::support::{Client, Server, until};
+use crate::support::{Client, Server, Setup, until};
 
 /// What the log says of it.
 const ANEW: &str = "the search index is made anew";
@@ -124,4 +126,36 @@ async fn an_index_that_is_lost_while_the_server_runs_is_made_anew() {
         // A file without a name goes on until the end, and then there is none.
         assert_eq!(server.log().contains(ANEW), when != "it is gone", "{when}");
     }
+}
+
+#[tokio::test]
+async fn an_index_that_lags_behind_retention_learns_of_every_document() {
+    let (mut server, clock) = Clock::start_as(Setup::default().env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00002"));
+    let account = server.account().await;
+    let key = account.test_key().to_owned();
+    let c = account.test();
+    let changed = c.document("numbat before\n").await;
+    let erased = c.document("numbat before\n").await;
+    let trimmed = c.conversation().await;
+    answers_rightly(&c, &[("numbat", 2)], "before").await;
+    assert!(server.term().success());
+    let older = fs::read(index_of(&server)).unwrap();
+    server.restart();
+    let c = server.with_key(&key);
+    c.write(&changed, "wombat\n").await;
+    c.delete(&format!("{erased}?permanent=true")).await.expect(204);
+    c.document("wombat\n").await;
+    c.patch(&format!("/v1/conversations/{trimmed}"), json!({"priority": "high"})).await.expect(200);
+    answers_rightly(&c, &[("numbat", 0), ("wombat", 2)], "the index keeps up").await;
+    // Events are lists no more at once; what their rows hold goes when no answer under a key needs it, a day later.
+    clock.ahead(25 * 60);
+    until("retention takes the events", AGAIN_WITHIN, async || {
+        (c.get("/v1/events?after=0").await.expect(200).total() == 0).then_some(())
+    })
+    .await;
+    assert!(server.term().success());
+    fs::write(index_of(&server), older).unwrap();
+    server.restart();
+    answers_rightly(&server.with_key(&key), &[("numbat", 0), ("wombat", 2)], "an older index").await;
+    assert!(!server.log().contains(ANEW), "the older index is used");
 }

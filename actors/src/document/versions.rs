@@ -10,7 +10,7 @@ use super::draft::{Beside, Draft, Made, change};
 use super::graph;
 use super::merge::{ResolveError, Strategy, Style};
 use super::messages::{
-    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy, MergeStyle,
+    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy, MergeStyle, Reply,
     Request, RestoreVersion, UpdateDocument, VersionName,
 };
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
@@ -223,8 +223,11 @@ impl Document {
             return Ok(draft.unchanged(asked, answer));
         }
         match found {
+            // Nothing was written, so to ask again is safe, and tells what the merge would give by then: its key is decided
+            // anew like that of a refusal, and no text as large as the documents is kept for it.
             Some(Worked::Tried(body)) => {
-                Ok(draft.unchanged(asked, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }))
+                let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
+                Ok(Decision::Answer(Reply::Answer(answer)))
             }
             Some(Worked::Packed(packed)) => Ok(self.merged(live, draft, packed, (merge, sides), asked)),
             Some(Worked::Conflicted(conflict)) => Err(DocumentError::Merge(conflict)),

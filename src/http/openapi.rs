@@ -182,6 +182,9 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
         let id = json!({"type": "string", "pattern": "^usr_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"});
         all.push(header("X-Acting-User", "The user for whom the key acts.", id));
     }
+    if operation.door == Door::Link && !operation.form {
+        all.push(header("X-Share-Password", "The link's password, where it has one.", text.clone()));
+    }
     if operation.repeatable {
         let key = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,255}$"});
         all.push(header("Idempotency-Key", "The same key and request: done once, answered the same.", key));

@@ -193,7 +193,7 @@ impl MergeJob {
 
 impl Outcome {
     /// The answer to a dry run.
-    fn tried(self) -> Result<Answer, Failure> {
+    pub(super) fn tried(self) -> Result<Answer, Failure> {
         match self {
             Outcome::Tried(body) => Ok(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }),
             Outcome::Conflicted(conflict) => Err(AskError::Refused(DocumentError::Merge(conflict))),

@@ -152,5 +152,4 @@ fn histories_that_cross_merge_as_in_git() {
     let (crossed, clean) = (crossed.get(), clean.get());
     assert!(crossed > 250 && deep.get() > 40, "{crossed} crossed, {} deep: the dice are loaded", deep.get());
     assert!((crossed / 4..2 * crossed - crossed / 4).contains(&clean), "{clean} clean of {}", 2 * crossed);
-    eprintln!("{crossed} crossed, {} deep, {clean} clean", deep.get());
 }

@@ -124,10 +124,11 @@ impl Desk {
         let computed = self.computed(&merge)?;
         let answer = match computed {
             Some(computed) if merge["dry_run"] == true => computed.outcome.tried().unwrap(),
-            computed => match self.ask(Request::Merge(body(merge), computed))? {
-                Reply::Answer(answer) => answer,
-                other => panic!("{other:?}"),
-            },
+            computed => {
+                let reply = self.ask(Request::Merge(body(merge), computed))?;
+                let Reply::Answer(answer) = reply else { panic!("no answer: {reply:?}") };
+                answer
+            }
         };
         Ok(serde_json::from_slice(&answer.body).unwrap())
     }

@@ -468,3 +468,24 @@ async fn the_same_payload_does_run_where_nothing_forbids_it() {
     assert!(dom.contains("<title>owned</title>"), "the browser test is blind: {dom}");
     assert!(receiver.received().iter().any(|request| request.path == "/hook?by=img"), "{:?}", receiver.received());
 }
+
+#[tokio::test]
+async fn a_links_holder_is_told_nothing_of_the_accounts_own() {
+    let account = account().await;
+    let (c, holder) = (account.test(), account.anonymous());
+    let user = c.user("agent").await;
+    let new = json!({"title": "Guide", "content": TEXT, "metadata": {"margin": "40 %"}});
+    let made = c.acting_for(&user).post("/api/v1/documents", new).await.expect(201);
+    let at = made.header("location").to_owned();
+    let (_, link) = c.share(&at, json!({"role": "editor"})).await;
+    let read = holder.get(&link).with("accept", "application/json").await.expect(200);
+    let written = holder.put(&link, json!({"title": "Other"})).await.expect(200);
+    for shown in [read, written] {
+        assert_eq!((&shown["content"], &shown["metadata"]), (&json!(TEXT), &json!({})), "{shown}");
+        for field in ["owner_id", "created_by", "updated_by"] {
+            assert!(shown[field].is_null(), "{field}: {shown}");
+        }
+    }
+    holder.put(&link, json!({"metadata": {}})).await.error(400, "invalid_request", "metadata");
+    assert_eq!(c.get(&at).await.expect(200)["metadata"]["margin"], "40 %");
+}

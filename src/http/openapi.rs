@@ -480,6 +480,15 @@ mod tests {
     }
 
     #[test]
+    fn no_two_types_have_one_name() {
+        let mut named: BTreeMap<String, Value> = shared_schemas();
+        for (name, schema) in routes::operations().into_iter().flat_map(|operation| operation.schemas) {
+            let known = named.entry(name.clone()).or_insert_with(|| schema.clone());
+            assert_eq!(*known, schema, "{name}");
+        }
+    }
+
+    #[test]
     fn every_operation_says_all_that_it_can_answer() {
         let operations = routes::operations();
         let document = document(&operations, "http://localhost");

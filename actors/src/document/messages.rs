@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 macro_rules! choices {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),* }
 
         impl $name {
@@ -45,6 +45,17 @@ macro_rules! choices {
                 match self { $($name::$variant => $word),* }
             }
         }
+
+        // Derived, it would have the variants' names: it does not see through a macro's words.
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .enum_values(Some([$($word),*]))
+                    .into()
+            }
+        }
+        impl ToSchema for $name {}
     };
 }
 
@@ -119,7 +130,13 @@ impl FromStr for VersionName {
             return text.parse().map(VersionName::Id).map_err(|_| "must be a valid version ID");
         }
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            return text.parse().map(VersionName::Number).map_err(|_| "must be the number of a version");
+            // One version has one path, which may be kept for ever.
+            let canonical = Some(text).filter(|text| !text.starts_with('0'));
+            return canonical
+                .unwrap_or_default()
+                .parse()
+                .map(VersionName::Number)
+                .map_err(|_| "must be the number of a version");
         }
         Mark::new(text).map(VersionName::Mark).map_err(|_| "must be a version's ID, number or label, or a branch")
     }
@@ -366,7 +383,7 @@ pub struct ChangeCollaborator {
 
 /// A version as the interface shows it, without its content.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Version)]
+#[schema(as = DocumentVersion)]
 pub struct VersionView<'a> {
     /// Names it.
     pub id: VersionId,

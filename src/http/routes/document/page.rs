@@ -28,20 +28,20 @@ pub(super) fn document(body: &[u8]) -> Option<Bytes> {
 }
 
 /// The question for the password of this link.
-pub(super) fn password(token: &str, reason: &str) -> Bytes {
+pub(super) fn password(token: &str, tried: bool) -> Bytes {
+    let said = if tried { "That is not its password." } else { "It opens with a password." };
     let mut page = begun("A shared document");
-    page.raw("<h1>A shared document</h1><p role=\"status\">").escaped(reason);
-    page.raw(".</p><form method=\"post\" action=\"/s/").escaped(token);
+    page.raw("<h1>A shared document</h1><p role=\"status\">").raw(said);
+    page.raw("</p><form method=\"post\" action=\"/s/").escaped(token);
     page.raw("\"><label>Password <input type=\"password\" name=\"password\" required autocomplete=\"off\"></label>");
     page.raw("<button>Open</button></form>");
     ended(page)
 }
 
 /// That nothing is shown, and why.
-pub(super) fn refused(message: &str, reason: &str) -> Bytes {
+pub(super) fn refused(why: &str) -> Bytes {
     let mut page = begun("Nothing to show");
-    page.raw("<h1>Nothing to show</h1><p>").escaped(message).raw(".</p><p class=\"about\">").escaped(reason);
-    page.raw(".</p>");
+    page.raw("<h1>Nothing to show</h1><p>").escaped(why).raw("</p>");
     ended(page)
 }
 
@@ -70,7 +70,7 @@ mod tests {
         let body = serde_json::json!({
             "title": nasty, "content": nasty, "updated_at": nasty, "version_number": 1, "metadata": {},
         });
-        for page in [document(body.to_string().as_bytes()).unwrap(), password(nasty, nasty), refused(nasty, nasty)] {
+        for page in [document(body.to_string().as_bytes()).unwrap(), password(nasty, true), refused(nasty)] {
             let text = String::from_utf8(page.to_vec()).unwrap();
             assert!(!text.contains("<script") && !text.contains("</pre></title>"), "{text}");
         }

@@ -22,10 +22,11 @@ use crate::present::present;
 use crate::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
 use crate::time::Timestamp;
 
+// A word is a token, not a literal: wrapped as a fragment, the derived schema would not see it.
 macro_rules! choices {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:tt),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
         pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),* }
 
         impl $name {
@@ -45,17 +46,6 @@ macro_rules! choices {
                 match self { $($name::$variant => $word),* }
             }
         }
-
-        // Derived, it would have the variants' names: it does not see through a macro's words.
-        impl utoipa::PartialSchema for $name {
-            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-                utoipa::openapi::ObjectBuilder::new()
-                    .schema_type(utoipa::openapi::schema::Type::String)
-                    .enum_values(Some([$($word),*]))
-                    .into()
-            }
-        }
-        impl ToSchema for $name {}
     };
 }
 

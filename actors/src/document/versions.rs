@@ -8,11 +8,10 @@ use serde_json::{Map, Value, json};
 use super::access::Permissions;
 use super::draft::{Beside, Draft, Made, change};
 use super::graph;
-use super::merge::{Conflict, ResolveError};
-use super::merge::{Strategy, Style};
+use super::merge::{ResolveError, Strategy, Style};
 use super::messages::{
-    AddVersion, BranchName, ConflictView, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeConflict,
-    MergeStrategy, MergeStyle, Request, RestoreVersion, UpdateDocument, VersionName,
+    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy, MergeStyle, Reply,
+    Request, RestoreVersion, UpdateDocument, VersionName,
 };
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
 use super::work::{Job, MergeTask, Packed, Task, Worked};
@@ -51,7 +50,7 @@ fn text(content: &DocumentContent) -> Arc<str> {
 fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
     match found {
         Some(Worked::Packed(packed)) => Ok(packed),
-        Some(Worked::Conflicted(..) | Worked::Unresolved(_) | Worked::Lines(_)) | None => {
+        Some(Worked::Conflicted(_) | Worked::Tried(_) | Worked::Unresolved(_) | Worked::Lines(_)) | None => {
             Err(DocumentError::Precondition)
         }
     }
@@ -236,13 +235,14 @@ impl Document {
             return Ok(draft.unchanged(asked, answer));
         }
         match found {
-            Some(Worked::Packed(packed)) if merge.dry_run => {
-                let merged = packed.merged.unwrap_or_default();
-                let body = to_json(&DryRun { merged: &merged, conflicts: [] });
-                Ok(draft.unchanged(asked, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }))
+            // Nothing was written, so to ask again is safe, and tells what the merge would give by then: its key is decided
+            // anew like that of a refusal, and no text as large as the documents is kept for it.
+            Some(Worked::Tried(body)) => {
+                let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
+                Ok(Decision::Answer(Reply::Answer(answer)))
             }
             Some(Worked::Packed(packed)) => Ok(self.merged(live, draft, packed, (merge, sides), asked)),
-            Some(Worked::Conflicted(merged, conflicts)) => Err(live.conflicted(merged, conflicts, &sides)),
+            Some(Worked::Conflicted(conflict)) => Err(DocumentError::Merge(conflict)),
             Some(Worked::Unresolved(error)) => Err(unresolved(error)),
             Some(Worked::Lines(_)) | None => Err(DocumentError::Precondition),
         }
@@ -270,13 +270,6 @@ impl Document {
 struct UpToDate {
     up_to_date: bool,
     version: crate::id::VersionId,
-}
-
-/// The answer to a merge that writes nothing.
-#[derive(Debug, Serialize)]
-struct DryRun<'a> {
-    merged: &'a str,
-    conflicts: [(); 0],
 }
 
 fn unresolved(error: ResolveError) -> DocumentError {
@@ -414,6 +407,8 @@ impl Live {
             ours: target,
             theirs: source,
             names,
+            ids: (self.found(source).id, self.found(target).id),
+            dry_run: merge.dry_run,
             style: match merge.style.unwrap_or(MergeStyle::Merge) {
                 MergeStyle::Merge => Style::Merge,
                 MergeStyle::Diff3 => Style::Diff3,
@@ -427,18 +422,5 @@ impl Live {
             },
             resolutions,
         })
-    }
-
-    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>, sides: &Sides) -> DocumentError {
-        let view = |conflict: Conflict| {
-            let Conflict { index, base, ours, theirs, start_line } = conflict;
-            ConflictView { index, base, ours, theirs, start_line }
-        };
-        DocumentError::Merge(Box::new(MergeConflict {
-            conflicts: conflicts.into_iter().map(view).collect(),
-            merged,
-            source: self.found(sides.source).id,
-            target: self.found(sides.target).id,
-        }))
     }
 }

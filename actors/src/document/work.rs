@@ -5,12 +5,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Serialize;
 
 use super::anchors::{self, count_lines};
 use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
 use super::merge::{Conflict, Labels, Options, ResolveError, Strategy, Style, merge, resolve};
+use super::messages::{ConflictView, MergeConflict};
+use super::state::to_json;
 use crate::bounds::Bounds;
+use crate::id::VersionId;
 use crate::offload;
 use crate::runtime::{Away, BoxFuture};
 use crate::store::{Store, Subject};
@@ -42,6 +46,10 @@ pub(super) struct MergeTask {
     pub(super) ours: u64,
     pub(super) theirs: u64,
     pub(super) names: (String, String),
+    /// The identifiers of the source and the target.
+    pub(super) ids: (VersionId, VersionId),
+    /// Whether only its text is wanted.
+    pub(super) dry_run: bool,
     pub(super) style: Style,
     pub(super) strategy: Strategy,
     pub(super) resolutions: Option<Vec<(usize, String)>>,
@@ -52,8 +60,10 @@ pub(super) struct MergeTask {
 pub enum Worked {
     /// A content, ready to be stored.
     Packed(Packed),
-    /// A merge that leaves conflicts, with the text that shows them.
-    Conflicted(String, Vec<Conflict>),
+    /// A merge that leaves conflicts.
+    Conflicted(Box<MergeConflict>),
+    /// What a merge would give, as JSON.
+    Tried(Bytes),
     /// The resolutions are not those of the merge's conflicts.
     Unresolved(ResolveError),
     /// How many lines the version has.
@@ -68,8 +78,6 @@ pub struct Packed {
     pub(super) base: Option<u64>,
     /// Whether it is the parent's content.
     pub(super) same: bool,
-    /// What a merge came to.
-    pub(super) merged: Option<String>,
     /// How lines of the head move, where that was asked for.
     pub(super) moves: Vec<anchors::Hunk>,
 }
@@ -125,8 +133,8 @@ impl Job {
 
     pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {
         match &self.task {
-            Task::Pack { content, parent } => self.pack(chains, content, *parent, None),
-            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent), None),
+            Task::Pack { content, parent } => self.pack(chains, content, *parent),
+            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent)),
             Task::Merge(task) => self.merge(chains, task),
             Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, *version)?.0))),
         }
@@ -141,7 +149,7 @@ impl Job {
             None => {
                 let merged = merge(base, ours, theirs, &options);
                 if !merged.conflicts.is_empty() && task.strategy == Strategy::Fail {
-                    return Some(Worked::Conflicted(merged.text, merged.conflicts));
+                    return Some(Worked::Conflicted(Box::new(task.conflicted(merged.text, merged.conflicts))));
                 }
                 merged.text
             }
@@ -153,10 +161,13 @@ impl Job {
                 }
             }
         };
-        self.pack(chains, &text, Some(task.ours), Some(text.clone()))
+        if task.dry_run {
+            return Some(Worked::Tried(to_json(&DryRun { merged: &text, conflicts: [] })));
+        }
+        self.pack(chains, &text, Some(task.ours))
     }
 
-    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>, merged: Option<String>) -> Option<Worked> {
+    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<Worked> {
         let held = match parent {
             Some(parent) => Some((parent, content(chains, parent)?)),
             None => None,
@@ -170,8 +181,26 @@ impl Job {
             Some(head) => moves(&content(chains, head)?.0, text),
             None => Vec::new(),
         };
-        Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, merged, moves }))
+        Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, moves }))
     }
+}
+
+impl MergeTask {
+    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> MergeConflict {
+        let view = |conflict: Conflict| {
+            let Conflict { index, base, ours, theirs, start_line } = conflict;
+            ConflictView { index, base, ours, theirs, start_line }
+        };
+        let (source, target) = self.ids;
+        MergeConflict { conflicts: conflicts.into_iter().map(view).collect(), merged, source, target }
+    }
+}
+
+/// The answer to a merge that writes nothing.
+#[derive(Serialize)]
+struct DryRun<'a> {
+    merged: &'a str,
+    conflicts: [(); 0],
 }
 
 /// How lines move from one text to the next.

@@ -20,6 +20,7 @@ mod document_comments;
 mod document_diff;
 mod document_lists;
 mod document_merge;
+mod document_owners;
 mod document_roles;
 mod document_search;
 mod document_shares;

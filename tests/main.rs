@@ -16,6 +16,7 @@ mod customers;
 mod delivery_order;
 mod disk;
 mod document_activity;
+mod document_bounds;
 mod document_comments;
 mod document_diff;
 mod document_lists;

@@ -54,6 +54,8 @@ pub enum Worked {
     Packed(Packed),
     /// A merge that leaves conflicts, with the text that shows them.
     Conflicted(String, Vec<Conflict>),
+    /// The merged text is longer than a content may be.
+    TooLarge,
     /// The resolutions are not those of the merge's conflicts.
     Unresolved(ResolveError),
     /// How many lines the version has.
@@ -153,6 +155,9 @@ impl Job {
                 }
             }
         };
+        if text.len() > Bounds::get().document_bytes_max {
+            return Some(Worked::TooLarge);
+        }
         self.pack(chains, &text, Some(task.ours), Some(text.clone()))
     }
 

@@ -18,6 +18,7 @@ mod disk;
 mod document_activity;
 mod document_bounds;
 mod document_comments;
+mod document_crash;
 mod document_diff;
 mod document_lists;
 mod document_merge;

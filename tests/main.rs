@@ -22,6 +22,7 @@ mod document_crash;
 mod document_diff;
 mod document_lists;
 mod document_merge;
+mod document_model;
 mod document_owners;
 mod document_roles;
 mod document_search;

@@ -436,30 +436,19 @@ impl Play {
     }
 }
 
-/// The number that the server's metrics tell.
-async fn metric(server: &Server, name: &str) -> u64 {
-    let metrics = String::from_utf8(server.operator().get("/metrics").await.expect(200).bytes).unwrap();
-    let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {metrics}"));
-    line.rsplit(' ').next().unwrap().parse().unwrap()
-}
-
 /// Lets the document be loaded anew: where only one may be active, another one is asked.
 async fn passivate(server: &Server, c: &Client, decoy: &str) {
     let alone = async || {
         until("only one document is active", Duration::from_secs(10), async || {
-            (metric(server, "colloquy_actors_live{kind=\"document\"}").await == 1).then_some(())
+            (server.metric("actors_live{kind=\"document\"}").await == 1).then_some(())
         })
         .await;
     };
     alone().await;
-    let before = metric(server, "colloquy_actors_activations_total{kind=\"document\"}").await;
+    let before = server.metric("actors_activations_total{kind=\"document\"}").await;
     c.get(decoy).await.expect(200);
     alone().await;
-    assert_eq!(
-        metric(server, "colloquy_actors_activations_total{kind=\"document\"}").await,
-        before + 1,
-        "it was active already"
-    );
+    assert_eq!(server.metric("actors_activations_total{kind=\"document\"}").await, before + 1, "it was active already");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -71,6 +71,28 @@ async fn assert_listed(c: &Client, at: &str) {
     assert_eq!((&oldest["data"][0]["number"], oldest.data().len()), (&json!(VERSIONS), 1));
 }
 
+/// A page by a cursor costs what the first one costs, wherever it stands.
+async fn assert_far_pages_cost_no_more(c: &Client, at: &str) {
+    let mut paths = vec![format!("{at}/versions?limit=100")];
+    for number in [VERSIONS - 1, VERSIONS / 2, 101] {
+        let cursor = c.get(&format!("{at}/versions/{number}")).await.expect(200).id("id");
+        paths.push(format!("{at}/versions?limit=100&after={cursor}"));
+    }
+    let mut usual = Vec::new();
+    for path in paths {
+        let mut took = Vec::new();
+        for _ in 0..TIMED / 2 {
+            let asked = Instant::now();
+            assert_eq!(c.get(&path).await.expect(200).data().len(), 100);
+            took.push(asked.elapsed());
+        }
+        took.sort_unstable();
+        usual.push(took[TIMED / 4]);
+    }
+    let most = usual[0] + NOISE / 2;
+    assert!(usual.iter().all(|took| *took <= most), "the first page, and others by a cursor: {usual:?}");
+}
+
 /// Any version can be read, and is what was sent; gives the middle one of the times.
 async fn read_some(c: &Client, at: &str) -> Duration {
     let (mut dice, mut took) = (Dice::new(4), Vec::new());
@@ -98,6 +120,7 @@ async fn the_ten_thousandth_version_costs_what_the_hundredth_cost_and_any_can_be
     let late = usual(&c, &at, VERSIONS - TIMED).await;
     assert!(late <= early * 2 + NOISE, "an early version took {early:?}, a late one {late:?}");
     assert_listed(&c, &at).await;
+    assert_far_pages_cost_no_more(&c, &at).await;
     let bytes = server.metric("actors_bytes{kind=\"document\"}").await;
     assert!(bytes < VERSIONS as u64 * BYTES_EACH_MAX, "{bytes} bytes in memory");
     let read = read_some(&c, &at).await;

@@ -50,9 +50,10 @@ fn text(content: &DocumentContent) -> Arc<str> {
 fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
     match found {
         Some(Worked::Packed(packed)) => Ok(packed),
-        Some(Worked::Conflicted(..) | Worked::TooLarge | Worked::Unresolved(_) | Worked::Lines(_)) | None => {
-            Err(DocumentError::Precondition)
-        }
+        Some(
+            Worked::Conflicted(..) | Worked::Shown(_) | Worked::TooLarge | Worked::Unresolved(_) | Worked::Lines(_),
+        )
+        | None => Err(DocumentError::Precondition),
     }
 }
 
@@ -228,9 +229,7 @@ impl Document {
             return Ok(draft.unchanged(asked, answer));
         }
         match found {
-            Some(Worked::Packed(packed)) if merge.dry_run => {
-                let merged = packed.merged.unwrap_or_default();
-                let body = to_json(&DryRun { merged: &merged, conflicts: [] });
+            Some(Worked::Shown(body)) => {
                 Ok(draft.unchanged(asked, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }))
             }
             Some(Worked::Packed(packed)) => Ok(self.merged(live, draft, packed, (merge, sides), asked)),
@@ -263,13 +262,6 @@ impl Document {
 struct UpToDate {
     up_to_date: bool,
     version: crate::id::VersionId,
-}
-
-/// The answer to a merge that writes nothing.
-#[derive(Debug, Serialize)]
-struct DryRun<'a> {
-    merged: &'a str,
-    conflicts: [(); 0],
 }
 
 fn unresolved(error: ResolveError) -> DocumentError {
@@ -419,6 +411,7 @@ impl Live {
                 MergeStrategy::Union => Strategy::Union,
             },
             resolutions,
+            dry_run: merge.dry_run,
         })
     }
 

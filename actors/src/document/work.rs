@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Serialize;
 
 use super::anchors::{self, count_lines};
 use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
 use super::merge::{Conflict, Labels, Options, ResolveError, Strategy, Style, merge, resolve};
+use super::state::to_json;
 use crate::bounds::Bounds;
 use crate::offload;
 use crate::runtime::{Away, BoxFuture};
@@ -45,6 +47,8 @@ pub(super) struct MergeTask {
     pub(super) style: Style,
     pub(super) strategy: Strategy,
     pub(super) resolutions: Option<Vec<(usize, String)>>,
+    /// Only shown, not packed.
+    pub(super) dry_run: bool,
 }
 
 /// What was computed.
@@ -54,6 +58,8 @@ pub enum Worked {
     Packed(Packed),
     /// A merge that leaves conflicts, with the text that shows them.
     Conflicted(String, Vec<Conflict>),
+    /// What a merge would come to: the answer, written out.
+    Shown(Bytes),
     /// The merged text is longer than a content may be.
     TooLarge,
     /// The resolutions are not those of the merge's conflicts.
@@ -70,8 +76,6 @@ pub struct Packed {
     pub(super) base: Option<u64>,
     /// Whether it is the parent's content.
     pub(super) same: bool,
-    /// What a merge came to.
-    pub(super) merged: Option<String>,
     /// How lines of the head move, where that was asked for.
     pub(super) moves: Vec<anchors::Hunk>,
 }
@@ -127,8 +131,8 @@ impl Job {
 
     pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {
         match &self.task {
-            Task::Pack { content, parent } => self.pack(chains, content, *parent, None),
-            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent), None),
+            Task::Pack { content, parent } => self.pack(chains, content, *parent),
+            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent)),
             Task::Merge(task) => self.merge(chains, task),
             Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, *version)?.0))),
         }
@@ -158,10 +162,13 @@ impl Job {
         if text.len() > Bounds::get().document_bytes_max {
             return Some(Worked::TooLarge);
         }
-        self.pack(chains, &text, Some(task.ours), Some(text.clone()))
+        if task.dry_run {
+            return Some(Worked::Shown(to_json(&DryRun { merged: &text, conflicts: [] })));
+        }
+        self.pack(chains, &text, Some(task.ours))
     }
 
-    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>, merged: Option<String>) -> Option<Worked> {
+    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<Worked> {
         let held = match parent {
             Some(parent) => Some((parent, content(chains, parent)?)),
             None => None,
@@ -175,8 +182,15 @@ impl Job {
             Some(head) => moves(&content(chains, head)?.0, text),
             None => Vec::new(),
         };
-        Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, merged, moves }))
+        Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, moves }))
     }
+}
+
+/// The answer to a merge that writes nothing.
+#[derive(Serialize)]
+struct DryRun<'a> {
+    merged: &'a str,
+    conflicts: [(); 0],
 }
 
 /// How lines move from one text to the next.

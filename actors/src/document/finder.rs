@@ -19,8 +19,6 @@ use crate::store::{DocumentOrder, DocumentQuery, FeedRow, ReadError, Store};
 
 /// How long a search waits for the index.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);
-/// Hits of a search that are looked at.
-const HITS_MAX: usize = 10_000;
 /// Events waiting for the index; one that lags further reads the store.
 const QUEUE: usize = 1_024;
 /// Read from the store at once.
@@ -67,7 +65,7 @@ impl Finder {
         let wanted = self.shared.feed.last();
         self.shared.feed.reach();
         index.wait_for(wanted, SEARCH_WAIT).await.map_err(|_| ListFailure::Away)?;
-        let found = index.find(scope, query, HITS_MAX, 0).await?;
+        let found = index.find(scope, query, usize::MAX, 0).await?;
         Ok(found.hits.iter().map(|hit| hit.number).collect())
     }
 

@@ -1,10 +1,10 @@
 //! Documents: their headers, versions, comments and who may read them. A version's content is a frame against another's,
 //! written once and never moved.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::codec::{self, Counted, int, uint};
@@ -327,20 +327,25 @@ fn searched(
     query: &DocumentQuery,
     among: &Arc<[u64]>,
 ) -> rusqlite::Result<StoredPage<DocumentRow>> {
+    // One statement for all of them: it asks once who may read what, and reads no document that the page does not show.
     let mut filter = filters(query);
-    let known = filter.values.clone();
-    let n = filter.value(Value::Null);
-    let sql = format!("SELECT {ROW} FROM documents WHERE {} AND n = {n}", filter.conditions.join(" AND "));
-    let mut find = connection.prepare_cached(&sql)?;
-    let mut found = Vec::new();
-    for number in among.iter() {
-        let values = known.iter().cloned().chain([Value::Integer(int(*number))]);
-        found.extend(find.query_row(params_from_iter(values), row_of).optional()?);
-    }
-    let total = u64::try_from(found.len()).unwrap_or(u64::MAX);
+    let numbers: Vec<String> = among.iter().map(u64::to_string).collect();
+    filter.and("n IN (SELECT value FROM json_each(?))", format!("[{}]", numbers.join(",")));
+    let sql = format!("SELECT n FROM documents WHERE {}", filter.conditions.join(" AND "));
+    let mut select = connection.prepare_cached(&sql)?;
+    let kept: HashSet<u64> = select
+        .query_map(params_from_iter(filter.values), |row| row.get(0).map(uint))?
+        .collect::<rusqlite::Result<_>>()?;
+    let total = u64::try_from(kept.len()).unwrap_or(u64::MAX);
     let skip = offset(query.paging.start);
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
-    let items: Vec<_> = found.into_iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit + 1).collect();
+    let sql = format!("SELECT {ROW} FROM documents WHERE n = ?1");
+    let mut find = connection.prepare_cached(&sql)?;
+    let fitting = among.iter().filter(|number| kept.contains(number));
+    let shown = fitting.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit + 1);
+    // One that was erased since is left out.
+    let items = shown.filter_map(|number| find.query_row([int(*number)], row_of).optional().transpose());
+    let items = items.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(Scan::new(query.paging.order, query.paging.start).page(items, limit, total, skip > 0))
 }
 

@@ -1,14 +1,10 @@
-//! Versions: the graph, numbers, labels and branches; writers on side lines; restoring; a history of two thousand.
+//! Versions: the graph, numbers, labels and branches; writers on side lines; restoring.
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::documents::id_of;
 use crate::support::shapes::{VERSION, assert_id, assert_recent, assert_shape};
 use crate::support::{Client, account_with_client};
-
-/// A history long enough to hold many keyframes, short enough for a debug build.
-const LONG_HISTORY: usize = 2_000;
 
 async fn numbers(c: &Client, path: &str) -> Vec<u64> {
     c.get(path).await.expect(200).data().iter().map(|version| version["number"].as_u64().unwrap()).collect()
@@ -301,37 +297,6 @@ async fn the_list_of_versions_takes_cursors_and_refuses_what_it_does_not_know() 
     let other = c.document("other\n").await;
     let foreign = c.head(&other).await;
     c.get(&format!("{list}?after={foreign}")).await.error(400, "invalid_request", "after");
-}
-
-#[tokio::test]
-async fn a_history_of_two_thousand_versions_has_no_gap_and_every_text() {
-    let (_account, c) = account_with_client().await;
-    let text = |n: usize| format!("a line that stays\n{n}\n{}", "more of the same\n".repeat(n % 7));
-    let at = c.document(&text(0)).await;
-    let adds = (1..LONG_HISTORY)
-        .map(|n| c.post(&format!("{at}/versions"), json!({"content": text(n), "message": format!("{n}")})));
-    let statuses = futures_util::stream::iter(adds.map(IntoFuture::into_future)).buffer_unordered(16);
-    let added = statuses.filter(|answer| std::future::ready(answer.status == 201)).count().await;
-    assert_eq!(added, LONG_HISTORY - 1, "all of them are taken");
-    let head = c.get(&at).await.expect(200);
-    assert_eq!(head["version_number"], LONG_HISTORY);
-    let (mut number, mut id, mut next) = (LONG_HISTORY, head.id("version"), Some(format!("{at}/versions?limit=100")));
-    while let Some(path) = next {
-        let page = c.get(&path).await.expect(200);
-        assert_eq!(page.total(), LONG_HISTORY as u64);
-        for version in page.data() {
-            assert_eq!((&version["number"], &version["id"]), (&json!(number), &json!(id)), "a gap in the chain");
-            id = version["parents"][0].as_str().unwrap_or_default().to_owned();
-            number -= 1;
-        }
-        next = page.link("next");
-    }
-    assert_eq!((number, id.as_str()), (0, ""), "the chain ends at version 1");
-    for number in (1..=LONG_HISTORY).step_by(97) {
-        let version = c.get(&format!("{at}/versions/{number}")).await.expect(200);
-        let n = version["message"].as_str().map_or(0, |message| message.parse().unwrap());
-        assert_eq!(version["content"], text(n), "version {number}");
-    }
 }
 
 #[tokio::test]

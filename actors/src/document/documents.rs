@@ -13,8 +13,8 @@ use super::bin;
 use super::diff;
 use super::finder::Finder;
 use super::messages::{
-    AddCollaborator, ContentType, CreateDocument, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen,
-    SetPermissions, VersionFound, VersionName, VersionView,
+    AddCollaborator, CommentList, ContentType, CreateDocument, DocumentCommand, DocumentError, MAIN, Part, Reply,
+    Request, Seen, SetPermissions, VersionFound, VersionName, VersionView,
 };
 use super::shares::PasswordTries;
 use super::state::{Document, Facts, tag, to_json};
@@ -166,7 +166,7 @@ impl Documents {
         match self.ask(id, (caller, who), if_match, reservation, request).await? {
             Reply::Answer(answer) if whole => self.completed(answer).await,
             Reply::Answer(answer) => Ok(answer),
-            Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) => Err(away()),
+            Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) => Err(away()),
         }
     }
 
@@ -186,7 +186,7 @@ impl Documents {
     async fn look(&self, id: DocumentId, by: (Caller, Who), names: Vec<VersionName>) -> Result<Seen, Failure> {
         match self.ask(id, by, None, None, Request::Look(names)).await? {
             Reply::Seen(seen) => Ok(*seen),
-            Reply::Answer(_) | Reply::Opened(_) | Reply::Listed(_) => Err(away()),
+            Reply::Answer(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) => Err(away()),
         }
     }
 
@@ -394,6 +394,25 @@ impl Documents {
         Ok(page(&found.items, (None, None), &found))
     }
 
+    /// A page of what is said about a document, newest first.
+    ///
+    /// # Errors
+    /// The document is not there for this caller.
+    pub async fn comments(&self, id: DocumentId, by: (Caller, Who), list: CommentList) -> Result<Page, Failure> {
+        let Reply::Comments(found, total) = self.ask(id, by, None, None, Request::ListComments(list)).await? else {
+            return Err(away());
+        };
+        // A page of long comments is a large one to write.
+        off_thread(move || {
+            let skip = list.skip();
+            let after = skip.saturating_add(found.len()) < total;
+            let items: Vec<Bytes> = found.iter().map(|comment| to_json(&**comment)).collect();
+            let found = StoredPage { items, total: u64::try_from(total).unwrap_or(u64::MAX), before: skip > 0, after };
+            page(&found.items, (None, None), &found)
+        })
+        .await
+    }
+
     /// The permission set.
     ///
     /// # Errors
@@ -406,7 +425,7 @@ impl Documents {
                 self.permissions_shown(scope, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
                     .await
             }
-            Reply::Answer(_) | Reply::Seen(_) | Reply::Opened(_) => Err(away()),
+            Reply::Answer(_) | Reply::Seen(_) | Reply::Opened(_) | Reply::Comments(..) => Err(away()),
         }
     }
 

@@ -141,7 +141,7 @@ impl<'d> Draft<'d> {
             self.live.facts.head_id = id;
             self.shows_change(asked);
         }
-        self.added = Some(StoredVersion { message: None, ..version.clone() });
+        self.added = Some(version.clone().without_message());
         self.version = Some(NewVersion { number, id, label, branch, parents, message, author, base, frame });
         version
     }
@@ -154,6 +154,7 @@ impl<'d> Draft<'d> {
             if comment.version != head || comment.outdated {
                 continue;
             }
+            let comment = Arc::make_mut(comment);
             match super::anchors::LineRange::of(comment.start_line, comment.end_line).follow(moves) {
                 Some(range) => {
                     comment.version = to;
@@ -176,13 +177,13 @@ impl<'d> Draft<'d> {
         match (place, comment) {
             (Some(place), Some(comment)) => {
                 if let Some(held) = comments.get_mut(place) {
-                    *held = comment;
+                    *held = Arc::new(comment);
                 }
             }
             (Some(place), None) => {
                 comments.remove(place);
             }
-            (None, Some(comment)) => comments.push(comment),
+            (None, Some(comment)) => comments.push(Arc::new(comment)),
             (None, None) => {}
         }
     }

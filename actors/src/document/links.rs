@@ -103,7 +103,9 @@ impl Documents {
         let asked = self.ask(document, (caller, Who::Account(None)), None, None, Request::OpenShare(hash));
         let opened = match asked.await? {
             Reply::Opened(opened) => *opened,
-            Reply::Answer(_) | Reply::Seen(_) | Reply::Listed(_) => return Err(Shut::Unknown(away())),
+            Reply::Answer(_) | Reply::Seen(_) | Reply::Listed(_) | Reply::Comments(..) => {
+                return Err(Shut::Unknown(away()));
+            }
         };
         let Opened { share, role, password: wanted } = opened;
         if let Some(wanted) = wanted {

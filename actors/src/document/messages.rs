@@ -18,6 +18,7 @@ use crate::caller::Caller;
 use crate::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
 use crate::idempotency::Reservation;
 use crate::metadata::Metadata;
+use crate::page::Paging;
 use crate::present::present;
 use crate::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
 use crate::time::Timestamp;
@@ -430,6 +431,8 @@ pub enum Request {
     Look(Vec<VersionName>),
     /// List what it holds.
     List(Part),
+    /// List what is said about it.
+    ListComments(CommentList),
     /// Change it.
     Update(Box<UpdateDocument>),
     /// Put it into the bin.
@@ -479,10 +482,17 @@ pub enum Part {
     Permissions,
     /// Its share links.
     Shares,
-    /// Its comments: all, or the settled or open ones.
-    Comments(Option<bool>),
     /// What was done to it; read from the store.
     Activity,
+}
+
+/// Which comments are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommentList {
+    /// Only the settled ones, or only the open ones.
+    pub resolved: Option<bool>,
+    /// Which part of them.
+    pub paging: Paging,
 }
 
 /// A collaborator as a body gives it.
@@ -717,4 +727,6 @@ pub enum Reply {
     Opened(Box<Opened>),
     /// What it holds, newest first, each in JSON.
     Listed(Vec<Bytes>),
+    /// Comments in the list's order, and how many the whole list has.
+    Comments(Vec<Arc<CommentView>>, usize),
 }

@@ -20,6 +20,9 @@ use crate::runtime::Decision;
 use crate::store::{Condition, Happened, StoredVersion};
 use crate::text::DocumentContent;
 
+/// Nothing could read a version beyond the bound.
+const TOO_LARGE: &str = "merged, the versions are longer than a document may be";
+
 /// Where a version goes.
 struct Place {
     parent: u64,
@@ -50,9 +53,10 @@ fn text(content: &DocumentContent) -> Arc<str> {
 fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
     match found {
         Some(Worked::Packed(packed)) => Ok(packed),
-        Some(Worked::Conflicted(_) | Worked::Tried(_) | Worked::Unresolved(_) | Worked::Lines(_)) | None => {
-            Err(DocumentError::Precondition)
-        }
+        Some(
+            Worked::Conflicted(_) | Worked::Tried(_) | Worked::TooLarge | Worked::Unresolved(_) | Worked::Lines(_),
+        )
+        | None => Err(DocumentError::Precondition),
     }
 }
 
@@ -89,6 +93,7 @@ impl Document {
             Request::Create(_)
             | Request::Look(_)
             | Request::List(_)
+            | Request::ListComments(_)
             | Request::Bin
             | Request::Restore
             | Request::Erase
@@ -244,6 +249,7 @@ impl Document {
             Some(Worked::Packed(packed)) => Ok(self.merged(live, draft, packed, (merge, sides), asked)),
             Some(Worked::Conflicted(conflict)) => Err(DocumentError::Merge(conflict)),
             Some(Worked::Unresolved(error)) => Err(unresolved(error)),
+            Some(Worked::TooLarge) => Err(DocumentError::Conflict { field: "source", reason: TOO_LARGE }),
             Some(Worked::Lines(_)) | None => Err(DocumentError::Precondition),
         }
     }

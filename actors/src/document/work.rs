@@ -64,6 +64,8 @@ pub enum Worked {
     Conflicted(Box<MergeConflict>),
     /// What a merge would give, as JSON.
     Tried(Bytes),
+    /// The merged text is longer than a content may be.
+    TooLarge,
     /// The resolutions are not those of the merge's conflicts.
     Unresolved(ResolveError),
     /// How many lines the version has.
@@ -161,6 +163,9 @@ impl Job {
                 }
             }
         };
+        if text.len() > Bounds::get().document_bytes_max {
+            return Some(Worked::TooLarge);
+        }
         if task.dry_run {
             return Some(Worked::Tried(to_json(&DryRun { merged: &text, conflicts: [] })));
         }

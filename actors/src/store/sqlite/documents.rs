@@ -372,11 +372,14 @@ pub(super) fn versions(
         .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
         .map(uint)?;
     if let Some((at, field)) = query.paging.start.cursor() {
-        let number: Option<i64> = connection
-            .prepare_cached("SELECT number FROM versions WHERE document = ?1 AND id_number = ?2 AND id_tail = ?3")?
-            .query_row([n, int(at.number), int(at.tail)], |row| row.get(0))
-            .optional()?;
-        let Some(number) = number else { return Ok(Err(field)) };
+        // A version's identifier carries its number, so it is found without looking at the others.
+        let number = int(VersionId::from_parts(at.number, at.tail).sequence());
+        let mut find = connection.prepare_cached(
+            "SELECT 1 FROM versions WHERE document = ?1 AND number = ?2 AND id_number = ?3 AND id_tail = ?4",
+        )?;
+        if !find.exists([n, number, int(at.number), int(at.tail)])? {
+            return Ok(Err(field));
+        }
         filter.and(&format!("number {} ?", scan.compare()), number);
     }
     let limit = filter.value(i64::from(query.paging.limit) + 1);

@@ -502,6 +502,27 @@ async fn the_same_payload_does_run_where_nothing_forbids_it() {
 }
 
 #[tokio::test]
+async fn a_links_holder_is_told_nothing_of_the_accounts_own() {
+    let account = account().await;
+    let (c, holder) = (account.test(), account.anonymous());
+    let user = c.user("agent").await;
+    let new = json!({"title": "Guide", "content": TEXT, "metadata": {"margin": "40 %"}});
+    let made = c.acting_for(&user).post("/api/v1/documents", new).await.expect(201);
+    let at = made.header("location").to_owned();
+    let (_, link) = c.share(&at, json!({"role": "editor"})).await;
+    let read = holder.get(&link).with("accept", "application/json").await.expect(200);
+    let written = holder.put(&link, json!({"title": "Other"})).await.expect(200);
+    for shown in [read, written] {
+        assert_eq!((&shown["content"], &shown["metadata"]), (&json!(TEXT), &json!({})), "{shown}");
+        for field in ["owner_id", "created_by", "updated_by"] {
+            assert!(shown[field].is_null(), "{field}: {shown}");
+        }
+    }
+    holder.put(&link, json!({"metadata": {}})).await.error(400, "invalid_request", "metadata");
+    assert_eq!(c.get(&at).await.expect(200)["metadata"]["margin"], "40 %");
+}
+
+#[tokio::test]
 async fn links_can_t_be_guessed_from_one_address_and_those_that_open_still_do() {
     let server = Setup::default().env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5").start();
     let c = server.account().await.test();

@@ -1,14 +1,10 @@
-//! Versions: the graph, numbers, labels and branches; writers on side lines; restoring; a history of two thousand.
+//! Versions: the graph, numbers, labels and branches; writers on side lines; restoring.
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::documents::id_of;
 use crate::support::shapes::{VERSION, assert_id, assert_recent, assert_shape};
 use crate::support::{Client, account_with_client};
-
-/// A history long enough to hold many keyframes, short enough for a debug build.
-const LONG_HISTORY: usize = 2_000;
 
 async fn numbers(c: &Client, path: &str) -> Vec<u64> {
     c.get(path).await.expect(200).data().iter().map(|version| version["number"].as_u64().unwrap()).collect()
@@ -251,9 +247,10 @@ async fn every_bad_field_of_a_version_is_refused_by_name() {
         (json!({"content": "x", "message": 7}), "message"),
         (json!({"content": "x", "number": 7}), "number"),
         (json!({"content": "x", "branch": "head"}), "branch"),
+        (json!({"content": "x", "parent": "01"}), "parent"),
     ];
     let long = "a".repeat(101);
-    for name in ["", "12", "head", "main", "ver_1", "a b", "a/b", "../x", "ü", "a\u{0}", long.as_str()] {
+    for name in ["", "12", "head", "main", "ver_1", "a b", "a/b", "../x", ".", "..", "ü", "a\u{0}", long.as_str()] {
         cases.push((json!({"content": "x", "label": name}), "label"));
         if name != "main" {
             cases.push((json!({"content": "x", "branch": name}), "branch"));
@@ -263,7 +260,7 @@ async fn every_bad_field_of_a_version_is_refused_by_name() {
         c.post(&format!("{at}/versions"), body).await.error(400, "invalid_request", field);
     }
     assert_eq!(c.get(&format!("{at}/versions")).await.expect(200).total(), 1);
-    for name in ["a".repeat(100), ".".to_owned(), "1a".to_owned(), "Head".to_owned(), "-".to_owned()] {
+    for name in ["a".repeat(100), "...".to_owned(), "1a".to_owned(), "Head".to_owned(), "-".to_owned()] {
         let made = c.version(&at, json!({"content": "x", "label": name})).await;
         assert_eq!(made["label"], name.as_str());
     }
@@ -303,32 +300,25 @@ async fn the_list_of_versions_takes_cursors_and_refuses_what_it_does_not_know() 
 }
 
 #[tokio::test]
-async fn a_history_of_two_thousand_versions_has_no_gap_and_every_text() {
+async fn a_version_that_is_none_is_404_in_a_path_and_400_in_a_query() {
     let (_account, c) = account_with_client().await;
-    let text = |n: usize| format!("a line that stays\n{n}\n{}", "more of the same\n".repeat(n % 7));
-    let at = c.document(&text(0)).await;
-    let adds = (1..LONG_HISTORY)
-        .map(|n| c.post(&format!("{at}/versions"), json!({"content": text(n), "message": format!("{n}")})));
-    let statuses = futures_util::stream::iter(adds.map(IntoFuture::into_future)).buffer_unordered(16);
-    let added = statuses.filter(|answer| std::future::ready(answer.status == 201)).count().await;
-    assert_eq!(added, LONG_HISTORY - 1, "all of them are taken");
-    let head = c.get(&at).await.expect(200);
-    assert_eq!(head["version_number"], LONG_HISTORY);
-    let (mut number, mut id, mut next) = (LONG_HISTORY, head.id("version"), Some(format!("{at}/versions?limit=100")));
-    while let Some(path) = next {
-        let page = c.get(&path).await.expect(200);
-        assert_eq!(page.total(), LONG_HISTORY as u64);
-        for version in page.data() {
-            assert_eq!((&version["number"], &version["id"]), (&json!(number), &json!(id)), "a gap in the chain");
-            id = version["parents"][0].as_str().unwrap_or_default().to_owned();
-            number -= 1;
-        }
-        next = page.link("next");
+    let at = c.document("one\n").await;
+    for name in ["9", "01", "nothing", "ver_1"] {
+        c.get(&format!("{at}/versions/{name}")).await.error(404, "not_found", "*");
+        c.get(&format!("{at}?version={name}")).await.error(400, "invalid_request", "version");
+        c.get(&format!("{at}/diff?from={name}")).await.error(400, "invalid_request", "from");
     }
-    assert_eq!((number, id.as_str()), (0, ""), "the chain ends at version 1");
-    for number in (1..=LONG_HISTORY).step_by(97) {
-        let version = c.get(&format!("{at}/versions/{number}")).await.expect(200);
-        let n = version["message"].as_str().map_or(0, |message| message.parse().unwrap());
-        assert_eq!(version["content"], text(n), "version {number}");
-    }
+    c.get(&format!("{at}/versions?branch=nothing")).await.error(400, "invalid_request", "branch");
+}
+
+#[tokio::test]
+async fn a_label_is_never_the_name_of_the_branch_that_it_comes_with() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    let versions = format!("{at}/versions");
+    let both = json!({"content": "two\n", "branch": "rel", "label": "rel"});
+    c.post(&versions, both).await.error(409, "conflict", "label");
+    c.write(&at, "two\n").await;
+    let unnamed = c.version(&at, json!({"content": "three\n", "parent": "1", "label": "v3"})).await;
+    assert_eq!((&unnamed["label"], &unnamed["branch"]), (&json!("v3"), &json!("v3-2")));
 }

@@ -483,6 +483,24 @@ mod tests {
     }
 
     #[test]
+    fn a_schemas_name_means_one_schema() {
+        let operations = routes::operations();
+        let mut known: BTreeMap<&str, &Value> = BTreeMap::new();
+        for (name, schema) in operations.iter().flat_map(|operation| &operation.schemas) {
+            assert_eq!(*known.entry(name).or_insert(schema), schema, "{name} means two");
+        }
+    }
+
+    #[test]
+    fn choices_stand_in_it_as_they_are_written() {
+        let document = document(&routes::operations(), "http://localhost");
+        let words = |schema: &str| document["components"]["schemas"][schema]["enum"].clone();
+        assert_eq!(words("ContentType"), json!(["text/markdown", "text/plain", "text/html", "application/json"]));
+        assert_eq!(words("MergeStrategy"), json!(["fail", "ours", "theirs", "union"]));
+        assert_eq!(words("DocumentRole"), json!(["viewer", "commenter", "editor", "owner"]));
+    }
+
+    #[test]
     fn every_operation_says_all_that_it_can_answer() {
         let operations = routes::operations();
         let document = document(&operations, "http://localhost");

@@ -226,6 +226,14 @@ impl Server {
         self.anonymous().with_operator(OPERATOR)
     }
 
+    /// The number that `/metrics` tells under this name.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let metrics = self.operator().get("/metrics").await.expect(200);
+        let text = String::from_utf8_lossy(&metrics.bytes).into_owned();
+        let line = text.lines().find(|line| line.starts_with(&format!("colloquy_{name}")));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {name}: {text}"))
+    }
+
     /// A fresh account with three keys and a limit that no test reaches.
     pub(crate) async fn account(&self) -> Account {
         Account::make(self.anonymous()).await

@@ -1,13 +1,17 @@
 //! The rules of comments.
 
+use std::sync::Arc;
+
 use super::access::{Action, DocumentRole, is_own_comment, role_of};
 use super::anchors::{LineRange, NoSuchLines};
 use super::draft::{Beside, Draft, nothing_shown};
-use super::messages::{AddComment, ChangeComment, CommentView, DocumentError};
+use super::messages::{AddComment, ChangeComment, CommentList, CommentView, DocumentError, Reply};
 use super::state::{Asked, Decided, Document, Live, tag, to_json};
 use super::work::Worked;
 use crate::answer::{Answer, Done, Invalid};
+use crate::bounds::Bounds;
 use crate::id::CommentId;
+use crate::page::{Order, Start};
 use crate::store::Happened;
 use crate::time::Timestamp;
 
@@ -40,6 +44,7 @@ impl Document {
         if live.comments.len() >= COMMENTS_MAX {
             return Err(DocumentError::Conflict { field: "", reason: "has 10000 comments: delete some first" });
         }
+        live.room_for(add.body.len())?;
         let mut draft = Draft::new(self, live, &asked, false);
         draft.live.facts.comments_made += 1;
         let (number, at) = (draft.live.facts.comments_made, Timestamp(draft.at));
@@ -65,6 +70,7 @@ impl Document {
         let held = live.comment(id)?;
         let mut comment = held.clone();
         if let Some(body) = change.body {
+            live.room_for(body.len().saturating_sub(held.body.len()))?;
             comment.body = body.into_string();
         }
         comment.resolved = change.resolved.unwrap_or(comment.resolved);
@@ -93,9 +99,47 @@ impl Document {
     }
 }
 
+impl CommentList {
+    /// How many comments stand before the page.
+    pub(super) fn skip(&self) -> usize {
+        match self.paging.start {
+            Start::Offset(skip) => usize::try_from(skip).unwrap_or(usize::MAX),
+            Start::After(_) | Start::Before(_) => 0,
+        }
+    }
+}
+
 impl Live {
     pub(super) fn comment(&self, id: CommentId) -> Result<&CommentView, DocumentError> {
-        self.comments.iter().find(|comment| comment.comment_id == id).ok_or(DocumentError::NotFound)
+        let found = self.comments.iter().find(|comment| comment.comment_id == id);
+        found.map(|comment| &**comment).ok_or(DocumentError::NotFound)
+    }
+
+    /// The comments that this page of the list shows.
+    pub(super) fn comments_listed(&self, list: CommentList) -> Reply {
+        let wanted = |comment: &&Arc<CommentView>| list.resolved.is_none_or(|resolved| comment.resolved == resolved);
+        let total = self.comments.iter().filter(wanted).count();
+        let (skip, limit) = (list.skip(), usize::try_from(list.paging.limit).unwrap_or(0));
+        let all = self.comments.iter();
+        let shown = match list.paging.order {
+            Order::Asc => all.filter(wanted).skip(skip).take(limit).cloned().collect(),
+            Order::Desc => all.rev().filter(wanted).skip(skip).take(limit).cloned().collect(),
+        };
+        Reply::Comments(shown, total)
+    }
+
+    /// Bytes of all that is said about it.
+    pub(super) fn comment_bytes(&self) -> usize {
+        self.comments.iter().map(|comment| comment.body.len()).sum()
+    }
+
+    /// A new head rewrites every comment that follows it, in one commit: all of them together are as long as a content.
+    fn room_for(&self, more: usize) -> Result<(), DocumentError> {
+        if self.comment_bytes().saturating_add(more) > Bounds::get().document_bytes_max {
+            let reason = "has as many words in comments as it may: delete some first";
+            return Err(DocumentError::Conflict { field: "", reason });
+        }
+        Ok(())
     }
 
     /// Whether somebody may do with this comment what takes more than a commenter, unless it is their own.

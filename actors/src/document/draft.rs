@@ -11,7 +11,7 @@ use super::messages::{CommentView, DocumentView, Reply, ShareView, VersionShown,
 use super::state::{Asked, Changed, Document, Live, to_json};
 use super::work::Packed;
 use crate::answer::Answer;
-use crate::id::VersionId;
+use crate::id::{ShareId, VersionId};
 use crate::runtime::Decision;
 use crate::store::{
     Commit, Condition, DocumentHeader, DocumentListed, Happened, Header, KeptAnswer, NewRow, NewVersion, StoredVersion,
@@ -53,6 +53,9 @@ struct EventData<'a> {
     document: DocumentView<'a>,
     #[serde(flatten)]
     beside: &'a Beside<'a>,
+    /// The link through which it was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_id: Option<ShareId>,
 }
 
 /// A commit in the making.
@@ -61,6 +64,7 @@ pub(super) struct Draft<'d> {
     expected: u64,
     /// When it happens, in Unix milliseconds.
     pub(super) at: i64,
+    through: Option<ShareId>,
     pub(super) live: Live,
     was_deleted: Option<bool>,
     rows: Vec<NewRow>,
@@ -83,6 +87,7 @@ impl<'d> Draft<'d> {
             document,
             expected,
             at,
+            through: asked.who.share(),
             live,
             was_deleted,
             rows: Vec::new(),
@@ -108,7 +113,7 @@ impl<'d> Draft<'d> {
         if let Some(version) = beside.version.take() {
             document.version = VersionShown::Whole(Box::new(version));
         }
-        let payload = to_json(&EventData { document, beside: &beside });
+        let payload = to_json(&EventData { document, beside: &beside, share_id: self.through });
         self.rows.push(NewRow { happened, payload, tallies: Tallies::default(), seen: None, edits: None });
     }
 
@@ -136,7 +141,7 @@ impl<'d> Draft<'d> {
             self.live.facts.head_id = id;
             self.shows_change(asked);
         }
-        self.added = Some(StoredVersion { message: None, ..version.clone() });
+        self.added = Some(version.clone().without_message());
         self.version = Some(NewVersion { number, id, label, branch, parents, message, author, base, frame });
         version
     }
@@ -149,6 +154,7 @@ impl<'d> Draft<'d> {
             if comment.version != head || comment.outdated {
                 continue;
             }
+            let comment = Arc::make_mut(comment);
             match super::anchors::LineRange::of(comment.start_line, comment.end_line).follow(moves) {
                 Some(range) => {
                     comment.version = to;
@@ -171,13 +177,13 @@ impl<'d> Draft<'d> {
         match (place, comment) {
             (Some(place), Some(comment)) => {
                 if let Some(held) = comments.get_mut(place) {
-                    *held = comment;
+                    *held = Arc::new(comment);
                 }
             }
             (Some(place), None) => {
                 comments.remove(place);
             }
-            (None, Some(comment)) => comments.push(comment),
+            (None, Some(comment)) => comments.push(Arc::new(comment)),
             (None, None) => {}
         }
     }

@@ -103,7 +103,12 @@ impl Documents {
         let asked = self.ask(document, (caller, Who::Account(None)), None, None, Request::OpenShare(hash));
         let opened = match asked.await? {
             Reply::Opened(opened) => *opened,
-            Reply::Answer(_) | Reply::Seen(_) | Reply::Listed(_) | Reply::Prepared(_) | Reply::Overtaken(_) => {
+            Reply::Answer(_)
+            | Reply::Seen(_)
+            | Reply::Listed(_)
+            | Reply::Comments(..)
+            | Reply::Prepared(_)
+            | Reply::Overtaken(_) => {
                 return Err(Shut::Unknown(away()));
             }
         };
@@ -111,7 +116,7 @@ impl Documents {
         if let Some(wanted) = wanted {
             self.check_password(share, wanted, password).await?;
         }
-        Ok(Link { document, share, scope, who: Who::Link(role) })
+        Ok(Link { document, share, scope, who: Who::Link(role, share) })
     }
 
     async fn check_password(&self, share: ShareId, wanted: String, given: Option<&str>) -> Result<(), Shut> {

@@ -9,14 +9,15 @@ use tokio::time::timeout;
 
 use super::access::Who;
 use super::bases;
-use super::documents::{Documents, Failure, away, invalid};
+use super::documents::{Documents, Failure, away};
 use super::frames::Frame;
 use super::graph;
 use super::merge::{Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve};
 use super::messages::{ConflictView, DocumentError, Merge, MergeConflict, MergeStyle, Reply, Request};
 use super::state::{Document, to_json};
 use super::work::{Packed, pack, unpack};
-use crate::answer::{Answer, Done, Precondition};
+use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::bounds::Bounds;
 use crate::caller::Caller;
 use crate::id::{DocumentId, VersionId};
 use crate::idempotency::Reservation;
@@ -26,6 +27,10 @@ use crate::store::StoredVersion;
 
 /// How often a merge is computed again because the document has moved on.
 const AGAIN_MAX: usize = 3;
+
+/// Nothing could read a version beyond the bound.
+const TOO_LARGE: DocumentError =
+    DocumentError::Conflict { field: "source", reason: "merged, the versions are longer than a document may be" };
 
 /// What a merge is computed for: it is worth nothing for anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,10 +72,8 @@ pub(super) enum Outcome {
     Packed(Packed),
     /// What it would give, as JSON.
     Tried(Bytes),
-    /// It leaves conflicts.
-    Conflicted(Box<MergeConflict>),
-    /// The resolutions are not those of its conflicts.
-    Unresolved(ResolveError),
+    /// Why it is none.
+    Refused(DocumentError),
 }
 
 /// A version's content and the frame that holds it.
@@ -102,7 +105,12 @@ impl Documents {
             let computed = match self.ask(id, by.clone(), if_match.clone(), None, prepare).await? {
                 Reply::Prepared(Some(job)) => Some(self.computed(id, *job).await?),
                 Reply::Prepared(None) => None,
-                Reply::Answer(_) | Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Overtaken(_) => {
+                Reply::Answer(_)
+                | Reply::Seen(_)
+                | Reply::Opened(_)
+                | Reply::Listed(_)
+                | Reply::Comments(..)
+                | Reply::Overtaken(_) => {
                     return Err(away());
                 }
             };
@@ -116,7 +124,9 @@ impl Documents {
             match self.ask(id, by.clone(), if_match.clone(), reservation, request).await? {
                 Reply::Answer(answer) => return Ok(answer),
                 Reply::Overtaken(back) => reservation = back,
-                Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Prepared(_) => return Err(away()),
+                Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) | Reply::Prepared(_) => {
+                    return Err(away());
+                }
             }
         }
         Err(AskError::Unavailable { cause: Cause::Conflict, retry_after: std::time::Duration::from_secs(1) })
@@ -157,7 +167,8 @@ impl MergeJob {
     fn merge(self, base: &str, (ours, frame): &Held, theirs: &str) -> Option<Computed> {
         let stand = self.stand;
         let outcome = match self.text([base, ours, theirs]) {
-            Err(outcome) => outcome,
+            Err(refusal) => Outcome::Refused(refusal),
+            Ok(text) if text.len() > Bounds::get().document_bytes_max => Outcome::Refused(TOO_LARGE),
             Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun { merged: &text, conflicts: [] })),
             Ok(text) => {
                 let head = stand.anchored_at.map(|_| ours.as_str());
@@ -168,7 +179,7 @@ impl MergeJob {
     }
 
     /// The merged text, or why there is none.
-    fn text(&self, texts: [&str; 3]) -> Result<String, Outcome> {
+    fn text(&self, texts: [&str; 3]) -> Result<String, DocumentError> {
         let [base, ours, theirs] = texts;
         let labels = Labels { ours: &self.names.0, base: "base", theirs: &self.names.1 };
         let options = Options { style: self.style.into(), strategy: self.strategy, labels, depth: 0 };
@@ -177,17 +188,18 @@ impl MergeJob {
             return if conflicts.is_empty() { Ok(text) } else { Err(self.conflicted(text, conflicts)) };
         };
         let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, text.as_str())).collect();
-        resolve(texts, &options, &given).map_err(Outcome::Unresolved)
+        let unresolved = |error: ResolveError| Invalid::new("resolutions", error.to_string());
+        resolve(texts, &options, &given).map_err(|error| DocumentError::Invalid(unresolved(error)))
     }
 
-    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> Outcome {
+    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> DocumentError {
         let view = |conflict: Conflict| {
             let Conflict { index, base, ours, theirs, start_line } = conflict;
             ConflictView { index, base, ours, theirs, start_line }
         };
         let conflicts = conflicts.into_iter().map(view).collect();
         let (source, target) = self.ids;
-        Outcome::Conflicted(Box::new(MergeConflict { conflicts, merged, source, target, style: self.style }))
+        DocumentError::Merge(Box::new(MergeConflict { conflicts, merged, source, target, style: self.style }))
     }
 }
 
@@ -196,8 +208,7 @@ impl Outcome {
     pub(super) fn tried(self) -> Result<Answer, Failure> {
         match self {
             Outcome::Tried(body) => Ok(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }),
-            Outcome::Conflicted(conflict) => Err(AskError::Refused(DocumentError::Merge(conflict))),
-            Outcome::Unresolved(error) => Err(invalid("resolutions", &error.to_string())),
+            Outcome::Refused(refusal) => Err(AskError::Refused(refusal)),
             Outcome::Packed(_) => Err(away()),
         }
     }

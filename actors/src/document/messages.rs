@@ -19,12 +19,14 @@ use crate::caller::Caller;
 use crate::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
 use crate::idempotency::Reservation;
 use crate::metadata::Metadata;
+use crate::page::Paging;
 use crate::present::present;
 use crate::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
 use crate::time::Timestamp;
 
+// A word is a token, not a literal: wrapped as a fragment, the derived schema would not see it.
 macro_rules! choices {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:tt),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
         pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),* }
@@ -120,7 +122,13 @@ impl FromStr for VersionName {
             return text.parse().map(VersionName::Id).map_err(|_| "must be a valid version ID");
         }
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            return text.parse().map(VersionName::Number).map_err(|_| "must be the number of a version");
+            // One version has one path, which may be kept for ever.
+            let canonical = Some(text).filter(|text| !text.starts_with('0'));
+            return canonical
+                .unwrap_or_default()
+                .parse()
+                .map(VersionName::Number)
+                .map_err(|_| "must be the number of a version");
         }
         Mark::new(text).map(VersionName::Mark).map_err(|_| "must be a version's ID, number or label, or a branch")
     }
@@ -367,7 +375,7 @@ pub struct ChangeCollaborator {
 
 /// A version as the interface shows it, without its content.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Version)]
+#[schema(as = DocumentVersion)]
 pub struct VersionView<'a> {
     /// Names it.
     pub id: VersionId,
@@ -424,6 +432,8 @@ pub enum Request {
     Look(Vec<VersionName>),
     /// List what it holds.
     List(Part),
+    /// List what is said about it.
+    ListComments(CommentList),
     /// Change it.
     Update(Box<UpdateDocument>),
     /// Put it into the bin.
@@ -475,10 +485,17 @@ pub enum Part {
     Permissions,
     /// Its share links.
     Shares,
-    /// Its comments: all, or the settled or open ones.
-    Comments(Option<bool>),
     /// What was done to it; read from the store.
     Activity,
+}
+
+/// Which comments are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommentList {
+    /// Only the settled ones, or only the open ones.
+    pub resolved: Option<bool>,
+    /// Which part of them.
+    pub paging: Paging,
 }
 
 /// A collaborator as a body gives it.
@@ -715,6 +732,8 @@ pub enum Reply {
     Opened(Box<Opened>),
     /// What it holds, newest first, each in JSON.
     Listed(Vec<Bytes>),
+    /// Comments in the list's order, and how many the whole list has.
+    Comments(Vec<Arc<CommentView>>, usize),
     /// What must be computed for a merge; none: nothing.
     Prepared(Option<Box<MergeJob>>),
     /// It has moved on since the merge was computed: nothing was done, and its key is given back.

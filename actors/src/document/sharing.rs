@@ -116,9 +116,11 @@ impl Document {
         if next == *before {
             return draft.unchanged(asked, answer);
         }
-        let named = |user: &UserId| before.owner != Some(*user) && before.collaborator(*user).is_none();
-        let new = next.owner.iter().chain(next.collaborators.iter().map(|one| &one.user_id)).filter(|user| named(user));
-        let conditions = new.copied().map(Condition::UserExists).collect();
+        let named = |user: &UserId| before.owner == Some(*user) || before.collaborator(*user).is_some();
+        let let_in = next.collaborators.iter().map(|one| one.user_id).filter(|user| !named(user));
+        // A collaborator may be deleted at any time: as a new owner even one who was named must be there at the commit.
+        let owner = next.owner.filter(|owner| before.owner != Some(*owner));
+        let conditions = owner.into_iter().chain(let_in).map(Condition::UserExists).collect();
         let changes = differences(before, &next);
         let collaborators = next.collaborators.iter().map(|one| json!(one)).collect();
         let owner_changes = next.owner != before.owner;

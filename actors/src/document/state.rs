@@ -1,6 +1,6 @@
 //! The state of a document and what it shows; which rule judges which command. Pure: no actor, no clock, no store.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,8 @@ pub(super) struct Live {
     pub(super) facts: Facts,
     /// Oldest first, so that a version's number is its place. Shared with what a decision makes of it.
     pub(super) versions: Arc<Vec<StoredVersion>>,
-    pub(super) comments: Arc<Vec<CommentView>>,
+    /// Oldest first. Each is shared, so that a change of one copies none of the others' words.
+    pub(super) comments: Arc<Vec<Arc<CommentView>>>,
 }
 
 /// What stands in a document's header, beside its versions and comments.
@@ -138,6 +139,7 @@ impl Document {
         match request {
             Request::Look(names) => Ok(Decision::Answer(self.look(live, &names, asked.who))),
             Request::List(part) => Ok(Decision::Answer(Reply::Listed(live.part(part)))),
+            Request::ListComments(list) => Ok(Decision::Answer(live.comments_listed(list))),
             Request::Update(update) => self.update(live, *update, asked, found),
             Request::Bin => Ok(self.bin(live, asked)),
             Request::Restore => self.restore(live, asked),
@@ -165,7 +167,7 @@ impl Document {
     fn look(&self, live: &Live, names: &[VersionName], who: Who) -> Reply {
         let role = role_of(who, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
         Reply::Seen(Box::new(Seen {
-            document: to_json(&self.view(live, Some(role))),
+            document: to_json(&self.view_for(live, who, Some(role))),
             etag: live.etag(role),
             role,
             head: live.found(live.facts.head),
@@ -177,6 +179,18 @@ impl Document {
         live.facts.view(self.id, role, live.updated_at)
     }
 
+    /// The document as this caller sees it: a link's holder is told nothing of the account's own.
+    fn view_for<'a>(&self, live: &'a Live, who: Who, role: Option<DocumentRole>) -> DocumentView<'a> {
+        static NOTHING: LazyLock<Metadata> = LazyLock::new(Metadata::default);
+        let view = self.view(live, role);
+        match who {
+            Who::Account(_) | Who::User(_) => view,
+            Who::Link(..) => {
+                DocumentView { metadata: &NOTHING, owner_id: None, created_by: None, updated_by: None, ..view }
+            }
+        }
+    }
+
     /// The whole document, but for its content, as the answer to whoever asks.
     pub(super) fn shown(&self, live: &Live, who: Who, done: Done) -> Answer {
         let role = role_of(who, &live.facts.permissions);
@@ -184,7 +198,7 @@ impl Document {
             done,
             id: (done == Done::Created).then(|| self.id.to_string()),
             etag: Some(live.etag(role.unwrap_or(DocumentRole::Viewer))),
-            body: to_json(&self.view(live, role)),
+            body: to_json(&self.view_for(live, who, role)),
             replayed: false,
         }
     }
@@ -207,14 +221,14 @@ impl Document {
 impl Live {
     /// As it was committed; none where it can't be read.
     pub(super) fn restored(stored: StoredDocument) -> Option<Self> {
-        let comments: Option<Vec<CommentView>> =
-            stored.comments.iter().map(|(_, body)| serde_json::from_str(body).ok()).collect();
+        let comment = |body: &str| serde_json::from_str(body).ok().map(Arc::new);
+        let comments: Option<Vec<Arc<CommentView>>> = stored.comments.iter().map(|(_, body)| comment(body)).collect();
         Some(Live {
             scope: stored.scope,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
             facts: serde_json::from_str(&stored.body).ok()?,
-            versions: Arc::new(stored.versions),
+            versions: Arc::new(stored.versions.into_iter().map(StoredVersion::without_message).collect()),
             comments: Arc::new(comments?),
         })
     }
@@ -260,6 +274,7 @@ impl Live {
             Request::Create(_)
             | Request::Look(_)
             | Request::List(_)
+            | Request::ListComments(_)
             | Request::Update(_)
             | Request::Bin
             | Request::Restore
@@ -334,10 +349,6 @@ impl Live {
             Part::Collaborators => self.facts.permissions.collaborators.iter().rev().map(to_json).collect(),
             Part::Permissions => vec![permissions_shown(&self.facts.permissions).body],
             Part::Shares => self.facts.shares.iter().rev().map(|share| to_json(&share.view())).collect(),
-            Part::Comments(resolved) => {
-                let wanted = |comment: &&CommentView| resolved.is_none_or(|resolved| comment.resolved == resolved);
-                self.comments.iter().rev().filter(wanted).map(to_json).collect()
-            }
             Part::Activity => Vec::new(),
         }
     }
@@ -350,6 +361,7 @@ impl Live {
             + 256 * shares.len()
             + (size_of::<StoredVersion>() + 64) * self.versions.len()
             + (size_of::<CommentView>() + 128) * self.comments.len()
+            + self.comment_bytes()
     }
 }
 
@@ -400,7 +412,7 @@ impl Request {
             Request::List(Part::Collaborators) => Action::ListCollaborators,
             Request::List(Part::Permissions) => Action::ReadPermissions,
             Request::List(Part::Shares) => Action::ListShares,
-            Request::List(Part::Comments(_)) => Action::ListComments,
+            Request::ListComments(_) => Action::ListComments,
             Request::List(Part::Activity) => Action::ListActivity,
             Request::Update(_) => Action::Update,
             Request::Bin => Action::Delete,

@@ -39,6 +39,10 @@ fn invalid(field: &'static str, reason: impl Into<String>) -> DocumentError {
     DocumentError::Invalid(Invalid::new(field, reason))
 }
 
+fn taken(field: &'static str) -> DocumentError {
+    DocumentError::Conflict { field, reason: "is taken by another version or branch" }
+}
+
 fn text(content: &DocumentContent) -> Arc<str> {
     Arc::from(&**content)
 }
@@ -81,6 +85,7 @@ impl Document {
             | Request::List(_)
             | Request::PrepareMerge(_)
             | Request::Merge(..)
+            | Request::ListComments(_)
             | Request::Bin
             | Request::Restore
             | Request::Erase
@@ -136,6 +141,9 @@ impl Document {
     }
 
     pub(super) fn update(&self, live: &Live, update: UpdateDocument, asked: Asked, found: Option<Worked>) -> Decided {
+        if update.metadata.is_some() && asked.who.share().is_some() {
+            return Err(invalid("metadata", "is neither shown nor changed through a link"));
+        }
         let mut draft = Draft::new(self, live, &asked, false);
         let changes = draft.live.facts.updated(&update);
         let new = match update.content {
@@ -185,6 +193,9 @@ impl Document {
         let label = add.label.map(crate::text::Text::into_string);
         if let Some(label) = &label {
             live.free("label", label)?;
+            if *label == branch {
+                return Err(taken("label"));
+            }
         }
         let message = add.message.map(crate::text::Text::into_string);
         let packed = packed(found)?;
@@ -230,8 +241,7 @@ impl Document {
         match computed.filter(|computed| computed.stand == stand).map(|computed| computed.outcome) {
             None => Ok(Decision::Answer(Reply::Overtaken(asked.reservation))),
             Some(Outcome::Packed(packed)) => Ok(self.merged(live, packed, (merge, sides), asked)),
-            Some(Outcome::Conflicted(conflict)) => Err(DocumentError::Merge(conflict)),
-            Some(Outcome::Unresolved(error)) => Err(invalid("resolutions", error.to_string())),
+            Some(Outcome::Refused(refusal)) => Err(refusal),
             // A dry run ends before it comes here.
             Some(Outcome::Tried(_)) => Err(DocumentError::Precondition),
         }
@@ -311,7 +321,7 @@ impl Live {
                 let parent = named.unwrap_or(head);
                 let branch = match self.node(parent) {
                     Some(node) if self.is_tip(parent) => node.branch.to_string(),
-                    Some(_) | None => self.new_line(),
+                    Some(_) | None => self.new_line(add.label.as_deref()),
                 };
                 Ok(Place { parent, branch })
             }
@@ -319,11 +329,11 @@ impl Live {
     }
 
     /// The name of a side line that nobody named: its first version's.
-    fn new_line(&self) -> String {
+    fn new_line(&self, label: Option<&str>) -> String {
         let number = self.versions.len() + 1;
         let mut name = format!("v{number}");
         let mut turn = 2;
-        while self.tip(&name).is_some() || self.labelled(&name).is_some() {
+        while self.tip(&name).is_some() || self.labelled(&name).is_some() || label == Some(&name) {
             name = format!("v{number}-{turn}");
             turn += 1;
         }
@@ -333,7 +343,7 @@ impl Live {
     /// Labels and branches are names in one space: one that is taken would mean two things.
     fn free(&self, field: &'static str, name: &str) -> Result<(), DocumentError> {
         if self.labelled(name).is_some() || self.tip(name).is_some() {
-            return Err(DocumentError::Conflict { field, reason: "is taken by another version or branch" });
+            return Err(taken(field));
         }
         Ok(())
     }

@@ -87,6 +87,13 @@ pub struct StoredVersion {
     pub at: i64,
 }
 
+impl StoredVersion {
+    /// As its actor keeps it: what it is about is read from the store.
+    pub(crate) fn without_message(self) -> Self {
+        StoredVersion { message: None, ..self }
+    }
+}
+
 /// What a document's actor starts from.
 #[derive(Debug)]
 pub struct StoredDocument {

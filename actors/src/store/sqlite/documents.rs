@@ -215,7 +215,7 @@ pub(super) fn overdue(connection: &Connection, before: i64, most: u32) -> rusqli
 /// Documents of all accounts that are not in the bin, by number.
 pub(super) fn behind(connection: &Connection, number: u64, most: u32) -> rusqlite::Result<Vec<(u64, Scope)>> {
     connection
-        .prepare_cached("SELECT n, scope FROM documents WHERE n > ?1 AND deleted = 0 ORDER BY n LIMIT ?2")?
+        .prepare_cached("SELECT n, scope FROM documents WHERE n > ?1 ORDER BY n LIMIT ?2")?
         .query_map(params![int(number), most], |row| Ok((uint(row.get(0)?), Scope::from_number(row.get(1)?))))?
         .collect()
 }
@@ -273,7 +273,12 @@ pub(super) fn list(
     if let Some((at, field)) = query.paging.start.cursor() {
         let mut find =
             connection.prepare_cached("SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3")?;
-        if !find.exists([int(at.number), int(at.tail), query.scope.number()])? {
+        // By creation, an identifier says its place even when what it named is gone: its events are still there.
+        let mut find_gone = connection.prepare_cached("SELECT 1 FROM rows WHERE entity = ?1 AND scope = ?2")?;
+        let mut gone = || find_gone.exists([int(at.number), query.scope.number()]);
+        let known = find.exists([int(at.number), int(at.tail), query.scope.number()])?
+            || (query.sort == DocumentOrder::Creation && gone()?);
+        if !known {
             return Ok(Err(field));
         }
     }
@@ -367,11 +372,14 @@ pub(super) fn versions(
         .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
         .map(uint)?;
     if let Some((at, field)) = query.paging.start.cursor() {
-        let number: Option<i64> = connection
-            .prepare_cached("SELECT number FROM versions WHERE document = ?1 AND id_number = ?2 AND id_tail = ?3")?
-            .query_row([n, int(at.number), int(at.tail)], |row| row.get(0))
-            .optional()?;
-        let Some(number) = number else { return Ok(Err(field)) };
+        // A version's identifier carries its number, so it is found without looking at the others.
+        let number = int(VersionId::from_parts(at.number, at.tail).sequence());
+        let mut find = connection.prepare_cached(
+            "SELECT 1 FROM versions WHERE document = ?1 AND number = ?2 AND id_number = ?3 AND id_tail = ?4",
+        )?;
+        if !find.exists([n, number, int(at.number), int(at.tail)])? {
+            return Ok(Err(field));
+        }
         filter.and(&format!("number {} ?", scan.compare()), number);
     }
     let limit = filter.value(i64::from(query.paging.limit) + 1);
@@ -442,7 +450,8 @@ pub(super) fn activity(
     let skipped = filter.value(int(skip));
     let sql = format!(
         "SELECT pos, happened, at, by_user, by_key, payload,
-         (SELECT tail FROM records WHERE n = coalesce(by_user, by_key)) FROM rows
+         coalesce((SELECT tail FROM records WHERE n = coalesce(by_user, by_key)),
+                  (SELECT tail FROM departed WHERE n = by_user)) FROM rows
          WHERE {} ORDER BY seq {} LIMIT {limit} OFFSET {skipped}",
         filter.conditions.join(" AND "),
         scan.direction()
@@ -461,7 +470,6 @@ fn done(row: &Row<'_>) -> rusqlite::Result<Option<ActivityRow>> {
     let Some(happened) = Happened::from_code(row.get(1)?) else { return Ok(None) };
     let (user, key): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
     let tail: Option<i64> = row.get(6)?;
-    // Of a user who is no more only the number is left, which names nobody.
     let actor = match (user, key, tail) {
         (Some(user), _, Some(tail)) => Some(codec::id::<UserKind>(user, tail).to_string()),
         (None, Some(key), Some(tail)) => Some(codec::id::<KeyKind>(key, tail).to_string()),

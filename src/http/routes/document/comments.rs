@@ -1,7 +1,7 @@
 //! What is said about a document, and what was done to it.
 
 use colloquy_actors::document::ActivityList;
-use colloquy_actors::document::messages::{AddComment, ChangeComment, Part as DocumentPart, Request};
+use colloquy_actors::document::messages::{AddComment, ChangeComment, CommentList, Request};
 use colloquy_actors::feed::Happened;
 use colloquy_actors::id::{ActivityId, ActivityKind, CommentKind, DocumentKind, KeyId, UserId};
 use colloquy_actors::page::Order;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::super::users::PlainQuery;
-use super::{change, part};
+use super::change;
 use crate::http::body::{Json, Maybe};
 use crate::http::call::Call;
 use crate::http::problem::Problem;
@@ -68,7 +68,12 @@ pub(super) struct ActivityQuery {
 
 pub(super) async fn list(call: Call, query: CommentsQuery) -> Result<Output, Problem> {
     let CommentsQuery { resolved, limit, offset, order } = query;
-    part(call, &PlainQuery { limit, offset, order }, DocumentPart::Comments(resolved)).await
+    let paging = PlainQuery { limit, offset, order }.part().paging::<DocumentKind>(Order::Desc)?;
+    let id = call.id::<DocumentKind>(0)?;
+    let documents = &call.edge.system.documents;
+    let by = (call.caller.clone(), documents.who(&call.caller));
+    let page = documents.comments(id, by, CommentList { resolved, paging }).await?;
+    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
 }
 
 pub(super) async fn add(call: Call, Json(add): Json<AddComment>) -> Result<Output, Problem> {

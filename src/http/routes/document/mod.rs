@@ -148,7 +148,7 @@ fn versions() -> Vec<Operation> {
             .creates::<VersionView<'_>>(Home::Above(1, "/versions/"))
             .or_shows::<NotMerged>()
             .conditional()
-            .refuses(&[Kind::MergeConflict]),
+            .refuses(&[Kind::Conflict, Kind::MergeConflict]),
         get("/api/v1/documents/{document_id}/diff", "compareVersions", versions::diff)
             .about(TAG_VERSIONS, "Compare versions", "As a patch, as data, as a page, or counted.")
             .door(READ)
@@ -230,7 +230,8 @@ fn comments() -> Vec<Operation> {
                 "Who may comment may settle any; the words of others are the owner's to change.",
             )
             .door(WRITE)
-            .shows::<CommentView>(),
+            .shows::<CommentView>()
+            .refuses(&[Kind::Conflict]),
         delete("/api/v1/documents/{document_id}/comments/{comment_id}", "deleteComment", comments::remove)
             .about(TAG, "Delete a comment", "One's own, or as the owner any.")
             .door(WRITE),

@@ -5,12 +5,19 @@ use std::future::IntoFuture;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::support::{Answer, Client, Dice, account_with_client};
+use crate::support::{Answer, Client, Dice, Server, Setup};
 
-/// Lines that take a debug build half a second to merge, and less than an ask may take on a busy machine.
-const SLOW: u64 = 20_000;
+/// Lines that take a debug build about a second to merge.
+const SLOW: u64 = 30_000;
 /// Fewer, where it is merged again and again; still longer than a request.
 const SLOWISH: u64 = 12_000;
+
+/// A server on which a debug build on a busy machine may take its time.
+async fn patient() -> (Server, Client) {
+    let server = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25").start();
+    let client = server.account().await.test();
+    (server, client)
+}
 
 /// A text in which almost any line may be almost any other: nothing is harder to compare.
 fn hard(lines: u64, seed: u64, first: &str, last: &str) -> String {
@@ -49,7 +56,7 @@ async fn begun(c: &Client, at: &str, merging: &JoinHandle<Answer>) {
 
 #[tokio::test]
 async fn while_a_merge_runs_its_document_is_read_commented_and_changed() {
-    let (_account, c) = account_with_client().await;
+    let (_server, c) = patient().await;
     let at = forked(&c, SLOW).await;
     let merging = merge(&c, &at, json!({}));
     let mut rounds = 0;
@@ -70,7 +77,7 @@ async fn while_a_merge_runs_its_document_is_read_commented_and_changed() {
 
 #[tokio::test]
 async fn a_change_in_the_middle_of_a_merge_is_merged_too() {
-    let (_account, c) = account_with_client().await;
+    let (_server, c) = patient().await;
     let at = forked(&c, SLOW).await;
     let merging = merge(&c, &at, json!({}));
     begun(&c, &at, &merging).await;
@@ -86,7 +93,7 @@ async fn a_change_in_the_middle_of_a_merge_is_merged_too() {
 
 #[tokio::test]
 async fn a_merge_into_one_version_is_refused_when_that_is_no_tip_any_more() {
-    let (_account, c) = account_with_client().await;
+    let (_server, c) = patient().await;
     let at = forked(&c, SLOW).await;
     let merging = merge(&c, &at, json!({"target": c.head(&at).await}));
     begun(&c, &at, &merging).await;
@@ -97,7 +104,7 @@ async fn a_merge_into_one_version_is_refused_when_that_is_no_tip_any_more() {
 
 #[tokio::test]
 async fn a_merge_that_is_overtaken_again_and_again_gives_up_having_done_nothing() {
-    let (_account, c) = account_with_client().await;
+    let (_server, c) = patient().await;
     let at = forked(&c, SLOWISH).await;
     let merging = merge(&c, &at, json!({}));
     let mut written = 3;

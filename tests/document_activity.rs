@@ -250,3 +250,36 @@ async fn a_stream_carries_documents_as_they_change() {
     let mut again = EventStream::open(c.get("/v1/events?after=0&event=document.updated")).await;
     assert_eq!(again.event().await.json()["seq"], 3);
 }
+
+#[tokio::test]
+async fn what_is_the_owners_to_see_is_left_out_for_others() {
+    let (account, c) = account_with_client().await;
+    let at = c.document("1\n").await;
+    let viewer = c.user("agent").await;
+    c.post(&format!("{at}/collaborators"), json!({"user_id": viewer, "role": "viewer"})).await.expect(201);
+    c.put(&format!("{at}/permissions"), json!({"visibility": "account", "default_role": "editor"})).await.expect(200);
+    let (share, link) = c.share(&at, json!({"role": "commenter"})).await;
+    let body = json!({"start_line": 1, "body": "through the link"});
+    account.anonymous().post(&format!("{link}/comments"), body).await.expect(201);
+    let whole = activity(&c, &at, "order=asc").await;
+    let part = activity(&c.acting_for(&viewer), &at, "order=asc").await;
+    assert_eq!(whole.column("id"), part.column("id"), "nobody misses an entry");
+    let text = |answer: &Answer| String::from_utf8_lossy(&answer.bytes).into_owned();
+    for owners in [share.as_str(), "max_uses", "visibility", "default_role"] {
+        assert!(text(&whole).contains(owners) && !text(&part).contains(owners), "{owners}: {part}");
+    }
+    assert!(text(&part).contains(&viewer), "collaborators are everybody's to see");
+    let comment = whole.data().last().unwrap();
+    assert_eq!((&comment["actor"], &comment["details"]["share_id"]), (&Value::Null, &json!(share)));
+}
+
+#[tokio::test]
+async fn who_did_it_is_told_after_the_user_is_gone() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("1\n").await;
+    let admin = c.user("admin").await;
+    c.acting_for(&admin).put(&at, json!({"content": "2\n"})).await.expect(200);
+    c.delete(&format!("/v1/users/{admin}")).await.expect(204);
+    let entry = activity(&c, &at, &format!("actor={admin}")).await;
+    assert_eq!((entry.total(), &entry["data"][0]["actor"]), (1, &json!(admin)));
+}

@@ -421,3 +421,40 @@ async fn of_many_merges_of_the_same_lines_one_is_a_version() {
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 15, "the others are up to date: {statuses:?}");
     assert_eq!(versions(&c, &at).await, 4);
 }
+
+#[tokio::test]
+async fn a_dry_run_keeps_no_answer_under_its_key() {
+    let (_account, c) = account_with_client().await;
+    let at = forked(&c, &clean()).await;
+    let dry = || {
+        let body = json!({"source": "side", "dry_run": true});
+        c.post(&format!("{at}/merge"), body).with("idempotency-key", "dry")
+    };
+    let first = dry().await.expect(200);
+    assert_eq!(first["merged"], "one\n2\n3\n4\nfive\n");
+    c.write(&at, "uno\n2\n3\n4\n5\n").await;
+    let again = dry().await.expect(200);
+    assert_eq!(again["merged"], "uno\n2\n3\n4\nfive\n", "it tells what the merge would give now");
+    assert!(!again.headers.contains_key("idempotent-replayed"), "{again}");
+    let merge = || c.post(&format!("{at}/merge"), json!({"source": "side"})).with("idempotency-key", "dry");
+    let made = merge().await.expect(201);
+    assert_eq!(merge().await.expect(201)["id"], made["id"], "a merge's answer is kept");
+    assert_eq!(versions(&c, &at).await, 5);
+}
+
+#[tokio::test]
+async fn thousands_of_conflicts_are_told_in_whole() {
+    let (_account, c) = account_with_client().await;
+    let text = |side: &str| (0..5_000).map(|n| format!("{n} {side}\n{n} a\n{n} b\n{n} c\n{n} d\n")).collect::<String>();
+    let texts = Triple { base: text("base"), ours: text("ours"), theirs: text("theirs") };
+    let at = forked(&c, &texts).await;
+    let plain = merge(&c, &at, json!({"source": "side"})).await.error(409, "merge_conflict", "source");
+    let (merged, conflicts) = outcome(&plain);
+    assert_eq!((conflicts.len(), &merged), (5_000, &merge_file(&texts, &[]).0));
+    assert_conflicts_stand(&merged, &conflicts[..50]);
+    let call = c.post(&format!("{at}/merge"), json!({"source": "side"})).with("accept", "application/problem+json");
+    let problem = call.await.expect(409);
+    assert_eq!(problem.header("content-type"), "application/problem+json");
+    assert_eq!((&problem["code"], &problem["details"]), (&json!("merge_conflict"), &plain["error"]["details"]));
+    assert_eq!(problem["instance"], format!("{at}/merge"));
+}

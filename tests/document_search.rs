@@ -114,6 +114,8 @@ async fn the_bin_hides_and_restoring_finds_again() {
     assert_eq!(finds(&c, "narwhal").await, id);
     c.delete(&at).await.expect(204);
     assert!(finds(&c, "narwhal").await.is_empty());
+    let bin = c.get(&format!("{DOCUMENTS}?deleted=true&q=narwhal")).await.expect(200);
+    assert_eq!((bin.column("id"), bin.total()), (id.clone(), 1));
     c.call("POST", &format!("{at}/restore")).await.expect(200);
     assert_eq!(finds(&c, "narwhal").await, id);
     c.delete(&format!("{at}?permanent=true")).await.expect(204);

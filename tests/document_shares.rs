@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::browser::dom_of;
+use crate::support::browser::{Tab, dom_of};
 use crate::support::client::Call;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::shapes::{COMMENT, SHARE, assert_id, assert_recent, assert_shape};
@@ -387,6 +387,38 @@ async fn the_pages_form_opens_the_link() {
     shared.json().await.error(401, "unauthorized", "*");
 }
 
+const SUBMIT: &str = "document.querySelector('input[type=password]').value = PASSWORD; \
+                      document.querySelector('form button').click()";
+
+#[tokio::test]
+async fn a_person_enters_the_password_in_a_browser_and_sees_the_document() {
+    let shared = shared(json!({"password": "open sesame"})).await;
+    let mut tab = Tab::open(&format!("http://{}{}", shared.holder.address(), shared.link)).await;
+    tab.shows("It opens with a password.").await;
+    tab.run(&SUBMIT.replace("PASSWORD", "'close sesame'")).await;
+    tab.shows("That is not the password.").await;
+    assert_eq!(shared.uses().await, 0);
+    tab.run(&SUBMIT.replace("PASSWORD", "'open sesame'")).await;
+    tab.shows("Within 30 days.").await;
+    assert_eq!(shared.uses().await, 1);
+    assert_eq!(tab.run("location.search + location.hash").await, "", "the password stands in the address");
+}
+
+#[tokio::test]
+async fn the_pages_form_can_be_sent_nowhere_else() {
+    let shared = shared(json!({"password": "open sesame"})).await;
+    let receiver = Receiver::start().await;
+    let mut tab = Tab::open(&format!("http://{}{}", shared.holder.address(), shared.link)).await;
+    tab.shows("Password").await;
+    let elsewhere = format!("document.forms[0].action = '{}'; ", receiver.url());
+    let told = "window.told = new Promise(told => document.addEventListener('securitypolicyviolation', told)); 0";
+    tab.run(told).await;
+    tab.run(&format!("{elsewhere}{}", SUBMIT.replace("PASSWORD", "'open sesame'"))).await;
+    assert_eq!(tab.run("told.then(violation => violation.effectiveDirective)").await, "form-action");
+    // A browser may connect ahead; it asks nothing.
+    assert_eq!(receiver.count(), 0, "{:?}", receiver.received());
+}
+
 #[tokio::test]
 async fn ten_tries_a_minute_and_no_more() {
     let shared = shared(json!({"password": "open sesame"})).await;
@@ -467,4 +499,55 @@ async fn the_same_payload_does_run_where_nothing_forbids_it() {
     let dom = dom_of(&receiver.url()).await;
     assert!(dom.contains("<title>owned</title>"), "the browser test is blind: {dom}");
     assert!(receiver.received().iter().any(|request| request.path == "/hook?by=img"), "{:?}", receiver.received());
+}
+
+#[tokio::test]
+async fn a_links_holder_is_told_nothing_of_the_accounts_own() {
+    let account = account().await;
+    let (c, holder) = (account.test(), account.anonymous());
+    let user = c.user("agent").await;
+    let new = json!({"title": "Guide", "content": TEXT, "metadata": {"margin": "40 %"}});
+    let made = c.acting_for(&user).post("/api/v1/documents", new).await.expect(201);
+    let at = made.header("location").to_owned();
+    let (_, link) = c.share(&at, json!({"role": "editor"})).await;
+    let read = holder.get(&link).with("accept", "application/json").await.expect(200);
+    let written = holder.put(&link, json!({"title": "Other"})).await.expect(200);
+    for shown in [read, written] {
+        assert_eq!((&shown["content"], &shown["metadata"]), (&json!(TEXT), &json!({})), "{shown}");
+        for field in ["owner_id", "created_by", "updated_by"] {
+            assert!(shown[field].is_null(), "{field}: {shown}");
+        }
+    }
+    holder.put(&link, json!({"metadata": {}})).await.error(400, "invalid_request", "metadata");
+    assert_eq!(c.get(&at).await.expect(200)["metadata"]["margin"], "40 %");
+}
+
+#[tokio::test]
+async fn links_can_t_be_guessed_from_one_address_and_those_that_open_still_do() {
+    let server = Setup::default().env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5").start();
+    let c = server.account().await.test();
+    let at = c.document(TEXT).await;
+    let (_, link) = c.share(&at, json!({})).await;
+    let (_, locked) = c.share(&at, json!({"password": "open sesame"})).await;
+    let nobody = server.anonymous();
+    let json = |link: &str| nobody.get(link).with("accept", "application/json");
+    let guess = |n: usize| format!("/s/{}", n.to_string().repeat(43));
+    // To ask for the password is no guess; a wrong one is, and so is a token that opens nothing, in whatever way it is tried.
+    json(&locked).await.error(401, "unauthorized", "*");
+    json(&locked).with("x-share-password", "wrong").await.error(401, "unauthorized", "*");
+    json(&guess(1)).await.error(404, "not_found", "*");
+    nobody.get(&guess(2)).with("accept", "text/html").await.expect(404);
+    nobody.put(&guess(3), json!({"content": "x"})).await.error(404, "not_found", "*");
+    nobody.post(&format!("{}/comments", guess(4)), json!({"start_line": 1, "body": "x"})).await.error(
+        404,
+        "not_found",
+        "*",
+    );
+    json(&guess(5)).await.error(429, "rate_limited", "*");
+    let page = nobody.get(&guess(6)).with("accept", "text/html").await.expect(429);
+    assert_strict(&page);
+    json(&locked).with("x-share-password", "wrong").await.error(429, "rate_limited", "*");
+    json(&link).await.expect(200);
+    json(&locked).with("x-share-password", "open sesame").await.expect(200);
+    c.get(&at).await.expect(200);
 }

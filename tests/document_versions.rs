@@ -247,9 +247,10 @@ async fn every_bad_field_of_a_version_is_refused_by_name() {
         (json!({"content": "x", "message": 7}), "message"),
         (json!({"content": "x", "number": 7}), "number"),
         (json!({"content": "x", "branch": "head"}), "branch"),
+        (json!({"content": "x", "parent": "01"}), "parent"),
     ];
     let long = "a".repeat(101);
-    for name in ["", "12", "head", "main", "ver_1", "a b", "a/b", "../x", "ü", "a\u{0}", long.as_str()] {
+    for name in ["", "12", "head", "main", "ver_1", "a b", "a/b", "../x", ".", "..", "ü", "a\u{0}", long.as_str()] {
         cases.push((json!({"content": "x", "label": name}), "label"));
         if name != "main" {
             cases.push((json!({"content": "x", "branch": name}), "branch"));
@@ -259,7 +260,7 @@ async fn every_bad_field_of_a_version_is_refused_by_name() {
         c.post(&format!("{at}/versions"), body).await.error(400, "invalid_request", field);
     }
     assert_eq!(c.get(&format!("{at}/versions")).await.expect(200).total(), 1);
-    for name in ["a".repeat(100), ".".to_owned(), "1a".to_owned(), "Head".to_owned(), "-".to_owned()] {
+    for name in ["a".repeat(100), "...".to_owned(), "1a".to_owned(), "Head".to_owned(), "-".to_owned()] {
         let made = c.version(&at, json!({"content": "x", "label": name})).await;
         assert_eq!(made["label"], name.as_str());
     }
@@ -296,4 +297,28 @@ async fn the_list_of_versions_takes_cursors_and_refuses_what_it_does_not_know() 
     let other = c.document("other\n").await;
     let foreign = c.head(&other).await;
     c.get(&format!("{list}?after={foreign}")).await.error(400, "invalid_request", "after");
+}
+
+#[tokio::test]
+async fn a_version_that_is_none_is_404_in_a_path_and_400_in_a_query() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    for name in ["9", "01", "nothing", "ver_1"] {
+        c.get(&format!("{at}/versions/{name}")).await.error(404, "not_found", "*");
+        c.get(&format!("{at}?version={name}")).await.error(400, "invalid_request", "version");
+        c.get(&format!("{at}/diff?from={name}")).await.error(400, "invalid_request", "from");
+    }
+    c.get(&format!("{at}/versions?branch=nothing")).await.error(400, "invalid_request", "branch");
+}
+
+#[tokio::test]
+async fn a_label_is_never_the_name_of_the_branch_that_it_comes_with() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    let versions = format!("{at}/versions");
+    let both = json!({"content": "two\n", "branch": "rel", "label": "rel"});
+    c.post(&versions, both).await.error(409, "conflict", "label");
+    c.write(&at, "two\n").await;
+    let unnamed = c.version(&at, json!({"content": "three\n", "parent": "1", "label": "v3"})).await;
+    assert_eq!((&unnamed["label"], &unnamed["branch"]), (&json!("v3"), &json!("v3-2")));
 }

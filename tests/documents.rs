@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::clock::Clock;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::shapes::{DOCUMENT, assert_id, assert_recent, assert_shape};
-use crate::support::{Answer, Client, Server, account, account_with_client, until};
+use crate::support::{Answer, Client, EventStream, Server, account, account_with_client, unique, until};
 
 const MIB: usize = 1 << 20;
 
@@ -622,4 +622,66 @@ async fn the_bin_keeps_a_document_for_30_days() {
     assert_eq!(c.text(&kept).await, "kept\n");
     let last = c.get("/v1/events?after=0&event=document.deleted").await.expect(200).data().last().cloned().unwrap();
     assert_eq!((&last["data"]["id"], &last["data"]["permanent"]), (&json!(id_of(&lost)), &json!(true)));
+}
+
+#[tokio::test]
+async fn a_replay_after_the_document_was_erased_shows_no_text_and_is_still_json() {
+    let (_account, c) = account_with_client().await;
+    let (key, new) = (unique("key"), json!({"title": "Secret", "content": "words"}));
+    let create = async || c.post(DOCUMENTS, new.clone()).with("idempotency-key", &key).await.expect(201);
+    let first = create().await;
+    c.delete(&format!("{DOCUMENTS}/{}?permanent=true", first.id("id"))).await.expect(204);
+    let erased = async || Some(create().await).filter(|replay| replay["title"] == "");
+    let replay = until("the texts are erased", Duration::from_secs(10), erased).await;
+    assert_shape(&replay.body, &read_shape());
+    assert_eq!((&replay["id"], &replay["content"]), (&first["id"], &Value::Null));
+}
+
+#[tokio::test]
+async fn a_list_goes_on_behind_a_document_that_was_erased() {
+    let (_account, c) = account_with_client().await;
+    let made = [c.document("a").await, c.document("b").await, c.document("c").await];
+    let [first, second, third] = made.each_ref().map(|at| id_of(at));
+    c.delete(&format!("{}?permanent=true", made[1])).await.expect(204);
+    let ids = async |query: &str| c.get(&format!("{DOCUMENTS}?{query}")).await.expect(200).column("id");
+    assert_eq!(ids(&format!("after={second}")).await, [first]);
+    assert_eq!(ids(&format!("before={second}")).await, [third]);
+    assert_eq!(ids(&format!("after={second}&order=asc&limit=1")).await.len(), 1);
+    let path = format!("{DOCUMENTS}?after={second}&sort=title");
+    c.get(&path).await.error(400, "invalid_request", "after");
+}
+
+#[tokio::test]
+async fn events_of_documents_are_for_who_may_read_all_of_them() {
+    let (account, c) = account_with_client().await;
+    let conversation = c.conversation().await;
+    c.message(&conversation, "hello").await;
+    let at = c.document("secret words").await;
+    let (agent, admin) = (c.user("agent").await, c.user("admin").await);
+    let scoped = async |scopes: Value| account.key(json!({"type": "test", "scopes": scopes})).await.0;
+    let blind = [c.acting_for(&agent), scoped(json!(["conversations:read"])).await];
+    let seeing = [c.clone(), c.acting_for(&admin), scoped(json!(["conversations:read", "documents:read"])).await];
+    for client in seeing {
+        let page = client.get("/v1/events?after=0&limit=100").await.expect(200);
+        assert!(page.column("event").contains(&"document.created".to_owned()), "{page}");
+        client.get("/v1/events?after=0&event=document.created").await.expect(200);
+    }
+    let visible = c.get("/v1/events?after=0&event=conversation.created,message.created").await.expect(200).total();
+    for client in blind {
+        let page = client.get("/v1/events?after=0&limit=100").await.expect(200);
+        assert!(page.column("event").iter().all(|kind| !kind.starts_with("document.")), "{page}");
+        assert!(page.total() >= visible && page.total() == page.data().len() as u64, "{page}");
+        let mixed = "/v1/events?after=0&event=message.created,document.created";
+        client.get(mixed).await.error(403, "forbidden", "event");
+        let mut stream = EventStream::open(client.get("/v1/events?after=0").with("accept", "text/event-stream")).await;
+        c.put(&at, json!({"title": unique("title")})).await.expect(200);
+        c.message(&conversation, "last").await;
+        loop {
+            let event = stream.event().await.json();
+            assert!(event["event"].as_str().is_some_and(|kind| !kind.starts_with("document.")), "{event}");
+            if event["data"]["content"] == "last" {
+                break;
+            }
+        }
+    }
 }

@@ -384,3 +384,30 @@ async fn what_is_checked_first_wins() {
     );
     c.post(&messages, agent).await.error(409, "conversation_closed", "*");
 }
+
+#[tokio::test]
+async fn an_array_is_never_an_object_whose_fields_have_an_order() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    let conversation = c.conversation().await;
+    for (method, path, body, field) in [
+        ("POST", "/v1/customers".to_owned(), json!(["Ada"]), ""),
+        ("POST", format!("/v1/conversations/{conversation}/messages"), json!(["hello"]), ""),
+        ("POST", "/api/v1/documents".to_owned(), json!(["T", "content"]), ""),
+        ("PUT", at.clone(), json!([]), ""),
+        ("PUT", format!("{at}/permissions"), json!(["account"]), ""),
+        ("PUT", format!("{at}/permissions"), json!({"collaborators": [["usr_1", "viewer"]]}), "collaborators[0]"),
+        ("POST", format!("{at}/share"), json!(["editor"]), ""),
+        ("POST", format!("{at}/versions/1/restore"), json!([]), ""),
+        (
+            "POST",
+            "/v1/webhooks".to_owned(),
+            json!({"url": "https://example.com/", "events": ["*"], "filter": []}),
+            "filter",
+        ),
+    ] {
+        let answer = c.call(method, &path).bytes(body.to_string()).await.error(400, "invalid_request", field);
+        assert_eq!(answer.reason(), "must be an object", "{answer}");
+    }
+    assert_eq!(c.get(&at).await.expect(200)["version_number"], 1);
+}

@@ -41,7 +41,8 @@ for _ in $(seq 300); do
 done
 [[ -n "$url" ]] || { echo "the server printed no address"; cat stdout stderr; exit 1; }
 
-# An account without a limit that fuzzing could reach, and a customer, a user and a conversation to meet.
+# An account without a limit that fuzzing could reach, and a customer, a user, a conversation and a
+# document to meet.
 post() {
   curl -fsS -X POST -H "Authorization: Bearer $1" -H 'Content-Type: application/json' -d "$3" "$url$2"
 }
@@ -61,6 +62,16 @@ post "$key" "/v1/conversations/$conversation/messages" '{"content":"delivered no
 delivery="$(curl -fsS -H "Authorization: Bearer $key" "$url/v1/webhooks/$webhook/deliveries" |
   python3 -c 'import json,sys; print(json.load(sys.stdin)["data"][0]["delivery_id"])')"
 
+documents=/api/v1/documents
+document="$(post "$key" "$documents" '{"title":"Guide","content":"one\ntwo\nthree\n"}' | field id)"
+post "$key" "$documents/$document/versions" '{"content":"one\ntwo\n3\n","branch":"side"}' >/dev/null
+head="$(post "$key" "$documents/$document/versions" '{"content":"1\ntwo\nthree\n"}' | field id)"
+comment="$(post "$key" "$documents/$document/comments" '{"start_line":1,"body":"Why?"}' | field comment_id)"
+post "$key" "$documents/$document/collaborators" "{\"user_id\":\"$user\",\"role\":\"viewer\"}" >/dev/null
+link="$(post "$key" "$documents/$document/share" '{"role":"editor"}')"
+share="$(field share_id <<<"$link")"
+token_of_link="$(field url <<<"$link" | sed 's|.*/s/||')"
+
 # Ids that exist, so that the ways behind "404" are walked too.
 cat >schemathesis.toml <<TOML
 [parameters]
@@ -71,6 +82,11 @@ cat >schemathesis.toml <<TOML
 "path.account_id" = "$account"
 "path.webhook_id" = "$webhook"
 "path.delivery_id" = "$delivery"
+"path.document_id" = "$document"
+"path.version" = "$head"
+"path.comment_id" = "$comment"
+"path.share_id" = "$share"
+"path.token" = "$token_of_link"
 TOML
 
 readonly checks="not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance"

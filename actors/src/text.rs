@@ -176,6 +176,9 @@ fn is_mark(text: &str) -> Result<(), &'static str> {
     if !text.bytes().all(plain) {
         return Err("must be of letters, digits, '.', '_' and '-'");
     }
+    if matches!(text, "." | "..") {
+        return Err("must not be '.' or '..', which mean folders in a path");
+    }
     if text.bytes().all(|b| b.is_ascii_digit()) || matches!(text, "head" | "main") || text.starts_with("ver_") {
         return Err("must not be only digits, `head`, `main`, or begin with `ver_`");
     }

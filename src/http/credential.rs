@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use actix_web::HttpRequest;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use colloquy_actors::accounts::{KeyType, Permission, Principal, Role, secret_hash};
+use colloquy_actors::caller::Caller;
+use colloquy_actors::document::access::Who as Owner;
+use colloquy_actors::feed::Happened;
 use colloquy_actors::id::UserId;
 use ipnet::IpNet;
 
@@ -95,6 +98,16 @@ fn is_operator(edge: &Edge, token: &str) -> bool {
 pub(super) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
     let allows = |list: &[IpNet]| list.is_empty() || list.iter().any(|range| range.contains(&address));
     allows(&principal.key.view.allowed_ips) && allows(&principal.account.view.allowed_ips)
+}
+
+/// The kinds of events that a caller is shown; empty: all. What happened to documents is for keys that read documents and
+/// see all of them; a user finds it in the activity of each document that is theirs to read.
+pub(super) fn visible_kinds(edge: &Edge, principal: &Principal, caller: &Caller) -> Vec<Happened> {
+    let sees_all = matches!(edge.system.documents.who(caller), Owner::Account(_));
+    if sees_all && granted(principal, Permission::DocumentsRead) {
+        return Vec::new();
+    }
+    Happened::EVENTS.iter().copied().filter(|kind| !kind.is_of_document()).collect()
 }
 
 /// Whether the key has been given this.

@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
+use super::objects::Objects;
 use super::problem::Problem;
 
 const NETWORK: &str = "a network in CIDR notation, such as 203.0.113.0/24";
@@ -11,7 +12,7 @@ const NETWORK: &str = "a network in CIDR notation, such as 203.0.113.0/24";
 /// Reads a whole body.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let value = serde_path_to_error::deserialize(Objects(&mut reader)).map_err(|error| {
         if let Some(problem) = no_word::<T>(bytes, error.path()) {
             return problem;
         }
@@ -158,6 +159,7 @@ mod tests {
             (r#"{"content":"a","metadata":[]}"#, "metadata", "must be an object"),
             (r#"{"content":"a","sender_id":"usr_1"}"#, "sender_id", "must be a valid user ID or customer ID"),
             (r#"[]"#, "", "must be an object"),
+            (r#"["a"]"#, "", "must be an object"),
             (r#"7"#, "", "must be an object"),
             (r#"{"content":"a"} x"#, "", "must be one JSON value and nothing after it"),
         ] {

@@ -26,6 +26,7 @@ mod headers;
 mod idempotency;
 mod json;
 mod links;
+mod objects;
 mod openapi;
 mod operation;
 mod problem;

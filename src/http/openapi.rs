@@ -182,6 +182,9 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
         let id = json!({"type": "string", "pattern": "^usr_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"});
         all.push(header("X-Acting-User", "The user for whom the key acts.", id));
     }
+    if operation.door == Door::Link && !operation.form {
+        all.push(header("X-Share-Password", "The link's password, where it has one.", text.clone()));
+    }
     if operation.repeatable {
         let key = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,255}$"});
         all.push(header("Idempotency-Key", "The same key and request: done once, answered the same.", key));
@@ -477,6 +480,24 @@ mod tests {
         for name in found {
             assert!(document.pointer(name.trim_start_matches('#')).is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_schemas_name_means_one_schema() {
+        let operations = routes::operations();
+        let mut known: BTreeMap<&str, &Value> = BTreeMap::new();
+        for (name, schema) in operations.iter().flat_map(|operation| &operation.schemas) {
+            assert_eq!(*known.entry(name).or_insert(schema), schema, "{name} means two");
+        }
+    }
+
+    #[test]
+    fn choices_stand_in_it_as_they_are_written() {
+        let document = document(&routes::operations(), "http://localhost");
+        let words = |schema: &str| document["components"]["schemas"][schema]["enum"].clone();
+        assert_eq!(words("ContentType"), json!(["text/markdown", "text/plain", "text/html", "application/json"]));
+        assert_eq!(words("MergeStrategy"), json!(["fail", "ours", "theirs", "union"]));
+        assert_eq!(words("DocumentRole"), json!(["viewer", "commenter", "editor", "owner"]));
     }
 
     #[test]

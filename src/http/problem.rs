@@ -190,6 +190,8 @@ pub(crate) enum More {
     Conflict(Box<MergeConflict>),
     /// The same as a page, for people who ask for one.
     Page(Bytes),
+    /// The body, in the form that the caller prefers, where writing it would have held others up.
+    Written(Bytes),
 }
 
 impl Problem {
@@ -240,6 +242,11 @@ impl Problem {
         Problem { field: Cow::Borrowed(field), ..self }
     }
 
+    /// The body: as RFC 9457 has it, for the path where it came up, or in the house's own form.
+    pub(crate) fn body(&self, instance: Option<&str>) -> Bytes {
+        instance.map_or_else(|| self.json(), |instance| self.problem_json(instance)).into()
+    }
+
     /// The body in the house's own form.
     pub(crate) fn json(&self) -> Vec<u8> {
         #[derive(serde::Serialize)]
@@ -257,7 +264,7 @@ impl Problem {
     }
 
     /// The body as RFC 9457 has it.
-    pub(crate) fn problem_json(&self, instance: &str) -> Vec<u8> {
+    fn problem_json(&self, instance: &str) -> Vec<u8> {
         #[derive(serde::Serialize)]
         struct Body<'a> {
             #[serde(rename = "type")]

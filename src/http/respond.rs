@@ -236,13 +236,13 @@ impl Exchange {
             response.insert_header((CONTENT_TYPE, HeaderValue::from_static(HTML)));
             return (response, page.clone());
         }
-        let (media_type, body) = if accept::prefers_problem(self.request.headers()) {
-            (PROBLEM_JSON, problem.problem_json(self.request.uri().path()))
-        } else {
-            (JSON, problem.json())
+        let instance = accept::prefers_problem(self.request.headers()).then(|| self.request.uri().path());
+        response.insert_header((CONTENT_TYPE, if instance.is_some() { PROBLEM_JSON } else { JSON }));
+        let body = match problem.more.as_deref() {
+            Some(More::Written(body)) => body.clone(),
+            Some(More::Conflict(_) | More::Page(_)) | None => problem.body(instance),
         };
-        response.insert_header((CONTENT_TYPE, media_type));
-        (response, Bytes::from(body))
+        (response, body)
     }
 }
 

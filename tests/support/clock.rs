@@ -13,10 +13,15 @@ pub(crate) struct Clock {
 impl Clock {
     /// Starts a server with it.
     pub(crate) fn start() -> (Server, Clock) {
+        Self::start_as(Setup::default())
+    }
+
+    /// The same with other settings.
+    pub(crate) fn start_as(setup: Setup) -> (Server, Clock) {
         let folder = Folder::new();
         let clock = Clock { file: folder.work().join("clock") };
         clock.ahead(0);
-        let setup = Setup::default()
+        let setup = setup
             .env("LD_PRELOAD", library())
             .env("FAKETIME_TIMESTAMP_FILE", clock.file.to_str().unwrap())
             .env("FAKETIME_CACHE_DURATION", "1")

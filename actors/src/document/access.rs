@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::UserId;
+use crate::id::{ShareId, UserId};
 use crate::time::Timestamp;
 
 /// What somebody may do with a document; each may what those before it may.
@@ -40,7 +40,7 @@ pub enum Who {
     /// A user.
     User(UserId),
     /// Whoever holds a share link that is in force, with the role that the link gives.
-    Link(DocumentRole),
+    Link(DocumentRole, ShareId),
 }
 
 impl Who {
@@ -50,7 +50,16 @@ impl Who {
         match self {
             Who::Account(user) => user,
             Who::User(user) => Some(user),
-            Who::Link(_) => None,
+            Who::Link(..) => None,
+        }
+    }
+
+    /// The share link, where it is done through one.
+    #[must_use]
+    pub fn share(self) -> Option<ShareId> {
+        match self {
+            Who::Account(_) | Who::User(_) => None,
+            Who::Link(_, share) => Some(share),
         }
     }
 }
@@ -147,7 +156,7 @@ pub enum Denied {
 pub fn role_of(who: Who, permissions: &Permissions) -> Option<DocumentRole> {
     match who {
         Who::Account(_) => Some(DocumentRole::Owner),
-        Who::Link(role) => permissions.link_sharing.then_some(role.min(DocumentRole::Editor)),
+        Who::Link(role, _) => permissions.link_sharing.then_some(role.min(DocumentRole::Editor)),
         Who::User(user) if permissions.owner == Some(user) => Some(DocumentRole::Owner),
         Who::User(user) => {
             let own = permissions.collaborators.iter().find(|one| one.user_id == user).map(|one| one.role);

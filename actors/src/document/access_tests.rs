@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::DocumentRole::{Commenter, Editor, Owner, Viewer};
 use super::*;
+use crate::id::ShareId;
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -69,10 +70,10 @@ fn the_account_is_owner_of_all_and_visibility_opens_to_the_account_only() {
 #[test]
 fn a_link_gives_its_role_while_links_are_allowed_and_never_ownership() {
     let mut set = shared();
-    let roles = [Viewer, Commenter, Editor, Owner].map(|role| role_of(Who::Link(role), &set).unwrap());
+    let roles = [Viewer, Commenter, Editor, Owner].map(|role| role_of(Who::Link(role, ShareId::new(1)), &set).unwrap());
     assert_eq!(roles, [Viewer, Commenter, Editor, Editor]);
     set.link_sharing = false;
-    assert_eq!(allow(Action::Read, Who::Link(Editor), &set), Err(Denied::NotFound));
+    assert_eq!(allow(Action::Read, Who::Link(Editor, ShareId::new(1)), &set), Err(Denied::NotFound));
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn a_comment_is_its_authors_own() {
     assert!(is_own_comment(Who::Account(Some(user(1))), Some(user(1))));
     assert!(!is_own_comment(Who::User(user(1)), Some(user(2))));
     assert!(!is_own_comment(Who::Account(None), None));
-    assert!(!is_own_comment(Who::Link(Editor), None));
+    assert!(!is_own_comment(Who::Link(Editor, ShareId::new(1)), None));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use super::bin;
 use super::diff;
 use super::finder::Finder;
 use super::messages::{
-    AddCollaborator, CommentList, ContentType, CreateDocument, DocumentCommand, DocumentError, Part, Reply, Request,
-    Seen, SetPermissions, VersionFound, VersionName,
+    AddCollaborator, CommentList, ContentType, CreateDocument, DocumentCommand, DocumentError, MAIN, Part, Reply,
+    Request, Seen, SetPermissions, VersionFound, VersionName, VersionView,
 };
 use super::shares::PasswordTries;
 use super::state::{Document, Facts, tag, to_json};
@@ -202,7 +202,10 @@ impl Documents {
     ) -> Result<Answer, Failure> {
         let seen = self.look(id, by, version.iter().cloned().collect()).await?;
         let shown = match version {
-            Some(_) => seen.versions.first().copied().flatten().ok_or(AskError::Refused(DocumentError::NotFound))?,
+            Some(_) => {
+                let named = seen.versions.first().copied().flatten();
+                named.ok_or_else(|| invalid("version", "must be a version of this document"))?
+            }
             None => seen.head,
         };
         let (_, content) = self.content(id, shown).await?;
@@ -250,11 +253,7 @@ impl Documents {
         let parents = self.parents(id, &stored).await?;
         let etag = stored.id.to_string();
         let body = off_thread(move || {
-            let mut shown = version_json(id, &stored, &parents);
-            if let Value::Object(fields) = &mut shown {
-                fields.insert("content".to_owned(), Value::String(content));
-            }
-            to_json(&shown)
+            to_json(&VersionWithContent { version: version_view(id, &stored, parents), content: &content })
         });
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body: body.await?, replayed: false })
     }
@@ -298,7 +297,7 @@ impl Documents {
             return Err(ListFailure::Invalid(Invalid::new("owner_id", "must be a valid user ID")));
         }
         let reader = match who {
-            Who::Account(_) | Who::Link(_) => None,
+            Who::Account(_) | Who::Link(..) => None,
             Who::User(user) => Some(user),
         };
         let among = match &query.q {
@@ -347,11 +346,19 @@ impl Documents {
             Some(VersionName::Mark(mark)) => Some(mark.to_string()),
             Some(VersionName::Id(_) | VersionName::Number(_)) => return Err(invalid("branch", "must be a branch")),
         };
+        let is_side_line = branch.as_ref().is_some_and(|branch| !branch.is_empty());
         let query = VersionQuery { document: Document::subject(id), branch, paging };
         let found = self.store.versions(query).await.map_err(in_a_list)?;
+        if is_side_line && found.total == 0 {
+            return Err(invalid("branch", "must be a branch of this document"));
+        }
+        let numbers = found.items.iter().flat_map(|version| version.parents.iter().copied()).collect();
+        let parents = self.store.version_ids(Document::subject(id), numbers).await.map_err(|_| away())?;
+        let mut parents = parents.into_iter();
         let mut shown = Vec::with_capacity(found.items.len());
         for version in &found.items {
-            shown.push(to_json(&version_json(id, version, &self.parents(id, version).await?)));
+            let its = parents.by_ref().take(version.parents.len()).collect();
+            shown.push(to_json(&version_view(id, version, its)));
         }
         let ids = |version: &StoredVersion| version.id.to_string();
         Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
@@ -551,7 +558,7 @@ impl Documents {
     /// # Errors
     /// The document is not there for this caller, the store is away, or the list took too long.
     pub async fn activity(&self, id: DocumentId, by: (Caller, Who), list: ActivityList) -> Result<Page, Failure> {
-        self.ask(id, by, None, None, Request::List(Part::Activity)).await?;
+        let role = self.look(id, by, Vec::new()).await?.role;
         let ActivityList { action, actor, since, until, paging } = list;
         let query = ActivityQuery {
             document: Document::subject(id),
@@ -566,7 +573,7 @@ impl Documents {
             .items
             .iter()
             .map(|row| {
-                let (version, details) = details(&row.payload);
+                let (version, details) = details(&row.payload, role);
                 let id = ActivityId::at_position(row.at, row.position);
                 let (action, actor, at) = (row.happened.word(), row.actor.clone(), Timestamp(row.at));
                 ActivityView { id, action, actor, at, version, details }
@@ -588,19 +595,20 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     offload::compute(work).await.ok_or(AskError::Crashed)
 }
 
-/// A document's JSON with its content behind the title. No other field can look like the one that follows it: quotes in
-/// values are escaped.
+/// A document's JSON with its content before the type of it. No other field can look like that one: quotes in values are
+/// escaped.
 fn with_content(document: &[u8], content: Option<&str>) -> Bytes {
-    const NEXT: &[u8] = b",\"content_type\":";
+    const NEXT: &[u8] = b"\"content_type\":";
     let place = document.windows(NEXT.len()).position(|window| window == NEXT).unwrap_or(document.len());
     let (before, behind) = document.split_at(place);
     let mut body = BytesMut::with_capacity(document.len() + content.map_or(0, str::len) + 64);
     body.extend_from_slice(before);
-    body.extend_from_slice(b",\"content\":");
+    body.extend_from_slice(b"\"content\":");
     let mut writer = body.writer();
     // A string can always be written.
     let _ = serde_json::to_writer(&mut writer, &content);
     let mut body = writer.into_inner();
+    body.put_u8(b',');
     body.extend_from_slice(behind);
     body.freeze()
 }
@@ -622,23 +630,33 @@ fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Option<Bytes> {
     Some(to_json(&facts.view(id, role, row.updated_at)))
 }
 
-fn version_json(id: DocumentId, version: &StoredVersion, parents: &[VersionId]) -> Value {
-    json!({
-        "id": version.id,
-        "document_id": id,
-        "number": version.number,
-        "label": version.label,
-        "branch": if version.branch.is_empty() { super::messages::MAIN } else { &version.branch },
-        "parents": parents,
-        "message": version.message,
-        "author": version.author,
-        "created_at": Timestamp(version.at),
-    })
+fn version_view(id: DocumentId, version: &StoredVersion, parents: Vec<VersionId>) -> VersionView<'_> {
+    VersionView {
+        id: version.id,
+        document_id: id,
+        number: version.number,
+        label: version.label.as_deref(),
+        branch: if version.branch.is_empty() { MAIN } else { &version.branch },
+        parents,
+        message: version.message.as_deref(),
+        author: version.author,
+        created_at: Timestamp(version.at),
+    }
 }
 
-/// What an event says beside the document, and which version it is about.
-fn details(payload: &[u8]) -> (Option<String>, Value) {
-    const BESIDE: [&str; 6] = ["changes", "permanent", "share", "comment", "collaborators", "removed"];
+/// A single version.
+#[derive(Serialize)]
+struct VersionWithContent<'a> {
+    #[serde(flatten)]
+    version: VersionView<'a>,
+    content: &'a str,
+}
+
+/// What an event says beside the document, and which version it is about. Links and the permission set are the owner's to
+/// see; everybody sees collaborators.
+fn details(payload: &[u8], role: DocumentRole) -> (Option<String>, Value) {
+    const BESIDE: [&str; 7] = ["changes", "permanent", "share", "share_id", "comment", "collaborators", "removed"];
+    const OWNERS: [&str; 5] = ["share", "share_id", "visibility", "default_role", "link_sharing"];
     let Ok(Value::Object(mut data)) = serde_json::from_slice(payload) else { return (None, json!({})) };
     let mut details = serde_json::Map::new();
     for field in BESIDE {
@@ -646,10 +664,15 @@ fn details(payload: &[u8]) -> (Option<String>, Value) {
             details.insert(field.to_owned(), value);
         }
     }
+    if role < DocumentRole::Owner {
+        details.retain(|field, _| !OWNERS.contains(&field.as_str()));
+        if let Some(Value::Object(changes)) = details.get_mut("changes") {
+            changes.retain(|field, _| !OWNERS.contains(&field.as_str()));
+        }
+    }
     let version = match data.remove("version") {
-        Some(Value::Object(mut version)) => {
+        Some(Value::Object(version)) => {
             let id = version.get("id").and_then(Value::as_str).map(str::to_owned);
-            version.remove("document_id");
             details.insert("version".to_owned(), Value::Object(version));
             id
         }

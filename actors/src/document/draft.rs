@@ -11,7 +11,7 @@ use super::messages::{CommentView, DocumentView, Reply, ShareView, VersionShown,
 use super::state::{Asked, Changed, Document, Live, to_json};
 use super::work::Packed;
 use crate::answer::Answer;
-use crate::id::VersionId;
+use crate::id::{ShareId, VersionId};
 use crate::runtime::Decision;
 use crate::store::{
     Commit, Condition, DocumentHeader, DocumentListed, Happened, Header, KeptAnswer, NewRow, NewVersion, StoredVersion,
@@ -53,6 +53,9 @@ struct EventData<'a> {
     document: DocumentView<'a>,
     #[serde(flatten)]
     beside: &'a Beside<'a>,
+    /// The link through which it was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_id: Option<ShareId>,
 }
 
 /// A commit in the making.
@@ -61,6 +64,7 @@ pub(super) struct Draft<'d> {
     expected: u64,
     /// When it happens, in Unix milliseconds.
     pub(super) at: i64,
+    through: Option<ShareId>,
     pub(super) live: Live,
     was_deleted: Option<bool>,
     rows: Vec<NewRow>,
@@ -83,6 +87,7 @@ impl<'d> Draft<'d> {
             document,
             expected,
             at,
+            through: asked.who.share(),
             live,
             was_deleted,
             rows: Vec::new(),
@@ -108,7 +113,7 @@ impl<'d> Draft<'d> {
         if let Some(version) = beside.version.take() {
             document.version = VersionShown::Whole(Box::new(version));
         }
-        let payload = to_json(&EventData { document, beside: &beside });
+        let payload = to_json(&EventData { document, beside: &beside, share_id: self.through });
         self.rows.push(NewRow { happened, payload, tallies: Tallies::default(), seen: None, edits: None });
     }
 

@@ -216,8 +216,11 @@ impl Follower<'_> {
 
     async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
         let store = &self.shared.store;
-        let found = store.documents(only(scope, number)).await?;
-        let Some(row) = found.items.into_iter().next() else { return Ok(None) };
+        let mut found = store.documents(only(scope, number, false)).await?.items;
+        if found.is_empty() {
+            found = store.documents(only(scope, number, true)).await?.items;
+        }
+        let Some(row) = found.into_iter().next() else { return Ok(None) };
         let facts: Facts = match serde_json::from_str(&row.body) {
             Ok(facts) => facts,
             Err(error) => {
@@ -242,8 +245,8 @@ impl Follower<'_> {
     }
 }
 
-/// This document, unless it is in the bin.
-fn only(scope: Scope, number: u64) -> DocumentQuery {
+/// This document, in the bin or not.
+fn only(scope: Scope, number: u64, deleted: bool) -> DocumentQuery {
     DocumentQuery {
         scope,
         reader: None,
@@ -251,7 +254,7 @@ fn only(scope: Scope, number: u64) -> DocumentQuery {
         owner: None,
         content_type: None,
         updated_after: None,
-        deleted: false,
+        deleted,
         among: Some(Arc::from([number])),
         sort: DocumentOrder::Creation,
         paging: Paging { limit: 1, start: Start::Offset(0), order: Order::Desc },

@@ -16,13 +16,27 @@ pub(super) struct Git {
 
 impl Git {
     pub(super) fn new() -> Self {
+        // In memory where that can be had: a file that is written again and again may have to reach the disk each time.
+        let memory = Path::new("/dev/shm");
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
-        fs::create_dir_all(&target).unwrap();
-        Self { folder: tempfile::Builder::new().prefix("git-oracle-").tempdir_in(target).unwrap() }
+        let place = if memory.is_dir() { memory } else { &target };
+        fs::create_dir_all(place).unwrap();
+        Self { folder: tempfile::Builder::new().prefix("git-oracle-").tempdir_in(place).unwrap() }
     }
 
+    /// Writes a file; its folder is made.
     pub(super) fn write(&self, name: &str, text: &str) {
-        fs::write(self.folder.path().join(name), text).unwrap();
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Takes a folder away, if it is there.
+    pub(super) fn clear(&self, folder: &str) {
+        let path = self.folder.path().join(folder);
+        if path.exists() {
+            fs::remove_dir_all(path).unwrap();
+        }
     }
 
     pub(super) fn read(&self, name: &str) -> String {

@@ -111,7 +111,7 @@ impl Documents {
         if let Some(wanted) = wanted {
             self.check_password(share, wanted, password).await?;
         }
-        Ok(Link { document, share, scope, who: Who::Link(role) })
+        Ok(Link { document, share, scope, who: Who::Link(role, share) })
     }
 
     async fn check_password(&self, share: ShareId, wanted: String, given: Option<&str>) -> Result<(), Shut> {

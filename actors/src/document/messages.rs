@@ -23,8 +23,9 @@ use crate::present::present;
 use crate::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
 use crate::time::Timestamp;
 
+// A word is a token, not a literal: wrapped as a fragment, the derived schema would not see it.
 macro_rules! choices {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:tt),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
         pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),* }
@@ -120,7 +121,13 @@ impl FromStr for VersionName {
             return text.parse().map(VersionName::Id).map_err(|_| "must be a valid version ID");
         }
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            return text.parse().map(VersionName::Number).map_err(|_| "must be the number of a version");
+            // One version has one path, which may be kept for ever.
+            let canonical = Some(text).filter(|text| !text.starts_with('0'));
+            return canonical
+                .unwrap_or_default()
+                .parse()
+                .map(VersionName::Number)
+                .map_err(|_| "must be the number of a version");
         }
         Mark::new(text).map(VersionName::Mark).map_err(|_| "must be a version's ID, number or label, or a branch")
     }
@@ -367,7 +374,7 @@ pub struct ChangeCollaborator {
 
 /// A version as the interface shows it, without its content.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Version)]
+#[schema(as = DocumentVersion)]
 pub struct VersionView<'a> {
     /// Names it.
     pub id: VersionId,

@@ -1,6 +1,6 @@
 //! The state of a document and what it shows; which rule judges which command. Pure: no actor, no clock, no store.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -166,7 +166,7 @@ impl Document {
     fn look(&self, live: &Live, names: &[VersionName], who: Who) -> Reply {
         let role = role_of(who, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
         Reply::Seen(Box::new(Seen {
-            document: to_json(&self.view(live, Some(role))),
+            document: to_json(&self.view_for(live, who, Some(role))),
             etag: live.etag(role),
             role,
             head: live.found(live.facts.head),
@@ -178,6 +178,18 @@ impl Document {
         live.facts.view(self.id, role, live.updated_at)
     }
 
+    /// The document as this caller sees it: a link's holder is told nothing of the account's own.
+    fn view_for<'a>(&self, live: &'a Live, who: Who, role: Option<DocumentRole>) -> DocumentView<'a> {
+        static NOTHING: LazyLock<Metadata> = LazyLock::new(Metadata::default);
+        let view = self.view(live, role);
+        match who {
+            Who::Account(_) | Who::User(_) => view,
+            Who::Link(..) => {
+                DocumentView { metadata: &NOTHING, owner_id: None, created_by: None, updated_by: None, ..view }
+            }
+        }
+    }
+
     /// The whole document, but for its content, as the answer to whoever asks.
     pub(super) fn shown(&self, live: &Live, who: Who, done: Done) -> Answer {
         let role = role_of(who, &live.facts.permissions);
@@ -185,7 +197,7 @@ impl Document {
             done,
             id: (done == Done::Created).then(|| self.id.to_string()),
             etag: Some(live.etag(role.unwrap_or(DocumentRole::Viewer))),
-            body: to_json(&self.view(live, role)),
+            body: to_json(&self.view_for(live, who, role)),
             replayed: false,
         }
     }

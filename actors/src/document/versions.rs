@@ -8,11 +8,10 @@ use serde_json::{Map, Value, json};
 use super::access::Permissions;
 use super::draft::{Beside, Draft, Made, change};
 use super::graph;
-use super::merge::{Conflict, ResolveError};
-use super::merge::{Strategy, Style};
+use super::merge::{ResolveError, Strategy, Style};
 use super::messages::{
-    AddVersion, BranchName, ConflictView, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeConflict,
-    MergeStrategy, MergeStyle, Request, RestoreVersion, UpdateDocument, VersionName,
+    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy, MergeStyle, Reply,
+    Request, RestoreVersion, UpdateDocument, VersionName,
 };
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
 use super::work::{Job, MergeTask, Packed, Task, Worked};
@@ -42,6 +41,10 @@ fn invalid(field: &'static str, reason: impl Into<String>) -> DocumentError {
     DocumentError::Invalid(Invalid::new(field, reason))
 }
 
+fn taken(field: &'static str) -> DocumentError {
+    DocumentError::Conflict { field, reason: "is taken by another version or branch" }
+}
+
 fn text(content: &DocumentContent) -> Arc<str> {
     Arc::from(&**content)
 }
@@ -51,7 +54,7 @@ fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
     match found {
         Some(Worked::Packed(packed)) => Ok(packed),
         Some(
-            Worked::Conflicted(..) | Worked::Shown(_) | Worked::TooLarge | Worked::Unresolved(_) | Worked::Lines(_),
+            Worked::Conflicted(_) | Worked::Tried(_) | Worked::TooLarge | Worked::Unresolved(_) | Worked::Lines(_),
         )
         | None => Err(DocumentError::Precondition),
     }
@@ -146,6 +149,9 @@ impl Document {
     }
 
     pub(super) fn update(&self, live: &Live, update: UpdateDocument, asked: Asked, found: Option<Worked>) -> Decided {
+        if update.metadata.is_some() && asked.who.share().is_some() {
+            return Err(invalid("metadata", "is neither shown nor changed through a link"));
+        }
         let mut draft = Draft::new(self, live, &asked, false);
         let changes = draft.live.facts.updated(&update);
         let new = match update.content {
@@ -195,6 +201,9 @@ impl Document {
         let label = add.label.map(crate::text::Text::into_string);
         if let Some(label) = &label {
             live.free("label", label)?;
+            if *label == branch {
+                return Err(taken("label"));
+            }
         }
         let message = add.message.map(crate::text::Text::into_string);
         let packed = packed(found)?;
@@ -231,11 +240,14 @@ impl Document {
             return Ok(draft.unchanged(asked, answer));
         }
         match found {
-            Some(Worked::Shown(body)) => {
-                Ok(draft.unchanged(asked, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }))
+            // Nothing was written, so to ask again is safe, and tells what the merge would give by then: its key is decided
+            // anew like that of a refusal, and no text as large as the documents is kept for it.
+            Some(Worked::Tried(body)) => {
+                let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
+                Ok(Decision::Answer(Reply::Answer(answer)))
             }
             Some(Worked::Packed(packed)) => Ok(self.merged(live, draft, packed, (merge, sides), asked)),
-            Some(Worked::Conflicted(merged, conflicts)) => Err(live.conflicted(merged, conflicts, &sides)),
+            Some(Worked::Conflicted(conflict)) => Err(DocumentError::Merge(conflict)),
             Some(Worked::Unresolved(error)) => Err(unresolved(error)),
             Some(Worked::TooLarge) => Err(DocumentError::Conflict { field: "source", reason: TOO_LARGE }),
             Some(Worked::Lines(_)) | None => Err(DocumentError::Precondition),
@@ -326,7 +338,7 @@ impl Live {
                 let parent = named.unwrap_or(head);
                 let branch = match self.node(parent) {
                     Some(node) if self.is_tip(parent) => node.branch.to_string(),
-                    Some(_) | None => self.new_line(),
+                    Some(_) | None => self.new_line(add.label.as_deref()),
                 };
                 Ok(Place { parent, branch })
             }
@@ -334,11 +346,11 @@ impl Live {
     }
 
     /// The name of a side line that nobody named: its first version's.
-    fn new_line(&self) -> String {
+    fn new_line(&self, label: Option<&str>) -> String {
         let number = self.versions.len() + 1;
         let mut name = format!("v{number}");
         let mut turn = 2;
-        while self.tip(&name).is_some() || self.labelled(&name).is_some() {
+        while self.tip(&name).is_some() || self.labelled(&name).is_some() || label == Some(&name) {
             name = format!("v{number}-{turn}");
             turn += 1;
         }
@@ -348,7 +360,7 @@ impl Live {
     /// Labels and branches are names in one space: one that is taken would mean two things.
     fn free(&self, field: &'static str, name: &str) -> Result<(), DocumentError> {
         if self.labelled(name).is_some() || self.tip(name).is_some() {
-            return Err(DocumentError::Conflict { field, reason: "is taken by another version or branch" });
+            return Err(taken(field));
         }
         Ok(())
     }
@@ -401,6 +413,8 @@ impl Live {
             ours: target,
             theirs: source,
             names,
+            ids: (self.found(source).id, self.found(target).id),
+            dry_run: merge.dry_run,
             style: match merge.style.unwrap_or(MergeStyle::Merge) {
                 MergeStyle::Merge => Style::Merge,
                 MergeStyle::Diff3 => Style::Diff3,
@@ -413,20 +427,6 @@ impl Live {
                 MergeStrategy::Union => Strategy::Union,
             },
             resolutions,
-            dry_run: merge.dry_run,
         })
-    }
-
-    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>, sides: &Sides) -> DocumentError {
-        let view = |conflict: Conflict| {
-            let Conflict { index, base, ours, theirs, start_line } = conflict;
-            ConflictView { index, base, ours, theirs, start_line }
-        };
-        DocumentError::Merge(Box::new(MergeConflict {
-            conflicts: conflicts.into_iter().map(view).collect(),
-            merged,
-            source: self.found(sides.source).id,
-            target: self.found(sides.target).id,
-        }))
     }
 }

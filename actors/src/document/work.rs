@@ -11,8 +11,10 @@ use super::anchors::{self, count_lines};
 use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
 use super::merge::{Conflict, Labels, Options, ResolveError, Strategy, Style, merge, resolve};
+use super::messages::{ConflictView, MergeConflict};
 use super::state::to_json;
 use crate::bounds::Bounds;
+use crate::id::VersionId;
 use crate::offload;
 use crate::runtime::{Away, BoxFuture};
 use crate::store::{Store, Subject};
@@ -44,11 +46,13 @@ pub(super) struct MergeTask {
     pub(super) ours: u64,
     pub(super) theirs: u64,
     pub(super) names: (String, String),
+    /// The identifiers of the source and the target.
+    pub(super) ids: (VersionId, VersionId),
+    /// Whether only its text is wanted.
+    pub(super) dry_run: bool,
     pub(super) style: Style,
     pub(super) strategy: Strategy,
     pub(super) resolutions: Option<Vec<(usize, String)>>,
-    /// Only shown, not packed.
-    pub(super) dry_run: bool,
 }
 
 /// What was computed.
@@ -56,10 +60,10 @@ pub(super) struct MergeTask {
 pub enum Worked {
     /// A content, ready to be stored.
     Packed(Packed),
-    /// A merge that leaves conflicts, with the text that shows them.
-    Conflicted(String, Vec<Conflict>),
-    /// What a merge would come to: the answer, written out.
-    Shown(Bytes),
+    /// A merge that leaves conflicts.
+    Conflicted(Box<MergeConflict>),
+    /// What a merge would give, as JSON.
+    Tried(Bytes),
     /// The merged text is longer than a content may be.
     TooLarge,
     /// The resolutions are not those of the merge's conflicts.
@@ -147,7 +151,7 @@ impl Job {
             None => {
                 let merged = merge(base, ours, theirs, &options);
                 if !merged.conflicts.is_empty() && task.strategy == Strategy::Fail {
-                    return Some(Worked::Conflicted(merged.text, merged.conflicts));
+                    return Some(Worked::Conflicted(Box::new(task.conflicted(merged.text, merged.conflicts))));
                 }
                 merged.text
             }
@@ -163,7 +167,7 @@ impl Job {
             return Some(Worked::TooLarge);
         }
         if task.dry_run {
-            return Some(Worked::Shown(to_json(&DryRun { merged: &text, conflicts: [] })));
+            return Some(Worked::Tried(to_json(&DryRun { merged: &text, conflicts: [] })));
         }
         self.pack(chains, &text, Some(task.ours))
     }
@@ -183,6 +187,17 @@ impl Job {
             None => Vec::new(),
         };
         Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, moves }))
+    }
+}
+
+impl MergeTask {
+    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> MergeConflict {
+        let view = |conflict: Conflict| {
+            let Conflict { index, base, ours, theirs, start_line } = conflict;
+            ConflictView { index, base, ours, theirs, start_line }
+        };
+        let (source, target) = self.ids;
+        MergeConflict { conflicts: conflicts.into_iter().map(view).collect(), merged, source, target }
     }
 }
 

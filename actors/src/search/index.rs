@@ -15,7 +15,7 @@ use crate::caller::Scope;
 /// Marks the file as ours: "CoQs".
 const APPLICATION_ID: i32 = 0x436f_5173;
 /// Counted up when the schema or the folding of words changes: another version is built anew.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 /// A word in the title counts as much as so many in the content.
 const TITLE_WEIGHT: f64 = 10.0;
 /// Fast is enough: unpacking is what has to be cheap.

@@ -125,7 +125,7 @@ fn document(now: Timestamp) -> Value {
         "owner_id": author,
         "version": Id::<VersionKind>::new(now.0),
         "version_number": 1,
-        "role": "owner",
+        "role": null,
         "created_at": now,
         "updated_at": now,
         "created_by": author,

@@ -266,5 +266,11 @@ fn source(line: &Line, conversation: Option<ConversationId>) -> Source {
 async fn follow(line: &Line, conversation: Option<ConversationId>, after: u64) -> Result<EventReader, Problem> {
     let source = source(line, conversation);
     let events = &line.edge.system.events;
-    Ok(events.follow(source, EventFilter::default(), Some(after), Falling::Out).await?)
+    let mut filter = EventFilter::default();
+    if conversation.is_none() {
+        let principal = line.holder.principal(&line.edge, Timestamp::now().0);
+        let principal = principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
+        filter.kinds = credential::visible_kinds(&line.edge, &principal, &line.caller);
+    }
+    Ok(events.follow(source, filter, Some(after), Falling::Out).await?)
 }

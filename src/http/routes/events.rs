@@ -15,6 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::accept;
 use super::super::call::Call;
+use super::super::credential;
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::super::realtime::{Counting, EventStream, Holder};
@@ -106,7 +107,17 @@ pub(super) async fn of_conversation(call: Call, query: ListQuery) -> Result<Outp
 
 async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery) -> Result<Output, Problem> {
     let (after, limit) = (place(counting, &call, &query)?, limit(&query)?);
-    let kinds = query.event.unwrap_or_default().0;
+    let principal = call.principal().ok_or_else(Problem::crashed)?;
+    let visible = match counting {
+        Counting::Account => credential::visible_kinds(&call.edge, principal, &call.caller),
+        Counting::Conversation => Vec::new(),
+    };
+    let mut kinds = query.event.unwrap_or_default().0;
+    if kinds.is_empty() {
+        kinds = visible;
+    } else if !visible.is_empty() && kinds.iter().any(|kind| !visible.contains(kind)) {
+        return Err(Problem::forbidden("events of documents are for keys that may read all of them").at("event"));
+    }
     let filter = EventFilter { kinds, channel: query.channel, assignee: query.assignee_id };
     let events = &call.edge.system.events;
     if streams(&call) {
@@ -119,7 +130,6 @@ async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery
             // Whatever says where a stream begins is what is at fault.
             if resumes(&call) && problem.field == "after" { problem.at(LAST_EVENT_ID_SHOWN) } else { problem }
         })?;
-        let principal = call.principal().ok_or_else(Problem::crashed)?;
         let holder = Holder::new(principal, &call.caller, LINES);
         return Ok(Output::Events(EventStream::new(&call.edge, holder, reader, counting)));
     }

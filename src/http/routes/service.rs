@@ -13,6 +13,7 @@ use super::super::reply::{Keep, Output, Text};
 
 /// Which version of the interface this is.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = InterfaceVersion)]
 pub(super) struct Version {
     /// The version that requests are made against.
     api_version: &'static str,

@@ -12,25 +12,32 @@ pub const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:14px/1.5 system-ui,sans-serif;margin:1rem}\
 table{border-collapse:collapse;table-layout:fixed;width:100%}\
-col.n{width:4rem}\
+col.n{width:3.5rem}\
 th,td{padding:0 .5rem;text-align:left;vertical-align:top}\
 thead th{padding:.5rem;overflow-wrap:anywhere}\
 td{font-family:ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere}\
-td.n{color:#767676;text-align:right;user-select:none}\
-tr.at td{background:#8883;color:#767676}\
+td.d,td.a,td.k{position:relative;padding-left:calc(.5rem + 2ch)}\
+td.d::before,td.a::before{position:absolute;left:.5rem}\
+td.n,tr.at td,i{color:#767676;color:light-dark(#686868,#9a9a9a)}\
+td.n{text-align:right;user-select:none}\
+tr.at td{background:#8883}\
 td.d{background:#f852}\
 td.a{background:#2a52}\
-td.d::before{content:\"\\2212\\20\"}\
-td.a::before{content:\"+\\20\"}\
-td.k::before{content:\"\\20\\20\"}\
+td.d::before{content:\"\\2212\"}\
+td.a::before{content:\"+\"}\
 del{background:#f856;text-decoration:none}\
 ins{background:#2a56;text-decoration:none}\
-i{color:#767676}";
+@media (max-width:50rem){\
+body{font-size:12px;margin:.25rem}\
+col.n{width:2.5rem}\
+td,td.n{padding-right:.25rem;padding-left:.25rem}\
+}";
 
 /// A whole page with the changes from `old` to `new` side by side, with `context` lines around each.
 #[must_use]
 pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
-    let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>");
+    let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
     escape(&mut page, names.old);
     page.push_str(" → ");
     escape(&mut page, names.new);
@@ -64,8 +71,10 @@ fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>) {
         for part in compared.parts(&group) {
             let (left, right) = match part {
                 Part::Kept(lines) => {
-                    let cells: Vec<Cell<'_>> =
-                        lines.into_iter().map(|text| Cell { text, kind: "k", spans: vec![] }).collect();
+                    let cells: Vec<Cell<'_>> = lines
+                        .into_iter()
+                        .map(|text| Cell { text, kind: "k", spans: vec![], ends: Ends::Alike })
+                        .collect();
                     (cells.clone(), cells)
                 }
                 Part::Replaced(removed, added) => replaced(&removed, &added),
@@ -88,19 +97,30 @@ struct Cell<'a> {
     text: &'a str,
     kind: &'static str,
     spans: Vec<[usize; 2]>,
+    ends: Ends,
+}
+
+/// How the lines of a change end: shown only where that is a difference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Alike,
+    Mixed,
 }
 
 fn replaced<'a>(removed: &[&'a str], added: &[&'a str]) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
     let (of_removed, of_added) = changed_words(removed, added);
+    let all = || removed.iter().chain(added);
+    let mixed = all().any(|line| line.ends_with("\r\n")) && all().any(|line| !line.ends_with("\r\n"));
+    let ends = if mixed { Ends::Mixed } else { Ends::Alike };
     let cells = |lines: &[&'a str], spans: Vec<Vec<[usize; 2]>>, kind: &'static str| {
-        lines.iter().zip(spans).map(|(text, spans)| Cell { text, kind, spans }).collect()
+        lines.iter().zip(spans).map(|(text, spans)| Cell { text, kind, spans, ends }).collect()
     };
     (cells(removed, of_removed, "d"), cells(added, of_added, "a"))
 }
 
 /// Writes a line's number and its text; two empty cells for no line.
 fn cell(page: &mut String, cell: Option<&Cell<'_>>, line: &mut usize) {
-    let Some(Cell { text, kind, spans }) = cell else {
+    let Some(Cell { text, kind, spans, ends }) = cell else {
         page.push_str("<td></td><td></td>");
         return;
     };
@@ -125,7 +145,7 @@ fn cell(page: &mut String, cell: Option<&Cell<'_>>, line: &mut usize) {
     escape(page, rest);
     if !text.ends_with('\n') {
         page.push_str(" <i>(no newline at the end)</i>");
-    } else if spans.last().is_some_and(|[start, end]| *start > 0 && *end > length) {
+    } else if *ends == Ends::Mixed && spans.last().is_some_and(|[start, end]| *start > 0 && *end > length) {
         page.push_str(if text.ends_with("\r\n") { " <i>(CRLF)</i>" } else { " <i>(LF)</i>" });
     }
     page.push_str("</td>");

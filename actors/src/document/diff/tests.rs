@@ -9,6 +9,9 @@ use super::*;
 use crate::document::drafts::documents;
 use crate::document::git::Git;
 
+const CONTEXTS: [usize; 4] = [3, 1, 0, 10];
+/// Pairs that git is asked about at once; a failing batch shrinks to the failing ones.
+const BATCH: std::ops::RangeInclusive<usize> = 1..=100;
 const NAMES: Names<'static> = Names { old: "a/doc.md", new: "b/doc.md" };
 
 fn for_each_pair(cases: u32, lines: std::ops::Range<usize>, check: impl Fn(&str, &str) -> Result<(), TestCaseError>) {
@@ -21,54 +24,109 @@ fn for_each_pair(cases: u32, lines: std::ops::Range<usize>, check: impl Fn(&str,
 
 /// Some context or other, the same for the same texts.
 fn some_context(old: &str, new: &str) -> usize {
-    [3, 3, 1, 0, 10][(old.len() + new.len()) % 5]
+    CONTEXTS[(old.len() + new.len()) % CONTEXTS.len()]
 }
 
-/// What git prints from the names on, with our names.
-fn git_diff(git: &Git, context: usize) -> String {
-    let lines = format!("-U{context}");
-    let (code, printed) = git.run(&["diff", "--no-index", "--no-color", "--text", &lines, "old", "new"]);
-    assert!(code < 2, "git diff failed");
-    let from = printed.find("--- a/old\n").unwrap_or(printed.len());
-    printed[from..].replacen("--- a/old\n+++ b/new\n", "--- a/doc.md\n+++ b/doc.md\n", 1)
+/// A batch of pairs as git sees it: asking costs a process, so it is asked about many pairs at once, a folder for each
+/// context and in it a file for each pair, named by its number.
+fn as_git(git: &Git, pairs: &[Vec<String>]) -> Result<(), TestCaseError> {
+    CONTEXTS.iter().for_each(|context| git.clear(&context.to_string()));
+    for (number, pair) in pairs.iter().enumerate() {
+        let context = some_context(&pair[0], &pair[1]);
+        git.write(&format!("{context}/old/{number}"), &pair[0]);
+        git.write(&format!("{context}/new/{number}"), &pair[1]);
+    }
+    for context in CONTEXTS {
+        let asked = numbered(pairs, |pair| some_context(&pair[0], &pair[1]) == context);
+        if !asked.is_empty() {
+            printed_as_git_does(&git_diff(git, context), &asked)?;
+        }
+    }
+    // Without context `git apply` may take the place next to the right one, with git's own patches too.
+    let with_context = numbered(pairs, |pair| some_context(&pair[0], &pair[1]) > 0);
+    applied_by(git, ("git", &["apply", "--allow-empty", "--directory=work", "patch"]), &with_context)?;
+    applied_by(git, ("patch", &["-d", "work", "-p1", "-s", "-i", "../patch"]), &numbered(pairs, |_| true))
 }
 
-fn as_git(git: &Git, old: &str, new: &str) -> Result<(), TestCaseError> {
-    let context = some_context(old, new);
-    git.write("old", old);
-    git.write("new", new);
-    let patch = unified(old, new, &NAMES, context);
-    prop_assert_eq!(&patch, &git_diff(git, context), "context {}", context);
-    let (_, printed) = git.run(&["diff", "--no-index", "--numstat", "old", "new"]);
-    let Stat { added, removed } = stat(old, new);
-    prop_assert_eq!(printed.is_empty(), (added, removed) == (0, 0));
-    prop_assert!(printed.is_empty() || printed.starts_with(&format!("{added}\t{removed}\t")), "{}", printed);
-    if old == new {
+/// A pair with its number.
+type Numbered<'p> = (usize, &'p Vec<String>);
+
+fn numbered(pairs: &[Vec<String>], wanted: impl Fn(&[String]) -> bool) -> Vec<Numbered<'_>> {
+    pairs.iter().enumerate().filter(|(_, pair)| wanted(pair)).collect()
+}
+
+/// The command makes the new texts out of the old ones and our patches.
+fn applied_by(git: &Git, (command, arguments): (&str, &[&str]), pairs: &[Numbered<'_>]) -> Result<(), TestCaseError> {
+    git.clear("work");
+    for (number, pair) in pairs {
+        git.write(&format!("work/{number}"), &pair[0]);
+    }
+    let patches: String = pairs.iter().map(|(number, pair)| patch_of(*number, &pair[0], &pair[1])).collect();
+    git.write("patch", &patches);
+    if pairs.is_empty() {
         return Ok(());
     }
-    git.write("patch", &patch);
-    git.write("doc.md", old);
-    prop_assert_eq!(git.run(&["apply", "--unidiff-zero", "patch"]).0, 0, "git apply");
-    // git 2.39 itself applies its own patch wrongly, when it has no context and the old text no final newline.
-    if context > 0 || old.ends_with('\n') {
-        prop_assert_eq!(&git.read("doc.md"), new, "git apply");
+    prop_assert_eq!(git.output(command, arguments).0, 0, "{}: {}", command, patches);
+    for (number, pair) in pairs {
+        prop_assert_eq!(&git.read(&format!("work/{number}")), &pair[1], "{}: {}", command, patches);
     }
-    git.write("doc.md", old);
-    prop_assert_eq!(git.output("patch", &["-p1", "-s", "-i", "patch"]).0, 0, "patch");
-    prop_assert_eq!(&git.read("doc.md"), new, "patch");
     Ok(())
+}
+
+fn patch_of(number: usize, old: &str, new: &str) -> String {
+    let (before, after) = (format!("a/{number}"), format!("b/{number}"));
+    unified(old, new, &Names { old: &before, new: &after }, some_context(old, new))
+}
+
+/// What git prints of the pairs in this context's folder.
+fn git_diff(git: &Git, context: usize) -> String {
+    let (lines, old, new) = (format!("-U{context}"), format!("{context}/old"), format!("{context}/new"));
+    let asked = ["diff", "--no-index", "--no-color", "--no-renames", "--text", "--numstat", "-p", &lines, &old, &new];
+    let (code, printed) = git.run(&asked);
+    assert!(code < 2, "git diff failed");
+    printed.replace(&format!("--- a/{old}/"), "--- a/").replace(&format!("+++ b/{new}/"), "+++ b/")
+}
+
+/// Git's word on some pairs: first a line of numbers for each that differs, then the patches.
+fn printed_as_git_does(printed: &str, asked: &[Numbered<'_>]) -> Result<(), TestCaseError> {
+    let mut patches = printed.split("\ndiff --git ");
+    let numbers = patches.next().unwrap();
+    let patches: Vec<String> = patches.map(|patch| patch[patch.find("--- a/").unwrap()..].to_owned()).collect();
+    let mut differing = 0;
+    for (number, pair) in asked {
+        let (old, new) = (&pair[0], &pair[1]);
+        let Stat { added, removed } = stat(old, new);
+        let counted = format!("{added}\t{removed}\t");
+        let line = numbers.lines().find(|line| line.ends_with(&format!("/{number}")));
+        prop_assert_eq!(line.is_some(), old != new);
+        prop_assert_eq!((added, removed) == (0, 0), old == new);
+        prop_assert!(line.is_none_or(|line| line.starts_with(&counted)), "{:?} {}", line, counted);
+        let patch = patch_of(*number, old, new);
+        let theirs = patches.iter().find(|patch| patch.starts_with(&format!("--- a/{number}\n")));
+        prop_assert_eq!(theirs.map_or("", |patch| patch.trim_end_matches('\n')), patch.trim_end_matches('\n'));
+        differing += usize::from(old != new);
+    }
+    prop_assert_eq!(patches.len(), differing);
+    Ok(())
+}
+
+fn batches_are_as_in_git(batches: u32, lines: std::ops::Range<usize>) {
+    let git = Git::new();
+    let config = Config { cases: batches, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    let pairs = proptest::collection::vec(documents(1, lines), BATCH);
+    if let Err(error) = TestRunner::new(config).run(&pairs, |pairs| as_git(&git, &pairs)) {
+        assert_eq!(error.to_string(), "", "git says otherwise");
+    }
 }
 
 #[test]
 fn patches_of_short_documents_are_those_of_git_and_apply() {
-    let git = Git::new();
-    for_each_pair(700, 0..14, |old, new| as_git(&git, old, new));
+    batches_are_as_in_git(60, 0..14);
 }
 
 #[test]
 fn patches_of_longer_documents_are_those_of_git_and_apply() {
-    let git = Git::new();
-    for_each_pair(700, 10..200, |old, new| as_git(&git, old, new));
+    batches_are_as_in_git(30, 10..200);
 }
 
 /// Makes the new text of the old one and the hunks.

@@ -482,6 +482,10 @@ impl<'c> Batch<'c> {
     fn delete_record(&mut self, commit: &Commit) -> rusqlite::Result<()> {
         let n = int(commit.subject.number);
         self.connection.prepare_cached("DELETE FROM names WHERE n = ?1")?.execute([n])?;
+        if commit.subject.kind == Kind::User {
+            let mut keep = self.connection.prepare_cached("INSERT INTO departed VALUES (?1, ?2)")?;
+            keep.execute([n, int(commit.subject.tail)])?;
+        }
         self.connection.prepare_cached("DELETE FROM records WHERE n = ?1")?.execute([n])?;
         let key = (commit.scope.number(), Counted::Records, commit.subject.kind as i64, 0);
         *self.counters.entry(key).or_insert(0) -= 1;

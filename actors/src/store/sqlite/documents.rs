@@ -215,7 +215,7 @@ pub(super) fn overdue(connection: &Connection, before: i64, most: u32) -> rusqli
 /// Documents of all accounts that are not in the bin, by number.
 pub(super) fn behind(connection: &Connection, number: u64, most: u32) -> rusqlite::Result<Vec<(u64, Scope)>> {
     connection
-        .prepare_cached("SELECT n, scope FROM documents WHERE n > ?1 AND deleted = 0 ORDER BY n LIMIT ?2")?
+        .prepare_cached("SELECT n, scope FROM documents WHERE n > ?1 ORDER BY n LIMIT ?2")?
         .query_map(params![int(number), most], |row| Ok((uint(row.get(0)?), Scope::from_number(row.get(1)?))))?
         .collect()
 }
@@ -273,7 +273,12 @@ pub(super) fn list(
     if let Some((at, field)) = query.paging.start.cursor() {
         let mut find =
             connection.prepare_cached("SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3")?;
-        if !find.exists([int(at.number), int(at.tail), query.scope.number()])? {
+        // By creation, an identifier says its place even when what it named is gone: its events are still there.
+        let mut find_gone = connection.prepare_cached("SELECT 1 FROM rows WHERE entity = ?1 AND scope = ?2")?;
+        let mut gone = || find_gone.exists([int(at.number), query.scope.number()]);
+        let known = find.exists([int(at.number), int(at.tail), query.scope.number()])?
+            || (query.sort == DocumentOrder::Creation && gone()?);
+        if !known {
             return Ok(Err(field));
         }
     }
@@ -445,7 +450,8 @@ pub(super) fn activity(
     let skipped = filter.value(int(skip));
     let sql = format!(
         "SELECT pos, happened, at, by_user, by_key, payload,
-         (SELECT tail FROM records WHERE n = coalesce(by_user, by_key)) FROM rows
+         coalesce((SELECT tail FROM records WHERE n = coalesce(by_user, by_key)),
+                  (SELECT tail FROM departed WHERE n = by_user)) FROM rows
          WHERE {} ORDER BY seq {} LIMIT {limit} OFFSET {skipped}",
         filter.conditions.join(" AND "),
         scan.direction()
@@ -464,7 +470,6 @@ fn done(row: &Row<'_>) -> rusqlite::Result<Option<ActivityRow>> {
     let Some(happened) = Happened::from_code(row.get(1)?) else { return Ok(None) };
     let (user, key): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
     let tail: Option<i64> = row.get(6)?;
-    // Of a user who is no more only the number is left, which names nobody.
     let actor = match (user, key, tail) {
         (Some(user), _, Some(tail)) => Some(codec::id::<UserKind>(user, tail).to_string()),
         (None, Some(key), Some(tail)) => Some(codec::id::<KeyKind>(key, tail).to_string()),

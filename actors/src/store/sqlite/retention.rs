@@ -117,6 +117,7 @@ fn reached(connection: &Connection, scope: i64, mut floor: u64, until: i64) -> r
 }
 
 /// Messages and their edits hold state and stay, and so does what an entity ends with, and what is still to be delivered.
+/// Events of documents stay too: a search index that lags, put back from a copy perhaps, learns from them what has changed.
 fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
     let mut free = connection.prepare_cached(
         "UPDATE rows SET payload = NULL, salt = NULL WHERE pos = ?1 AND happened IN (1, 2, 3)

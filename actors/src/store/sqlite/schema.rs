@@ -103,7 +103,8 @@ INSERT INTO meta VALUES ('matched', 0), ('last_delivery', 0);
 /// Documents.
 ///
 /// `documents.body` is what the entity reads back; the other columns are what lists sort and filter by. `readers` says who
-/// may read what: users by number, 0 for everybody of the account. A version's `frame` is its content against that of
+/// may read what: users by number, 0 for everybody of the account. `departed` keeps the other half of the identifiers of
+/// users who were deleted, for what they did is still told. A version's `frame` is its content against that of
 /// `base`. `erasures` names documents that are gone and whose texts are still to be erased, in
 /// slices: versions and comments first, then what stands in rows, up to the position `erased_to` so far.
 const V3: &str = "
@@ -129,6 +130,7 @@ CREATE TABLE versions(
 CREATE UNIQUE INDEX versions_by_document ON versions(document, number);
 CREATE TABLE comments(document INTEGER NOT NULL, number INTEGER NOT NULL, body TEXT NOT NULL,
   PRIMARY KEY(document, number)) STRICT, WITHOUT ROWID;
+CREATE TABLE departed(n INTEGER PRIMARY KEY, tail INTEGER NOT NULL) STRICT;
 CREATE TABLE erasures(document INTEGER PRIMARY KEY, erased_to INTEGER NOT NULL) STRICT;
 ";
 

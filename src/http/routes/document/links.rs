@@ -33,12 +33,12 @@ pub(super) struct Entry {
 pub(super) async fn open(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let given = header(&call);
     let shown = show(&call, given.as_deref()).await;
-    shown.map_err(|problem| for_people(&call, problem))
+    shown.map_err(|problem| for_people(&call, given.as_deref(), problem))
 }
 
 pub(super) async fn enter(call: Call, Form(entry): Form<Entry>) -> Result<Output, Problem> {
     let shown = show(&call, Some(&entry.password)).await;
-    shown.map_err(|problem| for_people(&call, problem))
+    shown.map_err(|problem| for_people(&call, Some(&entry.password), problem))
 }
 
 pub(super) async fn update(call: Call, Maybe(update): Maybe<UpdateDocument>) -> Result<Output, Problem> {
@@ -124,14 +124,15 @@ async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
 }
 
 /// The refusal as a page, for who does not ask for JSON.
-fn for_people(call: &Call, problem: Problem) -> Problem {
+fn for_people(call: &Call, given: Option<&str>, problem: Problem) -> Problem {
     if accept::prefers_json(call.request.headers()) {
         return problem;
     }
-    let page = if problem.kind == Kind::Unauthorized {
-        page::password(call.segment(0), &problem.reason)
-    } else {
-        page::refused(problem.kind.message(), &problem.reason)
+    let page = match (problem.kind, given.filter(|given| !given.is_empty())) {
+        (Kind::Unauthorized, Some(_)) => page::password(call.segment(0), "That is not the password."),
+        (Kind::Unauthorized, None) => page::password(call.segment(0), "It opens with a password."),
+        (Kind::NotFound, _) => page::gone(),
+        (kind, _) => page::refused(kind.message(), &problem.reason),
     };
     Problem { more: Some(Box::new(More::Page(page))), ..problem }
 }

@@ -22,18 +22,35 @@ pub(super) fn document(body: &[u8]) -> Option<Bytes> {
     let shown: Shown = serde_json::from_slice(body).ok()?;
     let mut page = begun(&shown.title);
     page.raw("<h1>").escaped(&shown.title).raw("</h1><p class=\"about\">Version ");
-    page.escaped(&shown.version_number.to_string()).raw(", changed <time>").escaped(&shown.updated_at);
-    page.raw("</time></p><pre>").escaped(&shown.content).raw("</pre>");
+    page.escaped(&shown.version_number.to_string()).raw(", changed <time datetime=\"").escaped(&shown.updated_at);
+    page.raw("\">")
+        .escaped(&to_the_minute(&shown.updated_at))
+        .raw("</time></p><pre>")
+        .escaped(&shown.content)
+        .raw("</pre>");
     Some(ended(page))
 }
 
-/// The question for the password of this link.
-pub(super) fn password(token: &str, reason: &str) -> Bytes {
+/// A time as people read it.
+fn to_the_minute(time: &str) -> String {
+    time.get(..16).map_or_else(|| time.to_owned(), |minute| format!("{} UTC", minute.replace('T', " ")))
+}
+
+/// The question for the password of this link, and what there is to say about the one that was given.
+pub(super) fn password(token: &str, said: &str) -> Bytes {
     let mut page = begun("A shared document");
-    page.raw("<h1>A shared document</h1><p role=\"status\">").escaped(reason);
-    page.raw(".</p><form method=\"post\" action=\"/s/").escaped(token);
+    page.raw("<h1>A shared document</h1><p role=\"status\">").escaped(said);
+    page.raw("</p><form method=\"post\" action=\"/s/").escaped(token);
     page.raw("\"><label>Password <input type=\"password\" name=\"password\" required autocomplete=\"off\"></label>");
     page.raw("<button>Open</button></form>");
+    ended(page)
+}
+
+/// That the link opens nothing.
+pub(super) fn gone() -> Bytes {
+    let mut page = begun("Nothing to show");
+    page.raw("<h1>Nothing to show</h1><p>This link opens nothing, or nothing any more.</p>");
+    page.raw("<p class=\"about\">Ask whoever gave it to you for a new one.</p>");
     ended(page)
 }
 

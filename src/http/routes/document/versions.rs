@@ -1,5 +1,6 @@
 //! Versions of a document: listed, read, added, restored, merged, compared.
 
+use actix_web::{HttpRequest, web};
 use colloquy_actors::document::messages::{AddVersion, Merge, Request, RestoreVersion, VersionName};
 use colloquy_actors::document::{Comparison, DiffFormat};
 use colloquy_actors::id::{DocumentKind, VersionId, VersionKind};
@@ -8,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::change;
+use crate::http::accept;
 use crate::http::body::{Json, Maybe};
 use crate::http::call::Call;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, More, Problem};
 use crate::http::query::{NoQuery, Part};
 use crate::http::reply::{Keep, Listing, Output, Style, Text};
 
@@ -115,7 +117,21 @@ pub(super) async fn restore(call: Call, Maybe(restore): Maybe<RestoreVersion>) -
 }
 
 pub(super) async fn merge(call: Call, Json(merge): Json<Merge>) -> Result<Output, Problem> {
-    change(call, Request::Merge(Box::new(merge))).await
+    let request = call.request.clone();
+    match change(call, Request::Merge(Box::new(merge))).await {
+        Err(problem) if problem.kind == Kind::MergeConflict => Err(written(&request, problem).await),
+        done => done,
+    }
+}
+
+/// What a merge left undecided may be larger than the documents: it is written off the arbiters.
+async fn written(request: &HttpRequest, problem: Problem) -> Problem {
+    let instance = accept::prefers_problem(request.headers()).then(|| request.uri().path().to_owned());
+    let write = move || {
+        let body = problem.body(instance.as_deref());
+        Problem { more: Some(Box::new(More::Written(body))), ..problem }
+    };
+    web::block(write).await.unwrap_or_else(|_| Problem::crashed())
 }
 
 pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem> {

@@ -1,12 +1,15 @@
 //! Where computing goes that would hold an arbiter up. Each arbiter's runtime has a pool of threads of its own; here is the
 //! bound that they share, so that many large texts at once take turns instead of all cores.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
 use tokio::sync::Semaphore;
 
 /// Computations for each core that may be under way; the next ones wait.
 const EACH_CORE: usize = 2;
+/// Bytes that are gone over in about the time that the way to another thread and back takes.
+const IN_PLACE_MAX: usize = 8_192;
 /// Password hashes at once: each takes 19 MiB.
 const HASHES_MAX: usize = 2;
 
@@ -19,6 +22,11 @@ static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
 /// Computes it on another thread; none where it panicked, which was reported there.
 pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     within(&COMPUTATIONS, work).await
+}
+
+/// The same for what takes a time in proportion to so many bytes; in place where they are few.
+pub(crate) async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    if bytes > IN_PLACE_MAX { compute(work).await } else { catch_unwind(AssertUnwindSafe(work)).ok() }
 }
 
 /// The same for what hashes a password.

@@ -18,7 +18,7 @@ use super::messages::{
 };
 use super::shares::PasswordTries;
 use super::state::{Document, Facts, to_json};
-use super::work::unpack;
+use super::work::{unpack, unpacked_bytes};
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::background::Background;
@@ -32,7 +32,7 @@ use crate::store::{
     ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, NameField, ReadError, RecordQuery, Store,
     Stored, StoredPage, StoredVersion, Subject, VersionQuery,
 };
-use crate::text::Email;
+use crate::text::{DocumentContent, Email};
 use crate::time::Timestamp;
 
 /// Why a document could not be asked.
@@ -163,10 +163,21 @@ impl Documents {
         request: Request,
     ) -> Result<Answer, Failure> {
         let whole = matches!(request, Request::Create(_) | Request::Update(_) | Request::Restore);
-        match self.ask(id, (caller, who), if_match, reservation, request).await? {
-            Reply::Answer(answer) if whole => self.completed(answer).await,
-            Reply::Answer(answer) => Ok(answer),
-            Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) => Err(away()),
+        let given = if let Request::Create(new) = &request {
+            Some(new.content.as_ref().map_or_else(|| Arc::from(""), DocumentContent::shared))
+        } else if let Request::Update(update) = &request {
+            update.content.as_ref().map(DocumentContent::shared)
+        } else {
+            None
+        };
+        let Reply::Answer(answer) = self.ask(id, (caller, who), if_match, reservation, request).await? else {
+            return Err(away());
+        };
+        match given {
+            // What was given is the head's content now.
+            Some(content) => completed_with(answer, Some(content)).await,
+            None if whole => self.completed(answer).await,
+            None => Ok(answer),
         }
     }
 
@@ -206,7 +217,7 @@ impl Documents {
             None => seen.head,
         };
         let (_, content) = self.content(id, shown).await?;
-        let body = off_thread(move || with_content(&seen.document, Some(&content))).await?;
+        let body = go_over(content.len(), move || with_content(&seen.document, Some(&content))).await?;
         let etag = if shown.number == seen.head.number { seen.etag } else { format!("{}-{}", seen.etag, shown.number) };
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
     }
@@ -223,19 +234,17 @@ impl Documents {
         let (Some(id), Some(version)) = (id, version) else { return Ok(answer) };
         let found = VersionFound { number: version.sequence(), id: version, parent: None };
         let content = match self.content(id, found).await {
-            Ok((_, content)) => Some(content),
+            Ok((_, content)) => Some(Arc::from(content)),
             Err(AskError::Refused(DocumentError::NotFound)) => None,
             Err(failure) => return Err(failure),
         };
-        let body = answer.body.clone();
-        let body = off_thread(move || with_content(&body, content.as_deref())).await?;
-        Ok(Answer { body, ..answer })
+        completed_with(answer, content).await
     }
 
     async fn content(&self, id: DocumentId, version: VersionFound) -> Result<(StoredVersion, String), Failure> {
         let found = self.store.version(Document::subject(id), version.number).await.map_err(|_| away())?;
         let (stored, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
-        let unpacked = off_thread(move || unpack(&frames)).await?;
+        let unpacked = go_over(unpacked_bytes(&frames), move || unpack(&frames)).await?;
         Ok((stored, unpacked.ok_or_else(away)?.0))
     }
 
@@ -249,7 +258,7 @@ impl Documents {
         let (stored, content) = self.content(id, found).await?;
         let parents = self.parents(id, &stored).await?;
         let etag = stored.id.to_string();
-        let body = off_thread(move || {
+        let body = go_over(content.len(), move || {
             let mut shown = version_json(id, &stored, &parents);
             if let Value::Object(fields) = &mut shown {
                 fields.insert("content".to_owned(), Value::String(content));
@@ -286,7 +295,8 @@ impl Documents {
             None => String::new(),
         };
         let new = self.content(id, to).await?.1;
-        off_thread(move || compare(&old, &new, asked.context, asked.format)).await
+        let compared = offload::compute(move || compare(&old, &new, asked.context, asked.format)).await;
+        compared.ok_or(AskError::Crashed)
     }
 
     /// A page of documents, of those that the caller may read.
@@ -540,9 +550,16 @@ fn user_of(collaborator: &Value) -> Option<UserId> {
     collaborator.get("user_id").and_then(Value::as_str).and_then(|id| id.parse().ok())
 }
 
-/// Computes off the arbiters.
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    offload::compute(work).await.ok_or(AskError::Crashed)
+/// Goes over so many bytes, off the arbiters if they are many.
+async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    offload::go_over(bytes, work).await.ok_or(AskError::Crashed)
+}
+
+/// An answer that shows a document, with this content.
+async fn completed_with(answer: Answer, content: Option<Arc<str>>) -> Result<Answer, Failure> {
+    let (shown, bytes) = (answer.body.clone(), content.as_deref().map_or(0, str::len));
+    let body = go_over(bytes, move || with_content(&shown, content.as_deref())).await?;
+    Ok(Answer { body, ..answer })
 }
 
 /// A document's JSON with its content behind the title. No other field can look like the one that follows it: quotes in

@@ -267,6 +267,67 @@ async fn a_permission_set_is_replaced_at_once_and_what_is_left_out_stays() {
 }
 
 #[tokio::test]
+async fn the_permission_set_has_a_tag_of_its_own() {
+    let (_account, c) = account_with_client().await;
+    let people = People::gather(&c).await;
+    let (at, _) = people.document(&c).await;
+    let set = format!("{at}/permissions");
+    let first = permissions(&c, &at).await.etag();
+    c.put(&at, json!({"title": "New"})).await.expect(200);
+    c.get(&set).with("if-none-match", &first).await.expect(304);
+    let second = c.put(&set, json!({"default_role": "editor"})).with("if-match", &first).await.expect(200).etag();
+    assert_ne!(first, second);
+    assert_eq!(permissions(&c, &at).await.etag(), second);
+    c.put(&set, json!({"default_role": "viewer"})).with("if-match", &first).await.error(
+        412,
+        "precondition_failed",
+        "*",
+    );
+    let document = c.get(&at).await.expect(200).etag();
+    c.put(&set, json!({"visibility": "account"})).with("if-match", &document).await.error(
+        412,
+        "precondition_failed",
+        "*",
+    );
+    c.patch(&format!("/v1/users/{}", people.viewer), json!({"email": "else@example.com"})).await.expect(200);
+    let third = permissions(&c, &at).await.etag();
+    assert_ne!(second, third, "it shows e-mail addresses");
+    c.put(&set, json!({"default_role": "viewer"})).with("if-match", &second).await.error(
+        412,
+        "precondition_failed",
+        "*",
+    );
+    c.put(&set, json!({"default_role": "viewer"})).with("if-match", &format!("\"x\", {third}")).await.expect(200);
+}
+
+#[tokio::test]
+async fn collaborators_links_and_comments_are_changed_only_as_they_were_read() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    let user = c.user("agent").await;
+    let refused = |answer: Answer| answer.error(412, "precondition_failed", "*");
+    let made = c.post(&format!("{at}/collaborators"), json!({"user_id": user, "role": "viewer"})).await.expect(201);
+    let one = made.header("location").to_owned();
+    let put = c.put(&one, json!({"role": "editor"})).with("if-match", &made.etag()).await.expect(200);
+    refused(c.put(&one, json!({"role": "viewer"})).with("if-match", &made.etag()).await);
+    refused(c.delete(&one).with("if-match", &made.etag()).await);
+    c.delete(&one).with("if-match", &put.etag()).await.expect(204);
+    c.delete(&one).with("if-match", &put.etag()).await.error(404, "not_found", "*");
+
+    let made = c.post(&format!("{at}/comments"), json!({"body": "hm", "start_line": 1})).await.expect(201);
+    let one = made.header("location").to_owned();
+    let patched = c.patch(&one, json!({"resolved": true})).with("if-match", &made.etag()).await.expect(200);
+    refused(c.patch(&one, json!({"resolved": false})).with("if-match", &made.etag()).await);
+    refused(c.delete(&one).with("if-match", &made.etag()).await);
+    c.delete(&one).with("if-match", &patched.etag()).await.expect(204);
+
+    let made = c.post(&format!("{at}/share"), json!({})).await.expect(201);
+    let one = made.header("location").to_owned();
+    refused(c.delete(&one).with("if-match", "\"x\"").await);
+    c.delete(&one).with("if-match", &made.etag()).await.expect(204);
+}
+
+#[tokio::test]
 async fn what_the_whole_account_may_see_has_the_default_role() {
     let (_account, c) = account_with_client().await;
     let people = People::gather(&c).await;

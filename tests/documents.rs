@@ -140,6 +140,56 @@ async fn of_32_writers_with_the_same_etag_one_wins() {
 }
 
 #[tokio::test]
+async fn what_the_document_does_not_show_leaves_its_tag_and_its_time_alone() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    let before = c.get(&at).await.expect(200);
+    c.branch(&at, "draft", "two\n").await;
+    c.version(&at, json!({"parent": "draft", "content": "three\n", "label": "third"})).await;
+    c.post(&format!("{at}/comments"), json!({"body": "hm", "start_line": 1})).await.expect(201);
+    let (_, link) = c.share(&at, json!({})).await;
+    Client::anonymous(&format!("http://{}", c.address()))
+        .get(&link)
+        .with("accept", "application/json")
+        .await
+        .expect(200);
+    c.put(&format!("{at}/permissions"), json!({"default_role": "editor"})).await.expect(200);
+    c.get(&at).with("if-none-match", &before.etag()).await.expect(304);
+    let shown = c.get(&at).await.expect(200);
+    assert_eq!((shown.etag(), &shown.body), (before.etag(), &before.body));
+    // Who wrote on the head meanwhile is not in the way of the others.
+    c.put(&at, json!({"content": "four\n"})).with("if-match", &before.etag()).await.expect(200);
+}
+
+#[tokio::test]
+async fn whatever_the_document_shows_changes_its_tag() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    c.branch(&at, "draft", "two\n").await;
+    let (user, mut tags) = (c.user("agent").await, vec![c.get(&at).await.expect(200).etag()]);
+    let changes = [
+        ("PUT", "", json!({"title": "New"})),
+        ("PUT", "", json!({"metadata": {"a": 1}})),
+        ("PUT", "", json!({"content_type": "text/plain"})),
+        ("PUT", "", json!({"content": "three\n"})),
+        ("POST", "/versions", json!({"content": "three\n"})),
+        ("POST", "/versions/1/restore", json!({})),
+        ("POST", "/merge", json!({"source": "draft", "strategy": "ours"})),
+        ("PUT", "/permissions", json!({"transfer_owner_to": user})),
+    ];
+    for (method, part, body) in changes {
+        let answer = c.call(method, &format!("{at}{part}")).bytes(body.to_string()).await;
+        assert!([200, 201].contains(&answer.status), "{answer}");
+        let tag = c.get(&at).await.expect(200).etag();
+        assert!(!tags.contains(&tag), "{method} {part}: {tags:?}, {tag}");
+        tags.push(tag);
+    }
+    c.delete(&at).await.expect(204);
+    let restored = c.post(&format!("{at}/restore"), json!({})).await.expect(200);
+    assert!(!tags.contains(&restored.etag()), "{restored}");
+}
+
+#[tokio::test]
 async fn a_document_is_not_sent_again_to_who_has_it_and_each_role_has_a_tag_of_its_own() {
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;

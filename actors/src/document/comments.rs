@@ -4,7 +4,7 @@ use super::access::{Action, DocumentRole, is_own_comment, role_of};
 use super::anchors::{LineRange, NoSuchLines};
 use super::draft::{Beside, Draft, nothing_shown};
 use super::messages::{AddComment, ChangeComment, CommentView, DocumentError};
-use super::state::{Asked, Decided, Document, Live, to_json};
+use super::state::{Asked, Decided, Document, Live, tag, to_json};
 use super::work::Worked;
 use crate::answer::{Answer, Done, Invalid};
 use crate::id::CommentId;
@@ -20,7 +20,8 @@ fn invalid(field: &'static str, reason: &'static str) -> DocumentError {
 
 fn shown(comment: &CommentView, done: Done) -> Answer {
     let id = (done == Done::Created).then(|| comment.comment_id.to_string());
-    Answer { done, id, etag: None, body: to_json(comment), replayed: false }
+    let body = to_json(comment);
+    Answer { done, id, etag: Some(tag(&body)), body, replayed: false }
 }
 
 impl Document {
@@ -41,7 +42,7 @@ impl Document {
         }
         let mut draft = Draft::new(self, live, &asked, false);
         draft.live.facts.comments_made += 1;
-        let (number, at) = (draft.live.facts.comments_made, Timestamp(draft.live.updated_at));
+        let (number, at) = (draft.live.facts.comments_made, Timestamp(draft.at));
         let comment = CommentView {
             comment_id: CommentId::with_sequence(at.0, number),
             version: live.found(version).id,
@@ -74,7 +75,7 @@ impl Document {
         if comment == *held {
             return Ok(draft.unchanged(asked, shown(held, Done::Ok)));
         }
-        comment.updated_at = Timestamp(draft.live.updated_at);
+        comment.updated_at = Timestamp(draft.at);
         let answer = shown(&comment, Done::Ok);
         draft.comment(id.sequence(), Some(comment.clone()));
         draft.event(Happened::DocumentCommented, Beside { comment: Some(comment), ..Beside::default() });
@@ -93,7 +94,7 @@ impl Document {
 }
 
 impl Live {
-    fn comment(&self, id: CommentId) -> Result<&CommentView, DocumentError> {
+    pub(super) fn comment(&self, id: CommentId) -> Result<&CommentView, DocumentError> {
         self.comments.iter().find(|comment| comment.comment_id == id).ok_or(DocumentError::NotFound)
     }
 

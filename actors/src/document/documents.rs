@@ -14,10 +14,10 @@ use super::diff;
 use super::finder::Finder;
 use super::messages::{
     AddCollaborator, ContentType, CreateDocument, DocumentCommand, DocumentError, Part, Reply, Request, Seen,
-    VersionFound, VersionName,
+    SetPermissions, VersionFound, VersionName,
 };
 use super::shares::PasswordTries;
-use super::state::{Document, Facts, to_json};
+use super::state::{Document, Facts, tag, to_json};
 use super::work::{unpack, unpacked_bytes};
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
@@ -414,18 +414,42 @@ impl Documents {
     }
 
     /// A permission set with its collaborators' e-mail addresses.
-    ///
-    /// # Errors
-    /// The store is away.
-    pub async fn permissions_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
+    async fn permissions_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
         let mut set: Value = serde_json::from_slice(&answer.body).map_err(|_| away())?;
+        let stored = tag(&answer.body);
         if let Some(Value::Array(list)) = set.get_mut("collaborators") {
             list.retain(|one| self.has_user(scope, one));
             for one in list {
                 self.add_email(scope, one).await?;
             }
         }
-        Ok(Answer { body: to_json(&set), ..answer })
+        let body = to_json(&set);
+        Ok(Answer { etag: Some(format!("{stored}-{}", tag(&body))), body, ..answer })
+    }
+
+    /// Changes the permission set.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn set_permissions(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        if_match: Option<Precondition>,
+        set: SetPermissions,
+    ) -> Result<Answer, Failure> {
+        let scope = by.0.scope;
+        let if_match = match if_match {
+            Some(Precondition::OneOf(tags)) => {
+                // The document knows its half of the tag; the other half is the e-mail addresses.
+                let shown = self.permissions(id, by.clone()).await?.etag.filter(|shown| tags.contains(shown));
+                let stored = shown.and_then(|tag| tag.split('-').next().map(str::to_owned));
+                Some(Precondition::OneOf(stored.into_iter().collect()))
+            }
+            Some(Precondition::Any) | None => if_match,
+        };
+        let answer = self.change(id, by, if_match, None, Request::SetPermissions(Box::new(set))).await?;
+        self.permissions_shown(scope, answer).await
     }
 
     /// A collaborator with the e-mail address.

@@ -59,6 +59,8 @@ struct EventData<'a> {
 pub(super) struct Draft<'d> {
     document: &'d Document,
     expected: u64,
+    /// When it happens, in Unix milliseconds.
+    pub(super) at: i64,
     pub(super) live: Live,
     was_deleted: Option<bool>,
     rows: Vec<NewRow>,
@@ -73,14 +75,14 @@ impl<'d> Draft<'d> {
     /// From the state as it is; `is_new` where nothing is stored yet.
     pub(super) fn new(document: &'d Document, live: &Live, asked: &Asked, is_new: bool) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
-        let at = asked.now.max(live.updated_at);
-        let mut live = live.clone();
-        live.updated_at = at;
+        let at = asked.now.max(live.facts.last_at);
+        let live = live.clone();
         let expected = live.sequence;
         let was_deleted = (!is_new).then_some(live.facts.deleted_at.is_some());
         Draft {
             document,
             expected,
+            at,
             live,
             was_deleted,
             rows: Vec::new(),
@@ -90,6 +92,13 @@ impl<'d> Draft<'d> {
             readers_changed: is_new,
             links_changed: false,
         }
+    }
+
+    /// What the document shows changes with this commit: its tag and its time go on. Stands before the event.
+    pub(super) fn shows_change(&mut self, asked: &Asked) {
+        self.live.facts.shown = self.expected + 1;
+        self.live.facts.updated_by = asked.who.user();
+        self.live.updated_at = self.at;
     }
 
     /// An event that shows the document as it is now.
@@ -106,7 +115,7 @@ impl<'d> Draft<'d> {
     /// Adds a version; one on the head's line becomes the head, and comments on the old one follow it.
     pub(super) fn version(&mut self, packed: Packed, made: Made, asked: &Asked) -> StoredVersion {
         let number = u64::try_from(self.live.versions.len()).unwrap_or(u64::MAX) + 1;
-        let at = self.live.updated_at;
+        let at = self.at;
         let id = VersionId::with_sequence(at, number);
         let author = asked.who.user();
         let Made { parents, branch, label, message } = made;
@@ -125,8 +134,8 @@ impl<'d> Draft<'d> {
             self.follow(id, &moves);
             self.live.facts.head = number;
             self.live.facts.head_id = id;
+            self.shows_change(asked);
         }
-        self.live.facts.updated_by = author;
         self.added = Some(StoredVersion { message: None, ..version.clone() });
         self.version = Some(NewVersion { number, id, label, branch, parents, message, author, base, frame });
         version
@@ -185,6 +194,7 @@ impl<'d> Draft<'d> {
 
     /// The decision: all of it, with this answer.
     pub(super) fn decide(mut self, asked: Asked, reply: Answer, conditions: Vec<Condition>) -> Decision<Document> {
+        self.live.facts.last_at = self.at;
         let header = Header::Document(Box::new(self.header()));
         let change = Changed { live: Some(Box::new(self.live.clone())), added: self.added.take() };
         let pipelined = conditions.is_empty();
@@ -242,7 +252,7 @@ impl<'d> Draft<'d> {
             expected: self.expected,
             scope: self.live.scope,
             by: asked.caller.by,
-            at: self.live.updated_at,
+            at: self.at,
             rows: self.rows,
             header,
             rewrites: Vec::new(),

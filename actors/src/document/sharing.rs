@@ -7,7 +7,7 @@ use super::access::{Collaborator, DocumentRole, PermissionChange, Permissions};
 use super::draft::{Beside, Draft, change, nothing_shown};
 use super::messages::{CreateShare, DocumentError, NewShareView, Opened, Reply, SetPermissions};
 use super::shares::{Opening, ShareTerms, ShareWanted, same_hash};
-use super::state::{Asked, Decided, Document, Live, Share, to_json};
+use super::state::{Asked, Decided, Document, Live, Share, tag, to_json};
 use crate::accounts::SecretHash;
 use crate::answer::{Answer, Done, Invalid};
 use crate::id::{ShareId, UserId};
@@ -21,8 +21,8 @@ const SHARES_MAX: usize = 1_000;
 impl Document {
     pub(super) fn bin(&self, live: &Live, asked: Asked) -> Decision<Self> {
         let mut draft = Draft::new(self, live, &asked, false);
-        draft.live.facts.deleted_at = Some(draft.live.updated_at);
-        draft.live.facts.updated_by = asked.who.user();
+        draft.live.facts.deleted_at = Some(draft.at);
+        draft.shows_change(&asked);
         draft.event(Happened::DocumentDeleted, Beside { permanent: Some(false), ..Beside::default() });
         draft.decide(asked, nothing_shown(), Vec::new())
     }
@@ -34,7 +34,7 @@ impl Document {
             return Ok(draft.unchanged(asked, answer));
         }
         draft.live.facts.deleted_at = None;
-        draft.live.facts.updated_by = asked.who.user();
+        draft.shows_change(&asked);
         draft.event(Happened::DocumentRestored, Beside::default());
         let answer = self.shown(&draft.live, asked.who, Done::Ok);
         Ok(draft.decide(asked, answer, Vec::new()))
@@ -42,7 +42,7 @@ impl Document {
 
     pub(super) fn erase(&self, live: &Live, asked: Asked) -> Decision<Self> {
         let mut draft = Draft::new(self, live, &asked, false);
-        draft.live.facts.updated_by = asked.who.user();
+        draft.shows_change(&asked);
         draft.event(Happened::DocumentDeleted, Beside { permanent: Some(true), ..Beside::default() });
         draft.gone(asked, nothing_shown())
     }
@@ -61,12 +61,13 @@ impl Document {
         (user, role, email): (UserId, DocumentRole, Option<String>),
         asked: Asked,
     ) -> Decided {
-        let new = Collaborator { user_id: user, role, added_at: Timestamp(asked.now.max(live.updated_at)) };
+        let new = Collaborator { user_id: user, role, added_at: Timestamp(asked.now.max(live.facts.last_at)) };
         let next = live.facts.permissions.with(new, |user| asked.is_user(user))?;
         let shown = |permissions: &Permissions| {
             let held = permissions.collaborator(user);
+            let etag = held.map(|held| tag(&to_json(held)));
             let body = to_json(&CollaboratorMade { collaborator: held, email: email.as_deref() });
-            Answer { done: Done::Created, id: Some(user.to_string()), etag: None, body, replayed: false }
+            Answer { done: Done::Created, id: Some(user.to_string()), etag, body, replayed: false }
         };
         Ok(self.permit(live, next, asked, shown))
     }
@@ -96,7 +97,7 @@ impl Document {
             link_sharing: set.link_sharing,
             transfer_owner_to: set.transfer_owner_to,
         };
-        let now = Timestamp(asked.now.max(live.updated_at));
+        let now = Timestamp(asked.now.max(live.facts.last_at));
         let next = live.facts.permissions.changed(&change, now, |user| asked.is_user(user))?;
         Ok(self.permit(live, next, asked, permissions_shown))
     }
@@ -120,8 +121,11 @@ impl Document {
         let conditions = new.copied().map(Condition::UserExists).collect();
         let changes = differences(before, &next);
         let collaborators = next.collaborators.iter().map(|one| json!(one)).collect();
+        let owner_changes = next.owner != before.owner;
         draft.live.facts.permissions = next;
-        draft.live.facts.updated_by = asked.who.user();
+        if owner_changes {
+            draft.shows_change(&asked);
+        }
         draft.readers_change();
         let beside = Beside { changes: Some(changes), collaborators: Some(collaborators), ..Beside::default() };
         draft.event(Happened::DocumentPermissionsUpdated, beside);
@@ -148,11 +152,12 @@ impl Document {
         let wanted = ShareWanted { role: new.role, expires_at: new.expires_at, max_uses: new.max_uses };
         let terms = ShareTerms::new(token, wanted, password, Timestamp(asked.now))
             .map_err(|bad| DocumentError::Invalid(Invalid::new(bad.field, bad.reason)))?;
-        let share = Share { id: ShareId::new(draft.live.updated_at), terms };
+        let share = Share { id: ShareId::new(draft.at), terms };
         let view = share.view();
         // Where it opens is known outside only, and shown once.
+        let etag = Some(tag(&to_json(&view)));
         let body = to_json(&NewShareView { share: view.clone(), url: None });
-        let answer = Answer { done: Done::Created, id: Some(share.id.to_string()), etag: None, body, replayed: false };
+        let answer = Answer { done: Done::Created, id: Some(share.id.to_string()), etag, body, replayed: false };
         draft.live.facts.shares.push(share);
         draft.links_change();
         draft.event(Happened::DocumentShared, Beside { share: Some(view), ..Beside::default() });
@@ -172,7 +177,7 @@ impl Document {
     /// Counts one use, without an event. Whoever comes behind the last one finds nothing.
     pub(super) fn use_share(&self, live: &Live, id: ShareId, asked: Asked) -> Decided {
         let mut draft = Draft::new(self, live, &asked, false);
-        draft.live.updated_at = live.updated_at;
+        draft.at = live.facts.last_at;
         let share = draft.live.facts.shares.iter_mut().find(|share| share.id == id).ok_or(DocumentError::NotFound)?;
         let open = live.facts.permissions.link_sharing && share.terms.opening(Timestamp(asked.now)) != Opening::Gone;
         if !open {
@@ -208,7 +213,7 @@ impl Live {
 
 fn collaborator_shown(held: Option<&Collaborator>) -> Answer {
     let body = held.map_or_else(|| to_json(&Value::Null), to_json);
-    Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }
+    Answer { done: Done::Ok, id: None, etag: Some(tag(&body)), body, replayed: false }
 }
 
 /// The permission set as the interface shows it.
@@ -230,7 +235,7 @@ pub(super) fn permissions_shown(permissions: &Permissions) -> Answer {
         collaborators,
         link_sharing: *link_sharing,
     });
-    Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }
+    Answer { done: Done::Ok, id: None, etag: Some(tag(&body)), body, replayed: false }
 }
 
 fn differences(before: &Permissions, after: &Permissions) -> Map<String, Value> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::access::{Action, Denied, DocumentRole, PermissionError, Permissions, Who, allow, role_of};
 use super::messages::{
@@ -14,7 +15,7 @@ use super::shares::ShareTerms;
 use super::sharing::permissions_shown;
 use super::work::{Job, Worked};
 use crate::accounts::Identity;
-use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::answer::{Answer, Done, Invalid};
 use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, ShareId, UserId, VersionId};
 use crate::idempotency::Reservation;
@@ -35,6 +36,7 @@ pub struct Document {
 pub(super) struct Live {
     pub(super) scope: Scope,
     pub(super) sequence: u64,
+    /// When what it shows changed last.
     pub(super) updated_at: i64,
     pub(super) facts: Facts,
     /// Oldest first, so that a version's number is its place. Shared with what a decision makes of it.
@@ -58,6 +60,10 @@ pub(super) struct Facts {
     pub(super) head_id: VersionId,
     /// Comments that were ever made: the next one's number.
     pub(super) comments_made: u64,
+    /// The sequence at which what the document shows changed last; comments, links and side lines leave it alone.
+    pub(super) shown: u64,
+    /// When the last commit was: the next one is not before it.
+    pub(super) last_at: i64,
 }
 
 /// A share link.
@@ -231,13 +237,47 @@ impl Live {
     }
 
     fn precondition(&self, command: &DocumentCommand, role: DocumentRole) -> Result<(), DocumentError> {
-        let holds = |wanted: &Precondition| wanted.holds(&self.etag(role));
-        if command.if_match.as_ref().is_none_or(holds) { Ok(()) } else { Err(DocumentError::Precondition) }
+        let Some(wanted) = &command.if_match else { return Ok(()) };
+        // What is not there is told as that by its rule.
+        let holds = self.tag_of(&command.request, role).is_none_or(|tag| wanted.holds(&tag));
+        if holds { Ok(()) } else { Err(DocumentError::Precondition) }
     }
 
-    /// Changes with every event of the document, and is another one for each role, which the document shows.
+    /// The tag of what a request is about: a part of the document that has an answer of its own, or the document.
+    fn tag_of(&self, request: &Request, role: DocumentRole) -> Option<String> {
+        match request {
+            Request::SetPermissions(_) => permissions_shown(&self.facts.permissions).etag,
+            Request::ChangeCollaborator(user, _) | Request::RemoveCollaborator(user) => {
+                self.facts.permissions.collaborator(*user).map(|held| tag(&to_json(held)))
+            }
+            Request::RemoveShare(id) => {
+                self.facts.shares.iter().find(|share| share.id == *id).map(|share| tag(&to_json(&share.view())))
+            }
+            Request::ChangeComment(id, _) | Request::RemoveComment(id) => {
+                self.comment(*id).ok().map(|comment| tag(&to_json(comment)))
+            }
+            Request::Create(_)
+            | Request::Look(_)
+            | Request::List(_)
+            | Request::Update(_)
+            | Request::Bin
+            | Request::Restore
+            | Request::Erase
+            | Request::Expire(_)
+            | Request::AddVersion(_)
+            | Request::RestoreVersion(..)
+            | Request::Merge(_)
+            | Request::AddCollaborator(..)
+            | Request::CreateShare(..)
+            | Request::OpenShare(_)
+            | Request::UseShare(_)
+            | Request::AddComment(_) => Some(self.etag(role)),
+        }
+    }
+
+    /// Changes with everything that the document shows, and is another one for each role, which it shows too.
     pub(super) fn etag(&self, role: DocumentRole) -> String {
-        format!("{}-{}", self.sequence, role as u8)
+        format!("{}-{}", self.facts.shown, role as u8)
     }
 
     /// The version of this number; the first one where there is none, which can't be.
@@ -402,6 +442,12 @@ impl From<PermissionError> for DocumentError {
 }
 
 /// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
+/// The tag of something small that has no revision of its own: another one for other bytes.
+pub(super) fn tag(body: &[u8]) -> String {
+    let digest = Sha256::digest(body);
+    digest.iter().take(8).fold(String::with_capacity(16), |text, byte| format!("{text}{byte:02x}"))
+}
+
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
     serde_json::to_vec(shape).unwrap_or_default().into()
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::work::unpack;
 use super::*;
 use crate::accounts::Role;
+use crate::answer::Precondition;
 use crate::caller::{By, Mode};
 use crate::document::messages::MergeConflict;
 use crate::runtime::Entity;

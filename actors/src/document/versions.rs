@@ -116,6 +116,8 @@ impl Document {
             head: 1,
             head_id: crate::id::VersionId::from_parts(0, 0),
             comments_made: 0,
+            shown: 0,
+            last_at: 0,
         };
         let before = Live {
             scope: asked.caller.scope,
@@ -126,7 +128,7 @@ impl Document {
             comments: Arc::default(),
         };
         let mut draft = Draft::new(self, &before, &asked, true);
-        draft.live.updated_at = self.id.created_ms();
+        draft.at = self.id.created_ms();
         draft.version(packed, Made { parents: Vec::new(), branch: String::new(), label: None, message: None }, &asked);
         draft.event(Happened::DocumentCreated, Beside::default());
         let answer = self.shown(&draft.live, asked.who, Done::Created);
@@ -145,7 +147,7 @@ impl Document {
             let answer = self.shown(live, asked.who, Done::Ok);
             return Ok(draft.unchanged(asked, answer));
         }
-        draft.live.facts.updated_by = asked.who.user();
+        draft.shows_change(&asked);
         if !changes.is_empty() {
             draft.event(Happened::DocumentUpdated, Beside { changes: Some(changes), ..Beside::default() });
         }

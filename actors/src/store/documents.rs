@@ -14,7 +14,7 @@ use crate::page::Paging;
 pub struct DocumentHeader {
     /// Whether it was in the bin before; none where it is new.
     pub was_deleted: Option<bool>,
-    /// When it was changed last, in Unix milliseconds.
+    /// When what it shows changed last, in Unix milliseconds.
     pub updated_at: i64,
     /// What lists are sorted and filtered by.
     pub listed: DocumentListed,
@@ -94,7 +94,7 @@ pub struct StoredDocument {
     pub scope: Scope,
     /// The sequence of its last row.
     pub sequence: u64,
-    /// When that was.
+    /// When what it shows changed last, in Unix milliseconds.
     pub updated_at: i64,
     /// The header, in JSON.
     pub body: String,
@@ -111,7 +111,7 @@ pub struct DocumentRow {
     pub subject: Subject,
     /// The sequence of its last row.
     pub sequence: u64,
-    /// When that was.
+    /// When what it shows changed last, in Unix milliseconds.
     pub updated_at: i64,
     /// The header, in JSON.
     pub body: String,

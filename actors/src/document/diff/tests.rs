@@ -49,7 +49,10 @@ fn as_git(git: &Git, old: &str, new: &str) -> Result<(), TestCaseError> {
     git.write("patch", &patch);
     git.write("doc.md", old);
     prop_assert_eq!(git.run(&["apply", "--unidiff-zero", "patch"]).0, 0, "git apply");
-    prop_assert_eq!(&git.read("doc.md"), new, "git apply");
+    // git 2.39 itself applies its own patch wrongly, when it has no context and the old text no final newline.
+    if context > 0 || old.ends_with('\n') {
+        prop_assert_eq!(&git.read("doc.md"), new, "git apply");
+    }
     git.write("doc.md", old);
     prop_assert_eq!(git.output("patch", &["-p1", "-s", "-i", "patch"]).0, 0, "patch");
     prop_assert_eq!(&git.read("doc.md"), new, "patch");

@@ -83,10 +83,11 @@ pub(super) async fn permissions(call: Call, _: NoQuery) -> Result<Output, Proble
 }
 
 pub(super) async fn set_permissions(call: Call, Maybe(set): Maybe<SetPermissions>) -> Result<Output, Problem> {
-    let scope = call.caller.scope;
-    let edge = call.edge.clone();
-    let answer = answered(call, Request::SetPermissions(Box::new(set))).await?;
-    Ok(edge.system.documents.permissions_shown(scope, answer).await?.into())
+    let id = call.id::<DocumentKind>(0)?;
+    let Call { edge, caller, if_match, .. } = call;
+    let documents = &edge.system.documents;
+    let by = (caller.clone(), documents.who(&caller));
+    Ok(documents.set_permissions(id, by, if_match, set).await?.into())
 }
 
 pub(super) async fn share(call: Call, Maybe(new): Maybe<CreateShare>) -> Result<Output, Problem> {

@@ -35,6 +35,9 @@ use crate::store::{
 use crate::text::{DocumentContent, Email};
 use crate::time::Timestamp;
 
+/// Hits of a search that are looked at where it is filtered by more than words.
+const HITS_MAX: usize = 10_000;
+
 /// Why a document could not be asked.
 pub type Failure = AskError<DocumentError>;
 
@@ -295,7 +298,8 @@ impl Documents {
             None => String::new(),
         };
         let new = self.content(id, to).await?.1;
-        let compared = offload::compute(move || compare(&old, &new, asked.context, asked.format)).await;
+        let compared =
+            offload::compute(old.len() + new.len(), move || compare(&old, &new, asked.context, asked.format)).await;
         compared.ok_or(AskError::Crashed)
     }
 
@@ -311,32 +315,54 @@ impl Documents {
             Who::Account(_) | Who::Link(_) => None,
             Who::User(user) => Some(user),
         };
-        let among = match &query.q {
-            Some(q) => Some(self.finder.find(scope, q).await?),
-            None => None,
-        };
         let nobody = reader.is_none() && query.role.is_some_and(|role| role != DocumentRole::Owner);
-        let found = self
-            .store
-            .documents(DocumentQuery {
-                scope,
-                reader,
-                role: query.role.filter(|_| reader.is_some()).map(|role| role as i64),
-                owner: query.owner,
-                content_type: query.content_type.map(ContentType::code),
-                updated_after: query.updated_after.map(|at| at.0),
-                deleted: query.deleted,
-                // An account-level caller is owner of everything: with another role there is nothing.
-                among: if nobody { Some(Arc::from([])) } else { among },
-                sort: query.sort,
-                paging: query.paging,
-            })
-            .await?;
+        let wanted = DocumentQuery {
+            scope,
+            reader,
+            role: query.role.filter(|_| reader.is_some()).map(|role| role as i64),
+            owner: query.owner,
+            content_type: query.content_type.map(ContentType::code),
+            updated_after: query.updated_after.map(|at| at.0),
+            deleted: query.deleted,
+            // An account-level caller is owner of everything: with another role there is nothing.
+            among: nobody.then(|| Arc::from([])),
+            sort: query.sort,
+            paging: query.paging,
+        };
+        let found = match &query.q {
+            Some(words) if !nobody => self.search(words, wanted).await?,
+            Some(_) | None => self.store.documents(wanted).await?,
+        };
         let id = |row: &DocumentRow| DocumentId::from_parts(row.subject.number, row.subject.tail);
         let ids = |row: &DocumentRow| id(row).to_string();
         let shown = found.items.iter().map(|row| listed(id(row), row, who)).collect::<Option<Vec<Bytes>>>();
         let shown = shown.ok_or(ListFailure::Away)?;
         Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
+    }
+
+    /// A page of what a search finds.
+    async fn search(&self, words: &str, wanted: DocumentQuery) -> Result<StoredPage<DocumentRow>, ListFailure> {
+        let filtered = wanted.reader.is_some()
+            || wanted.owner.is_some()
+            || wanted.content_type.is_some()
+            || wanted.updated_after.is_some()
+            || wanted.deleted;
+        if filtered {
+            let hits = self.finder.find(wanted.scope, words, (HITS_MAX, 0)).await?;
+            return Ok(self.store.documents(DocumentQuery { among: Some(hits.numbers()), ..wanted }).await?);
+        }
+        // The index holds what is not in the bin, and so it knows the page and the total.
+        let limit = wanted.paging.limit;
+        let offset = match wanted.paging.start {
+            Start::Offset(offset) => offset,
+            Start::After(_) | Start::Before(_) => 0,
+        };
+        let part = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let hits = self.finder.find(wanted.scope, words, (part(limit.into()), part(offset))).await?;
+        let paging = Paging { start: Start::Offset(0), ..wanted.paging };
+        let page = DocumentQuery { among: Some(hits.numbers()), paging, ..wanted };
+        let after = offset.saturating_add(limit.into()) < hits.total;
+        Ok(StoredPage { total: hits.total, before: offset > 0, after, ..self.store.documents(page).await? })
     }
 
     /// A page of a document's versions, newest first.

@@ -9,18 +9,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::state::Facts;
-use super::work::unpack;
+use super::work::{unpack, unpacked_bytes};
 use crate::background::Background;
 use crate::caller::Scope;
 use crate::feed::{Ended, Event, Feed, Interest, Item};
+use crate::offload;
 use crate::page::{ListFailure, Order, Paging, Start};
-use crate::search::{Closed, Entry, Search, SearchError};
+use crate::search::{Closed, Entry, Found, Held, Search, SearchError};
 use crate::store::{DocumentOrder, DocumentQuery, FeedRow, ReadError, Store};
 
 /// How long a search waits for the index.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);
-/// Hits of a search that are looked at.
-const HITS_MAX: usize = 10_000;
 /// Events waiting for the index; one that lags further reads the store.
 const QUEUE: usize = 1_024;
 /// Read from the store at once.
@@ -58,17 +57,21 @@ impl Finder {
         Ok(Finder { shared, thread: Mutex::new(thread) })
     }
 
-    /// Documents of this scope in which the query's words are, by number, best first.
+    /// Documents of this scope in which the query's words are, best first: `limit` of them from the `offset`-th on.
     ///
     /// # Errors
     /// The index is behind, or can't be read.
-    pub(crate) async fn find(&self, scope: Scope, query: &str) -> Result<Arc<[u64]>, ListFailure> {
+    pub(crate) async fn find(
+        &self,
+        scope: Scope,
+        query: &str,
+        (limit, offset): (usize, usize),
+    ) -> Result<Found, ListFailure> {
         let index = self.shared.index();
         let wanted = self.shared.feed.last();
         self.shared.feed.reach();
         index.wait_for(wanted, SEARCH_WAIT).await.map_err(|_| ListFailure::Away)?;
-        let found = index.find(scope, query, HITS_MAX, 0).await?;
-        Ok(found.hits.iter().map(|hit| hit.number).collect())
+        Ok(index.find(scope, query, limit, offset).await?)
     }
 
     /// Ends the thread and closes the index. Blocks: not for an arbiter.
@@ -209,14 +212,15 @@ impl Follower<'_> {
     async fn hand_in(&self, position: i64, scope: Scope, number: u64) -> Result<(), Closed> {
         loop {
             match self.entry(scope, number).await {
-                Ok(Some(entry)) => return self.index.put(position, entry).await,
+                Ok(Some((entry, turn))) => return self.index.put(position, entry, turn).await,
                 Ok(None) => return self.index.remove(position, number).await,
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 
-    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
+    /// What is to be found of a document, and its turn among the large computations if it is large.
+    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<(Entry, Option<Held>)>, ReadError> {
         let store = &self.shared.store;
         let found = store.documents(only(scope, number)).await?;
         let Some(row) = found.items.into_iter().next() else { return Ok(None) };
@@ -228,9 +232,10 @@ impl Follower<'_> {
             }
         };
         let Some((_, frames)) = store.version(row.subject, facts.head).await? else { return Ok(None) };
+        let turn = offload::turn(unpacked_bytes(&frames)).await.map(|turn| -> Held { Box::new(turn) });
         // On this thread: it has nothing else to do.
         let content = unpack(&frames).map(|(content, _)| content).unwrap_or_default();
-        Ok(Some(Entry { number, scope, title: facts.title, content }))
+        Ok(Some((Entry { number, scope, title: facts.title, content }, turn)))
     }
 
     async fn read<T>(&self, ask: impl Fn(&dyn Store) -> crate::store::Later<Result<T, ReadError>>) -> T {

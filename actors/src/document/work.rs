@@ -87,7 +87,7 @@ pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>
         let bytes: usize = chains.iter().map(|(_, frames)| unpacked_bytes(frames)).sum();
         let worked = match job.packs() {
             Some(content) => offload::go_over(bytes + content, move || job.compute(&chains)).await,
-            None => offload::compute(move || job.compute(&chains)).await,
+            None => offload::compute(bytes, move || job.compute(&chains)).await,
         };
         // A panic in there was reported where it happened; the caller may try again.
         worked.flatten().ok_or(Away)

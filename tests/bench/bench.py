@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import load
-from documents import Documents
+from documents import METADATA, Documents
 from load import Ids
 from outside import Outside
 from servers import ROOT, Colloquy, bare
@@ -17,8 +17,6 @@ from texts import Texts
 CONVERSATIONS_OF_A_CUSTOMER = 40
 SMALL = 1_000
 MB = 1e6
-METADATA = {"order": "2026-000123456", "source": "web shop", "language": "en",
-            "page": "https://shop.example/orders/2026-000123456"}
 
 
 class Bench:

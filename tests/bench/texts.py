@@ -174,8 +174,8 @@ class Texts:
             begun = time.perf_counter()
             self.settle()
             found.append((time.perf_counter() - begun) * 1e3)
-        self.note(f"- 8 MiB, stored over HTTP in {in_turn(took)} ms, found {in_turn(found)} ms later (new, then with 167 lines "
-                  "changed, twice)")
+        self.note(f"- 8 MiB, stored over HTTP in {in_turn(took)} ms, found {in_turn(found)} ms later (in place of a short one, "
+                  f"then each with other {LARGEST_EDITS // 3} lines changed)")
 
     # Histories
 

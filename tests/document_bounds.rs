@@ -202,7 +202,7 @@ async fn no_path_trick_names_a_version() {
     let at = c.document("one\n").await;
     c.version(&at, json!({"content": "two\n", "label": "v1"})).await;
     let mut tricks: Vec<String> = TRICKS.iter().map(|trick| (*trick).to_owned()).collect();
-    tricks.extend(["v".repeat(101), "9".repeat(101), "9".repeat(19), format!("{}1", u64::MAX)]);
+    tricks.extend(["01".to_owned(), "v".repeat(101), "9".repeat(101), "9".repeat(19), format!("{}1", u64::MAX)]);
     for trick in tricks {
         assert_eq!(status(&c, "GET", &format!("{at}/versions/{trick}")).await, 404, "{trick}");
         assert_eq!(status(&c, "POST", &format!("{at}/versions/{trick}/restore")).await, 404, "{trick}");
@@ -213,8 +213,6 @@ async fn no_path_trick_names_a_version() {
             assert!([400, 404].contains(&answer.status) || none, "{query}{trick}: {answer}");
         }
     }
-    let padded = c.get(&format!("{at}/versions/{}1", "0".repeat(18))).await.expect(200);
-    assert_eq!(padded["number"], 1, "zeros before a number are the number");
     assert_eq!(c.get(&format!("{at}/versions")).await.expect(200).total(), 2);
 }
 

@@ -1,37 +1,59 @@
-//! Where computing goes that would hold an arbiter up. Each arbiter's runtime has a pool of threads of its own; here is the
-//! bound that they share, so that many large texts at once take turns instead of all cores.
+//! Where computing goes that would hold an arbiter up. Each arbiter's runtime has a pool of threads of its own; here are the
+//! bounds that they share, so that many large texts at once take turns instead of all cores.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Computations for each core that may be under way; the next ones wait.
 const EACH_CORE: usize = 2;
+/// Bytes that are gone over in about the time that the way to another thread and back takes.
+const IN_PLACE_MAX: usize = 8_192;
+/// Bytes from which on a computation takes so long that others would notice one on every core.
+const LARGE_MIN: usize = 1 << 20;
 /// Password hashes at once: each takes 19 MiB.
 const HASHES_MAX: usize = 2;
+
+static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
+/// The large ones leave a core to everybody else.
+static LARGE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
+/// Large comparisons too, in turns of their own: they can take seconds, for which nobody who only reads shall wait.
+static COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
+static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
-/// What may take seconds: never all places, so that what is short finds one beside it.
-static LONG: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
-static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
+/// A turn among the large computations; none where it goes over too few bytes to be one.
+pub(crate) async fn turn(bytes: usize) -> Option<SemaphorePermit<'static>> {
+    if bytes < LARGE_MIN { None } else { LARGE.acquire().await.ok() }
+}
 
-/// Computes it on another thread; none where it panicked, which was reported there.
-pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// Computes over so many bytes on another thread; none where it panicked, which was reported there.
+pub(crate) async fn compute<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let turn = turn(bytes).await;
+    let work = move || {
+        let _turn = turn;
+        work()
+    };
     within(&COMPUTATIONS, work).await
 }
 
-/// The same for what may take seconds.
-pub(crate) async fn compute_long<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let place = LONG.acquire().await.ok()?;
+/// The same for what takes a time in proportion to its bytes; in place where they are few.
+pub(crate) async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    if bytes > IN_PLACE_MAX { compute(bytes, work).await } else { catch_unwind(AssertUnwindSafe(work)).ok() }
+}
+
+/// The same for what compares so many bytes, which can take far longer than to go over them.
+pub(crate) async fn compare<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let turn = if bytes < LARGE_MIN { None } else { COMPARISONS.acquire().await.ok() };
     let work = move || {
-        let _place = place;
+        let _turn = turn;
         work()
     };
-    compute(work).await
+    within(&COMPUTATIONS, work).await
 }
 
 /// The same for what hashes a password.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaFormat, Type};
@@ -38,15 +39,15 @@ pub enum Unit {
     Bytes,
 }
 
-/// A text of one form.
-pub struct Text<F>(Box<str>, PhantomData<fn() -> F>);
+/// A text of one form. A clone is the same text: a document's may have 8 MiB.
+pub struct Text<F>(Arc<str>, PhantomData<fn() -> F>);
 
 impl<F: Form> Text<F> {
     /// Takes a text that keeps its form's bounds.
     ///
     /// # Errors
     /// The reason, as the caller reads it.
-    pub fn new(text: impl Into<Box<str>>) -> Result<Self, Cow<'static, str>> {
+    pub fn new(text: impl Into<Arc<str>>) -> Result<Self, Cow<'static, str>> {
         let text = text.into();
         let (least, most) = F::bounds();
         let (length, unit) = match F::UNIT {
@@ -66,7 +67,13 @@ impl<F: Form> Text<F> {
     /// The text alone.
     #[must_use]
     pub fn into_string(self) -> String {
-        self.0.into_string()
+        String::from(&*self.0)
+    }
+
+    /// The text alone, shared.
+    #[must_use]
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 }
 
@@ -78,7 +85,7 @@ impl<F> Deref for Text<F> {
 }
 impl<F> Clone for Text<F> {
     fn clone(&self) -> Self {
-        Text(self.0.clone(), PhantomData)
+        Text(Arc::clone(&self.0), PhantomData)
     }
 }
 impl<F> PartialEq for Text<F> {

@@ -309,6 +309,8 @@ struct Refusal {
     status: u16,
     kinds: Vec<Kind>,
     limited: bool,
+    /// Whether people are told on a page.
+    paged: bool,
 }
 
 fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
@@ -317,7 +319,8 @@ fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
         by_status.entry(kind.status().as_u16()).or_default().push(kind);
     }
     let limited = is_limited(operation);
-    by_status.into_iter().map(|(status, kinds)| Refusal { status, kinds, limited }).collect()
+    let paged = operation.door == Door::Link && !operation.forms.is_empty();
+    by_status.into_iter().map(|(status, kinds)| Refusal { status, kinds, limited, paged }).collect()
 }
 
 impl Refusal {
@@ -325,6 +328,7 @@ impl Refusal {
     fn name(&self) -> String {
         let mut words: Vec<&str> = self.kinds.iter().map(|kind| kind.code()).collect();
         words.extend(self.limited.then_some("limited"));
+        words.extend(self.paged.then_some("paged"));
         words.join(".")
     }
 
@@ -337,14 +341,14 @@ impl Refusal {
             429 | 503 => names.push("Retry-After"),
             _ => {}
         }
-        json!({
-            "description": words.join(" "),
-            "headers": header_refs(&names),
-            "content": {
-                "application/json": {"schema": reference("Error")},
-                "application/problem+json": {"schema": reference("ProblemDetails")},
-            },
-        })
+        let mut content = json!({
+            "application/json": {"schema": reference("Error")},
+            "application/problem+json": {"schema": reference("ProblemDetails")},
+        });
+        if let (Value::Object(forms), true) = (&mut content, self.paged) {
+            forms.insert("text/html".to_owned(), json!({"schema": {"type": "string"}}));
+        }
+        json!({"description": words.join(" "), "headers": header_refs(&names), "content": content})
     }
 }
 

@@ -2,6 +2,8 @@
 //! It remembers nothing, knows nobody and limits nobody.
 #![expect(clippy::print_stdout, reason = "the benchmark reads the port from stdout")]
 
+use std::sync::LazyLock;
+
 use actix_web::http::{KeepAlive, Method};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use serde::{Deserialize, Serialize};
@@ -9,7 +11,9 @@ use serde_json::value::RawValue;
 
 const CUSTOMER: &str = "cus_019f00000000700080000000000000aa";
 const TIME: &str = "2026-03-15T10:30:00.000Z";
-/// How many conversations stand in a list.
+/// A document's content: as long as those that the benchmark sends.
+static CONTENT: LazyLock<String> = LazyLock::new(|| "lequi susulo ba mudi\n".repeat(48));
+/// How many conversations or documents stand in a list.
 const PAGE: usize = 20;
 /// How long an idle connection is kept: Colloquy's default.
 const KEEP_ALIVE_SECONDS: u64 = 75;
@@ -44,6 +48,7 @@ struct ChangeConversation {
 struct Filter {
     status: Option<String>,
     customer_id: Option<String>,
+    q: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -121,6 +126,53 @@ impl<'a> Conversation<'a> {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteDocument {
+    title: Option<String>,
+    content: Option<String>,
+    content_type: Option<String>,
+    metadata: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    id: &'a str,
+    title: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    content_type: &'a str,
+    metadata: Metadata,
+    owner_id: Option<&'a str>,
+    version: &'a str,
+    version_number: u64,
+    role: &'a str,
+    created_at: &'a str,
+    updated_at: &'a str,
+    created_by: Option<&'a str>,
+    updated_by: Option<&'a str>,
+}
+
+impl<'a> Document<'a> {
+    fn new(id: &'a str, content: Option<&'a str>) -> Self {
+        Document {
+            id,
+            title: "Report 1.0000123 of the benchmark",
+            content,
+            content_type: "text/markdown",
+            metadata: METADATA,
+            owner_id: None,
+            version: "ver_019f00000000700080000000000000dd",
+            version_number: 1,
+            role: "owner",
+            created_at: TIME,
+            updated_at: TIME,
+            created_by: None,
+            updated_by: None,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Meta {
     total: u64,
@@ -129,13 +181,16 @@ struct Meta {
 }
 
 #[derive(Serialize)]
-struct List<'a> {
-    data: Vec<Conversation<'a>>,
+struct List<T> {
+    data: Vec<T>,
     meta: Meta,
 }
 
 /// By hand, as Colloquy routes: actix-web's own patterns cost several microseconds each.
 async fn answer(request: HttpRequest, body: web::Bytes) -> Result<HttpResponse, serde_json::Error> {
+    if let Some(rest) = request.path().strip_prefix("/api/v1/documents") {
+        return answer_of_documents(&request, rest.strip_prefix('/'), &body);
+    }
     let rest = request.path().strip_prefix("/v1/conversations").unwrap_or_default();
     Ok(match (request.method(), rest.strip_prefix('/')) {
         (&Method::POST, None) => create(&serde_json::from_slice(&body)?),
@@ -187,6 +242,40 @@ fn list(filter: &Filter) -> HttpResponse {
         conversation.customer_id = filter.customer_id.as_deref().unwrap_or(CUSTOMER);
     }
     HttpResponse::Ok().json(List { data, meta: Meta { total: 1_000_000, limit: PAGE, offset: 0 } })
+}
+
+fn answer_of_documents(
+    request: &HttpRequest,
+    id: Option<&str>,
+    body: &[u8],
+) -> Result<HttpResponse, serde_json::Error> {
+    Ok(match (request.method(), id) {
+        (&Method::POST, None) => HttpResponse::Created()
+            .json(serde_json::from_slice::<WriteDocument>(body)?.written("doc_019f00000000700080000000000000ee")),
+        (&Method::PUT, Some(id)) => HttpResponse::Ok().json(serde_json::from_slice::<WriteDocument>(body)?.written(id)),
+        (_, Some(id)) => HttpResponse::Ok().json(Document::new(id, Some(&CONTENT))),
+        (_, None) => web::Query::from_query(request.query_string())
+            .map_or_else(|_| HttpResponse::BadRequest().finish(), |filter: web::Query<Filter>| documents(&filter)),
+    })
+}
+
+impl WriteDocument {
+    fn written<'a>(&'a self, id: &'a str) -> Document<'a> {
+        let mut document = Document::new(id, self.content.as_deref());
+        document.title = self.title.as_deref().unwrap_or(document.title);
+        document.content_type = self.content_type.as_deref().unwrap_or(document.content_type);
+        document.version_number += u64::from(self.metadata.is_none());
+        document
+    }
+}
+
+fn documents(filter: &Filter) -> HttpResponse {
+    let ids: Vec<String> = (0..PAGE).map(|place| format!("doc_019f000000007000800000000000{place:04x}")).collect();
+    let mut data: Vec<Document> = ids.iter().map(|id| Document::new(id, None)).collect();
+    for document in &mut data {
+        document.version_number += u64::from(filter.q.is_some());
+    }
+    HttpResponse::Ok().json(List { data, meta: Meta { total: 100_000, limit: PAGE, offset: 0 } })
 }
 
 fn main() -> std::io::Result<()> {

@@ -2,60 +2,35 @@
 
 import argparse
 import signal
-import statistics
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import load
-from load import Ids, measure
+from documents import METADATA, Documents
+from load import Ids
 from outside import Outside
 from servers import ROOT, Colloquy, bare
+from table import ROUNDS, Scenario, Table
+from texts import Texts
 
-ROUNDS = 3
 CONVERSATIONS_OF_A_CUSTOMER = 40
 SMALL = 1_000
 MB = 1e6
-METADATA = {"order": "2026-000123456", "source": "web shop", "language": "en",
-            "page": "https://shop.example/orders/2026-000123456"}
-
-
-@dataclass
-class Scenario:
-    """One kind of request. `ids` gives each round its own; `target` is in times the bare server's CPU a request."""
-    name: str
-    title: str
-    kind: str
-    ids: object
-    target: float | None = None
-    per_second: int | None = None
-    small: bool = False
-    warm: str | None = None
-
-
-@dataclass
-class Result:
-    scenario: Scenario
-    bare: load.Cost
-    ours: load.Cost
-    ratio: float
-    failed: int
-    activations: float
 
 
 class Bench:
     def __init__(self, options):
-        self.quick, self.only, self.profiled = options.quick, options.only, options.profile
+        self.quick, self.only = options.quick, options.only
         self.conversations = 50_000 if self.quick else 1_000_000
         self.active = 10_000 if self.quick else 100_000
-        self.seconds = 1 if self.quick else 5
         self.folder = ROOT / "target/bench"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.bare = bare(self.folder)
         self.small = Colloquy("small", self.folder / "small")
         self.big = Colloquy("big", self.folder / "big")
-        self.lines, self.results = [], []
+        self.table = Table(self.bare, self.folder, self.quick, options.profile)
+        self.lines = []
 
     def requests(self):
         self.fill_small()
@@ -64,7 +39,9 @@ class Bench:
         self.memory()
         for scenario in self.scenarios():
             if self.wanted(scenario.name):
-                self.results.append(self.compare(scenario))
+                result = self.table.add(scenario)
+                if scenario.name == "send_many" and not self.quick:
+                    self.what_follows(result.requests)
         self.crashes()
 
     def wanted(self, name):
@@ -73,9 +50,13 @@ class Bench:
     def run(self):
         self.bare.start()
         try:
-            outside = Outside(self.folder, self.quick, self.bare, self.note)
-            outside.run(self.wanted)
-            if not self.only or not outside.names().issuperset(self.only):
+            parts = [Outside(self.folder, self.quick, self.bare, self.note),
+                     Documents(self.folder, self.quick, self.table, self.note),
+                     Texts(self.folder, self.quick, self.note)]
+            for part in parts:
+                part.run(self.wanted)
+            known = [name for part in parts for name in part.names()]
+            if not self.only or not all(any(name.startswith(only) for name in known) for only in self.only):
                 self.requests()
         finally:
             for server in (self.bare, self.small, self.big):
@@ -114,10 +95,7 @@ class Bench:
         took, cpu, total = time.monotonic() - begun, big.cpu_seconds() - cpu, big.total("conversations")
         self.note(f"- stored over HTTP: {total:,} conversations, each with a message, of {wanted:,} customers, in "
                   f"{took:.0f} s ({total / took:,.0f}/s, {cpu * 1e6 / total:.0f} µs of CPU each); "
-                  f"{self.stored_bytes() / MB:,.0f} MB on disk; {memory(big)} then")
-
-    def stored_bytes(self):
-        return sum(file.stat().st_size for file in self.big.folder.rglob("colloquy.db*"))
+                  f"{big.stored_bytes() / MB:,.0f} MB on disk; {memory(big)} then")
 
     # Starts and memory
 
@@ -154,7 +132,7 @@ class Bench:
     # Requests
 
     def scenarios(self):
-        every, third = self.ids, (self.ids.count - self.active) // ROUNDS
+        big, every, third = self.big, self.ids, (self.ids.count - self.active) // ROUNDS
         many = 1_000 if self.quick else 10_000
         def same(count):
             return lambda _: every.part(0, count)
@@ -162,48 +140,24 @@ class Bench:
             return lambda number: every.part(number * count, count)
         stored = f"{self.conversations:,}"
         return [
-            Scenario("get_passive", f"get a passive one, {stored} stored", "get_each",
+            Scenario(big, "get_passive", f"get a passive one, {stored} stored", "get_each",
                      lambda number: every.part(self.active + number * third, third), 6.0),
-            Scenario("get_active", "get an active conversation", "get", same(many), 1.6, warm="get_each"),
-            Scenario("list_status_small", f"list, status and exact total, {SMALL:,} stored", "list_status",
-                     lambda _: None, 2.5, small=True),
-            Scenario("list_status", f"list, status and exact total, {stored} stored", "list_status", lambda _: None, 2.5),
-            Scenario("list_customer_small", f"list of a customer, {SMALL:,} stored", "list_customer",
-                     lambda _: self.small_customers, 2.5, small=True),
-            Scenario("list_customer", f"list of a customer, {stored} stored", "list_customer",
+            Scenario(big, "get_active", "get an active conversation", "get", same(many), 1.6, warm="get_each"),
+            Scenario(self.small, "list_status_small", f"list, status and exact total, {SMALL:,} stored", "list_status",
+                     lambda _: None, 2.5),
+            Scenario(big, "list_status", f"list, status and exact total, {stored} stored", "list_status", lambda _: None, 2.5),
+            Scenario(self.small, "list_customer_small", f"list of a customer, {SMALL:,} stored", "list_customer",
+                     lambda _: self.small_customers, 2.5),
+            Scenario(big, "list_customer", f"list of a customer, {stored} stored", "list_customer",
                      lambda _: self.customers, 2.5),
-            Scenario("send_few", "durable message, 64 conversations", "send", same(64), 4.5, warm="get_each"),
-            Scenario("send_many", f"durable message, {many:,} conversations", "send", same(many), 4.5, warm="get_each"),
-            Scenario("mixed_few", "40 % change the state, 64 conversations", "mixed", fresh(64), 7.0, warm="get_each"),
-            Scenario("mixed_many", f"40 % change the state, {many:,} conversations", "mixed", fresh(many), 7.0,
+            Scenario(big, "send_few", "durable message, 64 conversations", "send", same(64), 4.5, warm="get_each"),
+            Scenario(big, "send_many", f"durable message, {many:,} conversations", "send", same(many), 4.5, warm="get_each"),
+            Scenario(big, "mixed_few", "40 % change the state, 64 conversations", "mixed", fresh(64), 7.0, warm="get_each"),
+            Scenario(big, "mixed_many", f"40 % change the state, {many:,} conversations", "mixed", fresh(many), 7.0,
                      warm="get_each"),
-            Scenario("hot", "durable message, one conversation", "send", same(1), per_second=20_000, warm="get"),
-            Scenario("create", "create a conversation with its first message", "create", lambda _: self.customers),
+            Scenario(big, "hot", "durable message, one conversation", "send", same(1), per_second=20_000, warm="get"),
+            Scenario(big, "create", "create a conversation with its first message", "create", lambda _: self.customers),
         ]
-
-    def compare(self, scenario):
-        server = self.small if scenario.small else self.big
-        bares, ours, activated = [], [], server.actors("actors_activations_total")
-        for number in range(ROUNDS):
-            ids = scenario.ids(number)
-            if scenario.warm:
-                # Long enough that each of the ids is activated.
-                load.wrk(server, scenario.warm, ids, 1 if self.quick or not ids.count > 1_000 else 5)
-                activated = server.actors("actors_activations_total") if number == 0 else activated
-            order = [(self.bare, bares), (server, ours)]
-            for measured, costs in order if number % 2 == 0 else reversed(order):
-                costs.append(measure(measured, scenario.kind, ids, self.seconds, seed=number))
-        activated = server.actors("actors_activations_total") - activated
-        ratio = statistics.median(our.cpu_us / its.cpu_us for its, our in zip(bares, ours))
-        failed = sum(cost.failed for cost in bares + ours)
-        result = Result(scenario, middle(bares), middle(ours), ratio, failed,
-                        activated / sum(cost.requests for cost in ours))
-        print(row(result), flush=True)
-        if scenario.name == "send_many" and not self.quick:
-            self.what_follows(sum(cost.requests for cost in ours))
-        if self.profiled:
-            self.profile(scenario, server)
-        return result
 
     def what_follows(self, requests):
         """What sending left for later: headers that are folded when they have lagged for a minute."""
@@ -213,53 +167,10 @@ class Bench:
         self.note(f"- what {requests:,} messages to 10,000 conversations left for the 75 s after them: {left:.1f} µs of "
                   "CPU a message, not in the table")
 
-    def profile(self, scenario, server):
-        data, text = self.folder / "perf.data", self.folder / f"profile.{scenario.name}"
-        record = subprocess.Popen(["perf", "record", "-q", "-F", "1999", "-e", "cpu-clock", "-p",
-                                   str(server.process.pid), "-o", data, "--", "sleep", str(self.seconds)])
-        load.wrk(server, scenario.kind, scenario.ids(0), self.seconds + 1, seed=ROUNDS)
-        record.wait()
-        for name, columns in (("symbols", "overhead,comm,symbol"), ("modules", "overhead,comm,dso")):
-            report = ["perf", "report", "-i", data, "--stdio", "--percent-limit", "0.3", "--fields", columns]
-            seen = subprocess.run(report, capture_output=True, text=True).stdout
-            lines = [" ".join(line.split()) for line in seen.splitlines() if line.strip() and line[0] != "#"]
-            Path(f"{text}.{name}").write_text("\n".join(lines) + "\n")
-
-    # The table
-
     def report(self):
-        table = ["| | bare µs | Colloquy µs | ratio | target | | bare/s | Colloquy/s | p50 / p99 ms | bytes, bare / ours |",
-                 "|---|---|---|---|---|---|---|---|---|---|"]
-        table += [row(result) for result in self.results]
-        where = ["", "CPU by thread, µs a request:", ""]
-        for result in self.results:
-            shares = sorted(result.ours.by_thread.items(), key=lambda share: -share[1])
-            where.append(f"- {result.scenario.name}: " + ", ".join(f"{name} {us:.1f}" for name, us in shares if us >= 0.1))
-        text = "\n".join([*table, "", *self.lines, *where, ""])
+        text = "\n".join([*self.table.rows(), "", *self.lines, "", *self.table.threads(), ""])
         (self.folder / "report.md").write_text(text)
         print("\n" + text)
-
-
-def middle(costs):
-    """The run of median CPU; its other figures go with it."""
-    return sorted(costs, key=lambda cost: cost.cpu_us)[len(costs) // 2]
-
-
-def row(result):
-    scenario, its, ours = result.scenario, result.bare, result.ours
-    if scenario.per_second:
-        target, met = f"≥ {scenario.per_second:,}/s", ours.each_second >= scenario.per_second
-    else:
-        target, met = (f"≤ {scenario.target} ×", result.ratio <= scenario.target) if scenario.target else ("", None)
-    verdict = {True: "met", False: "MISSED", None: ""}[met]
-    if result.failed:
-        verdict += f" ({result.failed} FAILED)"
-    title = scenario.title
-    if scenario.name.startswith("get"):
-        title += f" ({result.activations:.2f} activations a request)"
-    return (f"| {title} | {its.cpu_us:.1f} | {ours.cpu_us:.1f} | {result.ratio:.2f} | {target} | {verdict} | "
-            f"{its.each_second:,.0f} | {ours.each_second:,.0f} | {ours.p50_ms:.1f} / {ours.p99_ms:.1f} | "
-            f"{its.bytes_each:,.0f} / {ours.bytes_each:,.0f} |")
 
 
 def memory(server):

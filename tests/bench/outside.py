@@ -1,15 +1,14 @@
 """What the feed gives to the world outside: webhooks, WebSockets and event streams, and what they cost. The other side
 of each scenario is played by `crowd.rs`."""
 
-import json
 import os
 import socket
 import statistics
-import subprocess
 import time
 
 import load
-from servers import ROOT, Colloquy
+from crowd import Crowd
+from servers import Colloquy
 
 CONVERSATIONS = 2_000
 ROUNDS = 3
@@ -17,27 +16,6 @@ IDLE_PER_SECOND = 20
 HEALTHY = 10
 # Many, as the figure is small beside what a busy machine adds.
 NEIGHBOURS_ROUNDS = 7
-
-
-class Crowd:
-    """The process that plays the outside world."""
-
-    def __init__(self, server):
-        command = [ROOT / "target/release/examples/crowd", f"127.0.0.1:{server.port}", server.key]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, word, **given):
-        self.process.stdin.write(" ".join([word, *(f"{name}={value}" for name, value in given.items())]) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise SystemExit(f"the crowd failed at {word}")
-        return json.loads(answer)
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.kill()
-        self.process.wait()
 
 
 class Outside:
@@ -92,10 +70,6 @@ class Outside:
         for endpoint in endpoints:
             self.server.ask("DELETE", f"/v1/webhooks/{endpoint}")
 
-    def send(self, rate, count, by="http", connections=16, first=0, conversations=64):
-        return self.crowd.ask("send", rate=rate, count=count, by=by, connections=connections, ids=self.ids.file,
-                              **{"from": first}, ids_count=conversations)
-
     def waited(self, receipts):
         """Waits until they have come; what is missing stands in the report."""
         answer = self.crowd.ask("wait", **{"for": receipts})
@@ -127,7 +101,7 @@ class Outside:
         crowd.ask("clear")
         crowd.ask("hold", on="true")
         before = server.cpu_seconds()
-        self.send(1e6, messages, connections=64, conversations=CONVERSATIONS)
+        crowd.send(self.ids, 1e6, messages, connections=64, conversations=CONVERSATIONS)
         held = server.cpu_seconds()
         crowd.ask("hold", on="false")
         took = self.waited(messages * endpoints)["ms"] / 1e3
@@ -155,7 +129,7 @@ class Outside:
     def paced(self, rate, copies, **how):
         self.crowd.ask("clear")
         count = int(rate * self.seconds)
-        self.send(rate, count, **how)
+        self.crowd.send(self.ids, rate, count, **how)
         self.waited(count * copies)
         return self.crowd.ask("seen")
 

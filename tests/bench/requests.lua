@@ -72,6 +72,45 @@ local function create(customer)
     '{"customer_id":"' .. customer .. '","initial_message":"Hello, where is my parcel?","metadata":' .. METADATA .. '}')
 end
 
+-- A vocabulary in which few words are common and most are rare: words of five syllables stand in 15 of 100,000 documents.
+local SYLLABLES = { "ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu", "na", "pe", "qui", "ro", "su", "ta", "ve",
+  "wi", "xo", "zu" }
+local VOCABULARY = 200000
+local FIVE_SYLLABLES = (#SYLLABLES) ^ 4
+
+local function word(rank)
+  local text = ""
+  repeat
+    text = SYLLABLES[rank % #SYLLABLES + 1] .. text
+    rank = math.floor(rank / #SYLLABLES)
+  until rank == 0
+  return text
+end
+
+-- About 1,000 bytes.
+local function content()
+  local lines = {}
+  for line = 1, 10 do
+    local words = {}
+    for place = 1, 12 do words[place] = word(math.floor(VOCABULARY * math.random() ^ 4)) end
+    lines[line] = table.concat(words, " ")
+  end
+  return table.concat(lines, "\\n")
+end
+
+local function document(id) return "/api/v1/documents/" .. id end
+local function documents(query) return written("GET", "/api/v1/documents" .. query) end
+
+local contents = {}
+-- Always the same text to a document, but for its end.
+local function update()
+  place = place + 1
+  local chosen = math.random(#owned)
+  local base = chosen % 64
+  contents[base] = contents[base] or content()
+  return written("PUT", document(owned[chosen]), '{"content":"' .. contents[base] .. "\\n" .. place .. '"}')
+end
+
 local kinds = {
   send = function() return message(any(), "customer") end,
   -- The sender is an agent: a customer's message would make a pending conversation active.
@@ -86,6 +125,17 @@ local kinds = {
     return written("POST", "/v1/customers",
       string.format('{"name":"Customer %d.%07d of the benchmark"}', number, place))
   end,
+  document_create = function()
+    place = place + 1
+    return written("POST", "/api/v1/documents", string.format(
+      '{"title":"Report %d.%07d of the benchmark","content":"%s","metadata":%s}', number, place, content(), METADATA))
+  end,
+  document_update = update,
+  document_get = function() return written("GET", document(any())) end,
+  document_get_each = function() return written("GET", document(following())) end,
+  document_list = function() return documents("") end,
+  search_rare = function() return documents("?q=" .. word(math.random(FIVE_SYLLABLES, VOCABULARY - 1))) end,
+  search_common = function() return documents("?q=%22" .. word(0) .. "%22") end,
 }
 
 local function keep_what_is_seen(prefix)
@@ -93,6 +143,7 @@ local function keep_what_is_seen(prefix)
   function response(status, _, body)
     if status ~= 201 then return end
     local id = body:match('"conversation_id":"([^"]+)"') or body:match('"customer_id":"([^"]+)"')
+      or body:match('"id":"(doc_[^"]+)"')
     if id then file:write(id, "\n") end
   end
 end

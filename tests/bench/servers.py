@@ -107,13 +107,17 @@ class Colloquy(Server):
             raise SystemExit(f"POST {path} answered {status}: {text.decode()}")
         return json.loads(text)
 
-    def total(self, what):
-        return json.loads(self.ask("GET", f"/v1/{what}?limit=1")[1])["meta"]["total"]
+    def total(self, what, root="/v1"):
+        return json.loads(self.ask("GET", f"{root}/{what}?limit=1")[1])["meta"]["total"]
 
-    def actors(self, metric):
-        """A figure of the conversations' actors."""
+    def actors(self, metric, kind="conversation"):
+        """A figure of the actors of one kind."""
         text = self.ask("GET", "/metrics", key=OPERATOR)[1].decode()
-        return sum(float(found) for found in re.findall(rf'{metric}{{kind="conversation"[^}}]*}} (\S+)', text))
+        return sum(float(found) for found in re.findall(rf'{metric}{{kind="{kind}"[^}}]*}} (\S+)', text))
+
+    def stored_bytes(self, name="colloquy.db"):
+        """Of its files whose names begin so."""
+        return sum(file.stat().st_size for file in self.folder.rglob(f"{name}*"))
 
     def restart(self, how=signal.SIGTERM):
         self.end(how)

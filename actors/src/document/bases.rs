@@ -50,6 +50,7 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
         let base = self.text(planned.base).await?;
         let ours = self.text(planned.ours).await?;
         let theirs = self.text(Base::Version(planned.theirs)).await?;
+        let bytes = base.len() + ours.len() + theirs.len();
         let work = move || {
             // In one style, whatever the outer merge's: how conflicts are shown does not decide which there are.
             let (style, strategy) = (Style::Merge, Strategy::Fail);
@@ -58,7 +59,7 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
             let bytes_max = Bounds::get().document_bytes_max.saturating_mul(DOCUMENTS_MAX);
             if text.len() > bytes_max { Arc::default() } else { Arc::from(text) }
         };
-        offload::compute_long(work).await.ok_or_else(away)
+        offload::compare(bytes, work).await.ok_or_else(away)
     }
 
     async fn text(&mut self, base: Base) -> Result<Arc<str>, Failure> {

@@ -18,7 +18,7 @@ use super::messages::{
 };
 use super::shares::PasswordTries;
 use super::state::{Document, Facts, tag, to_json};
-use super::work::unpack;
+use super::work::{unpack, unpacked_bytes};
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::background::Background;
@@ -32,7 +32,7 @@ use crate::store::{
     ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, NameField, ReadError, RecordQuery, Store,
     Stored, StoredPage, StoredVersion, Subject, VersionQuery,
 };
-use crate::text::Email;
+use crate::text::{DocumentContent, Email};
 use crate::time::Timestamp;
 
 /// Why a document could not be asked.
@@ -163,15 +163,21 @@ impl Documents {
         request: Request,
     ) -> Result<Answer, Failure> {
         let whole = matches!(request, Request::Create(_) | Request::Update(_) | Request::Restore);
-        match self.ask(id, (caller, who), if_match, reservation, request).await? {
-            Reply::Answer(answer) if whole => self.completed(answer).await,
-            Reply::Answer(answer) => Ok(answer),
-            Reply::Seen(_)
-            | Reply::Opened(_)
-            | Reply::Listed(_)
-            | Reply::Comments(..)
-            | Reply::Prepared(_)
-            | Reply::Overtaken(_) => Err(away()),
+        let given = if let Request::Create(new) = &request {
+            Some(new.content.as_ref().map_or_else(|| Arc::from(""), DocumentContent::shared))
+        } else if let Request::Update(update) = &request {
+            update.content.as_ref().map(DocumentContent::shared)
+        } else {
+            None
+        };
+        let Reply::Answer(answer) = self.ask(id, (caller, who), if_match, reservation, request).await? else {
+            return Err(away());
+        };
+        match given {
+            // What was given is the head's content now.
+            Some(content) => completed_with(answer, Some(content)).await,
+            None if whole => self.completed(answer).await,
+            None => Ok(answer),
         }
     }
 
@@ -219,7 +225,7 @@ impl Documents {
             None => seen.head,
         };
         let (_, content) = self.content(id, shown).await?;
-        let body = off_thread(move || with_content(&seen.document, Some(&content))).await?;
+        let body = go_over(content.len(), move || with_content(&seen.document, Some(&content))).await?;
         let etag = if shown.number == seen.head.number { seen.etag } else { format!("{}-{}", seen.etag, shown.number) };
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
     }
@@ -236,19 +242,17 @@ impl Documents {
         let (Some(id), Some(version)) = (id, version) else { return Ok(answer) };
         let found = VersionFound { number: version.sequence(), id: version, parent: None };
         let content = match self.content(id, found).await {
-            Ok((_, content)) => Some(content),
+            Ok((_, content)) => Some(Arc::from(content)),
             Err(AskError::Refused(DocumentError::NotFound)) => None,
             Err(failure) => return Err(failure),
         };
-        let body = answer.body.clone();
-        let body = off_thread(move || with_content(&body, content.as_deref())).await?;
-        Ok(Answer { body, ..answer })
+        completed_with(answer, content).await
     }
 
     async fn content(&self, id: DocumentId, version: VersionFound) -> Result<(StoredVersion, String), Failure> {
         let found = self.store.version(Document::subject(id), version.number).await.map_err(|_| away())?;
         let (stored, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
-        let unpacked = off_thread(move || unpack(&frames)).await?;
+        let unpacked = go_over(unpacked_bytes(&frames), move || unpack(&frames)).await?;
         Ok((stored, unpacked.ok_or_else(away)?.0))
     }
 
@@ -262,7 +266,7 @@ impl Documents {
         let (stored, content) = self.content(id, found).await?;
         let parents = self.parents(id, &stored).await?;
         let etag = stored.id.to_string();
-        let body = off_thread(move || {
+        let body = go_over(content.len(), move || {
             to_json(&VersionWithContent { version: version_view(id, &stored, parents), content: &content })
         });
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body: body.await?, replayed: false })
@@ -295,7 +299,9 @@ impl Documents {
             None => String::new(),
         };
         let new = self.content(id, to).await?.1;
-        off_thread(move || compare(&old, &new, asked.context, asked.format)).await
+        let compared =
+            offload::compare(old.len() + new.len(), move || compare(&old, &new, asked.context, asked.format)).await;
+        compared.ok_or(AskError::Crashed)
     }
 
     /// A page of documents, of those that the caller may read.
@@ -310,32 +316,54 @@ impl Documents {
             Who::Account(_) | Who::Link(..) => None,
             Who::User(user) => Some(user),
         };
-        let among = match &query.q {
-            Some(q) => Some(self.finder.find(scope, q).await?),
-            None => None,
-        };
         let nobody = reader.is_none() && query.role.is_some_and(|role| role != DocumentRole::Owner);
-        let found = self
-            .store
-            .documents(DocumentQuery {
-                scope,
-                reader,
-                role: query.role.filter(|_| reader.is_some()).map(|role| role as i64),
-                owner: query.owner,
-                content_type: query.content_type.map(ContentType::code),
-                updated_after: query.updated_after.map(|at| at.0),
-                deleted: query.deleted,
-                // An account-level caller is owner of everything: with another role there is nothing.
-                among: if nobody { Some(Arc::from([])) } else { among },
-                sort: query.sort,
-                paging: query.paging,
-            })
-            .await?;
+        let wanted = DocumentQuery {
+            scope,
+            reader,
+            role: query.role.filter(|_| reader.is_some()).map(|role| role as i64),
+            owner: query.owner,
+            content_type: query.content_type.map(ContentType::code),
+            updated_after: query.updated_after.map(|at| at.0),
+            deleted: query.deleted,
+            // An account-level caller is owner of everything: with another role there is nothing.
+            among: nobody.then(|| Arc::from([])),
+            sort: query.sort,
+            paging: query.paging,
+        };
+        let found = match &query.q {
+            Some(words) if !nobody => self.search(words, wanted).await?,
+            Some(_) | None => self.store.documents(wanted).await?,
+        };
         let id = |row: &DocumentRow| DocumentId::from_parts(row.subject.number, row.subject.tail);
         let ids = |row: &DocumentRow| id(row).to_string();
         let shown = found.items.iter().map(|row| listed(id(row), row, who)).collect::<Option<Vec<Bytes>>>();
         let shown = shown.ok_or(ListFailure::Away)?;
         Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
+    }
+
+    /// A page of what a search finds.
+    async fn search(&self, words: &str, wanted: DocumentQuery) -> Result<StoredPage<DocumentRow>, ListFailure> {
+        let filtered = wanted.reader.is_some()
+            || wanted.owner.is_some()
+            || wanted.content_type.is_some()
+            || wanted.updated_after.is_some();
+        let DocumentQuery { scope, deleted, .. } = wanted;
+        if filtered {
+            let hits = self.finder.find((scope, deleted), words, (usize::MAX, 0)).await?;
+            return Ok(self.store.documents(DocumentQuery { among: Some(hits.numbers()), ..wanted }).await?);
+        }
+        // The index tells apart what is in the bin, and so it knows the page and the total.
+        let limit = wanted.paging.limit;
+        let offset = match wanted.paging.start {
+            Start::Offset(offset) => offset,
+            Start::After(_) | Start::Before(_) => 0,
+        };
+        let part = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let hits = self.finder.find((scope, deleted), words, (part(limit.into()), part(offset))).await?;
+        let paging = Paging { start: Start::Offset(0), ..wanted.paging };
+        let page = DocumentQuery { among: Some(hits.numbers()), paging, ..wanted };
+        let after = offset.saturating_add(limit.into()) < hits.total;
+        Ok(StoredPage { total: hits.total, before: offset > 0, after, ..self.store.documents(page).await? })
     }
 
     /// A page of a document's versions, newest first.
@@ -412,8 +440,8 @@ impl Documents {
         let Reply::Comments(found, total) = self.ask(id, by, None, None, Request::ListComments(list)).await? else {
             return Err(away());
         };
-        // A page of long comments is a large one to write.
-        off_thread(move || {
+        let bytes = found.iter().map(|comment| comment.body.len()).sum();
+        go_over(bytes, move || {
             let skip = list.skip();
             let after = skip.saturating_add(found.len()) < total;
             let items: Vec<Bytes> = found.iter().map(|comment| to_json(&**comment)).collect();
@@ -605,9 +633,16 @@ fn user_of(collaborator: &Value) -> Option<UserId> {
     collaborator.get("user_id").and_then(Value::as_str).and_then(|id| id.parse().ok())
 }
 
-/// Computes off the arbiters.
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    offload::compute(work).await.ok_or(AskError::Crashed)
+/// Goes over so many bytes, off the arbiters if they are many.
+async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    offload::go_over(bytes, work).await.ok_or(AskError::Crashed)
+}
+
+/// An answer that shows a document, with this content.
+async fn completed_with(answer: Answer, content: Option<Arc<str>>) -> Result<Answer, Failure> {
+    let (shown, bytes) = (answer.body.clone(), content.as_deref().map_or(0, str::len));
+    let body = go_over(bytes, move || with_content(&shown, content.as_deref())).await?;
+    Ok(Answer { body, ..answer })
 }
 
 /// A document's JSON with its content before the type of it. No other field can look like that one: quotes in values are

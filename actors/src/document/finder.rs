@@ -9,12 +9,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::state::Facts;
-use super::work::unpack;
+use super::work::{unpack, unpacked_bytes};
 use crate::background::Background;
 use crate::caller::Scope;
 use crate::feed::{Ended, Event, Feed, Interest, Item};
+use crate::offload;
 use crate::page::{ListFailure, Order, Paging, Start};
-use crate::search::{Closed, Entry, Search, SearchError};
+use crate::search::{Closed, Entry, Found, Held, Search, SearchError};
 use crate::store::{DocumentOrder, DocumentQuery, FeedRow, ReadError, Store};
 
 /// How long a search waits for the index.
@@ -56,17 +57,21 @@ impl Finder {
         Ok(Finder { shared, thread: Mutex::new(thread) })
     }
 
-    /// Documents of this scope in which the query's words are, by number, best first.
+    /// Documents of this scope in which the query's words are, best first: `limit` of them from the `offset`-th on.
     ///
     /// # Errors
     /// The index is behind, or can't be read.
-    pub(crate) async fn find(&self, scope: Scope, query: &str) -> Result<Arc<[u64]>, ListFailure> {
+    pub(crate) async fn find(
+        &self,
+        (scope, in_bin): (Scope, bool),
+        query: &str,
+        (limit, offset): (usize, usize),
+    ) -> Result<Found, ListFailure> {
         let index = self.shared.index();
         let wanted = self.shared.feed.last();
         self.shared.feed.reach();
         index.wait_for(wanted, SEARCH_WAIT).await.map_err(|_| ListFailure::Away)?;
-        let found = index.find(scope, query, usize::MAX, 0).await?;
-        Ok(found.hits.iter().map(|hit| hit.number).collect())
+        Ok(index.find(shelf(scope, in_bin), query, limit, offset).await?)
     }
 
     /// Ends the thread and closes the index. Blocks: not for an arbiter.
@@ -207,18 +212,21 @@ impl Follower<'_> {
     async fn hand_in(&self, position: i64, scope: Scope, number: u64) -> Result<(), Closed> {
         loop {
             match self.entry(scope, number).await {
-                Ok(Some(entry)) => return self.index.put(position, entry).await,
+                Ok(Some((entry, turn))) => return self.index.put(position, entry, turn).await,
                 Ok(None) => return self.index.remove(position, number).await,
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 
-    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
+    /// What is to be found of a document, and its turn among the large computations if it is large.
+    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<(Entry, Option<Held>)>, ReadError> {
         let store = &self.shared.store;
-        let mut found = store.documents(only(scope, number, false)).await?.items;
+        let mut in_bin = false;
+        let mut found = store.documents(only(scope, number, in_bin)).await?.items;
         if found.is_empty() {
-            found = store.documents(only(scope, number, true)).await?.items;
+            in_bin = true;
+            found = store.documents(only(scope, number, in_bin)).await?.items;
         }
         let Some(row) = found.into_iter().next() else { return Ok(None) };
         let facts: Facts = match serde_json::from_str(&row.body) {
@@ -229,9 +237,10 @@ impl Follower<'_> {
             }
         };
         let Some((_, frames)) = store.version(row.subject, facts.head).await? else { return Ok(None) };
+        let turn = offload::turn(unpacked_bytes(&frames)).await.map(|turn| -> Held { Box::new(turn) });
         // On this thread: it has nothing else to do.
         let content = unpack(&frames).map(|(content, _)| content).unwrap_or_default();
-        Ok(Some(Entry { number, scope, title: facts.title, content }))
+        Ok(Some((Entry { number, scope: shelf(scope, in_bin), title: facts.title, content }, turn)))
     }
 
     async fn read<T>(&self, ask: impl Fn(&dyn Store) -> crate::store::Later<Result<T, ReadError>>) -> T {
@@ -243,6 +252,11 @@ impl Follower<'_> {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Where the index keeps a scope's documents: those in the bin apart, so that a search meets the ones or the others.
+fn shelf(scope: Scope, in_bin: bool) -> Scope {
+    if in_bin { Scope::from_number(!scope.number()) } else { scope }
 }
 
 /// This document, in the bin or not.

@@ -15,6 +15,10 @@ const DIGEST_BYTES: usize = 8;
 const HEADER_BYTES: usize = 1 + 2 + 4 + DIGEST_BYTES;
 /// Frames of a chain, the keyframe not counted. A keyframe costs what some hundred small edits cost.
 pub const CHAIN_FRAMES_MAX: u16 = 250;
+/// Of a short text a keyframe costs less, and reading many frames is most of the work with it: one frame for so many bytes …
+const FRAME_BYTES: usize = 400;
+/// … but at least so many.
+const CHAIN_FRAMES_MIN: u16 = 16;
 /// Bytes of content that reading a chain's last frame may unpack, beyond the content itself: about 15 ms.
 pub const CHAIN_BYTES_MAX: u32 = 64 << 20;
 /// zstd's own middle: more buys few bytes for much time.
@@ -59,7 +63,9 @@ impl Place {
     /// So a writer knows, before it reads the base, that it needs none.
     #[must_use]
     pub fn keyframe_due(self, content_bytes: usize) -> bool {
-        self.depth >= CHAIN_FRAMES_MAX || self.chain_bytes.saturating_add(bounded(content_bytes)) > CHAIN_BYTES_MAX
+        let frames_max = u16::try_from(content_bytes / FRAME_BYTES).unwrap_or(u16::MAX);
+        self.depth >= frames_max.clamp(CHAIN_FRAMES_MIN, CHAIN_FRAMES_MAX)
+            || self.chain_bytes.saturating_add(bounded(content_bytes)) > CHAIN_BYTES_MAX
     }
 }
 

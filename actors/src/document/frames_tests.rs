@@ -175,8 +175,10 @@ fn eight_mebibytes_against_their_parent_cost_what_was_changed() {
 #[test]
 fn a_chain_ends_by_its_length_and_by_its_bytes() {
     let place = |depth, chain_bytes| Place { depth, chain_bytes };
-    assert!(!place(249, 1_000).keyframe_due(1_000));
-    assert!(place(250, 1_000).keyframe_due(1_000));
+    assert!(!place(249, 1_000).keyframe_due(100_000));
+    assert!(place(250, 1_000).keyframe_due(100_000));
+    assert!(!place(15, 1_000).keyframe_due(1_000), "a short text's chain is shorter");
+    assert!(place(16, 1_000).keyframe_due(1_000));
     assert!(!place(6, 7 * (8 << 20)).keyframe_due(8 << 20));
     assert!(place(7, 8 * (8 << 20)).keyframe_due(8 << 20));
     let content = "a".repeat(1_000);

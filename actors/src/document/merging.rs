@@ -15,7 +15,7 @@ use super::graph;
 use super::merge::{Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve};
 use super::messages::{ConflictView, DocumentError, Merge, MergeConflict, MergeStyle, Reply, Request};
 use super::state::{Document, to_json};
-use super::work::{Packed, pack, unpack};
+use super::work::{Packed, pack, unpack, unpacked_bytes};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::bounds::Bounds;
 use crate::caller::Caller;
@@ -55,7 +55,7 @@ pub struct MergeJob {
     pub(super) dry_run: bool,
     pub(super) style: MergeStyle,
     pub(super) strategy: Strategy,
-    pub(super) resolutions: Option<Vec<(usize, String)>>,
+    pub(super) resolutions: Option<Vec<(usize, Arc<str>)>>,
 }
 
 /// A merge that was computed.
@@ -137,7 +137,7 @@ impl Documents {
         let read = async |number: u64| {
             let found = self.store.version(document, number).await.map_err(|_| away())?;
             let (_, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
-            offload::compute(move || unpack(&frames)).await.flatten().ok_or_else(away)
+            offload::go_over(unpacked_bytes(&frames), move || unpack(&frames)).await.flatten().ok_or_else(away)
         };
         let in_time = timeout(self.directory.policy().ask_timeout, job.compute(read)).await;
         let too_late = AskError::Unavailable { cause: Cause::TimedOut, retry_after: std::time::Duration::from_secs(1) };
@@ -158,10 +158,11 @@ impl MergeJob {
             let parents = |number: u64| place(number).and_then(|place| versions.get(place)).map(|one| &*one.parents);
             graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
-        let plan = offload::compute(planning).await.ok_or_else(away)?;
+        let plan = offload::compute(0, planning).await.ok_or_else(away)?;
         let base = bases::base(&plan, async |number| Ok(Arc::from(read(number).await?.0))).await?;
         let (ours, theirs) = (read(target).await?, read(source).await?.0);
-        offload::compute_long(move || self.merge(&base, &ours, &theirs)).await.flatten().ok_or_else(away)
+        let bytes = base.len() + ours.0.len() + theirs.len();
+        offload::compare(bytes, move || self.merge(&base, &ours, &theirs)).await.flatten().ok_or_else(away)
     }
 
     fn merge(self, base: &str, (ours, frame): &Held, theirs: &str) -> Option<Computed> {
@@ -187,7 +188,7 @@ impl MergeJob {
             let Merged { text, conflicts } = merge(base, ours, theirs, &options);
             return if conflicts.is_empty() { Ok(text) } else { Err(self.conflicted(text, conflicts)) };
         };
-        let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, text.as_str())).collect();
+        let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, &**text)).collect();
         let unresolved = |error: ResolveError| Invalid::new("resolutions", error.to_string());
         resolve(texts, &options, &given).map_err(|error| DocumentError::Invalid(unresolved(error)))
     }

@@ -43,10 +43,6 @@ fn taken(field: &'static str) -> DocumentError {
     DocumentError::Conflict { field, reason: "is taken by another version or branch" }
 }
 
-fn text(content: &DocumentContent) -> Arc<str> {
-    Arc::from(&**content)
-}
-
 /// What was packed; anything else means that the command was not prepared as it is decided.
 fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
     match found {
@@ -57,7 +53,7 @@ fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
 
 impl Document {
     pub(super) fn job_of_creation(&self, new: &CreateDocument) -> Job {
-        let content = new.content.as_ref().map_or_else(|| Arc::from(""), text);
+        let content = new.content.as_ref().map_or_else(|| Arc::from(""), DocumentContent::shared);
         let task = Task::Pack { content, parent: None };
         Job { document: Self::subject(self.id), task, anchored_at: None }
     }
@@ -67,13 +63,13 @@ impl Document {
         let head = live.facts.head;
         let (task, on_head) = match request {
             Request::Update(update) => {
-                let content = text(update.content.as_ref()?);
+                let content = update.content.as_ref()?.shared();
                 (Task::Pack { content, parent: Some(head) }, true)
             }
             Request::AddVersion(add) => {
                 let place = live.place(add).ok()?;
                 let on_head = place.branch.is_empty();
-                (Task::Pack { content: text(&add.content), parent: Some(place.parent) }, on_head)
+                (Task::Pack { content: add.content.shared(), parent: Some(place.parent) }, on_head)
             }
             Request::RestoreVersion(name, _) => (Task::Copy { version: live.version(name)?, parent: head }, true),
             Request::AddComment(add) => {
@@ -392,7 +388,7 @@ impl Live {
     fn merge_job(&self, merge: &Merge, sides: Sides) -> MergeJob {
         let resolutions = merge.resolutions.as_ref().map(|given| {
             let index = |index: u64| usize::try_from(index).unwrap_or(usize::MAX);
-            given.iter().map(|one| (index(one.index), one.content.to_string())).collect()
+            given.iter().map(|one| (index(one.index), one.content.shared())).collect()
         });
         MergeJob {
             stand: self.stand(&sides),

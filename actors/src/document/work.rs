@@ -64,8 +64,13 @@ pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>
             let (_, frames) = reading.await.map_err(|_| Away)?.ok_or(Away)?;
             chains.push((number, frames));
         }
+        let bytes: usize = chains.iter().map(|(_, frames)| unpacked_bytes(frames)).sum();
+        let worked = match job.packs() {
+            Some(content) => offload::go_over(bytes + content, move || job.compute(&chains)).await,
+            None => offload::compute(bytes, move || job.compute(&chains)).await,
+        };
         // A panic in there was reported where it happened; the caller may try again.
-        offload::compute(move || job.compute(&chains)).await.flatten().ok_or(Away)
+        worked.flatten().ok_or(Away)
     })
 }
 
@@ -80,6 +85,12 @@ pub(super) fn unpack(frames: &[Bytes]) -> Option<(String, Frame)> {
         .inspect_err(|error| tracing::error!(%error, "a version can't be read"))
         .ok()?;
     Some((content, frames.last()?.clone()))
+}
+
+/// Bytes that unpacking these frames makes.
+pub(super) fn unpacked_bytes(frames: &[Bytes]) -> usize {
+    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
+    last.map_or(0, |frame| usize::try_from(frame.place().chain_bytes).unwrap_or(usize::MAX))
 }
 
 pub(super) type Chains = [(u64, Vec<Bytes>)];
@@ -100,6 +111,14 @@ impl Job {
         needs.sort_unstable();
         needs.dedup();
         needs
+    }
+
+    /// Bytes of the content that it packs, where it does nothing else: to compare can take long over few bytes.
+    fn packs(&self) -> Option<usize> {
+        match &self.task {
+            Task::Pack { content, .. } if self.anchored_at.is_none() => Some(content.len()),
+            Task::Pack { .. } | Task::Copy { .. } | Task::Count { .. } => None,
+        }
     }
 
     pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {

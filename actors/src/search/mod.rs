@@ -64,6 +64,9 @@ pub struct Closed;
 #[error("the search index has not come so far yet")]
 pub struct Behind;
 
+/// What is held while a text is being taken in.
+pub type Held = Box<dyn Send>;
+
 /// A text to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -93,6 +96,14 @@ pub struct Found {
     pub hits: Vec<Hit>,
     /// How many fit at all.
     pub total: u64,
+}
+
+impl Found {
+    /// The texts of this part, by number.
+    #[must_use]
+    pub fn numbers(&self) -> Arc<[u64]> {
+        self.hits.iter().map(|hit| hit.number).collect()
+    }
 }
 
 /// How the writer does its chores.
@@ -155,13 +166,14 @@ impl Search {
         Ok((Search { inbox: Mutex::new(Some(inbox)), thread, readers, shared, reached }, position))
     }
 
-    /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
+    /// Takes in a text, in place of the one with the same number. Waits while the queue is full. What is held for it is let
+    /// go once it is taken in.
     ///
     /// # Errors
     /// [`Closed`].
-    pub async fn put(&self, position: i64, entry: Entry) -> Result<(), Closed> {
+    pub async fn put(&self, position: i64, entry: Entry, held: Option<Held>) -> Result<(), Closed> {
         let bytes = entry.title.len() + entry.content.len();
-        self.hand_in(position, bytes, Task::Put(Box::new(entry))).await
+        self.hand_in(position, bytes, Task::Put(Box::new(entry)), held).await
     }
 
     /// Takes a text out, if there is one.
@@ -169,7 +181,7 @@ impl Search {
     /// # Errors
     /// [`Closed`].
     pub async fn remove(&self, position: i64, number: u64) -> Result<(), Closed> {
-        self.hand_in(position, 0, Task::Remove(number)).await
+        self.hand_in(position, 0, Task::Remove(number), None).await
     }
 
     /// Tells that everything up to this position has been handed in.
@@ -177,14 +189,14 @@ impl Search {
     /// # Errors
     /// [`Closed`].
     pub async fn reached(&self, position: i64) -> Result<(), Closed> {
-        self.hand_in(position, 0, Task::Pass).await
+        self.hand_in(position, 0, Task::Pass, None).await
     }
 
-    async fn hand_in(&self, position: i64, bytes: usize, task: Task) -> Result<(), Closed> {
+    async fn hand_in(&self, position: i64, bytes: usize, task: Task, held: Option<Held>) -> Result<(), Closed> {
         let kib = u32::try_from(bytes / 1_024 + 1).unwrap_or(u32::MAX).min(QUEUE_KIB);
         let room = Arc::clone(&self.shared.room).acquire_many_owned(kib).await.map_err(|_| Closed)?;
         match &*self.inbox.lock() {
-            Some(inbox) => inbox.send(Work { position, task, _room: room }).map_err(|_| Closed),
+            Some(inbox) => inbox.send(Work { position, task, room, held }).map_err(|_| Closed),
             None => Err(Closed),
         }
     }

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::index;
-use super::{Entry, Pace};
+use super::{Entry, Held, Pace};
 
 /// Texts of one transaction.
 const BATCH_TEXTS_MAX: usize = 512;
@@ -25,7 +25,9 @@ pub(super) struct Work {
     /// What.
     pub(super) task: Task,
     /// The room that it takes in the queue, until it is done.
-    pub(super) _room: OwnedSemaphorePermit,
+    pub(super) room: OwnedSemaphorePermit,
+    /// What else is held until then.
+    pub(super) held: Option<Held>,
 }
 
 pub(super) enum Task {
@@ -80,12 +82,14 @@ struct Batch {
     bytes: usize,
     position: i64,
     rooms: Vec<OwnedSemaphorePermit>,
+    held: Vec<Held>,
 }
 
 impl Batch {
     fn add(&mut self, work: Work) {
         self.position = self.position.max(work.position);
-        self.rooms.push(work._room);
+        self.rooms.push(work.room);
+        self.held.extend(work.held);
         match work.task {
             Task::Put(entry) => {
                 self.bytes += entry.title.len() + entry.content.len();
@@ -116,7 +120,7 @@ impl Writer {
                     {
                         batch.add(work);
                     }
-                    if !self.take_in(&batch) {
+                    if !self.take_in(&mut batch) {
                         break;
                     }
                     self.erase_if_due(self.pace.erase_after);
@@ -145,7 +149,7 @@ impl Writer {
     }
 
     /// Writes a batch, however often it takes. False where there is no sense in going on.
-    fn take_in(&mut self, batch: &Batch) -> bool {
+    fn take_in(&mut self, batch: &mut Batch) -> bool {
         // Positions that bring no text need not be written each time: after a crash they are only passed once more.
         while !batch.tasks.is_empty() {
             match self.write(batch) {
@@ -155,7 +159,11 @@ impl Writer {
                     return false;
                 }
                 Err(_) if self.shared.closing.load(Ordering::Relaxed) => return false,
-                Err(_) => std::thread::sleep(self.pace.retry_after),
+                Err(_) => {
+                    // Nobody else is to wait for a disk that is full.
+                    batch.held.clear();
+                    std::thread::sleep(self.pace.retry_after);
+                }
             }
         }
         self.shared.reached.send_if_modified(|reached| {

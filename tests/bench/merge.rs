@@ -1,0 +1,51 @@
+//! How long merging and comparing take by themselves, without a server around: `merge FOLDER TIMES`, where the folder holds
+//! `base`, `ours` and `theirs`. Prints the median of each in milliseconds.
+#![expect(clippy::print_stdout, reason = "the benchmark reads the times from stdout")]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use colloquy_actors::document::diff::{Names, html, line_diff, unified};
+use colloquy_actors::document::merge::{Labels, Options, Strategy, Style, merge};
+use serde_json::json;
+
+const OPTIONS: Options<'static> = Options {
+    style: Style::Merge,
+    strategy: Strategy::Fail,
+    labels: Labels { ours: "target", base: "base", theirs: "source" },
+    depth: 0,
+};
+const NAMES: Names<'static> = Names { old: "a/document", new: "b/document" };
+const CONTEXT: usize = 3;
+const MS_PER_S: f64 = 1e3;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let folder = PathBuf::from(args.next().ok_or("usage: merge FOLDER TIMES")?);
+    let times = args.next().ok_or("usage: merge FOLDER TIMES")?.parse()?;
+    let text = |name| std::fs::read_to_string(folder.join(name));
+    let (base, ours, theirs) = (text("base")?, text("ours")?, text("theirs")?);
+    let times = json!({
+        "merge": timed(times, || merge(&base, &ours, &theirs, &OPTIONS)),
+        "unified": timed(times, || unified(&base, &theirs, &NAMES, CONTEXT)),
+        "json": timed(times, || line_diff(&base, &theirs, CONTEXT)),
+        "html": timed(times, || html(&base, &theirs, &NAMES, CONTEXT)),
+    });
+    println!("{times}");
+    Ok(())
+}
+
+/// The median of so many times, in milliseconds.
+fn timed<T>(times: usize, run: impl Fn() -> T) -> f64 {
+    let mut took: Vec<Duration> = (0..times)
+        .map(|_| {
+            let begun = Instant::now();
+            black_box(run());
+            begun.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    took.get(times / 2).map_or(0.0, Duration::as_secs_f64) * MS_PER_S
+}

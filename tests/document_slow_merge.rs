@@ -10,7 +10,7 @@ use crate::support::{Answer, Client, Dice, Server, Setup};
 /// Lines that take a debug build about a second to merge.
 const SLOW: u64 = 30_000;
 /// Fewer, where it is merged again and again; still longer than a request.
-const SLOWISH: u64 = 12_000;
+const SLOWISH: u64 = 20_000;
 
 /// A server on which a debug build on a busy machine may take its time.
 async fn patient() -> (Server, Client) {

@@ -2,6 +2,7 @@
 //! if what it was computed for still holds; otherwise it is computed again.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -27,6 +28,9 @@ use crate::store::StoredVersion;
 
 /// How often a merge is computed again because the document has moved on.
 const AGAIN_MAX: usize = 3;
+/// What was tried in less time than this is not counted, for as long as an asker waits: a document that many change at once would
+/// overtake even the smallest merge three times.
+const QUICK: Duration = Duration::from_millis(200);
 
 /// Nothing could read a version beyond the bound.
 const TOO_LARGE: DocumentError =
@@ -100,7 +104,9 @@ impl Documents {
         mut reservation: Option<Reservation>,
         merge: Merge,
     ) -> Result<Answer, Failure> {
-        for _ in 0..=AGAIN_MAX {
+        let (asked, mut again) = (Instant::now(), 0);
+        while again <= AGAIN_MAX {
+            let began = Instant::now();
             let prepare = Request::PrepareMerge(Box::new(merge.clone()));
             let computed = match self.ask(id, by.clone(), if_match.clone(), None, prepare).await? {
                 Reply::Prepared(Some(job)) => Some(self.computed(id, *job).await?),
@@ -123,13 +129,17 @@ impl Documents {
             let request = Request::Merge(Box::new(merge.clone()), computed);
             match self.ask(id, by.clone(), if_match.clone(), reservation, request).await? {
                 Reply::Answer(answer) => return Ok(answer),
-                Reply::Overtaken(back) => reservation = back,
+                Reply::Overtaken(back) => {
+                    reservation = back;
+                    let is_counted = began.elapsed() > QUICK || asked.elapsed() > self.directory.policy().ask_timeout;
+                    again += usize::from(is_counted);
+                }
                 Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) | Reply::Prepared(_) => {
                     return Err(away());
                 }
             }
         }
-        Err(AskError::Unavailable { cause: Cause::Conflict, retry_after: std::time::Duration::from_secs(1) })
+        Err(AskError::Unavailable { cause: Cause::Conflict, retry_after: Duration::from_secs(1) })
     }
 
     async fn computed(&self, id: DocumentId, job: MergeJob) -> Result<Computed, Failure> {
@@ -140,7 +150,7 @@ impl Documents {
             offload::go_over(unpacked_bytes(&frames), move || unpack(&frames)).await.flatten().ok_or_else(away)
         };
         let in_time = timeout(self.directory.policy().ask_timeout, job.compute(read)).await;
-        let too_late = AskError::Unavailable { cause: Cause::TimedOut, retry_after: std::time::Duration::from_secs(1) };
+        let too_late = AskError::Unavailable { cause: Cause::TimedOut, retry_after: Duration::from_secs(1) };
         in_time.unwrap_or(Err(too_late))
     }
 }

@@ -250,7 +250,7 @@ async fn a_conflict_is_told_in_whole_and_changes_nothing() {
     assert_eq!(details["merged"], merged);
     let conflict = json!({"index": 0, "base": "3\n", "ours": "three\n", "theirs": "tres\n", "start_line": 3});
     assert_eq!(details["conflicts"], json!([conflict]));
-    assert_eq!(details["target"], before["version"]);
+    assert_eq!((&details["target"], &details["style"]), (&before["version"], &json!("merge")));
     assert_eq!(details["source"], c.get(&format!("{at}/versions/side")).await.expect(200)["id"]);
     let problem =
         merge(&c, &at, json!({"source": "side"})).with("accept", "application/problem+json").await.expect(409);
@@ -390,7 +390,7 @@ async fn every_bad_field_of_a_merge_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_criss_cross_history_merges_from_the_newest_common_ancestor() {
+async fn lines_that_crossed_merge_from_what_their_common_ancestors_come_to() {
     let (_account, c) = account_with_client().await;
     let at = c.document("1\n2\n3\n4\n5\n").await;
     c.branch(&at, "side", "A\n2\n3\n4\n5\n").await;
@@ -398,9 +398,9 @@ async fn a_criss_cross_history_merges_from_the_newest_common_ancestor() {
     let on_main = c.write(&at, newest).await;
     merge(&c, &at, json!({"source": "side"})).await.expect(201);
     merge(&c, &at, json!({"source": on_main, "target": "side"})).await.expect(201);
-    // From version 2, `main` would have changed line 1; from version 3, the side has.
+    // Neither version 2 nor version 3 is where both began, but what the two come to: since then main took line 1 back.
     let texts =
-        Triple { base: newest.to_owned(), ours: "1\n2\n3\n4\nB\n".to_owned(), theirs: "A\n2\nC\n4\nB\n".to_owned() };
+        Triple { base: "A\n2\n3\n4\nB\n".to_owned(), ours: newest.to_owned(), theirs: "A\n2\nC\n4\nB\n".to_owned() };
     c.write(&at, &texts.ours).await;
     c.branch(&at, "side", &texts.theirs).await;
     for _ in 0..2 {
@@ -408,7 +408,39 @@ async fn a_criss_cross_history_merges_from_the_newest_common_ancestor() {
         assert_eq!(merged, merge_file(&texts, &[]).0);
     }
     let made = merge(&c, &at, json!({"source": "side"})).await.expect(201);
-    assert_eq!((c.text(&at).await.as_str(), &made["number"]), ("A\n2\nC\n4\nB\n", &json!(8)));
+    assert_eq!((c.text(&at).await.as_str(), &made["number"]), ("1\n2\nC\n4\nB\n", &json!(8)));
+}
+
+#[tokio::test]
+async fn what_lines_that_crossed_decided_in_different_ways_is_a_conflict() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("x\n").await;
+    c.branch(&at, "b", "B\n").await;
+    let on_main = c.write(&at, "A\n").await;
+    let head = merge(&c, &at, json!({"source": "b", "strategy": "ours"})).await.expect(201).id("id");
+    let body = json!({"source": on_main, "target": "b", "strategy": "ours"});
+    let tip = merge(&c, &at, body).await.expect(201).id("id");
+    let base = "<<<<<<<<< Temporary merge branch 1\nB\n=========\nA\n>>>>>>>>> Temporary merge branch 2\n";
+    for (target, source, ours, theirs) in [("main", "b", "A", "B"), ("b", "main", "B", "A")] {
+        for style in ["merge", "diff3", "zdiff3"] {
+            let of_base = if style == "merge" { String::new() } else { format!("||||||| base\n{base}") };
+            for dry_run in [true, false] {
+                let body = json!({"source": source, "target": target, "style": style, "dry_run": dry_run});
+                let refused = merge(&c, &at, body).await.error(409, "merge_conflict", "source");
+                let details = &refused.body["error"]["details"];
+                let merged = format!("<<<<<<< {target}\n{ours}\n{of_base}=======\n{theirs}\n>>>>>>> {source}\n");
+                assert_eq!((&details["merged"], &details["style"]), (&json!(merged), &json!(style)));
+                let (ours, theirs) = (format!("{ours}\n"), format!("{theirs}\n"));
+                let conflict = json!({"index": 0, "base": base, "ours": ours, "theirs": theirs, "start_line": 1});
+                assert_eq!(details["conflicts"], json!([conflict]));
+                let ids = if target == "b" { (&head, &tip) } else { (&tip, &head) };
+                assert_eq!((&details["source"], &details["target"]), (&json!(ids.0), &json!(ids.1)));
+            }
+        }
+    }
+    let resolutions = json!([{"index": 0, "content": "C\n"}]);
+    merge(&c, &at, json!({"source": tip, "target": head, "resolutions": resolutions})).await.expect(201);
+    assert_eq!(c.text(&at).await, "C\n");
 }
 
 #[tokio::test]
@@ -423,23 +455,19 @@ async fn of_many_merges_of_the_same_lines_one_is_a_version() {
 }
 
 #[tokio::test]
-async fn a_dry_run_keeps_no_answer_under_its_key() {
+async fn a_dry_runs_answer_is_kept_under_its_key_like_any_other() {
     let (_account, c) = account_with_client().await;
     let at = forked(&c, &clean()).await;
-    let dry = || {
-        let body = json!({"source": "side", "dry_run": true});
-        c.post(&format!("{at}/merge"), body).with("idempotency-key", "dry")
-    };
+    let body = json!({"source": "side", "dry_run": true});
+    let dry = || c.post(&format!("{at}/merge"), body.clone()).with("idempotency-key", "dry");
     let first = dry().await.expect(200);
     assert_eq!(first["merged"], "one\n2\n3\n4\nfive\n");
     c.write(&at, "uno\n2\n3\n4\n5\n").await;
     let again = dry().await.expect(200);
-    assert_eq!(again["merged"], "uno\n2\n3\n4\nfive\n", "it tells what the merge would give now");
-    assert!(!again.headers.contains_key("idempotent-replayed"), "{again}");
-    let merge = || c.post(&format!("{at}/merge"), json!({"source": "side"})).with("idempotency-key", "dry");
-    let made = merge().await.expect(201);
-    assert_eq!(merge().await.expect(201)["id"], made["id"], "a merge's answer is kept");
-    assert_eq!(versions(&c, &at).await, 5);
+    assert_eq!((&again.bytes, again.header("idempotent-replayed")), (&first.bytes, "true"));
+    let merge = c.post(&format!("{at}/merge"), json!({"source": "side"})).with("idempotency-key", "dry");
+    merge.await.error(422, "idempotency_key_reused", "*");
+    assert_eq!(versions(&c, &at).await, 4, "the dry run wrote nothing");
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ mod document_owners;
 mod document_roles;
 mod document_search;
 mod document_shares;
+mod document_slow_merge;
 mod document_versions;
 mod documents;
 mod errors;

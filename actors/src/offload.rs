@@ -16,6 +16,8 @@ const LARGE_MIN: usize = 1 << 20;
 const HASHES_MAX: usize = 2;
 
 static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
+/// What may take seconds: never all places, so that what is short finds one beside it.
+static LONG: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 /// The large ones leave a core to everybody else.
 static LARGE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
 static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
@@ -42,6 +44,16 @@ pub(crate) async fn compute<T: Send + 'static>(bytes: usize, work: impl FnOnce()
 /// The same for what takes a time in proportion to its bytes; in place where they are few.
 pub(crate) async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     if bytes > IN_PLACE_MAX { compute(bytes, work).await } else { catch_unwind(AssertUnwindSafe(work)).ok() }
+}
+
+/// The same for what compares texts, which may take seconds whatever their size.
+pub(crate) async fn compare<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let place = LONG.acquire().await.ok()?;
+    let work = move || {
+        let _place = place;
+        work()
+    };
+    compute(bytes, work).await
 }
 
 /// The same for what hashes a password.

@@ -305,6 +305,7 @@ impl Serialize for Details<'_> {
             map.serialize_entry("merged", &conflict.merged)?;
             map.serialize_entry("source", &conflict.source)?;
             map.serialize_entry("target", &conflict.target)?;
+            map.serialize_entry("style", &conflict.style)?;
         }
         // Where there are no headers, in a frame, it stands here alone.
         if let (Kind::RateLimited, Some(seconds)) = (self.0.kind, self.0.retry_after_seconds) {

@@ -197,7 +197,12 @@ impl Documents {
     async fn look(&self, id: DocumentId, by: (Caller, Who), names: Vec<VersionName>) -> Result<Seen, Failure> {
         match self.ask(id, by, None, None, Request::Look(names)).await? {
             Reply::Seen(seen) => Ok(*seen),
-            Reply::Answer(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) => Err(away()),
+            Reply::Answer(_)
+            | Reply::Opened(_)
+            | Reply::Listed(_)
+            | Reply::Comments(..)
+            | Reply::Prepared(_)
+            | Reply::Overtaken(_) => Err(away()),
         }
     }
 
@@ -295,7 +300,7 @@ impl Documents {
         };
         let new = self.content(id, to).await?.1;
         let compared =
-            offload::compute(old.len() + new.len(), move || compare(&old, &new, asked.context, asked.format)).await;
+            offload::compare(old.len() + new.len(), move || compare(&old, &new, asked.context, asked.format)).await;
         compared.ok_or(AskError::Crashed)
     }
 
@@ -458,7 +463,12 @@ impl Documents {
                 self.permissions_shown(scope, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
                     .await
             }
-            Reply::Answer(_) | Reply::Seen(_) | Reply::Opened(_) | Reply::Comments(..) => Err(away()),
+            Reply::Answer(_)
+            | Reply::Seen(_)
+            | Reply::Opened(_)
+            | Reply::Comments(..)
+            | Reply::Prepared(_)
+            | Reply::Overtaken(_) => Err(away()),
         }
     }
 

@@ -103,7 +103,12 @@ impl Documents {
         let asked = self.ask(document, (caller, Who::Account(None)), None, None, Request::OpenShare(hash));
         let opened = match asked.await? {
             Reply::Opened(opened) => *opened,
-            Reply::Answer(_) | Reply::Seen(_) | Reply::Listed(_) | Reply::Comments(..) => {
+            Reply::Answer(_)
+            | Reply::Seen(_)
+            | Reply::Listed(_)
+            | Reply::Comments(..)
+            | Reply::Prepared(_)
+            | Reply::Overtaken(_) => {
                 return Err(Shut::Unknown(away()));
             }
         };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::access::{DocumentRole, Visibility, Who};
+use super::merging::{Computed, MergeJob};
 use crate::accounts::{Identity, SecretHash};
 use crate::answer::{Answer, Invalid, Precondition};
 use crate::caller::Caller;
@@ -296,7 +297,7 @@ pub struct Merge {
     /// Whether nothing is written.
     #[serde(default)]
     pub dry_run: bool,
-    /// One for each conflict; `source` and `target` are then IDs.
+    /// One for each conflict of the merge with the same `style` and `strategy`; `source` and `target` are then IDs.
     #[serde(default)]
     pub resolutions: Option<Vec<Resolution>>,
 }
@@ -447,8 +448,10 @@ pub enum Request {
     AddVersion(Box<AddVersion>),
     /// Make an older version's content the head's.
     RestoreVersion(VersionName, RestoreVersion),
-    /// Merge.
-    Merge(Box<Merge>),
+    /// Tell what must be computed for a merge; it goes on meanwhile.
+    PrepareMerge(Box<Merge>),
+    /// Merge, with what was computed for it.
+    Merge(Box<Merge>, Option<Box<Computed>>),
     /// Let a user in, who has this e-mail address.
     AddCollaborator(UserId, DocumentRole, Option<String>),
     /// Change what a user may do.
@@ -574,6 +577,8 @@ pub struct MergeConflict {
     pub source: VersionId,
     /// The version that it was brought into.
     pub target: VersionId,
+    /// The style that made the blocks: resolutions belong to it.
+    pub style: MergeStyle,
 }
 
 /// Why a document refuses.
@@ -729,4 +734,8 @@ pub enum Reply {
     Listed(Vec<Bytes>),
     /// Comments in the list's order, and how many the whole list has.
     Comments(Vec<Arc<CommentView>>, usize),
+    /// What must be computed for a merge; none: nothing.
+    Prepared(Option<Box<MergeJob>>),
+    /// It has moved on since the merge was computed: nothing was done, and its key is given back.
+    Overtaken(Option<Reservation>),
 }

@@ -18,6 +18,7 @@ pub mod messages;
 pub mod shares;
 
 mod actor;
+mod bases;
 mod bin;
 mod comments;
 mod documents;
@@ -25,6 +26,7 @@ mod draft;
 mod finder;
 mod lines;
 mod links;
+mod merging;
 mod sharing;
 mod state;
 mod versions;
@@ -34,6 +36,7 @@ pub use crate::store::DocumentOrder;
 pub use documents::{ActivityList, ActivityView, Comparison, DiffFormat, DocumentList, Documents, Failure};
 pub(crate) use finder::Finder;
 pub use links::{Link, Shut};
+pub use merging::{Computed, MergeJob};
 pub use state::{Changed, Document};
 pub use work::{Job, Worked};
 

@@ -147,7 +147,8 @@ impl Document {
             Request::Expire(before) => self.expire(live, before, asked),
             Request::AddVersion(add) => self.add_version(live, *add, asked, found),
             Request::RestoreVersion(name, body) => self.restore_version(live, (&name, body), asked, found),
-            Request::Merge(merge) => self.merge(live, *merge, asked, found),
+            Request::PrepareMerge(merge) => Document::prepare_merge(live, &merge),
+            Request::Merge(merge, computed) => self.merge(live, *merge, asked, computed.map(|computed| *computed)),
             Request::AddCollaborator(user, role, email) => self.add_collaborator(live, (user, role, email), asked),
             Request::ChangeCollaborator(user, role) => self.change_collaborator(live, user, role, asked),
             Request::RemoveCollaborator(user) => self.remove_collaborator(live, user, asked),
@@ -281,7 +282,8 @@ impl Live {
             | Request::Expire(_)
             | Request::AddVersion(_)
             | Request::RestoreVersion(..)
-            | Request::Merge(_)
+            | Request::PrepareMerge(_)
+            | Request::Merge(..)
             | Request::AddCollaborator(..)
             | Request::CreateShare(..)
             | Request::OpenShare(_)
@@ -418,7 +420,7 @@ impl Request {
             Request::Restore => Action::Restore,
             Request::AddVersion(_) => Action::AddVersion,
             Request::RestoreVersion(..) => Action::RestoreVersion,
-            Request::Merge(_) => Action::Merge,
+            Request::PrepareMerge(_) | Request::Merge(..) => Action::Merge,
             Request::AddCollaborator(..) => Action::AddCollaborator,
             Request::ChangeCollaborator(..) => Action::ChangeCollaborator,
             Request::RemoveCollaborator(_) => Action::RemoveCollaborator,

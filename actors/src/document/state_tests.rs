@@ -9,6 +9,7 @@ use super::*;
 use crate::accounts::Role;
 use crate::answer::Precondition;
 use crate::caller::{By, Mode};
+use crate::document::merging::Computed;
 use crate::document::messages::MergeConflict;
 use crate::runtime::Entity;
 use crate::store::{Happened, Header};
@@ -110,8 +111,25 @@ impl Desk {
         self.done(Request::AddVersion(body(version)))
     }
 
+    /// What is computed for a merge as the document is now.
+    fn computed(&mut self, merge: &Value) -> Result<Option<Box<Computed>>, DocumentError> {
+        let Reply::Prepared(job) = self.ask(Request::PrepareMerge(body(merge.clone())))? else { panic!("no job") };
+        let Some(job) = job else { return Ok(None) };
+        let read = async |number: u64| Ok(unpack(&self.frames_of(number)).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        Ok(Some(Box::new(runtime.block_on(job.compute(read)).unwrap())))
+    }
+
     fn merge(&mut self, merge: Value) -> Result<Value, DocumentError> {
-        let Reply::Answer(answer) = self.ask(Request::Merge(body(merge)))? else { panic!("no answer") };
+        let computed = self.computed(&merge)?;
+        let answer = match computed {
+            Some(computed) if merge["dry_run"] == true => computed.outcome.tried().unwrap(),
+            computed => {
+                let reply = self.ask(Request::Merge(body(merge), computed))?;
+                let Reply::Answer(answer) = reply else { panic!("no answer: {reply:?}") };
+                answer
+            }
+        };
         Ok(serde_json::from_slice(&answer.body).unwrap())
     }
 
@@ -208,6 +226,26 @@ fn a_conflict_is_told_and_its_resolution_goes_through_while_the_target_stays() {
     desk.merge(resolved("both\n")).unwrap();
     assert_eq!(desk.head(), "both\n");
     assert_eq!(desk.merge(resolved("late\n")).unwrap_err(), DocumentError::Precondition, "the target has moved on");
+}
+
+#[test]
+fn what_was_computed_for_other_sides_or_without_the_comments_is_not_taken() {
+    let mut desk = Desk::new("a\nb\nc\n");
+    desk.version(json!({"content": "a\nb\nC\n", "branch": "side"}));
+    desk.done(update(json!({"content": "A\nb\nc\n"})));
+    let merge = json!({"source": "side"});
+    let before = desk.document.revision();
+    let computed = desk.computed(&merge).unwrap();
+    desk.done(Request::AddComment(body(json!({"start_line": 1, "body": "Why?"}))));
+    let overtaken = desk.ask(Request::Merge(body(merge.clone()), computed)).unwrap();
+    assert!(matches!(overtaken, Reply::Overtaken(_)), "the comment would not follow: {overtaken:?}");
+    let computed = desk.computed(&merge).unwrap();
+    desk.version(json!({"content": "a\nb\nD\n", "branch": "side"}));
+    let overtaken = desk.ask(Request::Merge(body(merge.clone()), computed)).unwrap();
+    assert!(matches!(overtaken, Reply::Overtaken(_)), "the source has moved on: {overtaken:?}");
+    assert_eq!(desk.document.revision(), before + 2);
+    desk.merge(merge).unwrap();
+    assert_eq!(desk.head(), "A\nb\nD\n");
 }
 
 #[test]

@@ -8,20 +8,18 @@ use serde_json::{Map, Value, json};
 use super::access::Permissions;
 use super::draft::{Beside, Draft, Made, change};
 use super::graph;
-use super::merge::{ResolveError, Strategy, Style};
+use super::merge::Strategy;
+use super::merging::{Computed, MergeJob, Outcome, Stand};
 use super::messages::{
     AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy, MergeStyle, Reply,
     Request, RestoreVersion, UpdateDocument, VersionName,
 };
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
-use super::work::{Job, MergeTask, Packed, Task, Worked};
+use super::work::{Job, Packed, Task, Worked};
 use crate::answer::{Answer, Done, Invalid};
 use crate::runtime::Decision;
 use crate::store::{Condition, Happened, StoredVersion};
 use crate::text::DocumentContent;
-
-/// Nothing could read a version beyond the bound.
-const TOO_LARGE: &str = "merged, the versions are longer than a document may be";
 
 /// Where a version goes.
 struct Place {
@@ -49,10 +47,7 @@ fn taken(field: &'static str) -> DocumentError {
 fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
     match found {
         Some(Worked::Packed(packed)) => Ok(packed),
-        Some(
-            Worked::Conflicted(_) | Worked::Tried(_) | Worked::TooLarge | Worked::Unresolved(_) | Worked::Lines(_),
-        )
-        | None => Err(DocumentError::Precondition),
+        Some(Worked::Lines(_)) | None => Err(DocumentError::Precondition),
     }
 }
 
@@ -77,11 +72,6 @@ impl Document {
                 (Task::Pack { content: add.content.shared(), parent: Some(place.parent) }, on_head)
             }
             Request::RestoreVersion(name, _) => (Task::Copy { version: live.version(name)?, parent: head }, true),
-            Request::Merge(merge) => {
-                let sides = live.sides(merge).ok()?;
-                let on_head = sides.target == head && !merge.dry_run;
-                (Task::Merge(live.merge_task(merge, sides)?), on_head)
-            }
             Request::AddComment(add) => {
                 let version = add.version.as_ref().map_or(Some(head), |name| live.version(name))?;
                 (Task::Count { version }, false)
@@ -89,6 +79,8 @@ impl Document {
             Request::Create(_)
             | Request::Look(_)
             | Request::List(_)
+            | Request::PrepareMerge(_)
+            | Request::Merge(..)
             | Request::ListComments(_)
             | Request::Bin
             | Request::Restore
@@ -227,37 +219,34 @@ impl Document {
         Ok(draft.decide(asked, answer, Vec::new()))
     }
 
-    pub(super) fn merge(&self, live: &Live, merge: Merge, asked: Asked, found: Option<Worked>) -> Decided {
+    /// What must be computed for a merge; none where the target contains the source.
+    pub(super) fn prepare_merge(live: &Live, merge: &Merge) -> Decided {
+        let sides = live.sides(merge)?;
+        let job = (!live.contains(sides.target, sides.source)).then(|| Box::new(live.merge_job(merge, sides)));
+        Ok(Decision::Answer(Reply::Prepared(job)))
+    }
+
+    pub(super) fn merge(&self, live: &Live, merge: Merge, asked: Asked, computed: Option<Computed>) -> Decided {
         let sides = live.sides(&merge)?;
-        let draft = Draft::new(self, live, &asked, false);
         if live.contains(sides.target, sides.source) {
             let body = to_json(&UpToDate { up_to_date: true, version: live.found(sides.target).id });
             let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
-            return Ok(draft.unchanged(asked, answer));
+            return Ok(Draft::new(self, live, &asked, false).unchanged(asked, answer));
         }
-        match found {
-            // Nothing was written, so to ask again is safe, and tells what the merge would give by then: its key is decided
-            // anew like that of a refusal, and no text as large as the documents is kept for it.
-            Some(Worked::Tried(body)) => {
+        let stand = live.stand(&sides);
+        match computed.filter(|computed| computed.stand == stand).map(|computed| computed.outcome) {
+            None => Ok(Decision::Answer(Reply::Overtaken(asked.reservation))),
+            Some(Outcome::Packed(packed)) => Ok(self.merged(live, packed, (merge, sides), asked)),
+            Some(Outcome::Refused(refusal)) => Err(refusal),
+            Some(Outcome::Tried(body)) => {
                 let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
-                Ok(Decision::Answer(Reply::Answer(answer)))
+                Ok(Draft::new(self, live, &asked, false).unchanged(asked, answer))
             }
-            Some(Worked::Packed(packed)) => Ok(self.merged(live, draft, packed, (merge, sides), asked)),
-            Some(Worked::Conflicted(conflict)) => Err(DocumentError::Merge(conflict)),
-            Some(Worked::Unresolved(error)) => Err(unresolved(error)),
-            Some(Worked::TooLarge) => Err(DocumentError::Conflict { field: "source", reason: TOO_LARGE }),
-            Some(Worked::Lines(_)) | None => Err(DocumentError::Precondition),
         }
     }
 
-    fn merged(
-        &self,
-        live: &Live,
-        mut draft: Draft<'_>,
-        packed: Packed,
-        (merge, sides): (Merge, Sides),
-        asked: Asked,
-    ) -> Decision<Document> {
+    fn merged(&self, live: &Live, packed: Packed, (merge, sides): (Merge, Sides), asked: Asked) -> Decision<Document> {
+        let mut draft = Draft::new(self, live, &asked, false);
         let branch = live.node(sides.target).map_or_else(String::new, |node| node.branch.to_string());
         let message = merge.message.map(crate::text::Text::into_string);
         let made = Made { parents: vec![sides.target, sides.source], branch, label: None, message };
@@ -272,10 +261,6 @@ impl Document {
 struct UpToDate {
     up_to_date: bool,
     version: crate::id::VersionId,
-}
-
-fn unresolved(error: ResolveError) -> DocumentError {
-    invalid("resolutions", error.to_string())
 }
 
 impl Facts {
@@ -395,27 +380,25 @@ impl Live {
         graph::contains(target, source, |number| self.parents(number))
     }
 
-    fn merge_task(&self, merge: &Merge, sides: Sides) -> Option<MergeTask> {
-        let Sides { source, target, names } = sides;
-        if self.contains(target, source) {
-            return None;
-        }
+    /// What a merge of these sides has to be computed for.
+    fn stand(&self, sides: &Sides) -> Stand {
+        let Sides { source, target, .. } = *sides;
+        let anchored_at = self.anchored_at().filter(|head| *head == target);
+        Stand { source, target, anchored_at }
+    }
+
+    fn merge_job(&self, merge: &Merge, sides: Sides) -> MergeJob {
         let resolutions = merge.resolutions.as_ref().map(|given| {
             let index = |index: u64| usize::try_from(index).unwrap_or(usize::MAX);
             given.iter().map(|one| (index(one.index), one.content.shared())).collect()
         });
-        Some(MergeTask {
-            base: graph::merge_base(target, source, |number| self.parents(number))?,
-            ours: target,
-            theirs: source,
-            names,
-            ids: (self.found(source).id, self.found(target).id),
+        MergeJob {
+            stand: self.stand(&sides),
+            versions: Arc::clone(&self.versions),
+            ids: (self.found(sides.source).id, self.found(sides.target).id),
+            names: sides.names,
             dry_run: merge.dry_run,
-            style: match merge.style.unwrap_or(MergeStyle::Merge) {
-                MergeStyle::Merge => Style::Merge,
-                MergeStyle::Diff3 => Style::Diff3,
-                MergeStyle::Zdiff3 => Style::Zdiff3,
-            },
+            style: merge.style.unwrap_or(MergeStyle::Merge),
             strategy: match merge.strategy.unwrap_or(MergeStrategy::Fail) {
                 MergeStrategy::Fail => Strategy::Fail,
                 MergeStrategy::Ours => Strategy::Ours,
@@ -423,6 +406,6 @@ impl Live {
                 MergeStrategy::Union => Strategy::Union,
             },
             resolutions,
-        })
+        }
     }
 }

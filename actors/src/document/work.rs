@@ -1,20 +1,15 @@
-//! What a document's commands compute before they are decided: reading contents, packing, merging, comparing. It happens
-//! on threads of its own, off the arbiters, while the document waits; so it is made from exactly the state that the
-//! decision meets.
+//! What a document's commands compute before they are decided: reading contents, packing, comparing. It happens on threads of
+//! its own, off the arbiters, while the document waits; so it is made from exactly the state that the decision meets. Merges
+//! are `merging`: nobody waits for these but their caller.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
 
 use super::anchors::{self, count_lines};
 use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
-use super::merge::{Conflict, Labels, Options, ResolveError, Strategy, Style, merge, resolve};
-use super::messages::{ConflictView, MergeConflict};
-use super::state::to_json;
 use crate::bounds::Bounds;
-use crate::id::VersionId;
 use crate::offload;
 use crate::runtime::{Away, BoxFuture};
 use crate::store::{Store, Subject};
@@ -34,25 +29,8 @@ pub(super) enum Task {
     Pack { content: Arc<str>, parent: Option<u64> },
     /// Pack an older version's content against its parent's.
     Copy { version: u64, parent: u64 },
-    /// Merge.
-    Merge(MergeTask),
     /// Count a version's lines.
     Count { version: u64 },
-}
-
-#[derive(Debug)]
-pub(super) struct MergeTask {
-    pub(super) base: u64,
-    pub(super) ours: u64,
-    pub(super) theirs: u64,
-    pub(super) names: (String, String),
-    /// The identifiers of the source and the target.
-    pub(super) ids: (VersionId, VersionId),
-    /// Whether only its text is wanted.
-    pub(super) dry_run: bool,
-    pub(super) style: Style,
-    pub(super) strategy: Strategy,
-    pub(super) resolutions: Option<Vec<(usize, Arc<str>)>>,
 }
 
 /// What was computed.
@@ -60,14 +38,6 @@ pub(super) struct MergeTask {
 pub enum Worked {
     /// A content, ready to be stored.
     Packed(Packed),
-    /// A merge that leaves conflicts.
-    Conflicted(Box<MergeConflict>),
-    /// What a merge would give, as JSON.
-    Tried(Bytes),
-    /// The merged text is longer than a content may be.
-    TooLarge,
-    /// The resolutions are not those of the merge's conflicts.
-    Unresolved(ResolveError),
     /// How many lines the version has.
     Lines(usize),
 }
@@ -135,7 +105,6 @@ impl Job {
         let mut needs: Vec<u64> = match &self.task {
             Task::Pack { parent, .. } => parent.iter().copied().collect(),
             Task::Copy { version, parent } => vec![*version, *parent],
-            Task::Merge(task) => vec![task.base, task.ours, task.theirs],
             Task::Count { version } => vec![*version],
         };
         needs.extend(self.anchored_at);
@@ -148,7 +117,7 @@ impl Job {
     fn packs(&self) -> Option<usize> {
         match &self.task {
             Task::Pack { content, .. } if self.anchored_at.is_none() => Some(content.len()),
-            Task::Pack { .. } | Task::Copy { .. } | Task::Merge(_) | Task::Count { .. } => None,
+            Task::Pack { .. } | Task::Copy { .. } | Task::Count { .. } => None,
         }
     }
 
@@ -156,39 +125,8 @@ impl Job {
         match &self.task {
             Task::Pack { content, parent } => self.pack(chains, content, *parent),
             Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent)),
-            Task::Merge(task) => self.merge(chains, task),
             Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, *version)?.0))),
         }
-    }
-
-    fn merge(&self, chains: &Chains, task: &MergeTask) -> Option<Worked> {
-        let texts = [content(chains, task.base)?.0, content(chains, task.ours)?.0, content(chains, task.theirs)?.0];
-        let [base, ours, theirs] = &texts;
-        let labels = Labels { ours: &task.names.0, base: "base", theirs: &task.names.1 };
-        let options = Options { style: task.style, strategy: task.strategy, labels };
-        let text = match &task.resolutions {
-            None => {
-                let merged = merge(base, ours, theirs, &options);
-                if !merged.conflicts.is_empty() && task.strategy == Strategy::Fail {
-                    return Some(Worked::Conflicted(Box::new(task.conflicted(merged.text, merged.conflicts))));
-                }
-                merged.text
-            }
-            Some(given) => {
-                let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, &**text)).collect();
-                match resolve([base, ours, theirs], &options, &given) {
-                    Ok(text) => text,
-                    Err(error) => return Some(Worked::Unresolved(error)),
-                }
-            }
-        };
-        if text.len() > Bounds::get().document_bytes_max {
-            return Some(Worked::TooLarge);
-        }
-        if task.dry_run {
-            return Some(Worked::Tried(to_json(&DryRun { merged: &text, conflicts: [] })));
-        }
-        self.pack(chains, &text, Some(task.ours))
     }
 
     fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<Worked> {
@@ -196,35 +134,23 @@ impl Job {
             Some(parent) => Some((parent, content(chains, parent)?)),
             None => None,
         };
-        let base = held.as_ref().map(|(_, (content, frame))| Base { content, place: frame.place() });
-        let frame =
-            encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
-        let same = held.as_ref().is_some_and(|(_, (content, _))| content == text);
-        let base = held.map(|(parent, _)| parent).filter(|_| !frame.is_keyframe());
-        let moves = match self.anchored_at {
-            Some(head) => moves(&content(chains, head)?.0, text),
-            None => Vec::new(),
+        let head = match self.anchored_at {
+            Some(head) => Some(content(chains, head)?.0),
+            None => None,
         };
-        Some(Worked::Packed(Packed { frame: frame.bytes().clone(), base, same, moves }))
+        let parent = held.as_ref().map(|(number, (content, frame))| (*number, content.as_str(), frame));
+        pack(text, parent, head.as_deref()).map(Worked::Packed)
     }
 }
 
-impl MergeTask {
-    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> MergeConflict {
-        let view = |conflict: Conflict| {
-            let Conflict { index, base, ours, theirs, start_line } = conflict;
-            ConflictView { index, base, ours, theirs, start_line }
-        };
-        let (source, target) = self.ids;
-        MergeConflict { conflicts: conflicts.into_iter().map(view).collect(), merged, source, target }
-    }
-}
-
-/// The answer to a merge that writes nothing.
-#[derive(Serialize)]
-struct DryRun<'a> {
-    merged: &'a str,
-    conflicts: [(); 0],
+/// Packs a text, against its parent's where there is one; `head` is the text whose lines move.
+pub(super) fn pack(text: &str, parent: Option<(u64, &str, &Frame)>, head: Option<&str>) -> Option<Packed> {
+    let base = parent.map(|(_, content, frame)| Base { content, place: frame.place() });
+    let frame = encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
+    let same = parent.is_some_and(|(_, content, _)| content == text);
+    let base = parent.map(|(number, ..)| number).filter(|_| !frame.is_keyframe());
+    let moves = head.map(|head| moves(head, text)).unwrap_or_default();
+    Some(Packed { frame: frame.bytes().clone(), base, same, moves })
 }
 
 /// How lines move from one text to the next.

@@ -45,7 +45,7 @@ pub(super) fn pieces<'a>(texts: [&'a str; 3], options: &Options<'_>) -> Vec<Piec
     let sides = Sides { ours, theirs, our_changes, their_changes, tokens };
     let same =
         |our: &Change, their: &Change| sides.ours.tokens(our.after.clone()) == sides.theirs.tokens(their.after.clone());
-    let regions = refine(regions(&sides.our_changes, &sides.their_changes, same), &sides, options.style);
+    let regions = refine(regions(&sides.our_changes, &sides.their_changes, same), &sides, options);
     assemble(&regions, &base, &sides, options.strategy)
 }
 

@@ -1,4 +1,5 @@
-//! Three-way merge, line by line, byte for byte what `git merge-file` writes. Pure; knows no version and no store.
+//! Three-way merge, line by line, byte for byte what `git merge-file` writes, and inside another merge's base what `git merge`
+//! does. Pure; knows no version and no store.
 //!
 //! `regions` finds where the sides left the base and who did, `refine` narrows conflicts down, `blocks` chooses the
 //! texts, this file writes them.
@@ -63,7 +64,13 @@ pub struct Options<'a> {
     pub strategy: Strategy,
     /// What the markers call the three texts.
     pub labels: Labels<'a>,
+    /// How deep it stands inside another merge, whose base it makes: there markers are longer by two signs for each level,
+    /// so that they are told from those around them. The merge itself: 0.
+    pub depth: usize,
 }
+
+/// Signs in a marker of a merge that is no other one's base.
+const MARKER_SIGNS: usize = 7;
 
 /// One block of markers in a merged text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -185,8 +192,9 @@ fn conflict(block: &Block<'_>, index: usize, start_line: usize) -> Conflict {
 fn mark(block: &Block<'_>, options: &Options<'_>, text: &mut String) {
     let Labels { ours, base, theirs } = options.labels;
     let line_end = block.line_end;
+    let signs = MARKER_SIGNS + 2 * options.depth;
     let mut marker = |sign: &str, label: &str, lines: &str| {
-        text.push_str(sign);
+        text.push_str(&sign.repeat(signs));
         if !label.is_empty() {
             text.push(' ');
             text.push_str(label);
@@ -197,12 +205,12 @@ fn mark(block: &Block<'_>, options: &Options<'_>, text: &mut String) {
             text.push_str(line_end);
         }
     };
-    marker("<<<<<<<", ours, block.ours);
+    marker("<", ours, block.ours);
     if options.style != Style::Merge {
-        marker("|||||||", base, block.base);
+        marker("|", base, block.base);
     }
-    marker("=======", "", block.theirs);
-    marker(">>>>>>>", theirs, "");
+    marker("=", "", block.theirs);
+    marker(">", theirs, "");
 }
 
 /// Counts the lines of a growing text, each byte once.

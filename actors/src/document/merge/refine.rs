@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use gix_imara_diff::Token;
 
-use super::Style;
 use super::regions::{By, Region};
+use super::{Options, Style};
 use crate::document::lines::{Change, Lines, compare};
 
 /// Conflicts with at most this many lines between them are one.
@@ -22,9 +22,12 @@ pub(super) struct Sides<'a> {
 }
 
 /// Narrows the conflicts among `regions` down.
-pub(super) fn refine(regions: Vec<Region>, sides: &Sides<'_>, style: Style) -> Vec<Region> {
-    match style {
-        Style::Merge => join(split(regions, sides), &sides.ours),
+pub(super) fn refine(regions: Vec<Region>, sides: &Sides<'_>, options: &Options<'_>) -> Vec<Region> {
+    match options.style {
+        Style::Merge => {
+            let wordless = if options.depth == 0 { Wordless::Join } else { Wordless::Part };
+            join(split(regions, sides), &sides.ours, wordless)
+        }
         Style::Diff3 => regions,
         Style::Zdiff3 => regions.into_iter().map(|region| trim(region, sides)).collect(),
     }
@@ -89,13 +92,21 @@ fn source(changes: &[Change], lines: &Range<usize>) -> Range<usize> {
     start..end.max(start)
 }
 
+/// What any number of lines without a letter or a digit does between two conflicts: `git merge-file` joins over them, `git merge`
+/// does not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wordless {
+    Join,
+    Part,
+}
+
 /// Joins conflicts that a reader would see as one: few lines between them, or none with a letter or a digit.
-fn join(regions: Vec<Region>, ours: &Lines<'_>) -> Vec<Region> {
+fn join(regions: Vec<Region>, ours: &Lines<'_>, wordless: Wordless) -> Vec<Region> {
     let mut found: Vec<Region> = Vec::with_capacity(regions.len());
     for region in regions {
         let both = |last: &&mut Region| last.by == By::Both && region.by == By::Both;
         match found.last_mut().filter(both) {
-            Some(last) if is_slight(last.ours.end..region.ours.start, ours) => {
+            Some(last) if is_slight(last.ours.end..region.ours.start, ours, wordless) => {
                 last.base = last.base.start.min(region.base.start)..last.base.end.max(region.base.end);
                 last.ours.end = region.ours.end;
                 last.theirs.end = region.theirs.end;
@@ -106,8 +117,9 @@ fn join(regions: Vec<Region>, ours: &Lines<'_>) -> Vec<Region> {
     found
 }
 
-fn is_slight(between: Range<usize>, lines: &Lines<'_>) -> bool {
-    between.len() <= JOINED_LINES_MAX || !lines.text(between).bytes().any(|byte| byte.is_ascii_alphanumeric())
+fn is_slight(between: Range<usize>, lines: &Lines<'_>, wordless: Wordless) -> bool {
+    let has_words = |text: &str| text.bytes().any(|byte| byte.is_ascii_alphanumeric());
+    between.len() <= JOINED_LINES_MAX || wordless == Wordless::Join && !has_words(lines.text(between))
 }
 
 /// Cuts off the first and last lines that both sides of a conflict have in common; the base stays whole.

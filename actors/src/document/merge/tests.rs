@@ -17,7 +17,7 @@ const SIDES: [(Strategy, &[&str]); 3] =
     [(Strategy::Ours, &["--ours"]), (Strategy::Theirs, &["--theirs"]), (Strategy::Union, &["--union"])];
 
 fn options(style: Style, strategy: Strategy) -> Options<'static> {
-    Options { style, strategy, labels: LABELS }
+    Options { style, strategy, labels: LABELS, depth: 0 }
 }
 
 /// Asks git for the merge of the files `base`, `ours`, `theirs`: how many conflicts, and the text.

@@ -139,8 +139,9 @@ fn versions() -> Vec<Operation> {
             .about(
                 TAG_VERSIONS,
                 "Merge",
-                "Three-way, line by line, from the nearest common ancestor. Conflicts stand in the refusal's `details`: \
-                 sent again with `resolutions` and both IDs, it goes through.",
+                "Three-way, line by line, from the nearest common ancestor; of several, which lines that were merged \
+                 crosswise have, these are merged with each other first, as git does. Conflicts stand in the refusal's \
+                 `details`: sent again with `resolutions`, both IDs, and the same `style` and `strategy`, it goes through.",
             )
             .door(WRITE)
             .large()

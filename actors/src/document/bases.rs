@@ -1,0 +1,79 @@
+//! Makes the text that a merge starts from, where its sides went apart from several versions at once. Reads contents as they are
+//! needed, merges off the arbiters, and stops where its caller leaves.
+
+use std::sync::Arc;
+
+use super::documents::{Failure, away};
+use super::graph::{Base, BaseMerge, Plan};
+use super::merge::{Labels, Options, Strategy, Style, merge};
+use crate::bounds::Bounds;
+use crate::offload;
+
+/// How git calls the sides of such a merge; what a conflict's `base` shows.
+const LABELS: Labels<'static> =
+    Labels { ours: "Temporary merge branch 1", base: "base", theirs: "Temporary merge branch 2" };
+/// How many times as large as a document a text may be that only merges see; a larger one is taken as empty.
+const DOCUMENTS_MAX: usize = 2;
+
+/// A text of the plan, for as long as something needs it.
+struct Made {
+    text: Arc<str>,
+    uses: usize,
+}
+
+/// The texts that were made so far, in the plan's order.
+struct Bench<R> {
+    made: Vec<Made>,
+    read: R,
+}
+
+/// The text that a plan ends in; `read` gives the content of a version.
+pub(super) async fn base<R>(plan: &Plan, read: R) -> Result<Arc<str>, Failure>
+where
+    R: AsyncFn(u64) -> Result<Arc<str>, Failure>,
+{
+    let uses = |place: usize| {
+        let of = |base: Base| usize::from(base == Base::Merged(place));
+        let inside: usize = plan.merges.iter().map(|merge| of(merge.base) + of(merge.ours)).sum();
+        inside + of(plan.base)
+    };
+    let mut bench = Bench { made: Vec::with_capacity(plan.merges.len()), read };
+    for (place, planned) in plan.merges.iter().enumerate() {
+        let text = bench.merged(*planned).await?;
+        bench.made.push(Made { text, uses: uses(place) });
+    }
+    bench.text(plan.base).await
+}
+
+impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
+    async fn merged(&mut self, planned: BaseMerge) -> Result<Arc<str>, Failure> {
+        let base = self.text(planned.base).await?;
+        let ours = self.text(planned.ours).await?;
+        let theirs = self.text(Base::Version(planned.theirs)).await?;
+        let bytes = base.len() + ours.len() + theirs.len();
+        let work = move || {
+            // In one style, whatever the outer merge's: how conflicts are shown does not decide which there are.
+            let (style, strategy) = (Style::Merge, Strategy::Fail);
+            let options = Options { style, strategy, labels: LABELS, depth: planned.depth };
+            let text = merge(&base, &ours, &theirs, &options).text;
+            let bytes_max = Bounds::get().document_bytes_max.saturating_mul(DOCUMENTS_MAX);
+            if text.len() > bytes_max { Arc::default() } else { Arc::from(text) }
+        };
+        offload::compare(bytes, work).await.ok_or_else(away)
+    }
+
+    async fn text(&mut self, base: Base) -> Result<Arc<str>, Failure> {
+        let place = match base {
+            Base::Empty => return Ok(Arc::default()),
+            Base::Version(number) => return (self.read)(number).await,
+            Base::Merged(place) => place,
+        };
+        let made = self.made.get_mut(place).ok_or_else(away)?;
+        made.uses = made.uses.saturating_sub(1);
+        Ok(if made.uses == 0 { std::mem::take(&mut made.text) } else { Arc::clone(&made.text) })
+    }
+}
+
+#[cfg(test)]
+#[path = "bases_tests.rs"]
+mod tests;

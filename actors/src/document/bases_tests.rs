@@ -1,0 +1,155 @@
+//! Histories that cross, against the real `git merge`: what is merged silently there is merged silently here, and nothing else.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+
+use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq};
+use proptest::sample::Index;
+use proptest::strategy::Strategy as Arbitrary;
+use proptest::test_runner::{TestCaseError, TestRunner};
+
+use super::*;
+use crate::document::git::Git;
+use crate::document::graph::{contains, plan};
+
+/// Lines of a text: each place says one of a few things, or nothing.
+const PLACES: usize = 8;
+
+/// A line goes on, or crosses another one: each takes in what the other one had before. What a merge says is chosen by hand, so
+/// that conflicts are decided in many ways.
+#[derive(Debug, Clone)]
+struct Step {
+    line: Index,
+    other: Option<Index>,
+    takes_other: [bool; 2],
+    edits: Vec<(Index, u8)>,
+}
+
+#[derive(Debug, Clone)]
+struct Version {
+    parents: Vec<u64>,
+    words: [u8; PLACES],
+}
+
+impl Version {
+    /// No two places ever have the same line: so there is one way only to compare two texts.
+    fn text(&self) -> String {
+        let said = self.words.iter().enumerate().filter(|(_, word)| **word > 0);
+        said.map(|(place, word)| format!("place {place} says {}\n", char::from(b'a' + word))).collect()
+    }
+}
+
+fn steps() -> impl Arbitrary<Value = (usize, Vec<Step>)> {
+    let edits = prop::collection::vec((any::<Index>(), 0..4_u8), 0..3);
+    let step = (any::<Index>(), prop::option::of(any::<Index>()), any::<[bool; 2]>(), edits)
+        .prop_map(|(line, other, takes_other, edits)| Step { line, other, takes_other, edits });
+    (2..4_usize, prop::collection::vec(step, 3..9))
+}
+
+/// The versions, and the tips of their lines.
+fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
+    let mut versions = vec![Version { parents: vec![], words: [1; PLACES] }];
+    let mut tips = vec![1; lines];
+    for step in steps {
+        let line = step.line.index(lines);
+        let mut goes_on = vec![(line, None)];
+        if let Some(other) = &step.other {
+            let other = (line + 1 + other.index(lines - 1)) % lines;
+            goes_on = vec![(line, Some(tips[other])), (other, Some(tips[line]))];
+        }
+        for (turn, (line, other)) in goes_on.into_iter().enumerate() {
+            let of = |number: u64| &versions[usize::try_from(number).unwrap() - 1];
+            let mut version = Version { parents: vec![tips[line]], words: of(tips[line]).words };
+            if let Some(other) = other.filter(|other| !contains(tips[line], *other, |number| &of(number).parents)) {
+                version.parents.push(other);
+                if step.takes_other[turn] {
+                    version.words = of(other).words;
+                }
+            }
+            for (place, word) in step.edits.iter().skip(turn) {
+                version.words[place.index(PLACES)] = *word;
+            }
+            versions.push(version);
+            tips[line] = u64::try_from(versions.len()).unwrap();
+        }
+    }
+    (versions, tips)
+}
+
+/// Gives git the history; each version's commit has a mark of its number and a reference `name/number`.
+fn import(git: &Git, name: &str, versions: &[Version]) {
+    let mut stream = String::new();
+    for (before, version) in versions.iter().enumerate() {
+        let (number, text) = (before + 1, version.text());
+        write!(stream, "commit refs/heads/{name}/{number}\nmark :{number}\n").unwrap();
+        // git takes common ancestors in the order of their times.
+        write!(stream, "committer t <t@example.com> {} +0000\ndata 0\n", 1_000_000 + number).unwrap();
+        for (place, parent) in version.parents.iter().enumerate() {
+            writeln!(stream, "{} :{parent}", if place == 0 { "from" } else { "merge" }).unwrap();
+        }
+        write!(stream, "M 100644 inline document\ndata {}\n{text}\n", text.len()).unwrap();
+    }
+    git.write("stream", &stream);
+    let (code, said) = git.output("sh", &["-c", "git fast-import --quiet <stream"]);
+    assert_eq!(code, 0, "{said}");
+}
+
+/// What `git merge` of two references comes to: whether it is clean, and the text.
+fn git_merges(git: &Git, ours: &str, theirs: &str) -> (bool, String) {
+    let (code, said) = git.run(&["merge-tree", "--write-tree", "--no-messages", ours, theirs]);
+    let tree = said.lines().next().unwrap();
+    let (_, text) = git.run(&["cat-file", "blob", &format!("{tree}:document")]);
+    (code == 0, text)
+}
+
+/// The same here.
+fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool, String) {
+    let parents = |number: u64| versions[usize::try_from(number).unwrap() - 1].parents.as_slice();
+    let text = |number: u64| versions[usize::try_from(number).unwrap() - 1].text();
+    let planned = plan(ours.0, theirs.0, parents);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let base = runtime.block_on(base(&planned, async |number| Ok::<_, Failure>(Arc::from(text(number))))).unwrap();
+    let labels = Labels { ours: ours.1, base: "base", theirs: theirs.1 };
+    let options = Options { style: Style::Merge, strategy: Strategy::Fail, labels, depth: 0 };
+    let merged = merge(&base, &text(ours.0), &text(theirs.0), &options);
+    (merged.conflicts.is_empty(), merged.text)
+}
+
+#[test]
+fn histories_that_cross_merge_as_in_git() {
+    let git = Git::new();
+    git.run(&["init", "--quiet"]);
+    let [number, crossed, deep, clean] = [const { Cell::new(0) }; 4];
+    let more = |counter: &Cell<usize>, by: bool| counter.set(counter.get() + usize::from(by));
+    let check = |(lines, steps): (usize, Vec<Step>)| {
+        more(&number, true);
+        let (versions, tips) = history(lines, &steps);
+        let parents = |number: u64| versions[usize::try_from(number).unwrap() - 1].parents.as_slice();
+        let (ours, theirs) = (tips[0], tips[1]);
+        let planned = plan(ours, theirs, parents);
+        if planned.merges.is_empty() || contains(ours, theirs, parents) || contains(theirs, ours, parents) {
+            return Ok(());
+        }
+        more(&crossed, true);
+        more(&deep, planned.merges.iter().any(|merge| merge.depth > 1));
+        let name = format!("history{}", number.get());
+        import(&git, &name, &versions);
+        let of = |version: u64| format!("{name}/{version}");
+        for (ours, theirs) in [(ours, theirs), (theirs, ours)] {
+            let expected = git_merges(&git, &of(ours), &of(theirs));
+            let found = merges(&versions, (ours, &of(ours)), (theirs, &of(theirs)));
+            prop_assert_eq!(&found, &expected, "{}\n{}", found.1, expected.1);
+            more(&clean, found.0);
+        }
+        Ok::<(), TestCaseError>(())
+    };
+    let config = ProptestConfig { cases: 500, failure_persistence: None, max_shrink_iters: 500, ..Default::default() };
+    if let Err(error) = TestRunner::new(config).run(&steps(), check) {
+        assert_eq!(error.to_string(), "", "git merge says otherwise");
+    }
+    let (crossed, clean) = (crossed.get(), clean.get());
+    assert!(crossed > 250 && deep.get() > 40, "{crossed} crossed, {} deep: the dice are loaded", deep.get());
+    assert!((crossed / 4..2 * crossed - crossed / 4).contains(&clean), "{clean} clean of {}", 2 * crossed);
+}

@@ -1,0 +1,225 @@
+//! A merge on its way: computed from the versions as they were when it was asked for, while the document goes on, and taken only
+//! if what it was computed for still holds; otherwise it is computed again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::access::Who;
+use super::bases;
+use super::documents::{Documents, Failure, away};
+use super::frames::Frame;
+use super::graph;
+use super::merge::{Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve};
+use super::messages::{ConflictView, DocumentError, Merge, MergeConflict, MergeStyle, Reply, Request};
+use super::state::{Document, to_json};
+use super::work::{Packed, pack, unpack, unpacked_bytes};
+use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::bounds::Bounds;
+use crate::caller::Caller;
+use crate::id::{DocumentId, VersionId};
+use crate::idempotency::Reservation;
+use crate::offload;
+use crate::runtime::{AskError, Cause};
+use crate::store::StoredVersion;
+
+/// How often a merge is computed again because the document has moved on.
+const AGAIN_MAX: usize = 3;
+
+/// Nothing could read a version beyond the bound.
+const TOO_LARGE: DocumentError =
+    DocumentError::Conflict { field: "source", reason: "merged, the versions are longer than a document may be" };
+
+/// What a merge is computed for: it is worth nothing for anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stand {
+    pub(super) source: u64,
+    pub(super) target: u64,
+    /// The head, where comments stand on its lines that are to follow a new one.
+    pub(super) anchored_at: Option<u64>,
+}
+
+/// A merge that is to be computed.
+#[derive(Debug)]
+pub struct MergeJob {
+    pub(super) stand: Stand,
+    /// The versions as they were.
+    pub(super) versions: Arc<Vec<StoredVersion>>,
+    /// What the markers call the target and the source.
+    pub(super) names: (String, String),
+    /// The identifiers of the source and the target.
+    pub(super) ids: (VersionId, VersionId),
+    /// Whether only its text is wanted.
+    pub(super) dry_run: bool,
+    pub(super) style: MergeStyle,
+    pub(super) strategy: Strategy,
+    pub(super) resolutions: Option<Vec<(usize, Arc<str>)>>,
+}
+
+/// A merge that was computed.
+#[derive(Debug)]
+pub struct Computed {
+    pub(super) stand: Stand,
+    pub(super) outcome: Outcome,
+}
+
+/// What a merge came to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A content, ready to be stored.
+    Packed(Packed),
+    /// What it would give, as JSON.
+    Tried(Bytes),
+    /// Why it is none.
+    Refused(DocumentError),
+}
+
+/// A version's content and the frame that holds it.
+type Held = (String, Frame);
+
+/// The answer to a merge that writes nothing.
+#[derive(Serialize)]
+struct DryRun<'a> {
+    merged: &'a str,
+    conflicts: [(); 0],
+}
+
+impl Documents {
+    /// Merges. Where the document moves on meanwhile it is computed again, from where the document is then; an identifier as the
+    /// target names one version, and is refused when that is no tip any more.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked. Nothing was done where computing it failed or took too long.
+    pub async fn merge(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        if_match: Option<Precondition>,
+        mut reservation: Option<Reservation>,
+        merge: Merge,
+    ) -> Result<Answer, Failure> {
+        for _ in 0..=AGAIN_MAX {
+            let prepare = Request::PrepareMerge(Box::new(merge.clone()));
+            let computed = match self.ask(id, by.clone(), if_match.clone(), None, prepare).await? {
+                Reply::Prepared(Some(job)) => Some(self.computed(id, *job).await?),
+                Reply::Prepared(None) => None,
+                Reply::Answer(_)
+                | Reply::Seen(_)
+                | Reply::Opened(_)
+                | Reply::Listed(_)
+                | Reply::Comments(..)
+                | Reply::Overtaken(_) => {
+                    return Err(away());
+                }
+            };
+            let computed = match computed {
+                // Nothing is written, so the document need not be asked again; but what a key was answered is kept.
+                Some(computed) if merge.dry_run && reservation.is_none() => return computed.outcome.tried(),
+                other => other.map(Box::new),
+            };
+            let request = Request::Merge(Box::new(merge.clone()), computed);
+            match self.ask(id, by.clone(), if_match.clone(), reservation, request).await? {
+                Reply::Answer(answer) => return Ok(answer),
+                Reply::Overtaken(back) => reservation = back,
+                Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) | Reply::Prepared(_) => {
+                    return Err(away());
+                }
+            }
+        }
+        Err(AskError::Unavailable { cause: Cause::Conflict, retry_after: std::time::Duration::from_secs(1) })
+    }
+
+    async fn computed(&self, id: DocumentId, job: MergeJob) -> Result<Computed, Failure> {
+        let document = Document::subject(id);
+        let read = async |number: u64| {
+            let found = self.store.version(document, number).await.map_err(|_| away())?;
+            let (_, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
+            offload::go_over(unpacked_bytes(&frames), move || unpack(&frames)).await.flatten().ok_or_else(away)
+        };
+        let in_time = timeout(self.directory.policy().ask_timeout, job.compute(read)).await;
+        let too_late = AskError::Unavailable { cause: Cause::TimedOut, retry_after: std::time::Duration::from_secs(1) };
+        in_time.unwrap_or(Err(too_late))
+    }
+}
+
+impl MergeJob {
+    /// Computes it; `read` gives a version's content.
+    pub(super) async fn compute<R>(self, read: R) -> Result<Computed, Failure>
+    where
+        R: AsyncFn(u64) -> Result<Held, Failure>,
+    {
+        let Stand { source, target, .. } = self.stand;
+        let versions = Arc::clone(&self.versions);
+        let planning = move || {
+            let place = |number: u64| usize::try_from(number.checked_sub(1)?).ok();
+            let parents = |number: u64| place(number).and_then(|place| versions.get(place)).map(|one| &*one.parents);
+            graph::plan(target, source, |number| parents(number).unwrap_or_default())
+        };
+        let plan = offload::compute(0, planning).await.ok_or_else(away)?;
+        let base = bases::base(&plan, async |number| Ok(Arc::from(read(number).await?.0))).await?;
+        let (ours, theirs) = (read(target).await?, read(source).await?.0);
+        let bytes = base.len() + ours.0.len() + theirs.len();
+        offload::compare(bytes, move || self.merge(&base, &ours, &theirs)).await.flatten().ok_or_else(away)
+    }
+
+    fn merge(self, base: &str, (ours, frame): &Held, theirs: &str) -> Option<Computed> {
+        let stand = self.stand;
+        let outcome = match self.text([base, ours, theirs]) {
+            Err(refusal) => Outcome::Refused(refusal),
+            Ok(text) if text.len() > Bounds::get().document_bytes_max => Outcome::Refused(TOO_LARGE),
+            Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun { merged: &text, conflicts: [] })),
+            Ok(text) => {
+                let head = stand.anchored_at.map(|_| ours.as_str());
+                Outcome::Packed(pack(&text, Some((stand.target, ours, frame)), head)?)
+            }
+        };
+        Some(Computed { stand, outcome })
+    }
+
+    /// The merged text, or why there is none.
+    fn text(&self, texts: [&str; 3]) -> Result<String, DocumentError> {
+        let [base, ours, theirs] = texts;
+        let labels = Labels { ours: &self.names.0, base: "base", theirs: &self.names.1 };
+        let options = Options { style: self.style.into(), strategy: self.strategy, labels, depth: 0 };
+        let Some(given) = &self.resolutions else {
+            let Merged { text, conflicts } = merge(base, ours, theirs, &options);
+            return if conflicts.is_empty() { Ok(text) } else { Err(self.conflicted(text, conflicts)) };
+        };
+        let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, &**text)).collect();
+        let unresolved = |error: ResolveError| Invalid::new("resolutions", error.to_string());
+        resolve(texts, &options, &given).map_err(|error| DocumentError::Invalid(unresolved(error)))
+    }
+
+    fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> DocumentError {
+        let view = |conflict: Conflict| {
+            let Conflict { index, base, ours, theirs, start_line } = conflict;
+            ConflictView { index, base, ours, theirs, start_line }
+        };
+        let conflicts = conflicts.into_iter().map(view).collect();
+        let (source, target) = self.ids;
+        DocumentError::Merge(Box::new(MergeConflict { conflicts, merged, source, target, style: self.style }))
+    }
+}
+
+impl Outcome {
+    /// The answer to a dry run.
+    pub(super) fn tried(self) -> Result<Answer, Failure> {
+        match self {
+            Outcome::Tried(body) => Ok(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }),
+            Outcome::Refused(refusal) => Err(AskError::Refused(refusal)),
+            Outcome::Packed(_) => Err(away()),
+        }
+    }
+}
+
+impl From<MergeStyle> for Style {
+    fn from(style: MergeStyle) -> Self {
+        match style {
+            MergeStyle::Merge => Style::Merge,
+            MergeStyle::Diff3 => Style::Diff3,
+            MergeStyle::Zdiff3 => Style::Zdiff3,
+        }
+    }
+}

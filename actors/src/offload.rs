@@ -16,10 +16,12 @@ const LARGE_MIN: usize = 1 << 20;
 const HASHES_MAX: usize = 2;
 
 static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
-/// What may take seconds: never all places, so that what is short finds one beside it.
-static LONG: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 /// The large ones leave a core to everybody else.
 static LARGE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
+/// Comparisons can take seconds, whatever their size: never all places, so that who only reads finds one beside them.
+static COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
+/// Large ones leave a core to everybody else, too, in turns of their own.
+static LARGE_COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
 static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
 
 fn cores() -> usize {
@@ -46,14 +48,15 @@ pub(crate) async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce()
     if bytes > IN_PLACE_MAX { compute(bytes, work).await } else { catch_unwind(AssertUnwindSafe(work)).ok() }
 }
 
-/// The same for what compares texts, which may take seconds whatever their size.
+/// The same for what compares so many bytes, which can take far longer than to go over them.
 pub(crate) async fn compare<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let place = LONG.acquire().await.ok()?;
+    let turn = if bytes < LARGE_MIN { None } else { LARGE_COMPARISONS.acquire().await.ok() };
+    let place = COMPARISONS.acquire().await.ok()?;
     let work = move || {
-        let _place = place;
+        let _held = (turn, place);
         work()
     };
-    compute(bytes, work).await
+    within(&COMPUTATIONS, work).await
 }
 
 /// The same for what hashes a password.

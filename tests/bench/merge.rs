@@ -16,6 +16,7 @@ const OPTIONS: Options<'static> = Options {
     style: Style::Merge,
     strategy: Strategy::Fail,
     labels: Labels { ours: "target", base: "base", theirs: "source" },
+    depth: 0,
 };
 const NAMES: Names<'static> = Names { old: "a/document", new: "b/document" };
 const CONTEXT: usize = 3;

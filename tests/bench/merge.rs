@@ -12,7 +12,6 @@ use colloquy_actors::document::merge::{Labels, Options, Strategy, Style, merge};
 use serde_json::json;
 
 const OPTIONS: Options<'static> = Options {
-    depth: 0,
     style: Style::Merge,
     strategy: Strategy::Fail,
     labels: Labels { ours: "target", base: "base", theirs: "source" },

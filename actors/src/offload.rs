@@ -18,8 +18,10 @@ const HASHES_MAX: usize = 2;
 static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
 /// The large ones leave a core to everybody else.
 static LARGE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
-/// Large comparisons too, in turns of their own: they can take seconds, for which nobody who only reads shall wait.
-static COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
+/// Comparisons can take seconds, whatever their size: never all places, so that who only reads finds one beside them.
+static COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
+/// Large ones leave a core to everybody else, too, in turns of their own.
+static LARGE_COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
 static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
 
 fn cores() -> usize {
@@ -48,9 +50,10 @@ pub(crate) async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce()
 
 /// The same for what compares so many bytes, which can take far longer than to go over them.
 pub(crate) async fn compare<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let turn = if bytes < LARGE_MIN { None } else { COMPARISONS.acquire().await.ok() };
+    let turn = if bytes < LARGE_MIN { None } else { LARGE_COMPARISONS.acquire().await.ok() };
+    let place = COMPARISONS.acquire().await.ok()?;
     let work = move || {
-        let _turn = turn;
+        let _held = (turn, place);
         work()
     };
     within(&COMPUTATIONS, work).await

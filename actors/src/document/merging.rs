@@ -121,9 +121,8 @@ impl Documents {
                 }
             };
             let computed = match computed {
-                // Nothing was written, so to ask again is safe, and tells what the merge would give by then: its key is free
-                // again as after a refusal, and no text as large as the documents is kept for it.
-                Some(computed) if merge.dry_run => return computed.outcome.tried(),
+                // Nothing is written, so the document need not be asked again; but what a key was answered is kept.
+                Some(computed) if merge.dry_run && reservation.is_none() => return computed.outcome.tried(),
                 other => other.map(Box::new),
             };
             let request = Request::Merge(Box::new(merge.clone()), computed);

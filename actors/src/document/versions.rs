@@ -238,8 +238,10 @@ impl Document {
             None => Ok(Decision::Answer(Reply::Overtaken(asked.reservation))),
             Some(Outcome::Packed(packed)) => Ok(self.merged(live, packed, (merge, sides), asked)),
             Some(Outcome::Refused(refusal)) => Err(refusal),
-            // A dry run ends before it comes here.
-            Some(Outcome::Tried(_)) => Err(DocumentError::Precondition),
+            Some(Outcome::Tried(body)) => {
+                let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
+                Ok(Draft::new(self, live, &asked, false).unchanged(asked, answer))
+            }
         }
     }
 

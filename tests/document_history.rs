@@ -78,19 +78,17 @@ async fn assert_far_pages_cost_no_more(c: &Client, at: &str) {
         let cursor = c.get(&format!("{at}/versions/{number}")).await.expect(200).id("id");
         paths.push(format!("{at}/versions?limit=100&after={cursor}"));
     }
-    let mut usual = Vec::new();
-    for path in paths {
-        let mut took = Vec::new();
-        for _ in 0..TIMED / 2 {
+    // In turns, and the calmest of many: what else the machine does falls on all of them.
+    let mut calmest = vec![Duration::MAX; paths.len()];
+    for _ in 0..TIMED / 2 {
+        for (path, calmest) in paths.iter().zip(&mut calmest) {
             let asked = Instant::now();
-            assert_eq!(c.get(&path).await.expect(200).data().len(), 100);
-            took.push(asked.elapsed());
+            assert_eq!(c.get(path).await.expect(200).data().len(), 100);
+            *calmest = asked.elapsed().min(*calmest);
         }
-        took.sort_unstable();
-        usual.push(took[TIMED / 4]);
     }
-    let most = usual[0] + NOISE / 2;
-    assert!(usual.iter().all(|took| *took <= most), "the first page, and others by a cursor: {usual:?}");
+    let most = calmest[0] + NOISE / 2;
+    assert!(calmest.iter().all(|took| *took <= most), "the first page, and others by a cursor: {calmest:?}");
 }
 
 /// Any version can be read, and is what was sent; gives the middle one of the times.

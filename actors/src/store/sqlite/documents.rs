@@ -366,7 +366,9 @@ pub(super) fn versions(
     if let Some(branch) = &query.branch {
         filter.and("branch = ?", branch.clone());
     }
-    let sql = format!("SELECT count(*) FROM versions WHERE {}", filter.conditions.join(" AND "));
+    // Numbers have no gap: all of them need not be counted.
+    let count = if query.branch.is_none() { "coalesce(max(number), 0)" } else { "count(*)" };
+    let sql = format!("SELECT {count} FROM versions WHERE {}", filter.conditions.join(" AND "));
     let total = connection
         .prepare_cached(&sql)?
         .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
@@ -434,7 +436,10 @@ pub(super) fn activity(
     if let Some(until) = query.until {
         filter.and("at < ?", until);
     }
-    let sql = format!("SELECT count(*) FROM rows WHERE {}", filter.conditions.join(" AND "));
+    // Nor have sequences.
+    let all = query.action.is_none() && query.actor.is_none() && query.since.is_none() && query.until.is_none();
+    let count = if all { "coalesce(max(seq), 0)" } else { "count(*)" };
+    let sql = format!("SELECT {count} FROM rows WHERE {}", filter.conditions.join(" AND "));
     let mut count = connection.prepare_cached(&sql)?;
     let total = count.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?;
     if let Some((at, field)) = query.paging.start.cursor() {

@@ -7,6 +7,11 @@
 //! - [`access`]: roles, what each may do, and the permission set.
 //! - [`anchors`]: where a comment stands after the text has changed.
 //! - [`shares`]: links that open a document without a key.
+//!
+//! The ways in, all of them [`Documents`]: `documents` (by id), `lists`, `history`, `merging`, `people`, `links`.
+//!
+//! What the actor owns and by which rules: `state`, then `versions`, `sharing` and `comments`, each of which makes a `draft`;
+//! `work` and `bases` compute off the arbiters. Beside it run `finder`, which keeps the search index, and `bin`, which erases.
 
 pub mod access;
 pub mod anchors;
@@ -24,18 +29,23 @@ mod comments;
 mod documents;
 mod draft;
 mod finder;
+mod history;
 mod lines;
 mod links;
+mod lists;
 mod merging;
+mod people;
 mod sharing;
 mod state;
 mod versions;
 mod work;
 
 pub use crate::store::DocumentOrder;
-pub use documents::{ActivityList, ActivityView, Comparison, DiffFormat, DocumentList, Documents, Failure};
+pub use documents::{Documents, Failure};
 pub(crate) use finder::Finder;
+pub use history::{Comparison, DiffFormat};
 pub use links::{Link, Shut};
+pub use lists::{ActivityList, ActivityView, DocumentList};
 pub use merging::{Computed, MergeJob};
 pub use state::{Changed, Document};
 pub use work::{Job, Worked};

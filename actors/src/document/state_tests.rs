@@ -260,7 +260,7 @@ fn each_strategy_decides_conflicts_its_own_way() {
 }
 
 #[test]
-fn a_criss_cross_history_merges_from_one_of_the_nearest_ancestors() {
+fn a_criss_cross_history_merges_from_all_of_the_nearest_ancestors() {
     let mut desk = Desk::new("a\nb\nc\nd\ne\nf\ng\n");
     desk.version(json!({"content": "a\nb\nc\nd\ne\nf\nG\n", "branch": "side"}));
     desk.done(update(json!({"content": "A\nb\nc\nd\ne\nf\ng\n"})));

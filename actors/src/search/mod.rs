@@ -241,7 +241,7 @@ impl Search {
         self.shared.damaged.load(Ordering::Relaxed)
     }
 
-    /// Takes in what was handed in, and ends. Blocks: not for an arbiter.
+    /// Ends after what is being written; the rest is to be handed in again. Blocks: not for an arbiter.
     pub fn close(&self) {
         self.shared.closing.store(true, Ordering::Relaxed);
         self.inbox.lock().take();

@@ -108,9 +108,10 @@ impl Batch {
 }
 
 impl Writer {
-    /// Works until the queue is closed and empty, or the file turns out to be damaged.
+    /// Works until the queue is closed, or the file turns out to be damaged. What is in the queue then is handed in again by
+    /// the position in the file: a stop must not take as long as the index is behind.
     pub(super) fn run(mut self) {
-        loop {
+        while !self.shared.closing.load(Ordering::Relaxed) {
             match self.inbox.recv_timeout(self.pace.chores_every) {
                 Ok(first) => {
                     let mut batch = Batch::default();
@@ -139,10 +140,12 @@ impl Writer {
                         // Unwritten, it is indexed once more.
                         let _ = self.write(&Batch { position, ..Batch::default() });
                     }
-                    self.erase_if_due(Duration::ZERO);
                     break;
                 }
             }
+        }
+        if !self.shared.damaged.load(Ordering::Relaxed) {
+            self.erase_if_due(Duration::ZERO);
         }
         // Whoever waits for room would wait for ever.
         self.shared.room.close();

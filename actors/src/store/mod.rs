@@ -122,7 +122,7 @@ pub trait Store: Send + Sync + 'static {
     /// Documents that have been in the bin since before this instant, oldest first.
     fn overdue_documents(&self, before: i64, most: u32) -> Later<Result<Vec<(Subject, Scope)>, ReadError>>;
 
-    /// Documents of all accounts that are not in the bin, by number, behind this one.
+    /// Documents of all accounts, those in the bin too, by number, behind this one.
     fn documents_behind(&self, number: u64, most: u32) -> Later<Result<Vec<(u64, Scope)>, ReadError>>;
 
     /// Events of all accounts and what became of webhook endpoints, behind this position and in its order: the next `limit`

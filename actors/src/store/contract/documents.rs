@@ -170,7 +170,7 @@ pub(in crate::store) fn lists_of_documents_hold_and_count_what_one_may_read<B: B
     assert_eq!(overdue, [(subject(ids[2]), live())]);
     assert_eq!(wait(house.store().overdue_documents(5, 10)).unwrap(), []);
     let behind = wait(house.store().documents_behind(ids[0].number(), 10)).unwrap();
-    assert_eq!(behind, [(ids[1].number(), live()), (ids[3].number(), live())]);
+    assert_eq!(behind, [1, 2, 3].map(|place: usize| (ids[place].number(), live())), "the one in the bin too");
     house.is_sound();
 }
 

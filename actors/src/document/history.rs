@@ -1,0 +1,159 @@
+//! The way in to a document's history: versions, and what differs between them.
+
+use super::access::Who;
+use super::diff;
+use super::documents::{Documents, Failure, away, go_over, invalid};
+use super::lists::{in_a_list, page};
+use super::messages::{DocumentError, MAIN, VersionFound, VersionName, VersionView};
+use super::state::{Document, to_json};
+use crate::answer::{Answer, Done};
+use crate::caller::Caller;
+use crate::id::{DocumentId, VersionId};
+use crate::offload;
+use crate::page::{Page, Paging};
+use crate::runtime::AskError;
+use crate::store::{StoredVersion, VersionQuery};
+use crate::time::Timestamp;
+use bytes::Bytes;
+use serde::Serialize;
+
+/// What is compared, and how it is shown.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// Default: the first parent of the head.
+    pub from: Option<VersionName>,
+    /// Default: the head.
+    pub to: Option<VersionName>,
+    /// Lines around each change.
+    pub context: usize,
+    /// As what it is shown.
+    pub format: DiffFormat,
+}
+
+/// As what a difference is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the parameter's own words")]
+pub enum DiffFormat {
+    Unified,
+    Json,
+    Html,
+    Stat,
+}
+
+impl Documents {
+    /// One version with its content.
+    ///
+    /// # Errors
+    /// It is not there for this caller, or why it could not be asked.
+    pub async fn version(&self, id: DocumentId, by: (Caller, Who), name: VersionName) -> Result<Answer, Failure> {
+        let seen = self.look(id, by, vec![name]).await?;
+        let found = seen.versions.first().copied().flatten().ok_or(AskError::Refused(DocumentError::NotFound))?;
+        let (stored, content) = self.content(id, found).await?;
+        let parents = self.parents(id, &stored).await?;
+        let etag = stored.id.to_string();
+        let body = go_over(content.len(), move || {
+            to_json(&VersionWithContent { version: version_view(id, &stored, parents), content: &content })
+        });
+        Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body: body.await?, replayed: false })
+    }
+
+    async fn parents(&self, id: DocumentId, version: &StoredVersion) -> Result<Vec<VersionId>, Failure> {
+        let found = self.store.version_ids(Document::subject(id), version.parents.clone()).await;
+        found.map_err(|_| away())
+    }
+
+    /// What differs between two versions; version 1 is compared with the empty text.
+    ///
+    /// # Errors
+    /// The document is not there for this caller, a version is not one of its, or why it could not be asked.
+    pub async fn diff(&self, id: DocumentId, by: (Caller, Who), asked: Comparison) -> Result<Bytes, Failure> {
+        let names: Vec<VersionName> = asked.from.iter().chain(asked.to.iter()).cloned().collect();
+        let seen = self.look(id, by, names).await?;
+        let mut versions = seen.versions.iter().copied();
+        let mut named = |field, name: &Option<VersionName>| match name {
+            Some(_) => {
+                versions.next().flatten().map(Some).ok_or_else(|| invalid(field, "must be a version of this document"))
+            }
+            None => Ok(None),
+        };
+        let from = named("from", &asked.from)?;
+        let to = named("to", &asked.to)?.unwrap_or(seen.head);
+        let first_parent = seen.head.parent.map(|number| VersionFound { number, ..seen.head });
+        let old = match from.or(first_parent) {
+            Some(from) => self.content(id, from).await?.1,
+            None => String::new(),
+        };
+        let new = self.content(id, to).await?.1;
+        let compared =
+            offload::compare(old.len() + new.len(), move || compare(&old, &new, asked.context, asked.format)).await;
+        compared.ok_or(AskError::Crashed)
+    }
+
+    /// A page of a document's versions, newest first.
+    ///
+    /// # Errors
+    /// The document is not there for this caller, the store is away, or the list took too long.
+    pub async fn versions(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        branch: Option<VersionName>,
+        paging: Paging,
+    ) -> Result<Page, Failure> {
+        self.look(id, by, Vec::new()).await?;
+        let branch = match branch {
+            None => None,
+            Some(VersionName::Head | VersionName::Main) => Some(String::new()),
+            Some(VersionName::Mark(mark)) => Some(mark.to_string()),
+            Some(VersionName::Id(_) | VersionName::Number(_)) => return Err(invalid("branch", "must be a branch")),
+        };
+        let is_side_line = branch.as_ref().is_some_and(|branch| !branch.is_empty());
+        let query = VersionQuery { document: Document::subject(id), branch, paging };
+        let found = self.store.versions(query).await.map_err(in_a_list)?;
+        if is_side_line && found.total == 0 {
+            return Err(invalid("branch", "must be a branch of this document"));
+        }
+        let numbers = found.items.iter().flat_map(|version| version.parents.iter().copied()).collect();
+        let parents = self.store.version_ids(Document::subject(id), numbers).await.map_err(|_| away())?;
+        let mut parents = parents.into_iter();
+        let mut shown = Vec::with_capacity(found.items.len());
+        for version in &found.items {
+            let its = parents.by_ref().take(version.parents.len()).collect();
+            shown.push(to_json(&version_view(id, version, its)));
+        }
+        let ids = |version: &StoredVersion| version.id.to_string();
+        Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
+    }
+}
+
+fn compare(old: &str, new: &str, context: usize, format: DiffFormat) -> Bytes {
+    let names = diff::Names { old: "a/document", new: "b/document" };
+    match format {
+        DiffFormat::Unified => diff::unified(old, new, &names, context).into(),
+        DiffFormat::Json => to_json(&diff::line_diff(old, new, context)),
+        DiffFormat::Html => diff::html(old, new, &names, context).into(),
+        DiffFormat::Stat => to_json(&diff::stat(old, new)),
+    }
+}
+
+fn version_view(id: DocumentId, version: &StoredVersion, parents: Vec<VersionId>) -> VersionView<'_> {
+    VersionView {
+        id: version.id,
+        document_id: id,
+        number: version.number,
+        label: version.label.as_deref(),
+        branch: if version.branch.is_empty() { MAIN } else { &version.branch },
+        parents,
+        message: version.message.as_deref(),
+        author: version.author,
+        created_at: Timestamp(version.at),
+    }
+}
+
+/// A single version.
+#[derive(Serialize)]
+struct VersionWithContent<'a> {
+    #[serde(flatten)]
+    version: VersionView<'a>,
+    content: &'a str,
+}

@@ -1,0 +1,266 @@
+//! The way in to lists: documents, found and sorted; what one document holds; what was done to it.
+
+use super::access::{DocumentRole, Who, role_of};
+use super::documents::{Documents, Failure, away, go_over, invalid};
+use super::messages::{CommentList, ContentType, Part, Reply, Request};
+use super::state::{Document, Facts, to_json};
+use crate::answer::Invalid;
+use crate::caller::{Caller, Scope};
+use crate::id::{ActivityId, DocumentId, UserId};
+use crate::page::{ListFailure, Order, Page, Paging, Start};
+use crate::store::{ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, ReadError, StoredPage};
+use crate::time::Timestamp;
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A list of documents.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the parameters' own names")]
+pub struct DocumentList {
+    pub q: Option<String>,
+    pub owner: Option<UserId>,
+    pub role: Option<DocumentRole>,
+    pub content_type: Option<ContentType>,
+    pub updated_after: Option<Timestamp>,
+    pub deleted: bool,
+    pub sort: DocumentOrder,
+    pub paging: Paging,
+}
+
+/// What is wanted of a document's activity.
+#[derive(Debug, Clone)]
+pub struct ActivityList {
+    /// Only this.
+    pub action: Option<Happened>,
+    /// Only what this user or key did: its identifier's number.
+    pub actor: Option<u64>,
+    /// Only after this instant …
+    pub since: Option<Timestamp>,
+    /// … and before this one.
+    pub until: Option<Timestamp>,
+    /// Which part.
+    pub paging: Paging,
+}
+
+/// An activity as the interface shows it.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Activity)]
+pub struct ActivityView {
+    /// Names it.
+    pub id: ActivityId,
+    /// What was done, as the event is called.
+    pub action: &'static str,
+    /// The user or key that did it.
+    pub actor: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// The version that was made, or the head.
+    pub version: Option<String>,
+    /// What the event says beside the document.
+    #[schema(value_type = Object)]
+    pub details: Value,
+}
+
+impl Documents {
+    /// A page of documents, of those that the caller may read.
+    ///
+    /// # Errors
+    /// A filter names what is not there, the store is away, the search is behind, or the list took too long.
+    pub async fn list(&self, scope: Scope, who: Who, query: DocumentList) -> Result<Page, ListFailure> {
+        if query.owner.is_some_and(|user| self.identity.user(scope, user).is_none()) {
+            return Err(ListFailure::Invalid(Invalid::new("owner_id", "must be a valid user ID")));
+        }
+        let reader = match who {
+            Who::Account(_) | Who::Link(..) => None,
+            Who::User(user) => Some(user),
+        };
+        let nobody = reader.is_none() && query.role.is_some_and(|role| role != DocumentRole::Owner);
+        let wanted = DocumentQuery {
+            scope,
+            reader,
+            role: query.role.filter(|_| reader.is_some()).map(|role| role as i64),
+            owner: query.owner,
+            content_type: query.content_type.map(ContentType::code),
+            updated_after: query.updated_after.map(|at| at.0),
+            deleted: query.deleted,
+            // An account-level caller is owner of everything: with another role there is nothing.
+            among: nobody.then(|| Arc::from([])),
+            sort: query.sort,
+            paging: query.paging,
+        };
+        let found = match &query.q {
+            Some(words) if !nobody => self.search(words, wanted).await?,
+            Some(_) | None => self.store.documents(wanted).await?,
+        };
+        let id = |row: &DocumentRow| DocumentId::from_parts(row.subject.number, row.subject.tail);
+        let ids = |row: &DocumentRow| id(row).to_string();
+        let shown = found.items.iter().map(|row| listed(id(row), row, who)).collect::<Option<Vec<Bytes>>>();
+        let shown = shown.ok_or(ListFailure::Away)?;
+        Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
+    }
+
+    /// A page of what a search finds.
+    async fn search(&self, words: &str, wanted: DocumentQuery) -> Result<StoredPage<DocumentRow>, ListFailure> {
+        let filtered = wanted.reader.is_some()
+            || wanted.owner.is_some()
+            || wanted.content_type.is_some()
+            || wanted.updated_after.is_some();
+        let DocumentQuery { scope, deleted, .. } = wanted;
+        if filtered {
+            let hits = self.finder.find((scope, deleted), words, (usize::MAX, 0)).await?;
+            return Ok(self.store.documents(DocumentQuery { among: Some(hits.numbers()), ..wanted }).await?);
+        }
+        // The index tells apart what is in the bin, and so it knows the page and the total.
+        let limit = wanted.paging.limit;
+        let offset = match wanted.paging.start {
+            Start::Offset(offset) => offset,
+            Start::After(_) | Start::Before(_) => 0,
+        };
+        let part = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let hits = self.finder.find((scope, deleted), words, (part(limit.into()), part(offset))).await?;
+        let paging = Paging { start: Start::Offset(0), ..wanted.paging };
+        let page = DocumentQuery { among: Some(hits.numbers()), paging, ..wanted };
+        let after = offset.saturating_add(limit.into()) < hits.total;
+        Ok(StoredPage { total: hits.total, before: offset > 0, after, ..self.store.documents(page).await? })
+    }
+
+    /// A page of what a document holds in lists, newest first.
+    ///
+    /// # Errors
+    /// The document is not there for this caller, or the role does not allow it.
+    pub async fn part(&self, id: DocumentId, by: (Caller, Who), part: Part, paging: Paging) -> Result<Page, Failure> {
+        let scope = by.0.scope;
+        let Reply::Listed(mut all) = self.ask(id, by, None, None, Request::List(part)).await? else {
+            return Err(away());
+        };
+        if part == Part::Collaborators {
+            all.retain(|one| self.is_there(scope, one));
+        }
+        if paging.order == Order::Asc {
+            all.reverse();
+        }
+        let skip = match paging.start {
+            Start::Offset(skip) => usize::try_from(skip).unwrap_or(usize::MAX).min(all.len()),
+            Start::After(_) | Start::Before(_) => 0,
+        };
+        let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
+        let limit = usize::try_from(paging.limit).unwrap_or(0);
+        let after = skip + limit < all.len();
+        let mut items: Vec<Bytes> = all.into_iter().skip(skip).take(limit).collect();
+        if part == Part::Collaborators {
+            items = self.with_emails(scope, items).await?;
+        }
+        let found = StoredPage { items, total, before: skip > 0, after };
+        Ok(page(&found.items, (None, None), &found))
+    }
+
+    /// A page of what is said about a document, newest first.
+    ///
+    /// # Errors
+    /// The document is not there for this caller.
+    pub async fn comments(&self, id: DocumentId, by: (Caller, Who), list: CommentList) -> Result<Page, Failure> {
+        let Reply::Comments(found, total) = self.ask(id, by, None, None, Request::ListComments(list)).await? else {
+            return Err(away());
+        };
+        let bytes = found.iter().map(|comment| comment.body.len()).sum();
+        go_over(bytes, move || {
+            let skip = list.skip();
+            let after = skip.saturating_add(found.len()) < total;
+            let items: Vec<Bytes> = found.iter().map(|comment| to_json(&**comment)).collect();
+            let found = StoredPage { items, total: u64::try_from(total).unwrap_or(u64::MAX), before: skip > 0, after };
+            page(&found.items, (None, None), &found)
+        })
+        .await
+    }
+
+    /// A page of what was done to a document, newest first.
+    ///
+    /// # Errors
+    /// The document is not there for this caller, the store is away, or the list took too long.
+    pub async fn activity(&self, id: DocumentId, by: (Caller, Who), list: ActivityList) -> Result<Page, Failure> {
+        let role = self.look(id, by, Vec::new()).await?.role;
+        let ActivityList { action, actor, since, until, paging } = list;
+        let query = ActivityQuery {
+            document: Document::subject(id),
+            action,
+            actor,
+            since: since.map(|at| at.0),
+            until: until.map(|at| at.0),
+            paging,
+        };
+        let found = self.store.activity(query).await.map_err(in_a_list)?;
+        let views: Vec<ActivityView> = found
+            .items
+            .iter()
+            .map(|row| {
+                let (version, details) = details(&row.payload, role);
+                let id = ActivityId::at_position(row.at, row.position);
+                let (action, actor, at) = (row.happened.word(), row.actor.clone(), Timestamp(row.at));
+                ActivityView { id, action, actor, at, version, details }
+            })
+            .collect();
+        let shown: Vec<Bytes> = views.iter().map(to_json).collect();
+        let ids = |view: &ActivityView| view.id.to_string();
+        Ok(page(&shown, (views.first().map(ids), views.last().map(ids)), &found))
+    }
+}
+
+/// A document as a list shows it to this caller.
+fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Option<Bytes> {
+    let facts: Facts = serde_json::from_str(&row.body).ok()?;
+    let role = role_of(who, &facts.permissions);
+    Some(to_json(&facts.view(id, role, row.updated_at)))
+}
+
+/// What an event says beside the document, and which version it is about. Links and the permission set are the owner's to
+/// see; everybody sees collaborators.
+fn details(payload: &[u8], role: DocumentRole) -> (Option<String>, Value) {
+    const BESIDE: [&str; 7] = ["changes", "permanent", "share", "share_id", "comment", "collaborators", "removed"];
+    const OWNERS: [&str; 5] = ["share", "share_id", "visibility", "default_role", "link_sharing"];
+    let Ok(Value::Object(mut data)) = serde_json::from_slice(payload) else { return (None, json!({})) };
+    let mut details = serde_json::Map::new();
+    for field in BESIDE {
+        if let Some(value) = data.remove(field) {
+            details.insert(field.to_owned(), value);
+        }
+    }
+    if role < DocumentRole::Owner {
+        details.retain(|field, _| !OWNERS.contains(&field.as_str()));
+        if let Some(Value::Object(changes)) = details.get_mut("changes") {
+            changes.retain(|field, _| !OWNERS.contains(&field.as_str()));
+        }
+    }
+    let version = match data.remove("version") {
+        Some(Value::Object(version)) => {
+            let id = version.get("id").and_then(Value::as_str).map(str::to_owned);
+            details.insert("version".to_owned(), Value::Object(version));
+            id
+        }
+        Some(Value::String(id)) => Some(id),
+        Some(_) | None => None,
+    };
+    (version, Value::Object(details))
+}
+
+pub(super) fn page<T>(shown: &[Bytes], (first, last): (Option<String>, Option<String>), found: &StoredPage<T>) -> Page {
+    let mut data = BytesMut::from(&b"["[..]);
+    for item in shown {
+        if data.len() > 1 {
+            data.put_u8(b',');
+        }
+        data.extend_from_slice(item);
+    }
+    data.put_u8(b']');
+    let count = u32::try_from(shown.len()).unwrap_or(u32::MAX);
+    Page { data: data.freeze(), count, total: found.total, first, last, before: found.before, after: found.after }
+}
+
+/// A list of one document's that can't be read.
+pub(super) fn in_a_list(error: ReadError) -> Failure {
+    match error {
+        ReadError::NoCursor(field) => invalid(field, "must be an ID of this list"),
+        ReadError::TooSlow | ReadError::Away | ReadError::Expired => away(),
+    }
+}

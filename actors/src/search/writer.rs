@@ -127,24 +127,14 @@ impl Writer {
                     self.erase_if_due(self.pace.erase_after);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let position = *self.shared.reached.borrow();
-                    if position > self.written {
-                        // Tried again with the next chore.
-                        let _ = self.write(&Batch { position, ..Batch::default() });
-                    }
+                    self.write_position();
                     self.erase_if_due(self.pace.erase_after);
                 }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let position = *self.shared.reached.borrow();
-                    if position > self.written {
-                        // Unwritten, it is indexed once more.
-                        let _ = self.write(&Batch { position, ..Batch::default() });
-                    }
-                    break;
-                }
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         if !self.shared.damaged.load(Ordering::Relaxed) {
+            self.write_position();
             self.erase_if_due(Duration::ZERO);
         }
         // Whoever waits for room would wait for ever.
@@ -175,6 +165,15 @@ impl Writer {
             further
         });
         true
+    }
+
+    /// Writes down how far it has come where no text did.
+    fn write_position(&mut self) {
+        let position = *self.shared.reached.borrow();
+        if position > self.written {
+            // Unwritten, it is tried again with the next chore, or indexed once more.
+            let _ = self.write(&Batch { position, ..Batch::default() });
+        }
     }
 
     /// One transaction.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use crate::support::heard::{Heard, Kept};
 use crate::support::process::colloquy;
 use crate::support::{Answer, Client, Server, until};
 
@@ -30,32 +31,6 @@ struct Attempt {
     path: String,
     body: Value,
     heard: Heard,
-}
-
-#[derive(Clone)]
-enum Heard {
-    /// The first answer.
-    Done(Kept),
-    /// 409: nothing was done.
-    Refused,
-    /// The connection broke: done or not.
-    Nothing,
-}
-
-/// What a replay must equal.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Kept {
-    status: u16,
-    bytes: Vec<u8>,
-    location: Option<String>,
-    etag: Option<String>,
-}
-
-impl Kept {
-    fn of(answer: &Answer) -> Self {
-        let header = |name| answer.header_opt(name).map(str::to_owned);
-        Self { status: answer.status, bytes: answer.bytes.clone(), location: header("location"), etag: header("etag") }
-    }
 }
 
 impl Attempt {

@@ -1,13 +1,15 @@
 //! How large a document, what it is made of and what is said about it may become, and that nothing which was taken is
 //! lost by its size.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::client::Call;
 use crate::support::documents::DOCUMENTS;
 use crate::support::git::git_apply;
 use crate::support::raw::exchange;
-use crate::support::{Client, Server, Setup, account_with_client, unique};
+use crate::support::{Client, Server, Setup, account_with_client, unique, until};
 
 const MIB: usize = 1 << 20;
 /// What a document may hold on a server of its own, so that its bound is soon reached: ten of the longest comments.
@@ -233,4 +235,21 @@ async fn every_text_beside_the_content_has_its_bound() {
     c.put(&at, json!({"metadata": {"k": "x".repeat(16_384)}})).await.error(400, "invalid_request", "metadata");
     let deep = format!("{{\"metadata\":{{\"a\":{}{}}}}}", "[".repeat(70), "]".repeat(70));
     declared(c.call("PUT", &at), deep).await.error(400, "invalid_request", "*");
+}
+
+#[tokio::test]
+async fn the_settings_of_bodies_and_of_the_bin_are_obeyed() {
+    let server = Setup::default()
+        .env("COLLOQUY__LIMITS__MAX_DOCUMENT_BYTES", "2000")
+        .env("COLLOQUY__DOCUMENTS__BIN_DAYS", "0.00001")
+        .start();
+    let c = server.account().await.test();
+    let new = |bytes: usize| json!({"title": "Guide", "content": "x".repeat(bytes)});
+    c.post(DOCUMENTS, new(2_001)).await.error(413, "payload_too_large", "*");
+    let at = c.post(DOCUMENTS, new(1_000)).await.expect(201).header("location").to_owned();
+    c.delete(&at).await.expect(204);
+    let bin = format!("{DOCUMENTS}?deleted=true");
+    let emptied = async || (c.get(&bin).await.expect(200).total() == 0).then_some(());
+    until("the bin is emptied", Duration::from_secs(30), emptied).await;
+    c.call("POST", &format!("{at}/restore")).await.error(404, "not_found", "*");
 }

@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::documents::{DOCUMENTS, id_of};
+use crate::support::heard::{Heard, Kept};
 use crate::support::process::colloquy;
 use crate::support::{Answer, Client, Dice, EventStream, Receiver, Server, Setup, until};
 
@@ -39,36 +40,6 @@ struct Attempt {
     /// PUT and DELETE are not kept by key: with the tag of what was read they are done at most once all the same.
     if_match: Option<String>,
     heard: Heard,
-}
-
-#[derive(Clone)]
-enum Heard {
-    /// 2xx: what a replay must equal.
-    Done(Kept),
-    /// Nothing was done.
-    Refused,
-    /// The connection broke: done or not.
-    Nothing,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Kept {
-    status: u16,
-    body: Value,
-    location: Option<String>,
-    etag: Option<String>,
-}
-
-impl Kept {
-    fn of(answer: &Answer) -> Self {
-        let header = |name| answer.header_opt(name).map(str::to_owned);
-        let mut body = answer.body.clone();
-        if let Some(url) = body.get_mut("url") {
-            // A secret is not shown again.
-            *url = Value::Null;
-        }
-        Self { status: answer.status, body, location: header("location"), etag: header("etag") }
-    }
 }
 
 impl Attempt {
@@ -226,7 +197,7 @@ fn witnessed(event: &Value) -> Option<&str> {
 fn expected(attempt: &Attempt, kept: &Kept) -> Option<String> {
     let last = attempt.path.rsplit('/').next().unwrap();
     match (attempt.method, last) {
-        ("POST", "share") => kept.body["share_id"].as_str().map(str::to_owned),
+        ("POST", "share") => kept.json()["share_id"].as_str().map(str::to_owned),
         ("POST", "merge") => (kept.status == 201).then(|| attempt.key.clone()),
         ("DELETE", _) | (_, "permissions") => None,
         ("POST", "restore") if attempt.body == json!({}) => None,

@@ -41,6 +41,7 @@ mod bootstrap;
 mod chores;
 mod offload;
 mod timers;
+mod words;
 
 pub mod accounts;
 pub mod alarm;

@@ -1,7 +1,6 @@
 //! JSON bodies: what is wrong with one is told as a field and a reason, never by echoing what came.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 use super::objects::Objects;
@@ -13,9 +12,6 @@ const NETWORK: &str = "a network in CIDR notation, such as 203.0.113.0/24";
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(Objects(&mut reader)).map_err(|error| {
-        if let Some(problem) = no_word::<T>(bytes, error.path()) {
-            return problem;
-        }
         let syntax = !matches!(error.inner().classify(), serde_json::error::Category::Data);
         let (field, reason) = (dotted(error.path()), error.inner().to_string());
         let reason = reason.rsplit_once(" at line ").map_or(reason.as_str(), |(reason, _)| reason);
@@ -23,27 +19,6 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })?;
     reader.end().map_err(|_| Problem::invalid("", "must be one JSON value and nothing after it"))?;
     Ok(value)
-}
-
-/// What is wrong where one of some words should stand and no string does: `serde_json` calls it broken JSON, or looks for
-/// a word that carries a value. With any string in its place the same reader says which words it knows.
-fn no_word<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Option<Problem> {
-    let mut whole: Value = serde_json::from_slice(bytes).ok()?;
-    let mut place = &mut whole;
-    for segment in path {
-        place = match segment {
-            Segment::Seq { index } => place.get_mut(index)?,
-            Segment::Map { key } => place.get_mut(key)?,
-            Segment::Enum { .. } | Segment::Unknown => break,
-        };
-    }
-    if place.is_string() {
-        return None;
-    }
-    *place = Value::String(String::new());
-    let error = serde_path_to_error::deserialize::<_, T>(whole).err()?;
-    let words = error.inner().to_string();
-    words.starts_with("unknown variant `").then(|| explained(dotted(error.path()), &words))
 }
 
 /// Turns serde's words about one field into ours.
@@ -66,7 +41,7 @@ pub(super) fn explained(parent: String, words: &str) -> Problem {
     if words.starts_with("invalid ")
         && let Some((_, expected)) = words.rsplit_once(", expected ")
     {
-        return Problem::invalid(parent, format!("must be {}", expected_words(expected)));
+        return Problem::invalid(parent, format!("must be {}", expected_words(expected).replace('`', "\"")));
     }
     if words == "invalid IP address syntax" {
         return Problem::invalid(parent, format!("must be {NETWORK}"));
@@ -85,7 +60,6 @@ fn expected_words(expected: &str) -> &str {
         "string or map" => "a string",
         "IPv4 or IPv6 network address" => NETWORK,
         other if other.starts_with("struct ") || other.starts_with("a map") => "an object",
-        other if other.starts_with("variant ") || other.contains("enum ") => "one of the known words",
         other => other,
     }
 }

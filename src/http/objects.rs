@@ -44,10 +44,10 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        words: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_str(Word(visitor))
+        self.0.deserialize_str(Word { visitor, words })
     }
 
     fn is_human_readable(&self) -> bool {
@@ -55,19 +55,22 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
     }
 }
 
-/// A word's visitor.
-struct Word<V>(V);
+/// A word's visitor, and the words that it knows: told whatever stands in their place.
+struct Word<V> {
+    visitor: V,
+    words: &'static [&'static str],
+}
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for Word<V> {
     type Value = V::Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.expecting(formatter)
+        write!(formatter, "one of `{}`", self.words.join("`, `"))
     }
 
     fn visit_str<E: Error>(self, word: &str) -> Result<V::Value, E> {
         let word: StrDeserializer<'_, E> = word.into_deserializer();
-        self.0.visit_enum(word)
+        self.visitor.visit_enum(word)
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod dice;
 pub(crate) mod documents;
 pub(crate) mod files;
 pub(crate) mod git;
+pub(crate) mod heard;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod proxy;

@@ -19,44 +19,7 @@ use crate::metadata::{Metadata, MetadataPatch};
 use crate::present::present;
 use crate::text::{Content, Reason};
 use crate::time::Timestamp;
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
-        #[serde(rename_all = "lowercase")]
-        pub enum $name { $($(#[$variant_doc])* $variant),* }
-
-        impl $name {
-            /// All of them, in the order of their codes.
-            pub const ALL: &[$name] = &[$($name::$variant),*];
-            /// As the store writes it.
-            #[must_use]
-            pub fn code(self) -> i64 {
-                match self { $($name::$variant => $code),* }
-            }
-            /// Reads back what `code` gave.
-            #[must_use]
-            pub fn from_code(code: i64) -> Option<Self> {
-                match code { $($code => Some($name::$variant),)* _ => None }
-            }
-            /// As the interface writes it.
-            #[must_use]
-            pub fn word(self) -> &'static str {
-                match self { $($name::$variant => $word),* }
-            }
-        }
-
-        // Derived, it would also take `{"word": null}`, as serde writes an enum.
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let word = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                let unknown = || serde::de::Error::unknown_variant(&word, &[$($word),*]);
-                $name::ALL.iter().copied().find(|known| known.word() == word).ok_or_else(unknown)
-            }
-        }
-    };
-}
+use crate::words::words;
 
 words! {
     /// Who has to act.

@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::access::DocumentRole;
-use super::messages::{CommentView, DocumentView, Reply, ShareView, VersionShown, VersionView};
+use super::messages::Reply;
 use super::state::{Asked, Changed, Document, Live, to_json};
+use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
 use super::work::Packed;
 use crate::answer::Answer;
 use crate::id::{ShareId, VersionId};

@@ -21,6 +21,7 @@ pub mod graph;
 pub mod merge;
 pub mod messages;
 pub mod shares;
+pub mod views;
 
 mod actor;
 mod bases;

@@ -5,9 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::access::{Collaborator, DocumentRole, PermissionChange, Permissions};
 use super::draft::{Beside, Draft, change, nothing_shown};
-use super::messages::{CreateShare, DocumentError, NewShareView, Opened, Reply, SetPermissions};
+use super::messages::{CreateShare, DocumentError, Opened, Reply, SetPermissions};
 use super::shares::{Opening, ShareTerms, ShareWanted, same_hash};
 use super::state::{Asked, Decided, Document, Live, Share, tag, to_json};
+use super::views::NewShareView;
 use crate::accounts::SecretHash;
 use crate::answer::{Answer, Done, Invalid};
 use crate::id::{ShareId, UserId};

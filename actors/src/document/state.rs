@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 
 use super::access::{Action, Denied, DocumentRole, PermissionError, Permissions, Who, allow, role_of};
 use super::messages::{
-    CommentView, ContentType, DocumentCommand, DocumentError, DocumentView, MAIN, Part, Reply, Request, Seen,
-    ShareView, VersionFound, VersionName, VersionShown, VersionView,
+    ContentType, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen, VersionFound, VersionName,
 };
 use super::shares::ShareTerms;
 use super::sharing::permissions_shown;
+use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
 use super::work::{Job, Worked};
 use crate::accounts::Identity;
 use crate::answer::{Answer, Done, Invalid};

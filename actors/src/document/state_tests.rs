@@ -10,7 +10,7 @@ use crate::accounts::Role;
 use crate::answer::Precondition;
 use crate::caller::{By, Mode};
 use crate::document::merging::Computed;
-use crate::document::messages::MergeConflict;
+use crate::document::views::MergeConflict;
 use crate::runtime::Entity;
 use crate::store::{Happened, Header};
 

@@ -10,9 +10,8 @@ mod versions;
 use colloquy_actors::accounts::Permission;
 use colloquy_actors::answer::Answer;
 use colloquy_actors::document::ActivityView;
-use colloquy_actors::document::messages::{
-    CommentView, DocumentView, NewShareView, Part as DocumentPart, Request, ShareView, VersionView,
-};
+use colloquy_actors::document::messages::{Part as DocumentPart, Request};
+use colloquy_actors::document::views::{CommentView, DocumentView, NewShareView, ShareView, VersionView};
 use colloquy_actors::id::DocumentKind;
 use colloquy_actors::page::Order;
 

@@ -72,6 +72,7 @@ impl HttpCourier {
             .build()?;
         let (end, ended) = oneshot::channel::<()>();
         std::thread::Builder::new().name("courier".to_owned()).spawn(move || {
+            colloquy_actors::cores::keep_prompt();
             let _ = runtime.block_on(ended);
             // A name that is still being resolved would hold the end up.
             runtime.shutdown_background();

@@ -1,6 +1,8 @@
 //! Heavy work on documents beside messages: merges, comparisons and searches go on threads of their own, and nobody who
 //! sends a message meanwhile waits for them.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -103,4 +105,46 @@ async fn no_message_waits_for_a_search_that_finds_everything() {
     })
     .await;
     assert_out_of_the_way(&c, &conversations, "a search", search, 200).await;
+}
+
+/// The cores that the server's threads may use, each list of them once; the first thread's before.
+fn cores_of(server: &Server) -> (String, BTreeSet<String>) {
+    let of = |status: &Path| {
+        let status = std::fs::read_to_string(status).ok()?;
+        Some(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned())
+    };
+    let process = PathBuf::from(format!("/proc/{}", server.pid()));
+    let threads = std::fs::read_dir(process.join("task")).unwrap();
+    // A thread can end meanwhile.
+    let every = threads.filter_map(|thread| of(&thread.unwrap().path().join("status"))).collect();
+    (of(&process.join("status")).unwrap(), every)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_of_8_mib_has_a_core_to_itself_and_gives_it_back() {
+    let (server, c, _) = patient().await;
+    let at = c.document(&large("as is")).await;
+    c.branch(&at, "side", &large("at the side")).await;
+    let one_core = std::thread::available_parallelism().unwrap().get() == 1;
+    let done = Arc::new(AtomicBool::new(false));
+    let merged = async {
+        c.post(&format!("{at}/merge"), json!({"source": "side"})).await.expect(201);
+        done.store(true, Ordering::Relaxed);
+    };
+    let watched = async {
+        let mut apart = false;
+        while !done.load(Ordering::Relaxed) {
+            let (all, every) = cores_of(&server);
+            apart |= every.iter().filter(|one| **one != all).count() >= 2;
+            tokio::task::yield_now().await;
+        }
+        apart
+    };
+    let ((), apart) = tokio::join!(merged, watched);
+    assert!(apart || one_core, "everybody ran everywhere");
+    until("all threads may use all cores again", Duration::from_secs(30), async || {
+        let (all, every) = cores_of(&server);
+        (every.len() == 1 && every.contains(&all)).then_some(())
+    })
+    .await;
 }

@@ -49,6 +49,7 @@ pub mod answer;
 pub mod bounds;
 pub mod caller;
 pub mod conversation;
+pub mod cores;
 pub mod document;
 pub mod feed;
 pub mod id;

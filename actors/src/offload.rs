@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::cores::{self, Aside, Long};
+
 /// Computations for each core that may be under way; the next ones wait.
 const EACH_CORE: usize = 2;
 /// Bytes that are gone over in about the time that the way to another thread and back takes.
@@ -28,9 +30,31 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// A turn among the large computations; none where it goes over too few bytes to be one.
-pub(crate) async fn turn(bytes: usize) -> Option<SemaphorePermit<'static>> {
-    if bytes < LARGE_MIN { None } else { LARGE.acquire().await.ok() }
+/// A turn among the large computations, with a core for it.
+pub(crate) struct Turn {
+    _place: SemaphorePermit<'static>,
+    _aside: Aside,
+}
+
+/// A turn; none where it goes over too few bytes to be a large one.
+pub(crate) async fn turn(bytes: usize) -> Option<Turn> {
+    turn_of(&LARGE, bytes).await
+}
+
+async fn turn_of(turns: &'static Semaphore, bytes: usize) -> Option<Turn> {
+    let is_large = bytes >= LARGE_MIN;
+    let place = if is_large { turns.acquire().await.ok() } else { None };
+    place.map(|place| Turn { _place: place, _aside: Aside::begin() })
+}
+
+/// Sets a core aside for all that is done with so many bytes, if they are many.
+pub(crate) fn aside(bytes: usize) -> Option<Aside> {
+    (bytes >= LARGE_MIN).then(Aside::begin)
+}
+
+/// Lets what this thread goes over next count as long where it is that many bytes.
+pub(crate) fn long(bytes: usize) -> Option<Long> {
+    (bytes >= LARGE_MIN).then(Long::here)
 }
 
 /// Computes over so many bytes on another thread; none where it panicked, which was reported there.
@@ -38,6 +62,7 @@ pub(crate) async fn compute<T: Send + 'static>(bytes: usize, work: impl FnOnce()
     let turn = turn(bytes).await;
     let work = move || {
         let _turn = turn;
+        let _long = long(bytes);
         work()
     };
     within(&COMPUTATIONS, work).await
@@ -50,10 +75,11 @@ pub(crate) async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce()
 
 /// The same for what compares so many bytes, which can take far longer than to go over them.
 pub(crate) async fn compare<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let turn = if bytes < LARGE_MIN { None } else { LARGE_COMPARISONS.acquire().await.ok() };
+    let turn = turn_of(&LARGE_COMPARISONS, bytes).await;
     let place = COMPARISONS.acquire().await.ok()?;
     let work = move || {
         let _held = (turn, place);
+        let _long = long(bytes);
         work()
     };
     within(&COMPUTATIONS, work).await
@@ -68,6 +94,7 @@ async fn within<T: Send + 'static>(places: &'static Semaphore, work: impl FnOnce
     let place = places.acquire().await.ok()?;
     // The place goes along: a caller who leaves does not end the work.
     let done = tokio::task::spawn_blocking(move || {
+        cores::keep_prompt();
         let _place = place;
         work()
     });

@@ -20,6 +20,7 @@ pub use crate::bootstrap::FirstStart;
 use crate::caller::{By, Caller};
 use crate::chores;
 use crate::conversation::{Conversation, Conversations};
+use crate::cores;
 use crate::document::shares::PasswordTries;
 use crate::document::{Document, Documents, Finder};
 use crate::feed::Events;
@@ -201,6 +202,7 @@ impl System {
 
     /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls it as it starts.
     pub fn register_worker(&self) {
+        cores::keep_prompt();
         if let Some(arbiter) = current_arbiter() {
             self.placement.register(arbiter.clone());
             self.limiter.0.register(arbiter);

@@ -283,9 +283,14 @@ impl Server {
         }
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     /// Only sends SIGTERM; [`Server::ended`] waits.
     pub(crate) fn send_term(&self) {
-        process::signal("TERM", self.child.as_ref().expect("it runs").id());
+        process::signal("TERM", self.pid());
     }
 
     /// Waits for the end of a server that was told to stop.

@@ -237,9 +237,14 @@ impl Follower<'_> {
             }
         };
         let Some((_, frames)) = store.version(row.subject, facts.head).await? else { return Ok(None) };
-        let turn = offload::turn(unpacked_bytes(&frames)).await.map(|turn| -> Held { Box::new(turn) });
+        let bytes = unpacked_bytes(&frames);
+        let turn = offload::turn(bytes).await.map(|turn| -> Held { Box::new(turn) });
         // On this thread: it has nothing else to do.
-        let content = unpack(&frames).map(|(content, _)| content).unwrap_or_default();
+        let unpacked = {
+            let _long = offload::long(bytes);
+            unpack(&frames)
+        };
+        let content = unpacked.map(|(content, _)| content).unwrap_or_default();
         Ok(Some((Entry { number, scope: shelf(scope, in_bin), title: facts.title, content }, turn)))
     }
 

@@ -82,7 +82,7 @@ pub(super) enum Outcome {
 }
 
 /// A version's content and the frame that holds it.
-type Held = (String, Frame);
+type Held = (Arc<str>, Frame);
 
 /// The answer to a merge that writes nothing.
 #[derive(Serialize)]
@@ -147,7 +147,13 @@ impl Documents {
         let read = async |number: u64| {
             let found = self.store.version(document, number).await.map_err(|_| away())?;
             let (_, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
-            offload::go_over(unpacked_bytes(&frames), move || unpack(&frames)).await.flatten().ok_or_else(away)
+            offload::go_over(unpacked_bytes(&frames), move || {
+                // Copied there: on an arbiter, 8 MiB would hold the others up.
+                unpack(&frames).map(|(content, frame)| (Arc::from(content), frame))
+            })
+            .await
+            .flatten()
+            .ok_or_else(away)
         };
         let in_time = timeout(self.directory.policy().ask_timeout, job.compute(read)).await;
         let too_late = AskError::Unavailable { cause: Cause::TimedOut, retry_after: Duration::from_secs(1) };
@@ -169,8 +175,10 @@ impl MergeJob {
             graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
         let plan = offload::compute(0, planning).await.ok_or_else(away)?;
-        let base = bases::base(&plan, async |number| Ok(Arc::from(read(number).await?.0))).await?;
-        let (ours, theirs) = (read(target).await?, read(source).await?.0);
+        let ours = read(target).await?;
+        let _aside = offload::aside(ours.0.len());
+        let theirs = read(source).await?.0;
+        let base = bases::base(&plan, async |number| Ok(read(number).await?.0)).await?;
         let bytes = base.len() + ours.0.len() + theirs.len();
         offload::compare(bytes, move || self.merge(&base, &ours, &theirs)).await.flatten().ok_or_else(away)
     }
@@ -182,7 +190,7 @@ impl MergeJob {
             Ok(text) if text.len() > Bounds::get().document_bytes_max => Outcome::Refused(TOO_LARGE),
             Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun { merged: &text, conflicts: [] })),
             Ok(text) => {
-                let head = stand.anchored_at.map(|_| ours.as_str());
+                let head = stand.anchored_at.map(|_| &**ours);
                 Outcome::Packed(pack(&text, Some((stand.target, ours, frame)), head)?)
             }
         };

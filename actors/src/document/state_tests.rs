@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::super::work::unpack;
@@ -115,7 +117,10 @@ impl Desk {
     fn computed(&mut self, merge: &Value) -> Result<Option<Box<Computed>>, DocumentError> {
         let Reply::Prepared(job) = self.ask(Request::PrepareMerge(body(merge.clone())))? else { panic!("no job") };
         let Some(job) = job else { return Ok(None) };
-        let read = async |number: u64| Ok(unpack(&self.frames_of(number)).unwrap());
+        let read = async |number: u64| {
+            let (content, frame) = unpack(&self.frames_of(number)).unwrap();
+            Ok((Arc::from(content), frame))
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         Ok(Some(Box::new(runtime.block_on(job.compute(read)).unwrap())))
     }

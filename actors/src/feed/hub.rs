@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::Event;
 use crate::caller::Scope;
+use crate::cores;
 use crate::id::WebhookId;
 use crate::store::{Kind, Subject};
 use crate::webhook::Endpoint;
@@ -157,7 +158,10 @@ impl Feed {
             thread,
         };
         let shared = Arc::new(Shared { table: Mutex::new(table), closed: AtomicBool::new(false) });
-        let started = std::thread::Builder::new().name("colloquy-feed".to_owned()).spawn(move || run(&told));
+        let started = std::thread::Builder::new().name("colloquy-feed".to_owned()).spawn(move || {
+            cores::keep_prompt();
+            run(&told);
+        });
         if let Err(error) = started {
             tracing::error!(%error, "the feed has no thread: nobody will be told what happens");
             shared.closed.store(true, Ordering::Relaxed);

@@ -95,6 +95,7 @@ impl<S: Solo> Alone<S> {
     pub fn start(make: impl Fn() -> S + Send + 'static) -> std::io::Result<Self> {
         let (started, starting) = sync_channel(1);
         let run = move || {
+            crate::cores::keep_prompt();
             actix::System::new().block_on(async move {
                 let (ending, ended) = oneshot::channel();
                 let addr = SoloActor::start(SoloActor::new(Box::new(make), ending));

@@ -67,16 +67,16 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     if writes {
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // What a crash of the machine takes away is indexed again: the position goes with it.
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "secure_delete", "ON")?;
     }
     Ok(connection)
 }
 
-/// The writing connection, and the position that the file has reached; a new file if there is none.
-pub(super) fn open(path: &Path, newest: i64) -> Result<(Connection, i64), Unusable> {
+/// The writing connection, and the position that the file has reached; a new file if there is none. Synced, what a crash of
+/// the machine takes away is indexed again: the position goes with it.
+pub(super) fn open(path: &Path, synced: bool, newest: i64) -> Result<(Connection, i64), Unusable> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    connection.pragma_update(None, "synchronous", if synced { "NORMAL" } else { "OFF" })?;
     let pragma = |connection: &Connection, name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables == 0 {

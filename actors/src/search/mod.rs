@@ -3,6 +3,7 @@
 //!
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file.
+//! - `seal.rs`: whether the file can be trusted.
 //! - `writer.rs`: the thread that fills it.
 //! - here: the handle.
 //!
@@ -13,11 +14,13 @@
 //!   again, which changes nothing.
 //! - [`Search::wait_for`] a position, and every later [`Search::find`] knows what was handed in up to it.
 //! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and log.
-//! - A file that is missing, damaged, of another version or ahead of the store is begun anew from position 0.
+//! - A file that is missing, damaged, of another version or ahead of the store is begun anew from position 0; so is one that
+//!   was being written when the machine stopped.
 //! - A search that takes longer than 2 s is interrupted. Memory: 32 MiB of texts in the queue at most, then [`Search::put`]
 //!   waits.
 
 mod index;
+mod seal;
 mod words;
 mod writer;
 
@@ -35,6 +38,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{Semaphore, watch};
 
+use self::seal::Seal;
 use self::writer::{Shared, Task, Work, Writer};
 use crate::caller::Scope;
 use crate::store::sqlite::readers::Readers;
@@ -145,7 +149,8 @@ impl Search {
 
     fn open_at(pace: Pace, path: &Path, newest: i64) -> Result<(Self, i64), SearchError> {
         let mark = mark_of(path);
-        let (connection, position) = open_or_begin(path, &mark, newest)?;
+        let seal = Seal::of(path);
+        let (connection, position) = open_or_begin(path, (&mark, &seal), newest)?;
         let reader = index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error))?;
         let no_thread = |error| SearchError::File(path.to_owned(), error);
         let readers = Readers::start("colloquy-search", vec![reader]).map_err(no_thread)?;
@@ -159,8 +164,15 @@ impl Search {
             closing: AtomicBool::new(false),
         });
         let (inbox, works) = channel();
-        let writer =
-            Writer { connection, inbox: works, shared: Arc::clone(&shared), pace, written: position, unerased: None };
+        let writer = Writer {
+            connection,
+            inbox: works,
+            shared: Arc::clone(&shared),
+            pace,
+            seal,
+            written: position,
+            unerased: None,
+        };
         let thread = std::thread::Builder::new().name("colloquy-indexer".to_owned()).spawn(move || writer.run());
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((Search { inbox: Mutex::new(Some(inbox)), thread, readers, shared, reached }, position))
@@ -271,11 +283,13 @@ fn mark_of(path: &Path) -> PathBuf {
     PathBuf::from(mark)
 }
 
-fn open_or_begin(path: &Path, mark: &Path, newest: i64) -> Result<(Connection, i64), SearchError> {
+fn open_or_begin(path: &Path, (mark, seal): (&Path, &Seal), newest: i64) -> Result<(Connection, i64), SearchError> {
     let why = if mark.exists() {
         "it was found damaged".to_owned()
+    } else if seal.is_stale() {
+        "the machine stopped while it was being written".to_owned()
     } else {
-        match index::open(path, newest) {
+        match index::open(path, !seal.break_open(), newest) {
             Ok(opened) => return Ok(opened),
             Err(unusable) if unusable.is_worthless() => unusable.to_string(),
             Err(index::Unusable::Sqlite(error)) => return Err(no_sqlite(path, error)),
@@ -283,7 +297,7 @@ fn open_or_begin(path: &Path, mark: &Path, newest: i64) -> Result<(Connection, i
         }
     };
     tracing::warn!(why, path = %path.display(), "the search index is made anew");
-    // The mark goes last: a crash in between leaves it to be done again.
+    // The marks go last: a crash in between leaves it to be done again.
     for file in index::files(path).iter().map(PathBuf::as_path).chain([mark]) {
         match std::fs::remove_file(file) {
             Ok(()) => {}
@@ -291,7 +305,7 @@ fn open_or_begin(path: &Path, mark: &Path, newest: i64) -> Result<(Connection, i
             Err(error) => return Err(SearchError::File(file.to_owned(), error)),
         }
     }
-    match index::open(path, newest) {
+    match index::open(path, !seal.break_open(), newest) {
         Ok(opened) => Ok(opened),
         Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
         Err(index::Unusable::Worthless(why)) => Err(SearchError::File(path.to_owned(), std::io::Error::other(why))),

@@ -272,6 +272,31 @@ async fn a_missing_damaged_foreign_or_too_new_file_is_begun_anew() {
 }
 
 #[tokio::test]
+async fn what_was_being_written_when_the_machine_stopped_is_begun_anew() {
+    let mut desk = Desk::new();
+    let mark = desk.folder.path().join("c.db.search.writing");
+    desk.put(1, "word", "").await;
+    desk.found("word").await;
+    let boot = std::fs::read_to_string(&mark).unwrap();
+    desk.search.close();
+    assert!(!mark.exists(), "closed, it may be trusted");
+    let (desk, position) = desk.reopened(i64::MAX);
+    assert_eq!(position, 1);
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), boot);
+    desk.search.close();
+    std::fs::write(&mark, &boot).unwrap();
+    let (desk, position) = desk.reopened(i64::MAX);
+    assert_eq!(position, 1, "the process crashed, the machine did not");
+    desk.search.close();
+    std::fs::write(&mark, "another boot").unwrap();
+    let (mut desk, position) = desk.reopened(i64::MAX);
+    assert_eq!(position, 0);
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), boot);
+    desk.put(1, "word", "").await;
+    assert_eq!(desk.found("word").await, [1]);
+}
+
+#[tokio::test]
 async fn damage_that_is_met_while_running_is_remembered_for_the_next_opening() {
     let mut desk = Desk::new();
     for number in 1..=2_000 {

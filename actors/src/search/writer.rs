@@ -11,7 +11,9 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::index;
+use super::seal::Seal;
 use super::{Entry, Held, Pace};
+use crate::offload;
 
 /// Texts of one transaction.
 const BATCH_TEXTS_MAX: usize = 512;
@@ -69,6 +71,7 @@ pub(super) struct Writer {
     pub(super) inbox: Receiver<Work>,
     pub(super) shared: Arc<Shared>,
     pub(super) pace: Pace,
+    pub(super) seal: Seal,
     /// The position that stands in the file.
     pub(super) written: i64,
     /// Since when something that was erased stands in the log.
@@ -135,7 +138,7 @@ impl Writer {
         }
         if !self.shared.damaged.load(Ordering::Relaxed) {
             self.write_position();
-            self.erase_if_due(Duration::ZERO);
+            self.close();
         }
         // Whoever waits for room would wait for ever.
         self.shared.room.close();
@@ -198,6 +201,7 @@ impl Writer {
 
     /// Whether something was taken out.
     fn transact(&mut self, batch: &Batch) -> rusqlite::Result<bool> {
+        let _long = offload::long(batch.bytes);
         let transaction = self.connection.transaction()?;
         let mut changed = false;
         for task in batch.tasks.values() {
@@ -210,6 +214,16 @@ impl Writer {
         index::set_position(&transaction, batch.position)?;
         transaction.commit()?;
         Ok(changed)
+    }
+
+    /// Leaves a file that even a crash of the machine leaves as it is.
+    fn close(&mut self) {
+        let emptied = index::erase(&self.connection);
+        match emptied.map(|emptied| if emptied { self.seal.close() } else { Ok(()) }) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the search index can't be synced"),
+            Err(error) => tracing::error!(%error, "the search index's log can't be emptied"),
+        }
     }
 
     fn erase_if_due(&mut self, after: Duration) {

@@ -10,11 +10,15 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::codec::{self, Counted, int, uint};
 use super::lists::{Scan, Where, counted, offset};
 use crate::caller::Scope;
+use crate::cores::Long;
 use crate::id::{KeyKind, UserId, UserKind, VersionId};
 use crate::store::{
     ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
     Happened, Kind, NewVersion, StoredDocument, StoredPage, StoredVersion, Subject, VersionQuery,
 };
+
+/// Bytes from which on a frame takes about a millisecond to be read.
+const LONG_FRAME_BYTES: i64 = 256 << 10;
 
 /// Writes what a commit leaves of a document; tells how the counts of those in and out of the bin move.
 pub(super) fn put(
@@ -173,19 +177,29 @@ pub(super) fn one(connection: &Connection, document: Subject, number: u64) -> ru
         .query_row([int(document.number), int(number)], version)
         .optional()?;
     let Some(found) = found else { return Ok(None) };
-    let mut find = connection.prepare_cached("SELECT base, frame FROM versions WHERE document = ?1 AND number = ?2")?;
+    let mut find = connection.prepare_cached(
+        "SELECT base, CASE WHEN length(frame) < ?3 THEN frame END FROM versions WHERE document = ?1 AND number = ?2",
+    )?;
     let mut frames = Vec::new();
     let mut next = Some(int(number));
     while let Some(number) = next {
-        let (base, frame) = find.query_row([int(document.number), number], |row| {
-            Ok((row.get::<_, Option<i64>>(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
-        })?;
-        frames.push(frame);
+        let found = |row: &Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?));
+        let (base, frame) = find.query_row([int(document.number), number, LONG_FRAME_BYTES], found)?;
+        let frame = frame.map_or_else(|| long_frame(connection, document, number), Ok)?;
+        frames.push(Bytes::from(frame));
         // Only an older one can be a base: a broken file must not send us round for ever.
         next = base.filter(|base| *base < number);
     }
     frames.reverse();
     Ok(Some((found, frames)))
+}
+
+/// A frame that takes so long to be read that the others are to keep away meanwhile.
+fn long_frame(connection: &Connection, document: Subject, number: i64) -> rusqlite::Result<Vec<u8>> {
+    let _long = Long::here();
+    connection
+        .prepare_cached("SELECT frame FROM versions WHERE document = ?1 AND number = ?2")?
+        .query_row([int(document.number), number], |row| row.get(0))
 }
 
 /// Where the share link with this hash leads.

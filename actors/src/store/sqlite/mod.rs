@@ -12,6 +12,7 @@ mod erasing;
 mod events;
 mod figures;
 mod fresh;
+mod headroom;
 mod lagging;
 mod lists;
 mod loads;
@@ -49,6 +50,7 @@ use self::batch::Seals;
 use self::chores::{Housekeeping, Pace};
 use self::figures::Figures;
 use self::fresh::{Fresh, Slicing};
+use self::headroom::Headroom;
 use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
@@ -63,6 +65,7 @@ use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
 use crate::alarm::Alarm;
 use crate::caller::Scope;
+use crate::cores;
 use crate::feed::{Event, Feed};
 use crate::id::VersionId;
 use crate::idempotency::{KeyHash, Keys};
@@ -210,11 +213,13 @@ impl SqliteStore {
             healthy: Arc::clone(&healthy),
             banned: std::collections::HashMap::new(),
             tidying: deliveries::Tidying::default(),
+            headroom: Headroom::of(&log_of(path)),
         };
         let (inbox, works) = channel();
         let thread = std::thread::Builder::new()
             .name("colloquy-writer".to_owned())
             .spawn(move || {
+                cores::keep_prompt();
                 // A writer that is gone would leave every caller waiting: better no process than a mute one.
                 if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.run(&works))).is_err() {
                     tracing::error!("the writer crashed; stopping, so that the next start recovers");
@@ -242,6 +247,13 @@ impl SqliteStore {
             None => Err(work),
         }
     }
+}
+
+/// SQLite's log, beside the file.
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log)
 }
 
 fn lock(path: &Path) -> Result<File, OpenError> {

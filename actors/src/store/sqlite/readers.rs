@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
+use crate::cores;
 use crate::store::{Later, ReadError};
 
 /// A list that takes longer is interrupted.
@@ -32,6 +33,7 @@ impl Readers {
         for mut connection in connections {
             let (inbox, jobs) = channel::<Job>();
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+                cores::keep_prompt();
                 while let Ok(job) = jobs.recv() {
                     job(&mut connection);
                 }

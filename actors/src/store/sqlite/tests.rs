@@ -17,10 +17,11 @@ use tempfile::TempDir;
 use super::chores::{Housekeeping, Pace};
 use super::figures::Figures;
 use super::fresh::Slicing;
+use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::retention::Retention;
 use super::writer::{Work, Writer};
-use super::{SqliteStore, Views, check, connect, older_keys, recovery, schema};
+use super::{SqliteStore, Views, check, connect, log_of, older_keys, recovery, schema};
 use crate::caller::{By, Mode, Scope};
 use crate::feed::EventFilter;
 use crate::idempotency::{KEPT_MS, Keys, Looked, short};
@@ -139,7 +140,7 @@ contract! {
 /// A writer without its thread.
 struct Bare {
     writer: Writer,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 type Outcome = Receiver<Result<(), CommitFailure<Broken>>>;
@@ -165,8 +166,9 @@ impl Bare {
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
             tidying: super::deliveries::Tidying::default(),
+            headroom: Headroom::of(&log_of(&path)),
         };
-        Bare { writer, _folder: folder }
+        Bare { writer, folder }
     }
 
     /// One batch of commits of one row each.
@@ -215,6 +217,29 @@ fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
         effects: Vec::new(),
         chore: None,
     }
+}
+
+#[test]
+fn the_log_grows_in_steps_and_what_stands_before_the_zeros_is_recovered() {
+    const COMMITS: u64 = 200;
+    let mut bare = Bare::new();
+    let log = log_of(&bare.folder.path().join("colloquy.db"));
+    let one = Incarnation::next();
+    let mut lengths = std::collections::BTreeSet::new();
+    for n in 0..COMMITS {
+        assert_eq!(bare.batch(vec![(one, row_of(1, n, 10_000))]), [Ok(())]);
+        lengths.insert(std::fs::metadata(&log).unwrap().len());
+    }
+    assert!(lengths.last() > Some(&3_000_000), "{lengths:?}");
+    assert!(lengths.len() < 20, "{lengths:?}");
+    let crashed = tempfile::tempdir().unwrap();
+    let path = crashed.path().join("colloquy.db");
+    std::fs::copy(bare.folder.path().join("colloquy.db"), &path).unwrap();
+    std::fs::copy(&log, log_of(&path)).unwrap();
+    let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+    let rows: i64 = connection.query_row("SELECT count(*) FROM rows", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, bare.rows());
+    assert_eq!(rows, i64::try_from(COMMITS).unwrap());
 }
 
 #[test]

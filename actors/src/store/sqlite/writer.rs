@@ -16,6 +16,7 @@ use super::chores::Housekeeping;
 use super::deliveries::Tidying;
 use super::figures::Figures;
 use super::fresh::{Due, Slicing};
+use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
 use crate::feed::{Batch as Published, Event, Place, SeenNow};
@@ -63,6 +64,8 @@ pub(super) struct Writer {
     /// Nothing more of these is taken.
     pub(super) banned: Bans,
     pub(super) tidying: Tidying,
+    /// None where the log can't be lengthened from here.
+    pub(super) headroom: Option<Headroom>,
 }
 
 impl Writer {
@@ -191,6 +194,10 @@ impl Writer {
         }
         if !slices.is_empty() {
             self.slicing.write(&self.connection, slices, self.counts.begun_at())?;
+        }
+        if let Some(headroom) = &mut self.headroom {
+            // Without it, the commit is slower, no more.
+            let _ = headroom.keep();
         }
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         if !due.is_empty() {

@@ -1,15 +1,20 @@
 """The process that plays the outside world for the benchmark (`crowd.rs`), asked by lines."""
 
 import json
+import os
 import subprocess
 
 from servers import ROOT
 
 
 class Crowd:
-    def __init__(self, server):
+    """Clients in a process of their own; only on these cores, if they are named."""
+
+    def __init__(self, server, cores=None):
         command = [ROOT / "target/release/examples/crowd", f"127.0.0.1:{server.port}", server.key]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if cores:
+            os.sched_setaffinity(self.process.pid, cores)
 
     def ask(self, word, **given):
         self.process.stdin.write(" ".join([word, *(f"{name}={value}" for name, value in given.items())]) + "\n")

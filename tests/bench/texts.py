@@ -265,7 +265,9 @@ class Texts:
                               lambda: server.total("customers"))
         self.ids = load.make(server, "create", customers, 64, self.folder / "texts.conversations",
                              lambda: server.total("conversations"))
-        self.crowd = Crowd(server)
+        # Clients are elsewhere, as a rule: these keep off the last core, which is where merges are computed.
+        cores = sorted(os.sched_getaffinity(0))
+        self.crowd = Crowd(server, cores[:-1])
         try:
             alone, beside, merges = [], [], []
             texts = self.edited(LARGEST_LINES, LARGEST_EDITS, LARGEST_SIDES)

@@ -13,7 +13,7 @@
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own. `offload`: where computing goes that
-//!   would hold an arbiter up.
+//!   would hold an arbiter up, [`cores`] on which cores.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent

@@ -148,9 +148,8 @@ impl Search {
     }
 
     fn open_at(pace: Pace, path: &Path, newest: i64) -> Result<(Self, i64), SearchError> {
-        let mark = mark_of(path);
         let seal = Seal::of(path);
-        let (connection, position) = open_or_begin(path, (&mark, &seal), newest)?;
+        let (connection, position) = open_or_begin(path, &seal, newest)?;
         let reader = index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error))?;
         let no_thread = |error| SearchError::File(path.to_owned(), error);
         let readers = Readers::start("colloquy-search", vec![reader]).map_err(no_thread)?;
@@ -160,19 +159,12 @@ impl Search {
             room: Arc::new(Semaphore::new(usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX))),
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
-            mark,
+            seal,
             closing: AtomicBool::new(false),
         });
         let (inbox, works) = channel();
-        let writer = Writer {
-            connection,
-            inbox: works,
-            shared: Arc::clone(&shared),
-            pace,
-            seal,
-            written: position,
-            unerased: None,
-        };
+        let writer =
+            Writer { connection, inbox: works, shared: Arc::clone(&shared), pace, written: position, unerased: None };
         let thread = std::thread::Builder::new().name("colloquy-indexer".to_owned()).spawn(move || writer.run());
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((Search { inbox: Mutex::new(Some(inbox)), thread, readers, shared, reached }, position))
@@ -276,18 +268,9 @@ fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {
     SearchError::Sqlite(path.to_owned(), error)
 }
 
-/// The file whose presence tells that the index beside it is damaged.
-fn mark_of(path: &Path) -> PathBuf {
-    let mut mark = path.as_os_str().to_owned();
-    mark.push(".damaged");
-    PathBuf::from(mark)
-}
-
-fn open_or_begin(path: &Path, (mark, seal): (&Path, &Seal), newest: i64) -> Result<(Connection, i64), SearchError> {
-    let why = if mark.exists() {
-        "it was found damaged".to_owned()
-    } else if seal.is_stale() {
-        "the machine stopped while it was being written".to_owned()
+fn open_or_begin(path: &Path, seal: &Seal, newest: i64) -> Result<(Connection, i64), SearchError> {
+    let why = if let Some(why) = seal.distrusted() {
+        why.to_owned()
     } else {
         match index::open(path, !seal.break_open(), newest) {
             Ok(opened) => return Ok(opened),
@@ -297,8 +280,8 @@ fn open_or_begin(path: &Path, (mark, seal): (&Path, &Seal), newest: i64) -> Resu
         }
     };
     tracing::warn!(why, path = %path.display(), "the search index is made anew");
-    // The marks go last: a crash in between leaves it to be done again.
-    for file in index::files(path).iter().map(PathBuf::as_path).chain([mark]) {
+    // The mark goes last: a crash in between leaves it to be done again.
+    for file in index::files(path).iter().map(PathBuf::as_path).chain([seal.mark()]) {
         match std::fs::remove_file(file) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

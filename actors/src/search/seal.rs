@@ -1,7 +1,7 @@
-//! Whether the index can be trusted after the machine has stopped. It is not synced while it is written: its bytes would stand
+//! Whether the index can be trusted. It is not synced while it is written: its bytes would stand
 //! before those of the commits in the disk's queue. What a process leaves behind when it crashes is whole all the same, as the
 //! kernel has it; only what a crash of the machine leaves may be anything. So a mark beside the file says under which boot of
-//! the machine it is being written; closed and synced, it has none.
+//! the machine it is being written; closed and synced, it has none. One that was found damaged has an empty mark.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,9 +24,24 @@ impl Seal {
         Seal { file: path.to_owned(), mark: PathBuf::from(mark) }
     }
 
-    /// Whether the machine stopped while the index was being written.
-    pub(super) fn is_stale(&self) -> bool {
-        std::fs::read_to_string(&self.mark).is_ok_and(|written| boot().is_none_or(|boot| boot != written))
+    /// Why the index is not to be trusted.
+    pub(super) fn distrusted(&self) -> Option<&'static str> {
+        let written = std::fs::read_to_string(&self.mark).ok()?;
+        if written.is_empty() {
+            return Some("it was found damaged");
+        }
+        let is_stale = boot().is_none_or(|boot| boot != written);
+        is_stale.then_some("the machine stopped while it was being written")
+    }
+
+    /// Lets the next opening begin anew. Where that can't be written, it may find the damage by itself.
+    pub(super) fn distrust(&self) {
+        let _ = std::fs::write(&self.mark, b"");
+    }
+
+    /// The mark's file.
+    pub(super) fn mark(&self) -> &Path {
+        &self.mark
     }
 
     /// Marks the index before it is written; false where that can't be done durably, so that it has to be synced.

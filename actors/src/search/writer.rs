@@ -1,7 +1,6 @@
 //! The thread that takes texts into the index: what has gathered, in one transaction, with the position that it reaches.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -49,8 +48,8 @@ pub(super) struct Shared {
     pub(super) healthy: AtomicBool,
     /// Whether the file is damaged: the next opening begins anew.
     pub(super) damaged: AtomicBool,
-    /// The file that says so to the next opening.
-    pub(super) mark: PathBuf,
+    /// Says so to the next opening.
+    pub(super) seal: Seal,
     /// Whether to give up what can't be written.
     pub(super) closing: AtomicBool,
 }
@@ -60,8 +59,7 @@ impl Shared {
     pub(super) fn note(&self, error: &rusqlite::Error) {
         if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "the search index is damaged; it is made anew when it is opened next");
-            // Without the mark, the next opening may find the damage by itself.
-            let _ = std::fs::write(&self.mark, b"");
+            self.seal.distrust();
         }
     }
 }
@@ -71,7 +69,6 @@ pub(super) struct Writer {
     pub(super) inbox: Receiver<Work>,
     pub(super) shared: Arc<Shared>,
     pub(super) pace: Pace,
-    pub(super) seal: Seal,
     /// The position that stands in the file.
     pub(super) written: i64,
     /// Since when something that was erased stands in the log.
@@ -219,7 +216,7 @@ impl Writer {
     /// Leaves a file that even a crash of the machine leaves as it is.
     fn close(&mut self) {
         let emptied = index::erase(&self.connection);
-        match emptied.map(|emptied| if emptied { self.seal.close() } else { Ok(()) }) {
+        match emptied.map(|emptied| if emptied { self.shared.seal.close() } else { Ok(()) }) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "the search index can't be synced"),
             Err(error) => tracing::error!(%error, "the search index's log can't be emptied"),

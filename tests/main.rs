@@ -36,6 +36,7 @@ mod document_versions;
 mod documents;
 mod errors;
 mod events;
+mod hostile;
 mod idempotency;
 mod keys;
 mod limits;

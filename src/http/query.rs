@@ -18,10 +18,16 @@ pub(crate) const LIMIT_MAX: u32 = 100;
 /// How many may be left out at most: what every JSON reader can count to.
 pub(crate) const OFFSET_MAX: u64 = (1 << 53) - 1;
 
+/// How many names a query or a form has at most: each is compared with those before it.
+const NAMES_MAX: usize = 64;
+
 /// Reads a query string.
 pub(super) fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let mut pairs: Vec<(Cow<'_, str>, Value<'_>)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        if pairs.len() == NAMES_MAX {
+            return Err(Problem::invalid("", format!("must have at most {NAMES_MAX} names")));
+        }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = decoded(name).ok_or_else(|| Problem::invalid("", "must be percent-encoded UTF-8"))?;
         let Some(value) = decoded(value).filter(|value| !value.contains('\0')) else {

@@ -1,0 +1,98 @@
+//! Another account on the attacked server: it sends messages all the while and says how long they took.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::support::{Client, Server};
+
+/// Between two messages.
+const PACE: Duration = Duration::from_millis(10);
+/// Messages whose times make a figure.
+const MESSAGES_MIN: usize = 200;
+/// What the p99 beside an attack may be in a debug build on a busy machine. The promise itself, twice what it is
+/// without, is measured by `tests/bench/run --only hostile`, which runs these tests one by one on a release build.
+const P99_MAX: Duration = Duration::from_millis(1_000);
+/// Conversations that the messages go to, so that they live on every worker.
+const CONVERSATIONS: usize = 8;
+
+/// An account of its own, with conversations on every worker.
+pub(super) struct Neighbour {
+    client: Client,
+    conversations: Vec<String>,
+    process: u32,
+    /// Attacks run one after the other: each has the machine to itself.
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// What an attack did to the neighbour and to the server.
+pub(super) struct Beside<T> {
+    /// What the attack gave.
+    pub(super) attack: T,
+    /// The most that the server held while it lasted, as resident bytes.
+    pub(super) peak_bytes: u64,
+}
+
+impl Neighbour {
+    /// Waits for its turn and makes the account.
+    pub(super) async fn of(server: &Server) -> Self {
+        static TURN: OnceLock<Mutex<()>> = OnceLock::new();
+        let turn = TURN.get_or_init(Mutex::default).lock().await;
+        let client = server.account().await.test();
+        let (customer, mut conversations) = (client.customer().await, Vec::new());
+        for _ in 0..CONVERSATIONS {
+            conversations.push(client.conversation_of(&customer).await);
+        }
+        Neighbour { client, conversations, process: server.pid(), _turn: turn }
+    }
+
+    /// Runs the attack beside the neighbour's messages: each is answered 201, and their p99 stays bounded.
+    pub(super) async fn beside<T>(&self, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
+        let alone = p99(self.send(|| true).await.0);
+        let over = AtomicBool::new(false);
+        let attacking = async {
+            let given = attack.await;
+            over.store(true, Ordering::Relaxed);
+            given
+        };
+        let (attack, (took, peak_bytes)) = tokio::join!(attacking, self.send(|| over.load(Ordering::Relaxed)));
+        let beside = p99(took);
+        eprintln!(
+            "hostile: {name}: p99 of the neighbour's messages {:.2} ms alone, {:.2} ms beside, {:.0} MiB at most",
+            alone.as_secs_f64() * 1e3,
+            beside.as_secs_f64() * 1e3,
+            peak_bytes as f64 / f64::from(1 << 20),
+        );
+        assert!(beside < P99_MAX, "{name}: the neighbour's p99 was {alone:?} and is {beside:?}");
+        Beside { attack, peak_bytes }
+    }
+
+    /// Sends messages until there are enough and it is over; gives how long each took, and the server's greatest size.
+    async fn send(&self, over: impl Fn() -> bool) -> (Vec<Duration>, u64) {
+        let (mut took, mut peak) = (Vec::new(), 0);
+        let mut pace = tokio::time::interval(PACE);
+        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        while took.len() < MESSAGES_MIN || !over() {
+            pace.tick().await;
+            let asked = Instant::now();
+            self.client.message(&self.conversations[took.len() % CONVERSATIONS], "are you there?").await;
+            took.push(asked.elapsed());
+            peak = peak.max(self.resident_bytes());
+        }
+        (took, peak)
+    }
+
+    /// What the server holds in memory now.
+    fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process)).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
+    }
+}
+
+fn p99(mut took: Vec<Duration>) -> Duration {
+    took.sort_unstable();
+    took[(took.len() * 99).div_ceil(100) - 1]
+}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import load
 from documents import METADATA, Documents
+from hostile import Hostile
 from load import Ids
 from outside import Outside
 from servers import ROOT, Colloquy, bare
@@ -52,7 +53,8 @@ class Bench:
         try:
             parts = [Outside(self.folder, self.quick, self.bare, self.note),
                      Documents(self.folder, self.quick, self.table, self.note),
-                     Texts(self.folder, self.quick, self.note)]
+                     Texts(self.folder, self.quick, self.note),
+                     Hostile(self.note)]
             for part in parts:
                 part.run(self.wanted)
             known = [name for part in parts for name in part.names()]

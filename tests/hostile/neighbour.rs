@@ -1,7 +1,8 @@
 //! Another account on the attacked server: it sends messages all the while and says how long they took.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -20,14 +21,12 @@ const CONVERSATIONS: usize = 8;
 
 /// An account of its own, with conversations on every worker.
 pub(super) struct Neighbour {
-    client: Client,
-    conversations: Vec<String>,
-    process: u32,
+    sender: Sender,
     /// Attacks run one after the other: each has the machine to itself.
     _turn: MutexGuard<'static, ()>,
 }
 
-/// What an attack did to the neighbour and to the server.
+/// What an attack did to the server.
 pub(super) struct Beside<T> {
     /// What the attack gave.
     pub(super) attack: T,
@@ -40,24 +39,24 @@ impl Neighbour {
     pub(super) async fn of(server: &Server) -> Self {
         static TURN: OnceLock<Mutex<()>> = OnceLock::new();
         let turn = TURN.get_or_init(Mutex::default).lock().await;
-        let client = server.account().await.test();
-        let (customer, mut conversations) = (client.customer().await, Vec::new());
+        let account = server.account().await;
+        let (client, mut conversations) = (account.test(), Vec::new());
+        let customer = client.customer().await;
         for _ in 0..CONVERSATIONS {
             conversations.push(client.conversation_of(&customer).await);
         }
-        Neighbour { client, conversations, process: server.pid(), _turn: turn }
+        let (address, key) = (server.address(), account.test_key().to_owned());
+        Neighbour { sender: Sender { address, key, conversations, process: server.pid() }, _turn: turn }
     }
 
     /// Runs the attack beside the neighbour's messages: each is answered 201, and their p99 stays bounded.
     pub(super) async fn beside<T>(&self, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
-        let alone = p99(self.send(|| true).await.0);
-        let over = AtomicBool::new(false);
-        let attacking = async {
-            let given = attack.await;
-            over.store(true, Ordering::Relaxed);
-            given
-        };
-        let (attack, (took, peak_bytes)) = tokio::join!(attacking, self.send(|| over.load(Ordering::Relaxed)));
+        let alone = p99(ended(self.sender.start(Arc::new(AtomicBool::new(true)))).await.0);
+        let over = Arc::new(AtomicBool::new(false));
+        let sending = self.sender.start(Arc::clone(&over));
+        let attack = attack.await;
+        over.store(true, Ordering::Relaxed);
+        let (took, peak_bytes) = ended(sending).await;
         let beside = p99(took);
         eprintln!(
             "hostile: {name}: p99 of the neighbour's messages {:.2} ms alone, {:.2} ms beside, {:.0} MiB at most",
@@ -68,16 +67,34 @@ impl Neighbour {
         assert!(beside < P99_MAX, "{name}: the neighbour's p99 was {alone:?} and is {beside:?}");
         Beside { attack, peak_bytes }
     }
+}
 
-    /// Sends messages until there are enough and it is over; gives how long each took, and the server's greatest size.
-    async fn send(&self, over: impl Fn() -> bool) -> (Vec<Duration>, u64) {
+/// Sends the messages on a thread of its own, which waits for nothing that the attack's clients do.
+#[derive(Clone)]
+struct Sender {
+    address: String,
+    key: String,
+    conversations: Vec<String>,
+    process: u32,
+}
+
+impl Sender {
+    /// Sends until there are enough and it is over; gives how long each took, and the server's greatest size.
+    fn start(&self, over: Arc<AtomicBool>) -> JoinHandle<(Vec<Duration>, u64)> {
+        let sender = self.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        std::thread::spawn(move || runtime.block_on(sender.send(&over)))
+    }
+
+    async fn send(&self, over: &AtomicBool) -> (Vec<Duration>, u64) {
+        let client = Client::anonymous(&format!("http://{}", self.address)).with_key(&self.key);
         let (mut took, mut peak) = (Vec::new(), 0);
         let mut pace = tokio::time::interval(PACE);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        while took.len() < MESSAGES_MIN || !over() {
+        while took.len() < MESSAGES_MIN || !over.load(Ordering::Relaxed) {
             pace.tick().await;
             let asked = Instant::now();
-            self.client.message(&self.conversations[took.len() % CONVERSATIONS], "are you there?").await;
+            client.message(&self.conversations[took.len() % CONVERSATIONS], "are you there?").await;
             took.push(asked.elapsed());
             peak = peak.max(self.resident_bytes());
         }
@@ -90,6 +107,11 @@ impl Neighbour {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
     }
+}
+
+/// Waits for a thread without holding up the attack's clients.
+async fn ended<T: Send + 'static>(thread: JoinHandle<T>) -> T {
+    tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap()
 }
 
 fn p99(mut took: Vec<Duration>) -> Duration {

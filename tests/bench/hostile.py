@@ -1,0 +1,43 @@
+"""Another account's messages beside each attack of `tests/hostile`, which are run one by one on the release build."""
+
+import re
+import statistics
+import subprocess
+
+from servers import ROOT
+
+ROUNDS = 3
+# The promise: beside an attack the p99 is at most so many times what it is without.
+TIMES_MAX = 2
+FIGURES = re.compile(r"^hostile: (.*): p99 of the neighbour's messages ([\d.]+) ms alone, ([\d.]+) ms beside, (\d+) MiB")
+
+
+class Hostile:
+    """`note` takes lines of the report."""
+
+    def __init__(self, note):
+        self.note = note
+
+    def names(self):
+        return ["hostile"]
+
+    def run(self, wanted):
+        if not wanted("hostile"):
+            return
+        rounds = {}
+        for _ in range(ROUNDS):
+            for name, *figures in self.attacks():
+                rounds.setdefault(name, []).append([float(figure) for figure in figures])
+        for name, figures in rounds.items():
+            alone, beside, peak = (statistics.median(column) for column in zip(*figures))
+            self.note(f"- {name}: p99 of another account's messages {alone:.2f} ms alone, {beside:.2f} ms beside, "
+                      f"{beside / alone:.1f} × (target ≤ {TIMES_MAX} ×: {'met' if beside <= TIMES_MAX * alone else 'MISSED'}); "
+                      f"{peak:.0f} MiB at most")
+
+    def attacks(self):
+        """The figures that each attack of one run printed."""
+        command = ["cargo", "test", "--release", "--test", "blackbox", "--", "hostile::", "--nocapture", "--test-threads=1"]
+        ran = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if ran.returncode:
+            raise SystemExit(f"an attack failed:\n{ran.stdout[-5000:]}")
+        return [found.groups() for line in ran.stdout.splitlines() if (found := FIGURES.match(line))]

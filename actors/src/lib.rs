@@ -51,6 +51,7 @@ pub mod caller;
 pub mod conversation;
 pub mod cores;
 pub mod document;
+pub mod fair_queue;
 pub mod feed;
 pub mod id;
 pub mod idempotency;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use colloquy_actors::store::Later;
+use colloquy_actors::threads;
 use colloquy_actors::webhook::target::{self, Target, TargetError, is_special};
 use colloquy_actors::webhook::{Courier, Lost, Parcel, Reply};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -56,7 +57,10 @@ pub enum CourierError {
 impl HttpCourier {
     /// Gives each parcel so long, and sends to `private` addresses and without encryption only if that is allowed.
     pub(crate) fn start(timeout: Duration, private: bool) -> Result<Self, CourierError> {
-        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(RESOLVERS_MAX).build()?;
+        let mut runtime = Builder::new_current_thread();
+        // Only names take other threads of it.
+        runtime.thread_name("colloquy-names").on_thread_start(|| threads::register("names"));
+        let runtime = runtime.enable_all().max_blocking_threads(RESOLVERS_MAX).build()?;
         let handle = runtime.handle().clone();
         let names = Names::new(handle.clone());
         let client = Client::builder()
@@ -71,7 +75,7 @@ impl HttpCourier {
             .pool_idle_timeout(IDLE)
             .build()?;
         let (end, ended) = oneshot::channel::<()>();
-        std::thread::Builder::new().name("courier".to_owned()).spawn(move || {
+        threads::spawn("courier", move || {
             colloquy_actors::cores::keep_prompt();
             let _ = runtime.block_on(ended);
             // A name that is still being resolved would hold the end up.

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 
+use colloquy_actors::threads;
+
 use crate::config;
 
 /// Starts it; panics go there too.
@@ -24,10 +26,11 @@ pub(crate) fn start(settings: &config::Log) {
     std::panic::set_hook(Box::new(note));
 }
 
-/// Notes a panic; what becomes of it is decided where it is caught.
+/// Notes and counts a panic; what becomes of it is decided where it is caught.
 fn note(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current();
+    threads::note_panic();
     tracing::error!(panic = words(panic.payload()), place, thread = thread.name().unwrap_or_default(), "panicked");
 }
 

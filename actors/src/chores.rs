@@ -1,35 +1,42 @@
 //! Work that commits leave behind, such as taking conversations from a user who is no more. Kept by the store until it
 //! is done, so a crash only delays it.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::background::Background;
 use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::id::UserId;
 use crate::page::{Order, Paging, Start};
 use crate::store::{Chore, ConversationQuery, Facets, Store};
+use crate::threads::Background;
 
 /// Looked after even if nobody calls: a chore may have failed because the store was away.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Starts the thread that does chores; none where there is none to be had: the next start does what is left then.
+/// Starts the thread that does chores.
+///
+/// # Errors
+/// No thread can be had.
 pub(crate) fn start(
     store: Arc<dyn Store>,
     conversations: Arc<Conversations>,
     called: Arc<Notify>,
-) -> Option<Background> {
-    Background::start("colloquy-chores", async move {
-        loop {
-            do_all(&*store, &conversations).await;
-            // Either it is called, or it looks by itself.
-            let _ = tokio::time::timeout(LOOK_EVERY, called.notified()).await;
+) -> io::Result<Background> {
+    Background::start("chores", move || {
+        let (store, conversations, called) = (Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&called));
+        async move {
+            loop {
+                do_all(&*store, &conversations).await;
+                // Either it is called, or it looks by itself.
+                let _ = tokio::time::timeout(LOOK_EVERY, called.notified()).await;
+            }
         }
     })
 }

@@ -13,7 +13,7 @@
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own. `offload`: where computing goes that
-//!   would hold an arbiter up, [`cores`] on which cores.
+//!   would hold an arbiter up, [`cores`] on which cores. [`threads`]: how every thread is started, and what follows its panic.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent
@@ -36,7 +36,6 @@
 //!    comes first wins, and the other finds nothing left to do.
 //! 8. **An event exists if and only if its change was committed**: both are one row.
 
-mod background;
 mod bootstrap;
 mod chores;
 mod offload;
@@ -68,5 +67,6 @@ pub mod search;
 pub mod store;
 pub mod system;
 pub mod text;
+pub mod threads;
 pub mod time;
 pub mod webhook;

@@ -3,11 +3,17 @@
 use std::fmt::{Display, Write};
 
 use crate::runtime::Overview;
+use crate::threads::ThreadFigures;
 use crate::webhook::DeliveryFigures;
 
 /// All of it as text.
 #[must_use]
-pub fn text(overviews: &[Overview], store: &[(&'static str, f64)], deliveries: &DeliveryFigures) -> String {
+pub fn text(
+    overviews: &[Overview],
+    store: &[(&'static str, f64)],
+    deliveries: &DeliveryFigures,
+    threads: &[ThreadFigures],
+) -> String {
     let mut out = String::with_capacity(8192);
     gauges(&mut out, overviews);
     counters(&mut out, overviews);
@@ -17,7 +23,23 @@ pub fn text(overviews: &[Overview], store: &[(&'static str, f64)], deliveries: &
         line(&mut out, name, &[], value);
     }
     webhooks(&mut out, deliveries);
+    watched(&mut out, threads);
     out
+}
+
+fn watched(out: &mut String, threads: &[ThreadFigures]) {
+    type Read = fn(&ThreadFigures) -> u64;
+    let all: [(&str, &str, Read); 3] = [
+        ("threads", "gauge", |thread| u64::try_from(thread.running).unwrap_or(u64::MAX)),
+        ("thread_panics_total", "counter", |thread| thread.panics),
+        ("thread_restarts_total", "counter", |thread| thread.restarts),
+    ];
+    for (name, kind, read) in all {
+        family(out, name, kind);
+        for thread in threads {
+            line(out, name, &[("thread", thread.name)], read(thread));
+        }
+    }
 }
 
 fn webhooks(out: &mut String, deliveries: &DeliveryFigures) {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::cores::{self, Aside, Long};
+use crate::threads;
 
 /// Computations for each core that may be under way; the next ones wait.
 const EACH_CORE: usize = 2;
@@ -95,6 +96,7 @@ async fn within<T: Send + 'static>(places: &'static Semaphore, work: impl FnOnce
     // The place goes along: a caller who leaves does not end the work.
     let done = tokio::task::spawn_blocking(move || {
         cores::keep_prompt();
+        threads::register("pool");
         let _place = place;
         work()
     });

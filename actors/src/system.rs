@@ -14,7 +14,6 @@ use crate::accounts::{
     Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User, set_plans,
 };
 use crate::alarm::Alarm;
-use crate::background::Background;
 use crate::bootstrap;
 pub use crate::bootstrap::FirstStart;
 use crate::caller::{By, Caller};
@@ -33,6 +32,7 @@ use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::search::SearchError;
 use crate::store::sqlite::{OpenError, SqliteStore, Views};
 use crate::store::{Later, Store};
+use crate::threads::{self, Background};
 use crate::timers::Timers;
 use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
 
@@ -73,6 +73,9 @@ pub enum NotOpened {
     /// The search index can't be, nor be made anew.
     #[error(transparent)]
     Search(#[from] SearchError),
+    /// A thread can't be had.
+    #[error("a thread can't be started: {0}; is the limit of threads too low?")]
+    Thread(#[from] std::io::Error),
 }
 
 /// A system that has been opened.
@@ -150,7 +153,7 @@ impl System {
         (store, courier): (Arc<dyn Store>, Arc<dyn Courier>),
         views: &Views,
         operator: SecretHash,
-    ) -> Result<Self, SearchError> {
+    ) -> Result<Self, NotOpened> {
         let placement = Placement::new();
         let builder = Builder { settings, store: &store, views, placement: &placement };
         let conversations = Arc::new(Conversations {
@@ -159,7 +162,7 @@ impl System {
             identity: Arc::clone(&views.identity),
             names: Arc::clone(&views.names),
         });
-        let chores = chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores));
+        let chores = chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores))?;
         let timers = Timers {
             store: Arc::clone(&store),
             conversations: Arc::clone(&conversations),
@@ -167,12 +170,12 @@ impl System {
             alarm: Arc::clone(&views.timers),
         };
         let documents = Arc::new(builder.documents()?);
-        let bin = Documents::empty_bin(&documents, settings.bin_kept);
-        let background = chores.into_iter().chain(timers.start()).chain(bin).collect();
+        let bin = Documents::empty_bin(&documents, settings.bin_kept)?;
+        let background = vec![chores, timers.start()?, bin];
         let webhooks = Arc::new(builder.records());
         Ok(System {
             documents,
-            deliveries: builder.deliveries(courier, &webhooks),
+            deliveries: builder.deliveries(courier, &webhooks)?,
             webhooks,
             accounts: builder.records(),
             keys: builder.records(),
@@ -203,6 +206,7 @@ impl System {
     /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls it as it starts.
     pub fn register_worker(&self) {
         cores::keep_prompt();
+        threads::register("worker");
         if let Some(arbiter) = current_arbiter() {
             self.placement.register(arbiter.clone());
             self.limiter.0.register(arbiter);
@@ -275,7 +279,9 @@ impl System {
 
     /// Figures of the actors and the store, in Prometheus' text format.
     pub fn metrics(&self) -> String {
-        crate::metrics::text(&self.overviews(), &self.store.figures(), &self.deliveries.figures())
+        let mut store = self.store.figures();
+        store.push(("search_positions_behind", self.documents.finder.behind()));
+        crate::metrics::text(&self.overviews(), &store, &self.deliveries.figures(), &threads::figures())
     }
 }
 
@@ -323,7 +329,7 @@ impl Builder<'_> {
         })
     }
 
-    fn deliveries(&self, courier: Arc<dyn Courier>, webhooks: &Arc<Records<Webhook>>) -> Deliveries {
+    fn deliveries(&self, courier: Arc<dyn Courier>, webhooks: &Arc<Records<Webhook>>) -> std::io::Result<Deliveries> {
         let webhooks = Arc::clone(webhooks);
         let disable = move |id, scope, reason| -> Later<bool> {
             let webhooks = Arc::clone(&webhooks);

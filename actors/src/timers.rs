@@ -4,6 +4,7 @@
 //! with what it knows then; whatever came first wins, and what is not due any more is left as it is.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use tokio::task::JoinSet;
 
 use crate::accounts::Identity;
 use crate::alarm::Alarm;
-use crate::background::Background;
 use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::store::{Store, Timed, TimedQuery, Timing};
+use crate::threads::Background;
 use crate::time::Timestamp;
 
 /// Looked at this often even if nothing is due: the wall clock may be set, and a message on its way when a conversation was
@@ -64,17 +65,26 @@ struct Plan {
 }
 
 impl Timers {
-    /// Starts the thread; none where there is none to be had: the next start does what is due then.
-    pub(crate) fn start(self) -> Option<Background> {
-        Background::start("colloquy-timers", async move {
-            let mut plans = HashMap::new();
-            loop {
-                self.alarm.wind();
-                let next = self.wake_sleepers().await.min(self.close_idle(&mut plans).await);
-                self.alarm.no_later_than(next);
-                self.alarm.rung(LOOK_EVERY).await;
-            }
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub(crate) fn start(self) -> io::Result<Background> {
+        let timers = Arc::new(self);
+        Background::start("timers", move || {
+            let timers = Arc::clone(&timers);
+            async move { timers.go_on().await }
         })
+    }
+
+    async fn go_on(&self) {
+        let mut plans = HashMap::new();
+        loop {
+            self.alarm.wind();
+            let next = self.wake_sleepers().await.min(self.close_idle(&mut plans).await);
+            self.alarm.no_later_than(next);
+            self.alarm.rung(LOOK_EVERY).await;
+        }
     }
 
     /// Wakes all whose time has come; gives the next one's.
@@ -131,7 +141,7 @@ impl Timers {
             return None;
         }
         let Walk { next, well, .. } = std::mem::take(walk);
-        Some(if well { next.map_or(i64::MAX, |at| at + after_ms) } else { now + PAUSE_MS })
+        Some(if well { next.map_or(i64::MAX, |at| at.saturating_add(after_ms)) } else { now + PAUSE_MS })
     }
 
     /// Whether the account still wants this: it may have changed its mind since the page was read.

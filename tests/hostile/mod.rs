@@ -3,5 +3,6 @@
 
 mod names;
 mod neighbour;
+mod threads;
 
 use neighbour::Neighbour;

@@ -1,15 +1,16 @@
 //! The bin: what has been in it for too long is erased for good, without anybody asking. Nothing is kept here: the store has
 //! the times in an index, so a crash only delays; the document itself decides, with what it knows then.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::Who;
 use super::documents::Documents;
 use super::messages::Request;
-use crate::background::Background;
 use crate::caller::{By, Caller};
 use crate::id::DocumentId;
+use crate::threads::Background;
 use crate::time::Timestamp;
 
 /// Erased before the store is asked again.
@@ -18,15 +19,21 @@ const PAGE: u32 = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Starts the thread; none where there is none to be had: the next start erases what is due then.
-pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> Option<Background> {
-    Background::start("colloquy-bin", async move {
-        // A bin that keeps for seconds is looked into often.
-        let pause = (keep / 8).clamp(LOOK_AGAIN, LOOK_EVERY);
-        loop {
-            let well = empty(&documents, keep).await;
-            // Nobody may be there yet to carry it out.
-            tokio::time::sleep(if well { pause } else { LOOK_AGAIN }).await;
+/// Starts the thread.
+///
+/// # Errors
+/// No thread can be had.
+pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> io::Result<Background> {
+    // A bin that keeps for seconds is looked into often.
+    let pause = (keep / 8).clamp(LOOK_AGAIN, LOOK_EVERY);
+    Background::start("bin", move || {
+        let documents = Arc::clone(&documents);
+        async move {
+            loop {
+                let well = empty(&documents, keep).await;
+                // Nobody may be there yet to carry it out.
+                tokio::time::sleep(if well { pause } else { LOOK_AGAIN }).await;
+            }
         }
     })
 }

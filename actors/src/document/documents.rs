@@ -12,7 +12,6 @@ use super::state::Document;
 use super::work::{unpack, unpacked_bytes};
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
-use crate::background::Background;
 use crate::caller::Caller;
 use crate::id::{DocumentId, ShareId, VersionId};
 use crate::idempotency::Reservation;
@@ -20,6 +19,7 @@ use crate::offload;
 use crate::runtime::{AskError, Cause, Directory};
 use crate::store::{Store, StoredVersion};
 use crate::text::DocumentContent;
+use crate::threads::Background;
 use crate::time::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
@@ -41,7 +41,10 @@ pub struct Documents {
 
 impl Documents {
     /// Starts what erases documents that have been in the bin for so long.
-    pub(crate) fn empty_bin(documents: &Arc<Self>, keep: Duration) -> Option<Background> {
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub(crate) fn empty_bin(documents: &Arc<Self>, keep: Duration) -> std::io::Result<Background> {
         bin::start(Arc::clone(documents), keep)
     }
 

@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 
 use super::state::Facts;
 use super::work::{unpack, unpacked_bytes};
-use crate::background::Background;
 use crate::caller::Scope;
 use crate::feed::{Ended, Event, Feed, Interest, Item};
 use crate::offload;
 use crate::page::{ListFailure, Order, Paging, Start};
-use crate::search::{Closed, Entry, Found, Held, Search, SearchError};
+use crate::search::{Closed, Entry, Found, Held, INDEXER, Search, SearchError};
 use crate::store::{DocumentOrder, DocumentQuery, FeedRow, ReadError, Store};
+use crate::threads::{Background, Restarts};
 
 /// How long a search waits for the index.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);
@@ -50,11 +50,14 @@ impl Finder {
         let (index, position) = Search::open(path, feed.last())?;
         let index = Mutex::new(Arc::new(index));
         let shared = Arc::new(Shared { store, feed, path: path.to_owned(), index });
-        let thread = Background::start("colloquy-finder", run(Arc::clone(&shared), position));
-        if thread.is_none() {
-            tracing::error!("the search index has no thread: nothing new will be found");
-        }
-        Ok(Finder { shared, thread: Mutex::new(thread) })
+        let (following, mut opened_at) = (Arc::clone(&shared), Some(position));
+        let thread = Background::start("finder", move || {
+            // After a panic the index knows best how far it has come.
+            let position = opened_at.take().unwrap_or_else(|| following.index().position());
+            run(Arc::clone(&following), position)
+        });
+        let thread = thread.map_err(|error| SearchError::File(path.to_owned(), error))?;
+        Ok(Finder { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Documents of this scope in which the query's words are, best first: `limit` of them from the `offset`-th on.
@@ -74,6 +77,14 @@ impl Finder {
         Ok(index.find(shelf(scope, in_bin), query, limit, offset).await?)
     }
 
+    /// How many positions what is committed is ahead of what searches know.
+    pub(crate) fn behind(&self) -> f64 {
+        let behind = self.shared.feed.last().saturating_sub(self.shared.index().position()).max(0);
+        #[expect(clippy::cast_precision_loss, reason = "a gauge needs no precision")]
+        let behind = behind as f64;
+        behind
+    }
+
     /// Ends the thread and closes the index. Blocks: not for an arbiter.
     pub(crate) fn close(&self) {
         self.thread.lock().take();
@@ -82,15 +93,17 @@ impl Finder {
 }
 
 async fn run(shared: Arc<Shared>, mut position: i64) {
+    let mut restarts = Restarts::of(INDEXER);
     loop {
         let follower = Follower { index: shared.index(), shared: &shared };
         if follower.follow(position).await.is_ok() {
             return;
         }
+        // Closed it is only when this thread has ended: it is damaged, or its writer has panicked.
         if !follower.index.damaged() {
-            return;
+            tokio::time::sleep(restarts.next_wait()).await;
         }
-        position = shared.begin_anew().await;
+        position = shared.open_again().await;
     }
 }
 
@@ -99,8 +112,8 @@ impl Shared {
         Arc::clone(&self.index.lock())
     }
 
-    /// Puts an empty index in the place of a damaged one, however often it takes.
-    async fn begin_anew(&self) -> i64 {
+    /// Opens the index again, which begins anew where its file is not to be trusted, however often it takes.
+    async fn open_again(&self) -> i64 {
         self.index().close();
         loop {
             match Search::open(&self.path, self.feed.last()) {
@@ -108,7 +121,7 @@ impl Shared {
                     *self.index.lock() = Arc::new(index);
                     return position;
                 }
-                Err(error) => tracing::error!(%error, "the search index can't be made anew; trying again"),
+                Err(error) => tracing::error!(%error, "the search index can't be opened again; trying again"),
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -18,6 +18,7 @@ use crate::caller::Scope;
 use crate::cores;
 use crate::id::WebhookId;
 use crate::store::{Kind, Subject};
+use crate::threads;
 use crate::webhook::Endpoint;
 
 /// Which events a subscriber gets.
@@ -145,7 +146,7 @@ impl std::fmt::Debug for Shared {
 pub struct Feed(Arc<Shared>);
 
 impl Feed {
-    /// A feed with its thread; closed from the start where no thread can be had.
+    /// A feed with its thread; the process ends where none can be had.
     #[must_use]
     pub fn new() -> Self {
         let (thread, told) = channel();
@@ -158,13 +159,14 @@ impl Feed {
             thread,
         };
         let shared = Arc::new(Shared { table: Mutex::new(table), closed: AtomicBool::new(false) });
-        let started = std::thread::Builder::new().name("colloquy-feed".to_owned()).spawn(move || {
+        // A panic lets everybody who listened go: they go on from the store, as those do who are too slow.
+        let started = threads::spawn_restarting("feed", move || {
             cores::keep_prompt();
             run(&told);
         });
         if let Err(error) = started {
-            tracing::error!(%error, "the feed has no thread: nobody will be told what happens");
-            shared.closed.store(true, Ordering::Relaxed);
+            tracing::error!(%error, "no thread can be had for the feed: the process ends");
+            std::process::exit(threads::EXIT_CODE);
         }
         Feed(shared)
     }
@@ -236,7 +238,7 @@ impl Default for Feed {
 
 impl Table {
     fn send(&self, message: Message) {
-        // An error means that the thread is gone, which `Feed::new` or its panic reported.
+        // The thread lives as long as the table.
         let _ = self.thread.send(message);
     }
 

@@ -8,23 +8,18 @@ use std::pin::Pin;
 use std::sync::mpsc::sync_channel;
 use std::task::{Context as Task, Poll};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// The first restart comes at once, the next ones after a wait that doubles …
-const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-/// … up to this.
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// Whoever lives so long is well again.
-const WELL_AFTER: Duration = Duration::from_secs(60);
+use crate::threads::{self, Restarts};
 
 /// State that is alone on its thread.
 pub trait Solo: Sized + Unpin + 'static {
-    /// How logs name it.
+    /// How logs and metrics name its thread.
     const NAME: &'static str;
     /// What it is told, by others and by its own futures.
     type Message: Send + 'static;
@@ -105,7 +100,7 @@ impl<S: Solo> Alone<S> {
                 let _ = ended.await;
             });
         };
-        let thread = std::thread::Builder::new().name(format!("colloquy-{}", S::NAME)).spawn(run)?;
+        let thread = threads::spawn(S::NAME, run)?;
         let addr = starting.recv().map_err(std::io::Error::other)?;
         Ok(Alone { addr, thread: Mutex::new(Some(thread)) })
     }
@@ -118,7 +113,7 @@ impl<S: Solo> Alone<S> {
     /// Waits until the thread has ended.
     pub fn join(&self) {
         if let Some(thread) = self.thread.lock().take() {
-            // A panic outside of the actor was reported where it happened.
+            // A panic outside of the actor has ended the process.
             let _ = thread.join();
         }
     }
@@ -129,8 +124,7 @@ struct SoloActor<S: Solo> {
     /// None while it waits for its next life.
     state: Option<S>,
     life: u64,
-    born: Instant,
-    backoff: Option<Duration>,
+    restarts: Restarts,
     tasks: JoinSet<()>,
     /// Dropped with the actor, which ends the thread.
     _ending: oneshot::Sender<()>,
@@ -138,8 +132,8 @@ struct SoloActor<S: Solo> {
 
 impl<S: Solo> SoloActor<S> {
     fn new(make: Box<dyn Fn() -> S + Send>, ending: oneshot::Sender<()>) -> Self {
-        let born = Instant::now();
-        SoloActor { make, state: None, life: 0, born, backoff: None, tasks: JoinSet::new(), _ending: ending }
+        let restarts = Restarts::of(S::NAME);
+        SoloActor { make, state: None, life: 0, restarts, tasks: JoinSet::new(), _ending: ending }
     }
 
     /// Runs a piece of the state behind a wall.
@@ -170,18 +164,11 @@ impl<S: Solo> SoloActor<S> {
         let state = self.state.take();
         // Dropping the broken state may panic too.
         drop(catch_unwind(AssertUnwindSafe(|| drop(state))));
-        if self.born.elapsed() > WELL_AFTER {
-            self.backoff = None;
-        }
-        let wait = self.backoff.unwrap_or(Duration::ZERO);
-        self.backoff = Some((2 * wait).clamp(BACKOFF_FIRST, BACKOFF_MAX));
-        tracing::error!(actor = S::NAME, wait_ms = wait.as_millis(), "an actor panicked: it begins anew");
-        context.run_later(wait, Self::begin);
+        context.run_later(self.restarts.next_wait(), Self::begin);
     }
 
     fn begin(&mut self, context: &mut Context<Self>) {
         self.life += 1;
-        self.born = Instant::now();
         match catch_unwind(AssertUnwindSafe(|| (self.make)())) {
             Ok(state) => self.state = Some(state),
             Err(_) => return self.crashed(context),

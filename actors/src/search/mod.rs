@@ -43,7 +43,10 @@ use self::writer::{Shared, Task, Work, Writer};
 use crate::caller::Scope;
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
+use crate::threads;
 
+/// What the thread is called that fills the file.
+pub(crate) const INDEXER: &str = "indexer";
 /// Room in the queue, in KiB of text; nothing takes less than one.
 const QUEUE_KIB: u32 = 32 * 1_024;
 
@@ -152,7 +155,7 @@ impl Search {
         let (connection, position) = open_or_begin(path, &seal, newest)?;
         let reader = index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error))?;
         let no_thread = |error| SearchError::File(path.to_owned(), error);
-        let readers = Readers::start("colloquy-search", vec![reader]).map_err(no_thread)?;
+        let readers = Readers::start("search", vec![reader]).map_err(no_thread)?;
         let (sender, reached) = watch::channel(position);
         let shared = Arc::new(Shared {
             reached: sender,
@@ -165,7 +168,9 @@ impl Search {
         let (inbox, works) = channel();
         let writer =
             Writer { connection, inbox: works, shared: Arc::clone(&shared), pace, written: position, unerased: None };
-        let thread = std::thread::Builder::new().name("colloquy-indexer".to_owned()).spawn(move || writer.run());
+        let room = Arc::clone(&shared.room);
+        // Whoever hands in learns from the closed queue that nothing is taken any more, and opens the index again.
+        let thread = threads::spawn_mended(INDEXER, move || writer.run(), move || room.close());
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((Search { inbox: Mutex::new(Some(inbox)), thread, readers, shared, reached }, position))
     }
@@ -250,7 +255,7 @@ impl Search {
         self.shared.closing.store(true, Ordering::Relaxed);
         self.inbox.lock().take();
         if let Some(thread) = self.thread.lock().take() {
-            // A panic in there was reported where it happened.
+            // A panic in there was caught.
             let _ = thread.join();
         }
         self.shared.room.close();

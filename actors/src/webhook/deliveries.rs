@@ -70,18 +70,20 @@ pub struct Deliveries {
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
     figures: Arc<Figures>,
-    /// None where no thread could be had: what is committed is delivered after the next start.
-    post: Option<Alone<PostOffice>>,
+    post: Alone<PostOffice>,
 }
 
 impl Deliveries {
     /// Starts whoever delivers, on a thread of its own.
+    ///
+    /// # Errors
+    /// No thread can be had.
     pub(crate) fn start(
         (store, feed, identity): (Arc<dyn Store>, Arc<Feed>, Arc<Identity>),
         settings: WebhookSettings,
         courier: Arc<dyn Courier>,
         disable: Disable,
-    ) -> Self {
+    ) -> std::io::Result<Self> {
         let figures: Arc<Figures> = Arc::default();
         let means = Means {
             store: Arc::clone(&store),
@@ -91,11 +93,8 @@ impl Deliveries {
             settings: Arc::new(settings),
             figures: Arc::clone(&figures),
         };
-        let post = Alone::start(move || PostOffice::new(means.clone()));
-        if let Err(error) = &post {
-            tracing::error!(%error, "no thread can be had: webhooks are not delivered");
-        }
-        Deliveries { store, identity, figures, post: post.ok() }
+        let post = Alone::start(move || PostOffice::new(means.clone()))?;
+        Ok(Deliveries { store, identity, figures, post })
     }
 
     /// A page of an endpoint's deliveries. It shows all that was committed before it was asked.
@@ -210,12 +209,11 @@ impl Deliveries {
 
     /// Takes nothing more, waits for what is under way, writes what it came to, and ends; at most so long.
     pub(crate) async fn stop(&self, at_most: Duration) {
-        let Some(post) = &self.post else { return };
         let (done, stopped) = oneshot::channel();
-        post.tell(Mail::Drain(Instant::now() + at_most.mul_f64(WAITED_FOR), done));
+        self.post.tell(Mail::Drain(Instant::now() + at_most.mul_f64(WAITED_FOR), done));
         match tokio::time::timeout(at_most, stopped).await {
             // An error means that it has ended without a word.
-            Ok(_) => post.join(),
+            Ok(_) => self.post.join(),
             Err(_) => tracing::warn!("deliveries are still under way: they are repeated after the next start"),
         }
     }
@@ -227,9 +225,7 @@ impl Deliveries {
 
     fn tell(&self, mail: Mail) {
         // Untold, the mail is dropped, and with it the reply that is waited for.
-        if let Some(post) = &self.post {
-            post.tell(mail);
-        }
+        self.post.tell(mail);
     }
 
     async fn record(&self, webhook: WebhookId) -> Result<Option<StoredRecord>, ListFailure> {

@@ -131,7 +131,7 @@ impl Desk {
         let (store, feed) = (Arc::clone(&self.store), Arc::clone(&self.views.feed));
         let disable: Disable = Arc::new(|_, _, _| Box::pin(async { true }));
         let courier: Arc<dyn Courier> = Arc::<Scripted>::clone(&self.courier);
-        Deliveries::start((store, feed, Arc::clone(&self.views.identity)), settings(), courier, disable)
+        Deliveries::start((store, feed, Arc::clone(&self.views.identity)), settings(), courier, disable).unwrap()
     }
 
     fn stop(&self, deliveries: &Deliveries) {

@@ -70,6 +70,7 @@ use crate::feed::{Event, Feed};
 use crate::id::VersionId;
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
+use crate::threads;
 
 /// Why the store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -194,8 +195,8 @@ impl SqliteStore {
         let housekeeping = Housekeeping::open(pace, &connection, &views)?;
         let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
-        let loads = Readers::start("colloquy-loads", vec![reader()?]).map_err(thread_failed)?;
-        let lists = Readers::start("colloquy-lists", vec![reader()?, reader()?]).map_err(thread_failed)?;
+        let loads = Readers::start("loads", vec![reader()?]).map_err(thread_failed)?;
+        let lists = Readers::start("lists", vec![reader()?, reader()?]).map_err(thread_failed)?;
         let (lagging, figures, healthy) =
             (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
         let slicing = Slicing::default();
@@ -216,17 +217,12 @@ impl SqliteStore {
             headroom: Headroom::of(&log_of(path)),
         };
         let (inbox, works) = channel();
-        let thread = std::thread::Builder::new()
-            .name("colloquy-writer".to_owned())
-            .spawn(move || {
-                cores::keep_prompt();
-                // A writer that is gone would leave every caller waiting: better no process than a mute one.
-                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.run(&works))).is_err() {
-                    tracing::error!("the writer crashed; stopping, so that the next start recovers");
-                    std::process::exit(70);
-                }
-            })
-            .map_err(thread_failed)?;
+        // A writer that is gone would leave every caller waiting: its panic ends the process.
+        let run = move || {
+            cores::keep_prompt();
+            writer.run(&works);
+        };
+        let thread = threads::spawn("writer", run).map_err(thread_failed)?;
         let store = SqliteStore {
             inbox: Mutex::new(Some(inbox)),
             writer: Mutex::new(Some(thread)),

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::cores;
 use crate::store::{Later, ReadError};
+use crate::threads;
 
 /// A list that takes longer is interrupted.
 const READ_MAX: Duration = Duration::from_secs(2);
@@ -28,11 +29,11 @@ pub(crate) struct Readers {
 
 impl Readers {
     /// One thread for each connection.
-    pub(crate) fn start(name: &str, connections: Vec<Connection>) -> std::io::Result<Self> {
+    pub(crate) fn start(name: &'static str, connections: Vec<Connection>) -> std::io::Result<Self> {
         let (mut inboxes, mut threads) = (Vec::new(), Vec::new());
         for mut connection in connections {
             let (inbox, jobs) = channel::<Job>();
-            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let thread = threads::spawn(name, move || {
                 cores::keep_prompt();
                 while let Ok(job) = jobs.recv() {
                     job(&mut connection);
@@ -71,7 +72,7 @@ impl Readers {
     pub(crate) fn close(&self) {
         self.inboxes.lock().clear();
         for thread in self.threads.lock().drain(..) {
-            // It ended by itself or by a panic that was reported where it happened.
+            // A panic outside of the reads has ended the process.
             let _ = thread.join();
         }
     }

@@ -22,6 +22,8 @@ pub struct Bounds {
     pub url_chars_max: usize,
     /// Bytes of a document's content.
     pub document_bytes_max: usize,
+    /// Names of one query or form.
+    pub query_names_max: usize,
 }
 
 static BOUNDS: OnceLock<Bounds> = OnceLock::new();
@@ -42,6 +44,7 @@ impl Bounds {
             name_chars_max: usize::MAX,
             url_chars_max: usize::MAX,
             document_bytes_max: usize::MAX,
+            query_names_max: usize::MAX,
         })
     }
 }

@@ -100,6 +100,8 @@ impl std::fmt::Debug for Admin {
 pub struct Limits {
     pub max_body_bytes: usize,
     pub max_document_bytes: usize,
+    pub max_form_bytes: usize,
+    pub max_request_line_bytes: usize,
     pub max_header_bytes: usize,
     pub offload_body_bytes: usize,
     pub bodies_in_flight_bytes: usize,
@@ -246,6 +248,8 @@ impl Config {
         for (key, value) in [
             ("limits.max_body_bytes", limits.max_body_bytes),
             ("limits.max_document_bytes", limits.max_document_bytes),
+            ("limits.max_form_bytes", limits.max_form_bytes),
+            ("limits.max_request_line_bytes", limits.max_request_line_bytes),
             ("limits.max_header_bytes", limits.max_header_bytes),
             ("limits.offload_body_bytes", limits.offload_body_bytes),
             ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),
@@ -256,6 +260,7 @@ impl Config {
             ("bounds.customer_name_chars_max", bounds.customer_name_chars_max),
             ("bounds.name_chars_max", bounds.name_chars_max),
             ("bounds.url_chars_max", bounds.url_chars_max),
+            ("bounds.query_names_max", bounds.query_names_max),
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;

@@ -136,6 +136,8 @@ impl Drop for Held {
 #[derive(Debug)]
 pub(crate) struct BodyLimits {
     pub(crate) bytes_max: usize,
+    /// What a larger one is refused as.
+    pub(crate) refusal: Kind,
     pub(crate) offload_bytes: usize,
     pub(crate) in_flight_max: usize,
     pub(crate) timeout: Duration,
@@ -251,7 +253,7 @@ impl BodyLimits {
     }
 
     fn too_large(&self) -> Problem {
-        Problem::new(Kind::PayloadTooLarge, format!("the body must be at most {} bytes", self.bytes_max))
+        Problem::new(self.refusal, format!("the body must be at most {} bytes", self.bytes_max))
     }
 }
 

@@ -21,7 +21,7 @@ use super::call::{Call, Who};
 use super::conditions;
 use super::credential::{self, Acting};
 use super::edge::Edge;
-use super::headers::{REQUEST_ID, block_bytes};
+use super::headers::{REQUEST_ID, block_bytes, line_bytes};
 use super::operation::{Door, Operation};
 use super::problem::{Kind, Outcome, Problem};
 use super::reply::Output;
@@ -92,6 +92,10 @@ impl Exchange {
     async fn judge(&mut self, payload: &mut Payload) -> Result<Verdict, Problem> {
         let edge = Arc::clone(&self.edge);
         let request = self.request.clone();
+        if line_bytes(&request) > edge.request_line_bytes_max {
+            let reason = format!("the request line must be at most {} bytes", edge.request_line_bytes_max);
+            return Err(Problem::invalid("", reason));
+        }
         if block_bytes(request.headers()) > edge.header_bytes_max {
             let reason = format!("the header block must be at most {} bytes", edge.header_bytes_max);
             return Err(Problem::new(Kind::HeadersTooLarge, reason));
@@ -124,27 +128,39 @@ impl Exchange {
         if self.too_late && !operation.watched {
             return Err(Problem::unavailable("the server is stopping", Outcome::None, 1));
         }
+        if let Some(known) = operation.known {
+            let call = self.call(operation, place.clone(), (who.clone(), self.caller(&who, acting, address)?), now_ms);
+            tokio::select! {
+                biased;
+                known = known(&call) => known?,
+                problem = body.fault(), if chunked => return Err(problem),
+            }
+        }
         let incoming = self.read(operation, &mut body).await?;
         let caller = self.caller(&who, acting, address)?;
+        let mut call = self.call(operation, place, (who, caller), now_ms);
         let headers = self.request.headers();
-        let if_match = if operation.conditional { conditions::if_match(headers)? } else { None };
+        call.if_match = if operation.conditional { conditions::if_match(headers)? } else { None };
         let key = if operation.repeatable { conditions::idempotency_key(headers)? } else { None };
-        let idempotency_key = key.map(str::to_owned);
-        let request = self.request.clone();
-        let call = Call {
-            edge,
-            request,
+        call.idempotency_key = key.map(str::to_owned);
+        (operation.run)(call, incoming).await
+    }
+
+    /// The request as its handler receives it, but for what its headers ask beside.
+    fn call(&self, operation: &Operation, place: Place, (who, caller): (Who, Caller), now_ms: i64) -> Call {
+        Call {
+            edge: Arc::clone(&self.edge),
+            request: self.request.clone(),
             place,
             who,
             caller,
-            if_match,
-            idempotency_key,
+            if_match: None,
+            idempotency_key: None,
             fingerprint: None,
             reservation: None,
             whole: operation.whole,
             now_ms,
-        };
-        (operation.run)(call, incoming).await
+        }
     }
 
     /// Address, rate and permission of a key; operators have all of these.
@@ -161,7 +177,11 @@ impl Exchange {
             return Ok(Incoming::default());
         }
         let headers = self.request.headers();
-        let limits = if operation.large { &self.edge.document_body } else { &self.edge.body };
+        let limits = match (operation.form, operation.large) {
+            (true, _) => &self.edge.form_body,
+            (false, true) => &self.edge.document_body,
+            (false, false) => &self.edge.body,
+        };
         let incoming = limits.read(headers, body).await?;
         if !incoming.is_empty() {
             check_media_type(headers, operation.verb, operation.form)?;

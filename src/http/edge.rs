@@ -11,6 +11,7 @@ use super::body::BodyLimits;
 use super::cors::Cors;
 use super::headers::Fixed;
 use super::openapi;
+use super::problem::Kind;
 use super::realtime::{LineLimits, OpenLines};
 use super::router::Table;
 use super::running::Running;
@@ -27,8 +28,11 @@ pub(crate) struct Edge {
     pub(crate) body: BodyLimits,
     /// The same for bodies that hold documents.
     pub(crate) document_body: BodyLimits,
+    /// The same for forms.
+    pub(crate) form_body: BodyLimits,
     /// What clients write before a path.
     pub(crate) public_url: String,
+    pub(crate) request_line_bytes_max: usize,
     pub(crate) header_bytes_max: usize,
     pub(crate) fixed: Fixed,
     pub(crate) cors: Cors,
@@ -50,8 +54,9 @@ impl Edge {
         let table = Table::new(routes::operations());
         let document = openapi::document(table.operations(), public_url);
         let in_flight = Arc::default();
-        let limits = |bytes_max| BodyLimits {
+        let limits = |bytes_max, refusal| BodyLimits {
             bytes_max,
+            refusal,
             offload_bytes: config.limits.offload_body_bytes,
             in_flight_max: config.limits.bodies_in_flight_bytes,
             timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
@@ -60,9 +65,11 @@ impl Edge {
         Edge {
             system,
             courier,
-            body: limits(config.limits.max_body_bytes),
-            document_body: limits(config.limits.max_document_bytes),
+            body: limits(config.limits.max_body_bytes, Kind::PayloadTooLarge),
+            document_body: limits(config.limits.max_document_bytes, Kind::PayloadTooLarge),
+            form_body: limits(config.limits.max_form_bytes, Kind::InvalidRequest),
             public_url: public_url.to_owned(),
+            request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,
             fixed: Fixed::new(&config.security_headers),
             cors: Cors::new(&config.cors),

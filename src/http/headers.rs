@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use actix_web::HttpResponseBuilder;
 use actix_web::http::header::{
     CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
     X_CONTENT_TYPE_OPTIONS,
 };
+use actix_web::{HttpRequest, HttpResponseBuilder};
 use colloquy_actors::limiter::Permit;
 
 use crate::config::SecurityHeaders;
@@ -89,6 +89,12 @@ fn policy(rate: u32, burst: u32) -> HeaderValue {
             value
         }
     })
+}
+
+/// How large a request's first line is, as it stood on the wire.
+pub(super) fn line_bytes(request: &HttpRequest) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    request.method().as_str().len() + target + " ".len() + " HTTP/1.1".len()
 }
 
 /// How large a request's header block is, as it stood on the wire.

@@ -90,6 +90,9 @@ pub(crate) enum Home {
 
 type Run = Box<dyn Fn(Call, Incoming) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
 
+/// Whether what the path leads to is there, for a body that anybody could send.
+type Known = for<'c> fn(&'c Call) -> LocalBoxFuture<'c, Result<(), Problem>>;
+
 /// One row of the table.
 pub(crate) struct Operation {
     pub(crate) verb: Verb,
@@ -119,6 +122,8 @@ pub(crate) struct Operation {
     pub(crate) whole: bool,
     /// Whether it also answers as `text/event-stream`.
     pub(crate) streams: bool,
+    /// What is asked before the body is read.
+    pub(crate) known: Option<Known>,
     /// Whether it is answered while the server stops, for those who watch it.
     pub(crate) watched: bool,
     pub(crate) refusals: Vec<Kind>,
@@ -221,6 +226,7 @@ impl Operation {
             repeatable: false,
             whole: false,
             streams: false,
+            known: None,
             watched: false,
             refusals: Vec::new(),
             schemas,
@@ -311,6 +317,11 @@ impl Operation {
     /// It takes `If-Match`.
     pub(crate) fn conditional(self) -> Self {
         Operation { conditional: true, ..self }
+    }
+
+    /// Its body is read only if this finds nothing wrong.
+    pub(crate) fn known_by(self, known: Known) -> Self {
+        Operation { known: Some(known), ..self }
     }
 
     /// It is answered while the server stops, too.

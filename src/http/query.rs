@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use colloquy_actors::bounds::Bounds;
 use colloquy_actors::id::{Id, Prefix};
 use colloquy_actors::page::{Cursor, Order, Paging, Start};
 use serde::de::value::{MapDeserializer, StrDeserializer};
@@ -18,18 +19,16 @@ pub(crate) const LIMIT_MAX: u32 = 100;
 /// How many may be left out at most: what every JSON reader can count to.
 pub(crate) const OFFSET_MAX: u64 = (1 << 53) - 1;
 
-/// How many names a query or a form has at most: each is compared with those before it.
-const NAMES_MAX: usize = 64;
-
-/// Reads a query string.
+/// Reads a query string or a form. Its names are few: each is compared with those before it.
 pub(super) fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let mut pairs: Vec<(Cow<'_, str>, Value<'_>)> = Vec::new();
+    let names_max = Bounds::get().query_names_max;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        if pairs.len() == NAMES_MAX {
-            return Err(Problem::invalid("", format!("must have at most {NAMES_MAX} names")));
-        }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = decoded(name).ok_or_else(|| Problem::invalid("", "must be percent-encoded UTF-8"))?;
+        if pairs.len() >= names_max {
+            return Err(Problem::invalid(name.into_owned(), format!("is one name more than the {names_max} allowed")));
+        }
         let Some(value) = decoded(value).filter(|value| !value.contains('\0')) else {
             return Err(Problem::invalid(name.into_owned(), "must be percent-encoded UTF-8 without U+0000"));
         };

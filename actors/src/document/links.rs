@@ -90,6 +90,16 @@ impl Documents {
         Ok((self.change(id, by, if_match, reservation, request).await?, token))
     }
 
+    /// Whether there is a link with this token, one that does not open any more included.
+    ///
+    /// # Errors
+    /// There is none, or it can't be told now.
+    pub async fn knows_link(&self, token: &str) -> Result<(), Shut> {
+        let hash = token_hash(token).ok_or(Shut::Gone)?;
+        let found = self.store.link(hash).await.map_err(|_| Shut::Unknown(away()))?;
+        found.map(|_| ()).ok_or(Shut::Gone)
+    }
+
     /// Opens a share link with what was given as its password.
     ///
     /// # Errors

@@ -2,14 +2,12 @@
 //! what is wrong in one leaves the others alone.
 
 use colloquy_actors::conversation::messages::{
-    ChangeConversation, CloseConversation, ConversationError, ConversationView, CreateConversation, MessageView,
-    Request, SendMessage,
+    ChangeConversation, CloseConversation, ConversationView, CreateConversation, MessageView, Request, SendMessage,
 };
 use colloquy_actors::id::ConversationId;
 use colloquy_actors::idempotency::Reservation;
 use colloquy_actors::limiter::Permit;
 use colloquy_actors::present::present;
-use colloquy_actors::runtime::AskError;
 use colloquy_actors::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,7 +57,8 @@ pub(super) struct BulkOperation {
     op: BulkOp,
     /// With which conversation; left out for `create`.
     #[serde(default)]
-    conversation_id: Option<ConversationId>,
+    #[schema(value_type = Option<ConversationId>)]
+    conversation_id: Option<String>,
     /// The body of the single call.
     #[serde(default, deserialize_with = "present")]
     #[schema(schema_with = bodies)]
@@ -107,8 +106,8 @@ pub(super) struct Operations(Vec<Result<Wanted, Problem>>);
 enum Wanted {
     /// For a new conversation.
     Create(CreateConversation),
-    /// Of one that is there.
-    Ask(ConversationId, Request),
+    /// Of the conversation with this ID; none where the text can be the ID of none.
+    Ask(Option<ConversationId>, Request),
 }
 
 impl Body for Operations {
@@ -130,22 +129,19 @@ impl Body for Operations {
 fn wanted(operation: &str) -> Result<Wanted, Problem> {
     let BulkOperation { op, conversation_id, body } = json::parse(operation.as_bytes())?;
     let body = body.as_deref().map_or("", RawValue::get);
-    let id = || conversation_id.ok_or_else(|| Problem::invalid("conversation_id", "is required"));
-    match op {
-        BulkOp::Create if conversation_id.is_some() => {
-            Err(Problem::invalid("conversation_id", "must be left out for create"))
+    if op == BulkOp::Create {
+        if conversation_id.is_some() {
+            return Err(Problem::invalid("conversation_id", "must be left out for create"));
         }
-        BulkOp::Create => Ok(Wanted::Create(read::<Json<_>>(body)?.0)),
-        BulkOp::Update => {
-            let (id, change) = (id()?, read::<Maybe<ChangeConversation>>(body)?.0);
-            Ok(Wanted::Ask(id, Request::Change(Box::new(change))))
-        }
-        BulkOp::Close => Ok(Wanted::Ask(id()?, Request::Close(read::<Maybe<_>>(body)?.0))),
-        BulkOp::Message => {
-            let (id, message) = (id()?, read::<Json<SendMessage>>(body)?.0);
-            Ok(Wanted::Ask(id, Request::Send(Box::new(message))))
-        }
+        return Ok(Wanted::Create(read::<Json<_>>(body)?.0));
     }
+    let named = conversation_id.ok_or_else(|| Problem::invalid("conversation_id", "is required"))?;
+    let request = match op {
+        BulkOp::Create | BulkOp::Update => Request::Change(Box::new(read::<Maybe<ChangeConversation>>(body)?.0)),
+        BulkOp::Close => Request::Close(read::<Maybe<_>>(body)?.0),
+        BulkOp::Message => Request::Send(Box::new(read::<Json<SendMessage>>(body)?.0)),
+    };
+    Ok(Wanted::Ask(named.parse().ok(), request))
 }
 
 /// Reads a body as the single call does; what is wrong with all of it is wrong with `body` here.
@@ -180,12 +176,8 @@ async fn carry_out(call: &Call, wanted: Result<Wanted, Problem>, reservation: Op
     let (conversations, caller) = (&call.edge.system.conversations, call.caller.clone());
     match wanted? {
         Wanted::Create(new) => Ok(conversations.create(caller, new, reservation).await?),
-        Wanted::Ask(id, request) => match conversations.ask(id, caller, None, reservation, request).await {
-            // It is named by a body here, not by a path.
-            Err(AskError::Refused(ConversationError::NotFound)) => {
-                Err(Problem::invalid("conversation_id", "must be a valid conversation ID"))
-            }
-            answered => Ok(answered?),
-        },
+        Wanted::Ask(Some(id), request) => Ok(conversations.ask(id, caller, None, reservation, request).await?),
+        // As a path that is malformed.
+        Wanted::Ask(None, _) => Err(Problem::not_found()),
     }
 }

@@ -7,6 +7,8 @@ use colloquy_actors::answer::{Answer, Precondition};
 use colloquy_actors::document::messages::{AddComment, Request, UpdateDocument};
 use colloquy_actors::document::{Link, Shut};
 use colloquy_actors::idempotency::Reservation;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -79,6 +81,15 @@ fn header(call: &Call) -> Option<String> {
     let value = call.request.headers().get(PASSWORD)?;
     // Whatever comes is a password, if only a wrong one.
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// Whether there is such a link, whatever it takes to open it: nothing that is sent to any other is read.
+pub(super) fn known(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
+    async {
+        let known = call.edge.system.documents.knows_link(call.segment(0)).await;
+        known.map_err(|shut| for_people(call, None, counted(call, shut)))
+    }
+    .boxed_local()
 }
 
 /// The link, if it opens. What does not is counted by address, so that links can't be guessed; one that opens is let in

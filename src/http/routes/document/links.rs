@@ -87,9 +87,14 @@ fn header(call: &Call) -> Option<String> {
 pub(super) fn known(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
     async {
         let known = call.edge.system.documents.knows_link(call.segment(0)).await;
-        known.map_err(|shut| for_people(call, None, counted(call, shut)))
+        known.map_err(|shut| counted(call, shut))
     }
     .boxed_local()
+}
+
+/// The same for what a page's form sends.
+pub(super) fn known_to_people(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
+    known(call).map(|known| known.map_err(|problem| for_people(call, None, problem))).boxed_local()
 }
 
 /// The link, if it opens. What does not is counted by address, so that links can't be guessed; one that opens is let in

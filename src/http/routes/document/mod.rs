@@ -257,7 +257,7 @@ fn links() -> Vec<Operation> {
         post("/s/{token}", "enterLink", links::enter)
             .about(TAG_LINKS, "Open a share link with a password", "What the page's form sends.")
             .door(Door::Link)
-            .known_by(links::known)
+            .known_by(links::known_to_people)
             .secret()
             .unrepeatable()
             .shows::<DocumentView<'_>>()

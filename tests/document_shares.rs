@@ -265,7 +265,8 @@ async fn a_link_lets_its_holder_do_what_its_role_says() {
         } else {
             written.error(403, "forbidden", "*");
         }
-        assert_eq!(shared.uses().await, 1, "only reading is a use");
+        let uses = if writes == 200 { 2 } else { 1 };
+        assert_eq!(shared.uses().await, uses, "what is answered 200 is a use, a comment and a refusal are none");
         let count = u64::from(comments == 201);
         assert_eq!(shared.owner.get(&format!("{}/comments", shared.at)).await.expect(200).total(), count, "{role}");
     }
@@ -337,7 +338,7 @@ async fn a_password_is_asked_for_and_wrong_ones_are_no_use() {
     assert_eq!(shared.json().with("x-share-password", "open sesame").await.expect(200)["content"], TEXT);
     let put = shared.holder.put(&shared.link, json!({"content": "x\n"})).with("x-share-password", "open sesame");
     put.await.expect(200);
-    assert_eq!(shared.uses().await, 1);
+    assert_eq!(shared.uses().await, 2);
 }
 
 /// The value of an attribute in a tag.
@@ -520,34 +521,4 @@ async fn a_links_holder_is_told_nothing_of_the_accounts_own() {
     }
     holder.put(&link, json!({"metadata": {}})).await.error(400, "invalid_request", "metadata");
     assert_eq!(c.get(&at).await.expect(200)["metadata"]["margin"], "40 %");
-}
-
-#[tokio::test]
-async fn links_can_t_be_guessed_from_one_address_and_those_that_open_still_do() {
-    let server = Setup::default().env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5").start();
-    let c = server.account().await.test();
-    let at = c.document(TEXT).await;
-    let (_, link) = c.share(&at, json!({})).await;
-    let (_, locked) = c.share(&at, json!({"password": "open sesame"})).await;
-    let nobody = server.anonymous();
-    let json = |link: &str| nobody.get(link).with("accept", "application/json");
-    let guess = |n: usize| format!("/s/{}", n.to_string().repeat(43));
-    // To ask for the password is no guess; a wrong one is, and so is a token that opens nothing, in whatever way it is tried.
-    json(&locked).await.error(401, "unauthorized", "*");
-    json(&locked).with("x-share-password", "wrong").await.error(401, "unauthorized", "*");
-    json(&guess(1)).await.error(404, "not_found", "*");
-    nobody.get(&guess(2)).with("accept", "text/html").await.expect(404);
-    nobody.put(&guess(3), json!({"content": "x"})).await.error(404, "not_found", "*");
-    nobody.post(&format!("{}/comments", guess(4)), json!({"start_line": 1, "body": "x"})).await.error(
-        404,
-        "not_found",
-        "*",
-    );
-    json(&guess(5)).await.error(429, "rate_limited", "*");
-    let page = nobody.get(&guess(6)).with("accept", "text/html").await.expect(429);
-    assert_strict(&page);
-    json(&locked).with("x-share-password", "wrong").await.error(429, "rate_limited", "*");
-    json(&link).await.expect(200);
-    json(&locked).with("x-share-password", "open sesame").await.expect(200);
-    c.get(&at).await.expect(200);
 }

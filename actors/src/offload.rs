@@ -15,8 +15,6 @@ const EACH_CORE: usize = 2;
 const IN_PLACE_MAX: usize = 8_192;
 /// Bytes from which on a computation takes so long that others would notice one on every core.
 const LARGE_MIN: usize = 1 << 20;
-/// Password hashes at once: each takes 19 MiB.
-const HASHES_MAX: usize = 2;
 
 static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
 /// The large ones leave a core to everybody else.
@@ -25,7 +23,6 @@ static LARGE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().satu
 static COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
 /// Large ones leave a core to everybody else, too, in turns of their own.
 static LARGE_COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
-static HASHES: Semaphore = Semaphore::const_new(HASHES_MAX);
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -86,9 +83,18 @@ pub(crate) async fn compare<T: Send + 'static>(bytes: usize, work: impl FnOnce()
     within(&COMPUTATIONS, work).await
 }
 
-/// The same for what hashes a password.
-pub(crate) async fn hash<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    within(&HASHES, work).await
+/// Computes what takes long over few bytes on another thread, once its caller has a place for it, which is given back when
+/// it is done: a caller who leaves does not end the work.
+pub(crate) async fn long_with<P, T>(place: P, work: impl FnOnce() -> T + Send + 'static) -> Option<T>
+where
+    P: Send + 'static,
+    T: Send + 'static,
+{
+    let done = tokio::task::spawn_blocking(move || {
+        let _held = (Long::here(), place);
+        work()
+    });
+    done.await.ok()
 }
 
 async fn within<T: Send + 'static>(places: &'static Semaphore, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {

@@ -21,11 +21,11 @@ use crate::chores;
 use crate::conversation::{Conversation, Conversations};
 use crate::cores;
 use crate::document::shares::PasswordTries;
-use crate::document::{Document, Documents, Finder};
+use crate::document::{Document, Documents, Finder, HashPlaces, HashSettings};
 use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
-use crate::limiter::{AddressLimiter, LimitKey, Limits, PeekPermit, Permit, RateLimits, TakePermit};
+use crate::limiter::{AddressLimiter, LimitKey, Limits, LinkLimiter, PeekPermit, Permit, RateLimits, TakePermit};
 use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
@@ -54,6 +54,12 @@ pub struct Settings {
     pub pro: PlanRates,
     /// Failed authentications that one address may make in a minute.
     pub auth_failures_per_minute: u32,
+    /// Requests a minute that may come through share links from one address …
+    pub link_requests_per_address: u32,
+    /// … and through one share link.
+    pub link_requests_per_link: u32,
+    /// How passwords of share links are hashed.
+    pub hashing: HashSettings,
     /// How webhooks are sent.
     pub webhooks: WebhookSettings,
     /// How long the bin keeps a document.
@@ -114,6 +120,8 @@ pub struct System {
     pub limiter: Limiter,
     /// Limits by address.
     pub addresses: AddressLimiter,
+    /// Limits of what comes through share links.
+    pub links: LinkLimiter,
     /// Open lines, and what passes between them.
     pub lines: Arc<Hub>,
     /// Tickets that open a line.
@@ -189,6 +197,7 @@ impl System {
             idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
             limiter: Limiter(RateLimits::new(Vec::new())),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
+            links: LinkLimiter::new(settings.link_requests_per_address, settings.link_requests_per_link),
             lines: Arc::default(),
             tickets: Tickets::default(),
             next_account: AtomicU32::new(views.identity.account_numbers() + 1),
@@ -325,7 +334,8 @@ impl Builder<'_> {
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
             finder: Finder::open(Path::new(&path), Arc::clone(self.store), Arc::clone(&self.views.feed))?,
-            tries: PasswordTries::default(),
+            tries: Arc::new(PasswordTries::default()),
+            hashes: HashPlaces::new(self.settings.hashing),
         })
     }
 

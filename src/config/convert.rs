@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use colloquy_actors::accounts::PlanRates;
+use colloquy_actors::document::HashSettings;
 use colloquy_actors::runtime::Policy;
 use colloquy_actors::system::Settings;
 use colloquy_actors::webhook::WebhookSettings;
@@ -123,6 +124,12 @@ impl Config {
             basic: PlanRates::from(&self.plans.basic),
             pro: PlanRates::from(&self.plans.pro),
             auth_failures_per_minute: self.limits.auth_failures_per_minute,
+            link_requests_per_address: self.limits.link_requests_per_address_per_minute,
+            link_requests_per_link: self.limits.link_requests_per_minute,
+            hashing: HashSettings {
+                places: self.limits.password_hashes,
+                wait_max: Duration::from_secs_f64(self.limits.password_wait_seconds),
+            },
             webhooks: WebhookSettings::from(&self.webhooks),
             bin_kept: Duration::from_secs_f64(self.documents.bin_days * 86_400.0),
             policy: self.supervision.policy(""),

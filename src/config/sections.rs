@@ -106,6 +106,10 @@ pub struct Limits {
     pub offload_body_bytes: usize,
     pub bodies_in_flight_bytes: usize,
     pub auth_failures_per_minute: u32,
+    pub link_requests_per_address_per_minute: u32,
+    pub link_requests_per_minute: u32,
+    pub password_hashes: usize,
+    pub password_wait_seconds: f64,
 }
 
 /// `[realtime]`
@@ -254,6 +258,9 @@ impl Config {
             ("limits.offload_body_bytes", limits.offload_body_bytes),
             ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),
             ("limits.auth_failures_per_minute", limits.auth_failures_per_minute as usize),
+            ("limits.link_requests_per_address_per_minute", limits.link_requests_per_address_per_minute as usize),
+            ("limits.link_requests_per_minute", limits.link_requests_per_minute as usize),
+            ("limits.password_hashes", limits.password_hashes),
             ("realtime.subscriptions_max", self.realtime.subscriptions_max),
             ("realtime.sends_max", self.realtime.sends_max),
             ("bounds.content_bytes_max", bounds.content_bytes_max),
@@ -267,6 +274,7 @@ impl Config {
             }
         }
         for (key, value) in [
+            ("limits.password_wait_seconds", limits.password_wait_seconds),
             ("realtime.heartbeat_seconds", self.realtime.heartbeat_seconds),
             ("realtime.ticket_seconds", self.realtime.ticket_seconds),
         ] {

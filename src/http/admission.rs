@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderName;
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::limiter::Permit;
+use colloquy_actors::limiter::{LinkRefusal, Permit};
 use ipnet::IpNet;
 
 use super::credential;
@@ -49,6 +49,17 @@ pub(super) async fn admit(
         return Err(Problem::forbidden("the key may not be used from this address"));
     }
     granted(permit.insert(take(edge, principal, now_ms).await?))
+}
+
+/// Counts one request for the share link with this token, if the limits of its address and of the link let it pass.
+pub(super) fn admit_link(edge: &Edge, token: &str, from: (IpAddr, i64)) -> Result<(), Problem> {
+    let (address, now_ms) = from;
+    edge.system.links.take(address, token, now_ms).map_err(|refused| match refused {
+        LinkRefusal::Address(seconds) => {
+            Problem::rate_limited("too many requests for links from this address", seconds)
+        }
+        LinkRefusal::Link(seconds) => Problem::rate_limited("too many requests for this link", seconds),
+    })
 }
 
 /// Counts one request of this key, if its limits let it pass.

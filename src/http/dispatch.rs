@@ -27,6 +27,7 @@ use super::problem::{Kind, Outcome, Problem};
 use super::reply::Output;
 use super::respond;
 use super::router::{Found, Place};
+use super::routes::refusal_page;
 use crate::log::words;
 
 /// What has become known of a request so far; its response shows it, however it ends.
@@ -122,7 +123,7 @@ impl Exchange {
         let (chunked, mut body) = (self.request.headers().contains_key(TRANSFER_ENCODING), Pieces::of(body));
         let acting = tokio::select! {
             biased;
-            admitted = self.admit(operation, &who, (address, now_ms)) => admitted?,
+            admitted = self.admit((operation, &place), &who, (address, now_ms)) => admitted?,
             problem = body.fault(), if chunked => return Err(problem),
         };
         if self.too_late && !operation.watched {
@@ -163,9 +164,26 @@ impl Exchange {
         }
     }
 
-    /// Address, rate and permission of a key; operators have all of these.
-    async fn admit(&mut self, operation: &Operation, who: &Who, from: (IpAddr, i64)) -> Result<Acting, Problem> {
-        let (Door::Key(needs) | Door::Line(needs)) = operation.door else { return Ok(Acting::Nobody) };
+    /// Address, rate and permission of a key, the limits of a share link; operators have all of these.
+    async fn admit(
+        &mut self,
+        (operation, place): (&Operation, &Place),
+        who: &Who,
+        from: (IpAddr, i64),
+    ) -> Result<Acting, Problem> {
+        let needs = match operation.door {
+            Door::Key(needs) | Door::Line(needs) => needs,
+            Door::Link => {
+                let token = place.segment(self.request.uri().path(), 0).unwrap_or_default();
+                let admitted = admission::admit_link(&self.edge, token, from);
+                let headers = self.request.headers();
+                return admitted.map(|()| Acting::Nobody).map_err(|problem| match operation.shows_pages() {
+                    true => refusal_page(headers, problem),
+                    false => problem,
+                });
+            }
+            Door::Open | Door::Operator | Door::Metrics => return Ok(Acting::Nobody),
+        };
         if let Who::Key(principal) | Who::Ticket(principal, _) = who {
             admission::admit(&self.edge, principal, from, &mut self.permit).await?;
         }

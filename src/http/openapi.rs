@@ -319,7 +319,7 @@ fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
         by_status.entry(kind.status().as_u16()).or_default().push(kind);
     }
     let limited = is_limited(operation);
-    let paged = operation.door == Door::Link && !operation.forms.is_empty();
+    let paged = operation.shows_pages();
     by_status.into_iter().map(|(status, kinds)| Refusal { status, kinds, limited, paged }).collect()
 }
 

@@ -131,6 +131,13 @@ pub(crate) struct Operation {
     pub(crate) run: Run,
 }
 
+impl Operation {
+    /// Whether it answers people with pages, refusals too: it is what a share link opens in a browser.
+    pub(crate) fn shows_pages(&self) -> bool {
+        self.door == Door::Link && !self.forms.is_empty()
+    }
+}
+
 /// An operation that asks and changes nothing.
 pub(crate) fn get<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where

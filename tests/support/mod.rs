@@ -18,6 +18,7 @@ pub(crate) mod receiver;
 pub(crate) mod server;
 pub(crate) mod shapes;
 pub(crate) mod socket;
+pub(crate) mod stored;
 pub(crate) mod stream;
 pub(crate) mod verify;
 

@@ -33,6 +33,8 @@ impl Default for Setup {
             .env("COLLOQUY__SERVER__BIND", "127.0.0.1:0")
             .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
             .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "1000000")
+            .env("COLLOQUY__LIMITS__LINK_REQUESTS_PER_ADDRESS_PER_MINUTE", "1000000")
+            .env("COLLOQUY__LIMITS__LINK_REQUESTS_PER_MINUTE", "1000000")
     }
 }
 

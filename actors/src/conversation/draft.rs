@@ -161,7 +161,8 @@ impl Draft {
             | Header::Record { .. }
             | Header::RecordGone
             | Header::Document(_)
-            | Header::DocumentGone => None,
+            | Header::DocumentGone
+            | Header::LinkUsed { .. } => None,
         };
         let effects = snoozed_until.map(Effect::Snoozed).into_iter().collect();
         let commit = Commit {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::messages::{DocumentCommand, DocumentError, Reply};
-use super::state::{Changed, Document, Live};
+use super::state::{Change, Changed, Document, Live};
 use super::work::{self, Job, Worked};
 use crate::accounts::names::Names;
 use crate::answer::Invalid;
@@ -40,12 +40,22 @@ impl Entity for Document {
         self.judge(command, found, now_ms)
     }
 
-    fn apply(&mut self, change: Changed) {
-        // The state before goes first: then nobody else holds the versions, and one more is put behind them in place.
-        self.live = None;
-        self.live = change.live.map(|live| *live);
-        if let (Some(live), Some(added)) = (&mut self.live, change.added) {
-            Arc::make_mut(&mut live.versions).push(added);
+    fn apply(&mut self, Changed(change): Changed) {
+        match change {
+            Change::Live(live, added) => {
+                // The state before goes first: then nobody else holds the versions, and one more is put behind them in place.
+                self.live = None;
+                let live = self.live.insert(*live);
+                if let Some(added) = added {
+                    Arc::make_mut(&mut live.versions).push(added);
+                }
+            }
+            Change::Gone => self.live = None,
+            Change::Used(share) => {
+                if let Some(share) = self.live.as_mut().and_then(|live| live.share_mut(share)) {
+                    share.terms.count_use();
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 use super::access::Who;
 use super::bin;
 use super::finder::Finder;
+use super::hashing::HashPlaces;
 use super::messages::{
     CreateDocument, DocumentCommand, DocumentError, Reply, Request, Seen, VersionFound, VersionName,
 };
@@ -36,7 +37,9 @@ pub struct Documents {
     pub(crate) identity: Arc<Identity>,
     pub(crate) finder: Finder,
     /// Wrong passwords, by share link.
-    pub(crate) tries: PasswordTries<ShareId>,
+    pub(crate) tries: Arc<PasswordTries<ShareId>>,
+    /// Where passwords of share links are hashed.
+    pub(crate) hashes: HashPlaces,
 }
 
 impl Documents {

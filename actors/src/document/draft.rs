@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::DocumentRole;
 use super::messages::Reply;
-use super::state::{Asked, Changed, Document, Live, to_json};
+use super::state::{Asked, Change, Changed, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
 use super::work::Packed;
 use crate::answer::Answer;
@@ -199,11 +199,18 @@ impl<'d> Draft<'d> {
         self.links_changed = true;
     }
 
+    /// The link through which it is done was used once more.
+    pub(super) fn use_link(&mut self) {
+        if let Some(share) = self.through.and_then(|share| self.live.share_mut(share)) {
+            share.terms.count_use();
+        }
+    }
+
     /// The decision: all of it, with this answer.
     pub(super) fn decide(mut self, asked: Asked, reply: Answer, conditions: Vec<Condition>) -> Decision<Document> {
         self.live.facts.last_at = self.at;
         let header = Header::Document(Box::new(self.header()));
-        let change = Changed { live: Some(Box::new(self.live.clone())), added: self.added.take() };
+        let change = Changed(Change::Live(Box::new(self.live.clone()), self.added.take()));
         let pipelined = conditions.is_empty();
         let commit = self.commit(asked, header, conditions, &reply);
         Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined }
@@ -212,7 +219,7 @@ impl<'d> Draft<'d> {
     /// The decision that it is no more.
     pub(super) fn gone(self, asked: Asked, reply: Answer) -> Decision<Document> {
         let commit = self.commit(asked, Header::DocumentGone, Vec::new(), &reply);
-        let change = Changed { live: None, added: None };
+        let change = Changed(Change::Gone);
         Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined: false }
     }
 
@@ -247,27 +254,51 @@ impl<'d> Draft<'d> {
     }
 
     fn commit(self, asked: Asked, header: Header, conditions: Vec<Condition>, reply: &Answer) -> Commit {
-        let answer = asked.reservation.map(|reservation| KeptAnswer {
-            reservation,
-            done: reply.done,
-            id: reply.id.clone(),
-            etag: reply.etag.clone(),
-            body: Some(reply.body.clone()),
-        });
         Commit {
-            subject: Document::subject(self.document.id),
-            expected: self.expected,
-            scope: self.live.scope,
-            by: asked.caller.by,
             at: self.at,
             rows: self.rows,
-            header,
-            rewrites: Vec::new(),
             conditions,
-            answer,
-            effects: Vec::new(),
-            chore: None,
+            ..commit(self.document, &self.live, asked, (self.expected, header), reply)
         }
+    }
+}
+
+/// The decision that a link of this document was used once more, which is no event of it, with this answer.
+pub(super) fn link_used(
+    document: &Document,
+    live: &Live,
+    share: &Share,
+    asked: Asked,
+    reply: Answer,
+) -> Decision<Document> {
+    let header = Header::LinkUsed { share: share.id, uses: share.terms.uses.saturating_add(1) };
+    let commit = commit(document, live, asked, (live.sequence, header), &reply);
+    let change = Changed(Change::Used(share.id));
+    Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined: true }
+}
+
+/// A commit without events.
+fn commit(document: &Document, live: &Live, asked: Asked, (expected, header): (u64, Header), reply: &Answer) -> Commit {
+    let answer = asked.reservation.map(|reservation| KeptAnswer {
+        reservation,
+        done: reply.done,
+        id: reply.id.clone(),
+        etag: reply.etag.clone(),
+        body: Some(reply.body.clone()),
+    });
+    Commit {
+        subject: Document::subject(document.id),
+        expected,
+        scope: live.scope,
+        by: asked.caller.by,
+        at: live.facts.last_at,
+        rows: Vec::new(),
+        header,
+        rewrites: Vec::new(),
+        conditions: Vec::new(),
+        answer,
+        effects: Vec::new(),
+        chore: None,
     }
 }
 

@@ -1,7 +1,11 @@
 //! The way in through share links: made with a key, opened without one. Passwords are hashed off the arbiters, few at once.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::access::Who;
 use super::documents::{Documents, Failure, away};
+use super::hashing::{Claim, HashPlace, NoPlace};
 use super::messages::{CreateShare, DocumentError, Opened, Part, Reply, Request};
 use super::shares::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
@@ -10,7 +14,7 @@ use crate::caller::{By, Caller, Scope};
 use crate::id::{DocumentId, ShareId};
 use crate::idempotency::Reservation;
 use crate::offload;
-use crate::runtime::AskError;
+use crate::runtime::{AskError, Cause};
 use crate::store::Subject;
 use crate::time::Timestamp;
 
@@ -80,7 +84,8 @@ impl Documents {
             Some(password) => {
                 // Hashing costs: who may not make a link is told before.
                 self.ask(id, by.clone(), None, None, Request::List(Part::Shares)).await?;
-                let hashed = offload::hash(move || hash_password(&password)).await;
+                let place = self.hash_place(by.0.scope, id.bits()).await?;
+                let hashed = offload::long_with(place, move || hash_password(&password)).await;
                 Some(hashed.ok_or(AskError::Crashed)?.map_err(|_| away())?)
             }
             None => None,
@@ -124,21 +129,44 @@ impl Documents {
         };
         let Opened { share, role, password: wanted } = opened;
         if let Some(wanted) = wanted {
-            self.check_password(share, wanted, password).await?;
+            self.check_password((scope, share), wanted, password).await?;
         }
         Ok(Link { document, share, scope, who: Who::Link(role, share) })
     }
 
-    async fn check_password(&self, share: ShareId, wanted: String, given: Option<&str>) -> Result<(), Shut> {
+    async fn check_password(
+        &self,
+        (scope, share): (Scope, ShareId),
+        wanted: String,
+        given: Option<&str>,
+    ) -> Result<(), Shut> {
         let given = given.filter(|given| !given.is_empty()).ok_or(Shut::NoPassword)?.to_owned();
-        let now = Timestamp::now().0;
-        self.tries.begin(share, now).map_err(Shut::TooManyTries)?;
-        let fits = offload::hash(move || password_fits(&given, &wanted)).await.ok_or(Shut::Unknown(away()))?;
-        if !fits {
-            return Err(Shut::WrongPassword);
-        }
-        self.tries.was_right(share, now);
-        Ok(())
+        self.tries.look(share, Timestamp::now().0).map_err(Shut::TooManyTries)?;
+        let place = self.hash_place(scope, share.bits()).await?;
+        // Again: of one link one is hashed at a time, and those before it may have been wrong.
+        self.tries.look(share, Timestamp::now().0).map_err(Shut::TooManyTries)?;
+        let tries = Arc::clone(&self.tries);
+        let checked = offload::long_with(place, move || {
+            let fits = password_fits(&given, &wanted);
+            if !fits {
+                // Here, before the place is given back, and whether the caller still waits or not.
+                tries.was_wrong(share, Timestamp::now().0);
+            }
+            fits
+        });
+        let fits = checked.await.ok_or(Shut::Unknown(AskError::Crashed))?;
+        if fits { Ok(()) } else { Err(Shut::WrongPassword) }
+    }
+
+    async fn hash_place(&self, scope: Scope, link: u128) -> Result<HashPlace, Failure> {
+        let place = self.hashes.place(Claim { account: scope.account_wide(), link }).await;
+        place.map_err(|none| {
+            let cause = match none {
+                NoPlace::Full => Cause::MailboxFull,
+                NoPlace::TooLate => Cause::TimedOut,
+            };
+            AskError::Unavailable { cause, retry_after: Duration::from_secs(1) }
+        })
     }
 
     /// Counts one use of an open link.

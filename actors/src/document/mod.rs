@@ -11,7 +11,7 @@
 //! The ways in, all of them [`Documents`]: `documents` (by id), `lists`, `history`, `merging`, `people`, `links`.
 //!
 //! What the actor owns and by which rules: `state`, then `versions`, `sharing` and `comments`, each of which makes a `draft`;
-//! `work` and `bases` compute off the arbiters. Beside it run `finder`, which keeps the search index, and `bin`, which erases.
+//! `work` and `bases` compute off the arbiters, `hashing` says whose password is hashed next. Beside it run `finder`, which keeps the search index, and `bin`, which erases.
 
 pub mod access;
 pub mod anchors;
@@ -30,6 +30,7 @@ mod comments;
 mod documents;
 mod draft;
 mod finder;
+mod hashing;
 mod history;
 mod lines;
 mod links;
@@ -44,6 +45,8 @@ mod work;
 pub use crate::store::DocumentOrder;
 pub use documents::{Documents, Failure};
 pub(crate) use finder::Finder;
+pub(crate) use hashing::HashPlaces;
+pub use hashing::HashSettings;
 pub use history::{Comparison, DiffFormat};
 pub use links::{Link, Shut};
 pub use lists::{ActivityList, ActivityView, DocumentList};

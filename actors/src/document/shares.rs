@@ -122,9 +122,8 @@ impl ShareTerms {
     }
 
     /// Opened once more. To be committed before the answer leaves: two requests for the last use must not both have it.
-    #[must_use]
-    pub fn used(&self) -> Self {
-        ShareTerms { uses: self.uses.saturating_add(1), ..self.clone() }
+    pub fn count_use(&mut self) {
+        self.uses = self.uses.saturating_add(1);
     }
 }
 
@@ -187,8 +186,8 @@ pub struct TooManyTries {
     pub retry_after_seconds: u64,
 }
 
-/// Counts wrong passwords by link: at most 10 tries in any minute, and of many at once no more than that reach the hashing.
-/// In memory only; a restart begins afresh.
+/// Counts wrong passwords by link: after 10 in a minute no more are looked at, nor right ones, until the minute is over. Of one
+/// link one is looked at at a time. In memory only; a restart begins afresh.
 #[derive(Debug)]
 pub struct PasswordTries<K> {
     links: Mutex<HashMap<K, VecDeque<i64>>>,
@@ -202,38 +201,34 @@ impl<K: Copy + Eq + Hash> Default for PasswordTries<K> {
 }
 
 impl<K: Copy + Eq + Hash> PasswordTries<K> {
-    /// Counts a try, before the password is looked at.
+    /// Whether a password may be looked at now; counts nothing.
     ///
     /// # Errors
-    /// [`TooManyTries`]: then it must not be looked at.
-    pub fn begin(&self, link: K, now_ms: i64) -> Result<(), TooManyTries> {
+    /// [`TooManyTries`]: it must not be.
+    pub fn look(&self, link: K, now_ms: i64) -> Result<(), TooManyTries> {
+        self.links.lock().get_mut(&link).map_or(Ok(()), |tries| let_in(tries, now_ms))
+    }
+
+    /// Counts a wrong one.
+    pub fn was_wrong(&self, link: K, now_ms: i64) {
         let mut links = self.links.lock();
         if !links.contains_key(&link) && links.len() >= self.links_max {
             forget_some(&mut links, now_ms);
         }
-        let tries = links.entry(link).or_default();
-        // What lies in the future was counted before the clock was set back: it must not lock the link for longer.
-        tries.retain(|at| now_ms.abs_diff(*at) < WINDOW_MS.unsigned_abs());
-        if tries.len() >= TRIES_PER_MINUTE {
-            let oldest = tries.front().copied().unwrap_or(now_ms);
-            let wait_ms = oldest.saturating_add(WINDOW_MS).saturating_sub(now_ms).max(1);
-            return Err(TooManyTries { retry_after_seconds: wait_ms.unsigned_abs().div_ceil(1_000) });
-        }
-        tries.push_back(now_ms);
-        Ok(())
+        links.entry(link).or_default().push_back(now_ms);
     }
+}
 
-    /// Takes back a try begun at `begun_ms` whose password was right: whoever knows it is not limited by it.
-    pub fn was_right(&self, link: K, begun_ms: i64) {
-        let mut links = self.links.lock();
-        let Some(tries) = links.get_mut(&link) else { return };
-        if let Some(at) = tries.iter().rposition(|at| *at == begun_ms) {
-            tries.remove(at);
-        }
-        if tries.is_empty() {
-            links.remove(&link);
-        }
+/// Forgets the tries whose minute is over, then tells whether one more is let in.
+fn let_in(tries: &mut VecDeque<i64>, now_ms: i64) -> Result<(), TooManyTries> {
+    // What lies in the future was counted before the clock was set back: it must not lock the link for longer.
+    tries.retain(|at| now_ms.abs_diff(*at) < WINDOW_MS.unsigned_abs());
+    if tries.len() < TRIES_PER_MINUTE {
+        return Ok(());
     }
+    let oldest = tries.front().copied().unwrap_or(now_ms);
+    let wait_ms = oldest.saturating_add(WINDOW_MS).saturating_sub(now_ms).max(1);
+    Err(TooManyTries { retry_after_seconds: wait_ms.unsigned_abs().div_ceil(1_000) })
 }
 
 /// Makes room: first those whose minute is over, else the one that was tried the longest ago.
@@ -279,9 +274,11 @@ mod tests {
         assert_eq!(terms(None, None, None).opening(Timestamp(i64::MAX)), Opening::Open);
         assert_eq!(terms(Some(10), None, None).opening(Timestamp(9)), Opening::Open);
         assert_eq!(terms(Some(10), None, None).opening(Timestamp(10)), Opening::Gone);
-        let twice = terms(None, Some(2), None);
-        assert_eq!(twice.used().opening(Timestamp(0)), Opening::Open);
-        assert_eq!(twice.used().used().opening(Timestamp(0)), Opening::Gone);
+        let mut twice = terms(None, Some(2), None);
+        twice.count_use();
+        assert_eq!(twice.opening(Timestamp(0)), Opening::Open);
+        twice.count_use();
+        assert_eq!(twice.opening(Timestamp(0)), Opening::Gone);
         assert_eq!(terms(None, None, Some("hash")).opening(Timestamp(0)), Opening::WithPassword);
         assert_eq!(terms(Some(1), None, Some("hash")).opening(Timestamp(1)), Opening::Gone);
     }
@@ -314,24 +311,23 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_wrong_password_in_a_minute_is_not_looked_at() {
+    fn the_eleventh_password_in_a_minute_is_not_looked_at_where_ten_were_wrong() {
         let tries = PasswordTries::default();
         for second in 0..10 {
-            assert_eq!(tries.begin(1, second * 1_000), Ok(()));
+            assert_eq!(tries.look(1, second * 1_000), Ok(()));
+            tries.was_wrong(1, second * 1_000);
         }
-        assert_eq!(tries.begin(1, 10_000), Err(TooManyTries { retry_after_seconds: 50 }));
-        assert_eq!(tries.begin(2, 10_000), Ok(()));
-        assert_eq!(tries.begin(1, 60_000), Ok(()));
-        assert_eq!(tries.begin(1, 60_000), Err(TooManyTries { retry_after_seconds: 1 }));
+        assert_eq!(tries.look(1, 10_000), Err(TooManyTries { retry_after_seconds: 50 }));
+        assert_eq!(tries.look(2, 10_000), Ok(()));
+        assert_eq!(tries.look(1, 60_000), Ok(()));
+        tries.was_wrong(1, 60_000);
+        assert_eq!(tries.look(1, 60_000), Err(TooManyTries { retry_after_seconds: 1 }));
     }
 
     #[test]
-    fn the_right_password_is_not_limited_and_leaves_nothing_behind() {
+    fn a_right_password_leaves_nothing_behind() {
         let tries = PasswordTries::default();
-        for _ in 0..100 {
-            assert_eq!(tries.begin(1, 0), Ok(()));
-            tries.was_right(1, 0);
-        }
+        assert_eq!(tries.look(1, 0), Ok(()));
         assert!(tries.links.lock().is_empty());
     }
 
@@ -339,19 +335,19 @@ mod tests {
     fn a_clock_set_back_does_not_lock_a_link() {
         let tries = PasswordTries::default();
         for _ in 0..10 {
-            assert_eq!(tries.begin(1, 10_000_000), Ok(()));
+            tries.was_wrong(1, 10_000_000);
         }
-        assert_eq!(tries.begin(1, 0), Ok(()));
+        assert_eq!(tries.look(1, 0), Ok(()));
     }
 
     #[test]
     fn of_too_many_links_the_oldest_is_forgotten() {
         let tries = PasswordTries { links_max: 3, ..PasswordTries::default() };
         for link in 0..100 {
-            assert_eq!(tries.begin(link, link), Ok(()));
+            tries.was_wrong(link, link);
         }
         assert_eq!(tries.links.lock().len(), 3);
-        assert_eq!(tries.begin(100, 1_000_000), Ok(()));
+        tries.was_wrong(100, 1_000_000);
         assert_eq!(tries.links.lock().len(), 1);
     }
 
@@ -362,8 +358,11 @@ mod tests {
             for gap in gaps {
                 now += gap;
                 let in_this_minute = let_in.iter().filter(|at| **at > now - 60_000).count();
-                match tries.begin((), now) {
-                    Ok(()) => let_in.push(now),
+                match tries.look((), now) {
+                    Ok(()) => {
+                        tries.was_wrong((), now);
+                        let_in.push(now);
+                    }
                     Err(refused) => {
                         let wait = i64::try_from(refused.retry_after_seconds).unwrap() * 1_000;
                         let then = let_in.iter().filter(|at| **at > now + wait - 60_000).count();

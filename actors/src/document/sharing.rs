@@ -4,11 +4,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::access::{Collaborator, DocumentRole, PermissionChange, Permissions};
-use super::draft::{Beside, Draft, change, nothing_shown};
+use super::draft::{Beside, Draft, change, link_used, nothing_shown};
 use super::messages::{CreateShare, DocumentError, Opened, Reply, SetPermissions};
 use super::shares::{Opening, ShareTerms, ShareWanted, same_hash};
 use super::state::{Asked, Decided, Document, Live, Share, tag, to_json};
-use super::views::NewShareView;
+use super::views::{NewShareView, ShareView};
 use crate::accounts::SecretHash;
 use crate::answer::{Answer, Done, Invalid};
 use crate::id::{ShareId, UserId};
@@ -179,17 +179,10 @@ impl Document {
 
     /// Counts one use, without an event. Whoever comes behind the last one finds nothing.
     pub(super) fn use_share(&self, live: &Live, id: ShareId, asked: Asked) -> Decided {
-        let mut draft = Draft::new(self, live, &asked, false);
-        draft.at = live.facts.last_at;
-        let share = draft.live.facts.shares.iter_mut().find(|share| share.id == id).ok_or(DocumentError::NotFound)?;
-        let open = live.facts.permissions.link_sharing && share.terms.opening(Timestamp(asked.now)) != Opening::Gone;
-        if !open {
-            return Err(DocumentError::NotFound);
-        }
-        share.terms = share.terms.used();
-        let body = to_json(&share.view());
-        let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
-        Ok(draft.decide(asked, answer, Vec::new()))
+        let share = live.open_link(id, asked.now)?;
+        let view = ShareView { uses: share.terms.uses.saturating_add(1), ..share.view() };
+        let answer = Answer { done: Done::Ok, id: None, etag: None, body: to_json(&view), replayed: false };
+        Ok(link_used(self, live, share, asked, answer))
     }
 }
 
@@ -205,12 +198,24 @@ impl Live {
     /// What the share link with this token's hash opens now.
     pub(super) fn open_share(&self, token: &SecretHash, now: i64) -> Decided {
         let share = self.facts.shares.iter().find(|share| same_hash(&share.terms.token, token));
-        let share = share.filter(|share| {
-            self.facts.permissions.link_sharing && share.terms.opening(Timestamp(now)) != Opening::Gone
-        });
-        let Share { id, terms } = share.ok_or(DocumentError::NotFound)?;
+        let Share { id, terms } = self.still_open(share, now)?;
         let opened = Opened { share: *id, role: terms.role, password: terms.password.clone() };
         Ok(Decision::Answer(Reply::Opened(Box::new(opened))))
+    }
+
+    /// The share link through which something is done, if it opens now.
+    pub(super) fn open_link(&self, id: ShareId, now: i64) -> Result<&Share, DocumentError> {
+        self.still_open(self.facts.shares.iter().find(|share| share.id == id), now)
+    }
+
+    fn still_open<'l>(&self, share: Option<&'l Share>, now: i64) -> Result<&'l Share, DocumentError> {
+        let opens = |share: &&Share| share.terms.opening(Timestamp(now)) != Opening::Gone;
+        share.filter(|_| self.facts.permissions.link_sharing).filter(opens).ok_or(DocumentError::NotFound)
+    }
+
+    /// One of its share links.
+    pub(super) fn share_mut(&mut self, id: ShareId) -> Option<&mut Share> {
+        self.facts.shares.iter_mut().find(|share| share.id == id)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state of a document and what it shows; which rule judges which command. Pure: no actor, no clock, no store.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
@@ -76,11 +77,17 @@ pub(super) struct Share {
 
 /// What a decision makes of the document.
 #[derive(Debug)]
-pub struct Changed {
-    /// None: it is no more.
-    pub(super) live: Option<Box<Live>>,
-    /// A version that comes behind the others: they are not copied for it.
-    pub(super) added: Option<StoredVersion>,
+pub struct Changed(pub(super) Change);
+
+/// How the document changes.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// It is as the first says, with one version behind the others where the second has one: they are not copied for it.
+    Live(Box<Live>, Option<StoredVersion>),
+    /// It is no more.
+    Gone,
+    /// One of its links was used once more: nothing is copied for it.
+    Used(ShareId),
 }
 
 pub(super) type Decided = Result<Decision<Document>, DocumentError>;
@@ -223,11 +230,17 @@ impl Live {
     pub(super) fn restored(stored: StoredDocument) -> Option<Self> {
         let comment = |body: &str| serde_json::from_str(body).ok().map(Arc::new);
         let comments: Option<Vec<Arc<CommentView>>> = stored.comments.iter().map(|(_, body)| comment(body)).collect();
+        let mut facts: Facts = serde_json::from_str(&stored.body).ok()?;
+        let uses: HashMap<u64, u64> = stored.link_uses.into_iter().collect();
+        for share in &mut facts.shares {
+            let counted = uses.get(&share.id.number()).copied();
+            share.terms.uses = share.terms.uses.max(counted.unwrap_or(0));
+        }
         Some(Live {
             scope: stored.scope,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
-            facts: serde_json::from_str(&stored.body).ok()?,
+            facts,
             versions: Arc::new(stored.versions.into_iter().map(StoredVersion::without_message).collect()),
             comments: Arc::new(comments?),
         })

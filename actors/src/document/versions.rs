@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::access::Permissions;
-use super::draft::{Beside, Draft, Made, change};
+use super::draft::{Beside, Draft, Made, change, link_used};
 use super::graph;
 use super::merge::Strategy;
 use super::merging::{Computed, MergeJob, Outcome, Stand};
@@ -140,6 +140,11 @@ impl Document {
         if update.metadata.is_some() && asked.who.share().is_some() {
             return Err(invalid("metadata", "is neither shown nor changed through a link"));
         }
+        // A change through a link is a use of it: whoever comes behind the last one finds nothing.
+        let link = match asked.who.share() {
+            Some(share) => Some(live.open_link(share, asked.now)?),
+            None => None,
+        };
         let mut draft = Draft::new(self, live, &asked, false);
         let changes = draft.live.facts.updated(&update);
         let new = match update.content {
@@ -148,8 +153,12 @@ impl Document {
         };
         if changes.is_empty() && new.is_none() {
             let answer = self.shown(live, asked.who, Done::Ok);
-            return Ok(draft.unchanged(asked, answer));
+            return Ok(match link {
+                Some(link) => link_used(self, live, link, asked, answer),
+                None => draft.unchanged(asked, answer),
+            });
         }
+        draft.use_link();
         draft.shows_change(&asked);
         if !changes.is_empty() {
             draft.event(Happened::DocumentUpdated, Beside { changes: Some(changes), ..Beside::default() });

@@ -1,18 +1,9 @@
 //! Limits by client address, for requests that have no key: failed authentication and shared links. Asked synchronously by the HTTP
 //! threads; it knows nothing of credentials.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
-use parking_lot::{Mutex, MutexGuard};
-
-use super::state::Limits;
-use super::table::AllowanceTable;
-
-/// Enough that HTTP threads seldom meet at one lock.
-const SHARDS: usize = 16;
-/// Of more addresses than this the oldest are forgotten: a flood of addresses must not fill the memory (about 35 MB).
-const ADDRESSES_MAX: usize = 100_000;
+use super::shards::MinuteLimiter;
 
 /// Whoever holds one address of an IPv6 /64 holds them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,28 +26,19 @@ fn network_of(ip: Ipv6Addr) -> u64 {
     u64::try_from(ip.to_bits() >> 64).unwrap_or(u64::MAX)
 }
 
-/// What each client address may still do. Rate and burst are the same number: no more than that in any minute.
-pub struct AddressLimiter {
-    limits: Limits,
-    hasher: RandomState,
-    shards: [Mutex<AllowanceTable<Client>>; SHARDS],
-}
+/// What each client address may still do in a minute.
+pub struct AddressLimiter(MinuteLimiter<Client>);
 
 impl AddressLimiter {
     /// Every address may do `per_minute` (at least 1).
     #[must_use]
     pub fn new(per_minute: u32) -> Self {
-        Self {
-            limits: Limits::new(per_minute, per_minute),
-            hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::new(AllowanceTable::new(ADDRESSES_MAX / SHARDS))),
-        }
+        Self(MinuteLimiter::new(per_minute))
     }
 
     /// The seconds after which the address may try again, if it may not now. Costs nothing.
     pub fn blocked(&self, ip: IpAddr, now_unix_ms: i64) -> Option<u64> {
-        let client = Client::from(ip);
-        self.shard(client).peek(client, self.limits, now_unix_ms).retry_after_seconds
+        self.0.blocked(Client::from(ip), now_unix_ms)
     }
 
     /// Counts one failed authentication; when the address is blocked it costs nothing.
@@ -67,14 +49,7 @@ impl AddressLimiter {
     /// Counts one request, or, like [`Self::blocked`], tells how long to wait: both in one step, so that requests that come together can't
     /// slip through between.
     pub fn take(&self, ip: IpAddr, now_unix_ms: i64) -> Option<u64> {
-        let client = Client::from(ip);
-        self.shard(client).take(client, self.limits, 1, now_unix_ms).retry_after_seconds
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "below the length by the remainder")]
-    #[expect(clippy::cast_possible_truncation, reason = "only the lower bits choose")]
-    fn shard(&self, client: Client) -> MutexGuard<'_, AllowanceTable<Client>> {
-        self.shards[self.hasher.hash_one(client) as usize % SHARDS].lock()
+        self.0.take(Client::from(ip), now_unix_ms)
     }
 }
 
@@ -141,7 +116,6 @@ mod tests {
         for address in 0..150_000_u32 {
             limiter.failed(IpAddr::V4(address.into()), 0);
         }
-        let remembered = limiter.shards.iter().map(|shard| shard.lock().len()).sum::<usize>();
-        assert_eq!(remembered, ADDRESSES_MAX);
+        assert_eq!(limiter.0.len(), 100_000);
     }
 }

@@ -3,12 +3,14 @@
 //! - `state.rs`: the rule, pure, and what "to a resolution of one second" means.
 //! - `table.rs`: allowances by key, forgotten when whole again.
 //! - `messages.rs`, `actor.rs`: the rate limiter by key, an actor per HTTP worker.
-//! - `address.rs`: the limiter by client address, asked without an actor.
+//! - `shards.rs`: the limiter that threads ask without an actor; `address.rs`: by client address; `link.rs`: of share links.
 //! - here: the handle that the edge holds.
 
 mod actor;
 mod address;
+mod link;
 mod messages;
+mod shards;
 mod state;
 mod table;
 
@@ -18,6 +20,7 @@ use crate::runtime::shard::{ArbiterHandle, Registered, Shards};
 
 pub use self::actor::RateLimiter;
 pub use self::address::AddressLimiter;
+pub use self::link::{LinkLimiter, LinkRefusal};
 pub use self::messages::{LimitKey, LimiterAsk, LimiterError, Limits, PeekPermit, Permit, TakePermit};
 
 /// The way to the rate limiter's shards. Cloned freely.

@@ -9,7 +9,7 @@ use crate::accounts::{AccountView, KeyView, Role, Secrets};
 use crate::answer::Done;
 use crate::caller::{By, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
-use crate::id::{CustomerId, UserId, WebhookId};
+use crate::id::{CustomerId, ShareId, UserId, WebhookId};
 use crate::idempotency::Reservation;
 use crate::webhook::Endpoint;
 
@@ -242,6 +242,13 @@ pub enum Header {
     Document(Box<DocumentHeader>),
     /// Deletes a document for good.
     DocumentGone,
+    /// Counts uses of one of a document's share links, and nothing else of it.
+    LinkUsed {
+        /// Which link.
+        share: ShareId,
+        /// How often it has been used, with this one.
+        uses: u64,
+    },
 }
 
 /// A field by which records are found.

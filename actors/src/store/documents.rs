@@ -22,7 +22,7 @@ pub struct DocumentHeader {
     pub body: String,
     /// Who may read it, where that has changed: users by number, 0 for everybody of the account, with what they may do.
     pub readers: Option<Vec<(u64, i64)>>,
-    /// Hashes of the tokens of its share links, where these have changed.
+    /// Hashes of the tokens of its share links, where these have changed; the header counts their uses.
     pub links: Option<Vec<[u8; 32]>>,
     /// A new version.
     pub version: Option<NewVersion>,
@@ -109,6 +109,9 @@ pub struct StoredDocument {
     pub versions: Vec<StoredVersion>,
     /// All comments, oldest first, in JSON.
     pub comments: Vec<(u64, String)>,
+    /// How often share links were used, by the number of their identifiers, where that was counted since the header was
+    /// written.
+    pub link_uses: Vec<(u64, u64)>,
 }
 
 /// A document as lists show it.

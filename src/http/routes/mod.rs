@@ -19,6 +19,7 @@ use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, 
 use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
 use colloquy_actors::webhook::{Attempt, DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView};
 
+pub(super) use self::document::refusal_page;
 use self::events::EventShown;
 use self::realtime::TicketShown;
 use super::operation::{Door, Home, Operation, delete, get, patch, post};

@@ -358,6 +358,9 @@ impl<'c> Batch<'c> {
                 self.count(commit.scope, moves);
                 Ok(())
             }
+            Header::LinkUsed { share, uses } => {
+                super::documents::count_use(self.connection, commit.subject, (*share, *uses))
+            }
             Header::DocumentGone => {
                 let moves = super::documents::delete(self.connection, commit)?;
                 self.count(commit.scope, moves);

@@ -11,7 +11,7 @@ use super::codec::{self, Counted, int, uint};
 use super::lists::{Scan, Where, counted, offset};
 use crate::caller::Scope;
 use crate::cores::Long;
-use crate::id::{KeyKind, UserId, UserKind, VersionId};
+use crate::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
 use crate::store::{
     ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
     Happened, Kind, NewVersion, StoredDocument, StoredPage, StoredVersion, Subject, VersionQuery,
@@ -53,6 +53,7 @@ pub(super) fn put(
     }
     if let Some(links) = &header.links {
         connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
+        connection.prepare_cached("DELETE FROM link_uses WHERE document = ?1")?.execute([n])?;
         let mut insert = connection.prepare_cached("INSERT INTO links VALUES (?1, ?2, ?3, ?4)")?;
         for hash in links {
             insert.execute(params![hash, n, int(tail), commit.scope.number()])?;
@@ -115,6 +116,20 @@ fn put_comments(connection: &Connection, n: i64, comments: &[(u64, Option<String
     Ok(())
 }
 
+/// Writes how often one of a document's share links was used.
+pub(super) fn count_use(
+    connection: &Connection,
+    document: Subject,
+    (share, uses): (ShareId, u64),
+) -> rusqlite::Result<()> {
+    connection.prepare_cached("INSERT OR REPLACE INTO link_uses VALUES (?1, ?2, ?3)")?.execute([
+        int(document.number),
+        int(share.number()),
+        int(uses),
+    ])?;
+    Ok(())
+}
+
 /// Takes a document away for good. Its versions and comments go in slices, later.
 pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Result<Option<(Counted, i64, i64)>> {
     let n = int(commit.subject.number);
@@ -124,6 +139,7 @@ pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Resu
         .optional()?;
     connection.prepare_cached("DELETE FROM readers WHERE document = ?1")?.execute([n])?;
     connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
+    connection.prepare_cached("DELETE FROM link_uses WHERE document = ?1")?.execute([n])?;
     connection.prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1, 0)")?.execute([n])?;
     Ok(deleted.map(|deleted| (Counted::Documents, i64::from(deleted), -1)))
 }
@@ -167,7 +183,11 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         .prepare_cached("SELECT number, body FROM comments WHERE document = ?1 ORDER BY number")?
         .query_map([n], |row| Ok((uint(row.get(0)?), row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    Ok(Some(StoredDocument { scope, sequence, updated_at, body, versions, comments }))
+    let link_uses = connection
+        .prepare_cached("SELECT share, uses FROM link_uses WHERE document = ?1")?
+        .query_map([n], |row| Ok((uint(row.get(0)?), uint(row.get(1)?))))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(Some(StoredDocument { scope, sequence, updated_at, body, versions, comments, link_uses }))
 }
 
 /// A version, and the frames from which its content is made, the one that stands alone first.

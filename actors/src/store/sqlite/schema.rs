@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -132,6 +132,13 @@ CREATE TABLE comments(document INTEGER NOT NULL, number INTEGER NOT NULL, body T
   PRIMARY KEY(document, number)) STRICT, WITHOUT ROWID;
 CREATE TABLE departed(n INTEGER PRIMARY KEY, tail INTEGER NOT NULL) STRICT;
 CREATE TABLE erasures(document INTEGER PRIMARY KEY, erased_to INTEGER NOT NULL) STRICT;
+";
+
+/// Uses of share links: each is a row of its own. Headers count them too, as of when they were written; a count never goes
+/// down, so the larger one holds.
+const V4: &str = "
+CREATE TABLE link_uses(document INTEGER NOT NULL, share INTEGER NOT NULL, uses INTEGER NOT NULL,
+  PRIMARY KEY(document, share)) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings the file to this version.

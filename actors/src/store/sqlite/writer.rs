@@ -314,7 +314,8 @@ impl Writer {
                 | Header::Record { .. }
                 | Header::RecordGone
                 | Header::Document(_)
-                | Header::DocumentGone => {
+                | Header::DocumentGone
+                | Header::LinkUsed { .. } => {
                     self.fold.wrote(&self.lagging, n, lag);
                 }
             }

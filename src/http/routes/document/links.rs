@@ -4,8 +4,8 @@ use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use actix_web::web;
 use colloquy_actors::answer::{Answer, Precondition};
+use colloquy_actors::document::Link;
 use colloquy_actors::document::messages::{AddComment, Request, UpdateDocument};
-use colloquy_actors::document::{Link, Shut};
 use colloquy_actors::idempotency::Reservation;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -85,11 +85,7 @@ fn header(call: &Call) -> Option<String> {
 
 /// Whether there is such a link, whatever it takes to open it: nothing that is sent to any other is read.
 pub(super) fn known(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
-    async {
-        let known = call.edge.system.documents.knows_link(call.segment(0)).await;
-        known.map_err(|shut| counted(call, shut))
-    }
-    .boxed_local()
+    async { Ok(call.edge.system.documents.knows_link(call.segment(0)).await?) }.boxed_local()
 }
 
 /// The same for what a page's form sends.
@@ -97,26 +93,9 @@ pub(super) fn known_to_people(call: &Call) -> LocalBoxFuture<'_, Result<(), Prob
     known(call).map(|known| known.map_err(|problem| for_people(call, None, problem))).boxed_local()
 }
 
-/// The link, if it opens. What does not is counted by address, so that links can't be guessed; one that opens is let in
-/// whatever the count.
+/// The link, if it opens.
 async fn opened(call: &Call, password: Option<&str>) -> Result<Link, Problem> {
-    let by = &call.caller.by;
-    match call.edge.system.documents.open_link(call.segment(0), password, by).await {
-        Ok(link) => Ok(link),
-        Err(shut) => Err(counted(call, shut)),
-    }
-}
-
-fn counted(call: &Call, shut: Shut) -> Problem {
-    let guess = matches!(shut, Shut::Gone | Shut::WrongPassword);
-    let addresses = &call.edge.system.addresses;
-    if let Some(address) = call.caller.by.address.filter(|_| guess) {
-        if let Some(seconds) = addresses.blocked(address, call.now_ms) {
-            return Problem::rate_limited("too many links that don't open from this address", seconds);
-        }
-        addresses.failed(address, call.now_ms);
-    }
-    shut.into()
+    Ok(call.edge.system.documents.open_link(call.segment(0), password, &call.caller.by).await?)
 }
 
 /// Shows the document, and counts the use before the answer leaves.
@@ -129,7 +108,7 @@ async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
     let known = answer.etag.as_ref().filter(|_| as_json && call.request.method() != Method::POST);
     let has_already = known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
     if !has_already && call.request.method() != Method::HEAD {
-        documents.use_link(&link, by).await.map_err(|shut| counted(call, shut))?;
+        documents.use_link(&link, by).await?;
     }
     if as_json {
         return Ok(answer.into());
@@ -141,14 +120,15 @@ async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
 
 /// The refusal as a page, for who does not ask for JSON.
 fn for_people(call: &Call, given: Option<&str>, problem: Problem) -> Problem {
-    if accept::prefers_json(call.request.headers()) {
+    let headers = call.request.headers();
+    if accept::prefers_json(headers) {
         return problem;
     }
     let page = match (problem.kind, given.filter(|given| !given.is_empty())) {
         (Kind::Unauthorized, Some(_)) => page::password(call.segment(0), "That is not the password."),
         (Kind::Unauthorized, None) => page::password(call.segment(0), "It opens with a password."),
         (Kind::NotFound, _) => page::gone(),
-        (kind, _) => page::refused(kind.message(), &problem.reason),
+        (_, _) => return page::refusal_page(headers, problem),
     };
     Problem { more: Some(Box::new(More::Page(page))), ..problem }
 }

@@ -23,7 +23,7 @@ use crate::http::operation::{Door, Home, Operation, delete, delete_as, get, patc
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Listing, Output, Style};
 
-pub(super) use self::page::STYLE;
+pub(in crate::http) use self::page::{STYLE, refusal_page};
 
 const READ: Door = Door::Key(&[Permission::DocumentsRead]);
 const WRITE: Door = Door::Key(&[Permission::DocumentsWrite]);
@@ -247,8 +247,8 @@ fn links() -> Vec<Operation> {
             .about(
                 TAG_LINKS,
                 "Open a share link",
-                "As a page, or as JSON where `Accept` says so. Every GET answered 200 is one use. A password goes into \
-                 `X-Share-Password`.",
+                "As a page, or as JSON where `Accept` says so. Every GET or PUT answered 200 is one use. A password goes \
+                 into `X-Share-Password`.",
             )
             .door(Door::Link)
             .secret()
@@ -263,7 +263,7 @@ fn links() -> Vec<Operation> {
             .shows::<DocumentView<'_>>()
             .or_writes(&[HTML]),
         put("/s/{token}", "updateByLink", links::update)
-            .about(TAG_LINKS, "Update a shared document", "With an editor's link.")
+            .about(TAG_LINKS, "Update a shared document", "With an editor's link; answered 200, it is one use.")
             .door(Door::Link)
             .known_by(links::known)
             .large()

@@ -1,10 +1,13 @@
 //! Share links as pages for people: a document, the question for its password, and that there is none. Nothing of what
 //! others wrote becomes markup, nothing runs, nothing is loaded from elsewhere.
 
+use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use crate::http::accept;
 use crate::http::docs::html::Html;
+use crate::http::problem::{More, Problem};
 
 /// How the pages look.
 pub(in crate::http) const STYLE: &str = include_str!("page.css");
@@ -54,8 +57,17 @@ pub(super) fn gone() -> Bytes {
     ended(page)
 }
 
+/// The refusal with a page that says why, for who does not ask for JSON.
+pub(in crate::http) fn refusal_page(headers: &HeaderMap, problem: Problem) -> Problem {
+    if accept::prefers_json(headers) {
+        return problem;
+    }
+    let page = refused(problem.kind.message(), &problem.reason);
+    Problem { more: Some(Box::new(More::Page(page))), ..problem }
+}
+
 /// That nothing is shown, and why.
-pub(super) fn refused(message: &str, reason: &str) -> Bytes {
+fn refused(message: &str, reason: &str) -> Bytes {
     let mut page = begun("Nothing to show");
     page.raw("<h1>Nothing to show</h1><p>").escaped(message).raw(".</p><p class=\"about\">").escaped(reason);
     page.raw(".</p>");

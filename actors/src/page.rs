@@ -86,6 +86,9 @@ pub enum ListFailure {
     /// It took longer than a list may; nothing was changed by asking.
     #[error("the list took too long")]
     TooSlow,
+    /// Too many others were asked for; nothing was done.
+    #[error("its turn did not come in time")]
+    Busy,
     /// Retention has taken what follows the cursor.
     #[error("the cursor has expired")]
     Expired,
@@ -98,6 +101,7 @@ impl From<crate::store::ReadError> for ListFailure {
     fn from(error: crate::store::ReadError) -> Self {
         match error {
             crate::store::ReadError::TooSlow => ListFailure::TooSlow,
+            crate::store::ReadError::Busy => ListFailure::Busy,
             crate::store::ReadError::Away => ListFailure::Away,
             crate::store::ReadError::NoCursor(field) => {
                 ListFailure::Invalid(crate::answer::Invalid::new(field, "must be an ID or a cursor of this list"))

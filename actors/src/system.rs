@@ -22,6 +22,7 @@ use crate::conversation::{Conversation, Conversations};
 use crate::cores;
 use crate::document::shares::PasswordTries;
 use crate::document::{Document, Documents, Finder, HashPlaces, HashSettings};
+use crate::fair_queue::QueueBounds;
 use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
@@ -30,7 +31,7 @@ use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::search::SearchError;
-use crate::store::sqlite::{OpenError, SqliteStore, Views};
+use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings, Views};
 use crate::store::{Later, Store};
 use crate::threads::{self, Background};
 use crate::timers::Timers;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub basic: PlanRates,
     /// The pro plan.
     pub pro: PlanRates,
+    /// What may wait for a reading connection of the store, or of the search index.
+    pub reads: QueueBounds,
     /// Failed authentications that one address may make in a minute.
     pub auth_failures_per_minute: u32,
     /// Requests a minute that may come through share links from one address …
@@ -146,8 +149,11 @@ impl System {
         let (store, operator) = SqliteStore::open(
             &settings.store_path,
             views.clone(),
-            settings.operator_token.as_deref(),
-            settings.events_kept,
+            StoreSettings {
+                operator_token: settings.operator_token.as_deref(),
+                events_kept: settings.events_kept,
+                reads: settings.reads,
+            },
         )?;
         let store: Arc<dyn Store> = Arc::new(store);
         let fresh = views.identity.account_numbers() == 0;
@@ -333,7 +339,12 @@ impl Builder<'_> {
             directory: self.directory::<Document>(),
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
-            finder: Finder::open(Path::new(&path), Arc::clone(self.store), Arc::clone(&self.views.feed))?,
+            finder: Finder::open(
+                Path::new(&path),
+                Arc::clone(self.store),
+                Arc::clone(&self.views.feed),
+                self.settings.reads,
+            )?,
             tries: Arc::new(PasswordTries::default()),
             hashes: HashPlaces::new(self.settings.hashing),
         })

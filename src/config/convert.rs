@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::document::HashSettings;
+use colloquy_actors::fair_queue::QueueBounds;
 use colloquy_actors::runtime::Policy;
 use colloquy_actors::system::Settings;
 use colloquy_actors::webhook::WebhookSettings;
@@ -123,6 +124,11 @@ impl Config {
             operator_token: (!token.is_empty()).then(|| token.clone()),
             basic: PlanRates::from(&self.plans.basic),
             pro: PlanRates::from(&self.plans.pro),
+            reads: QueueBounds {
+                each: self.limits.reads_waiting_per_account,
+                all: self.limits.reads_waiting,
+                wait: Duration::from_secs_f64(self.limits.read_wait_seconds),
+            },
             auth_failures_per_minute: self.limits.auth_failures_per_minute,
             link_requests_per_address: self.limits.link_requests_per_address_per_minute,
             link_requests_per_link: self.limits.link_requests_per_minute,

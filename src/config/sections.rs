@@ -105,6 +105,9 @@ pub struct Limits {
     pub max_header_bytes: usize,
     pub offload_body_bytes: usize,
     pub bodies_in_flight_bytes: usize,
+    pub reads_waiting_per_account: usize,
+    pub reads_waiting: usize,
+    pub read_wait_seconds: f64,
     pub auth_failures_per_minute: u32,
     pub link_requests_per_address_per_minute: u32,
     pub link_requests_per_minute: u32,
@@ -257,6 +260,8 @@ impl Config {
             ("limits.max_header_bytes", limits.max_header_bytes),
             ("limits.offload_body_bytes", limits.offload_body_bytes),
             ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),
+            ("limits.reads_waiting_per_account", limits.reads_waiting_per_account),
+            ("limits.reads_waiting", limits.reads_waiting),
             ("limits.auth_failures_per_minute", limits.auth_failures_per_minute as usize),
             ("limits.link_requests_per_address_per_minute", limits.link_requests_per_address_per_minute as usize),
             ("limits.link_requests_per_minute", limits.link_requests_per_minute as usize),
@@ -275,6 +280,7 @@ impl Config {
         }
         for (key, value) in [
             ("limits.password_wait_seconds", limits.password_wait_seconds),
+            ("limits.read_wait_seconds", limits.read_wait_seconds),
             ("realtime.heartbeat_seconds", self.realtime.heartbeat_seconds),
             ("realtime.ticket_seconds", self.realtime.ticket_seconds),
         ] {

@@ -22,8 +22,9 @@ use super::conditions;
 use super::credential::{self, Acting};
 use super::edge::Edge;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
-use super::operation::{Door, Operation};
+use super::operation::{Door, Operation, Verb};
 use super::problem::{Kind, Outcome, Problem};
+use super::realtime::Outlet;
 use super::reply::Output;
 use super::respond;
 use super::router::{Found, Place};
@@ -144,7 +145,16 @@ impl Exchange {
         call.if_match = if operation.conditional { conditions::if_match(headers)? } else { None };
         let key = if operation.repeatable { conditions::idempotency_key(headers)? } else { None };
         call.idempotency_key = key.map(str::to_owned);
-        (operation.run)(call, incoming).await
+        let working = (operation.run)(call, incoming);
+        match self.request.conn_data::<Outlet>() {
+            // Dropped, nothing more is read for it. A change that has begun is not left halfway.
+            Some(outlet) if operation.verb == Verb::Get => tokio::select! {
+                biased;
+                done = working => done,
+                () = outlet.hung_up() => Err(Problem::unavailable("the client has hung up", Outcome::None, 1)),
+            },
+            Some(_) | None => working.await,
+        }
     }
 
     /// The request as its handler receives it, but for what its headers ask beside.

@@ -380,7 +380,7 @@ where
 /// An answer that is given again, with what is not kept of it.
 async fn completed(call: &Call, replay: Output) -> Result<Output, Problem> {
     if let (Output::Answer(answer), true) = (&replay, call.whole) {
-        return Ok(call.edge.system.documents.completed(answer.clone()).await?.into());
+        return Ok(call.edge.system.documents.completed(call.caller.scope, answer.clone()).await?.into());
     }
     Ok(replay)
 }

@@ -429,6 +429,7 @@ impl From<ListFailure> for Problem {
                 Problem::new(Kind::CursorExpired, "what follows the cursor was trimmed by retention").at("after")
             }
             ListFailure::TooSlow => Problem::unavailable("the list took too long", Outcome::None, 1),
+            ListFailure::Busy => Problem::unavailable("too much is asked for at once", Outcome::None, 1),
             ListFailure::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
         }
     }

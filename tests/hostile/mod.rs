@@ -1,7 +1,9 @@
 //! One client harms nobody but itself: each file holds attacks of one kind, each test is one attack, run beside another
 //! account that goes on with its work.
 
+mod fill;
 mod links;
+mod lists;
 mod names;
 mod neighbour;
 mod threads;

@@ -1,4 +1,5 @@
-//! Another account on the attacked server: it sends messages all the while and says how long they took.
+//! Another account on the attacked server: it sends messages, or lists its conversations, all the while and says how long
+//! that took.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,8 +12,8 @@ use crate::support::{Client, Server};
 
 /// Between two messages.
 const PACE: Duration = Duration::from_millis(10);
-/// Messages whose times make a figure.
-const MESSAGES_MIN: usize = 200;
+/// Requests whose times make a figure.
+const REQUESTS_MIN: usize = 200;
 /// What the p99 beside an attack may be in a debug build on a busy machine. The promise itself, twice what it is
 /// without, is measured by `tests/bench/run --only hostile`, which runs these tests one by one on a release build.
 const P99_MAX: Duration = Duration::from_millis(1_000);
@@ -51,15 +52,25 @@ impl Neighbour {
 
     /// Runs the attack beside the neighbour's messages: each is answered 201, and their p99 stays bounded.
     pub(super) async fn beside<T>(&self, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
-        let alone = p99(ended(self.sender.start(Arc::new(AtomicBool::new(true)))).await.0);
+        self.beside_its(Asks::Messages, name, attack).await
+    }
+
+    /// Runs the attack beside the neighbour's lists: each is answered 200, and their p99 stays bounded.
+    pub(super) async fn lists_beside<T>(&self, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
+        self.beside_its(Asks::Lists, name, attack).await
+    }
+
+    async fn beside_its<T>(&self, asks: Asks, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
+        let alone = p99(ended(self.sender.start(asks, Arc::new(AtomicBool::new(true)))).await.0);
         let over = Arc::new(AtomicBool::new(false));
-        let sending = self.sender.start(Arc::clone(&over));
+        let sending = self.sender.start(asks, Arc::clone(&over));
         let attack = attack.await;
         over.store(true, Ordering::Relaxed);
         let (took, peak_bytes) = ended(sending).await;
         let beside = p99(took);
         eprintln!(
-            "hostile: {name}: p99 of the neighbour's messages {:.2} ms alone, {:.2} ms beside, {:.0} MiB at most",
+            "hostile: {name}: p99 of the neighbour's {} {:.2} ms alone, {:.2} ms beside, {:.0} MiB at most",
+            asks.word(),
             alone.as_secs_f64() * 1e3,
             beside.as_secs_f64() * 1e3,
             peak_bytes as f64 / f64::from(1 << 20),
@@ -69,7 +80,23 @@ impl Neighbour {
     }
 }
 
-/// Sends the messages on a thread of its own, which waits for nothing that the attack's clients do.
+/// What the neighbour asks for.
+#[derive(Clone, Copy)]
+enum Asks {
+    Messages,
+    Lists,
+}
+
+impl Asks {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Lists => "lists",
+        }
+    }
+}
+
+/// Sends the requests on a thread of its own, which waits for nothing that the attack's clients do.
 #[derive(Clone)]
 struct Sender {
     address: String,
@@ -80,21 +107,28 @@ struct Sender {
 
 impl Sender {
     /// Sends until there are enough and it is over; gives how long each took, and the server's greatest size.
-    fn start(&self, over: Arc<AtomicBool>) -> JoinHandle<(Vec<Duration>, u64)> {
+    fn start(&self, asks: Asks, over: Arc<AtomicBool>) -> JoinHandle<(Vec<Duration>, u64)> {
         let sender = self.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        std::thread::spawn(move || runtime.block_on(sender.send(&over)))
+        std::thread::spawn(move || runtime.block_on(sender.send(asks, &over)))
     }
 
-    async fn send(&self, over: &AtomicBool) -> (Vec<Duration>, u64) {
+    async fn send(&self, asks: Asks, over: &AtomicBool) -> (Vec<Duration>, u64) {
         let client = Client::anonymous(&format!("http://{}", self.address)).with_key(&self.key);
         let (mut took, mut peak) = (Vec::new(), 0);
         let mut pace = tokio::time::interval(PACE);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        while took.len() < MESSAGES_MIN || !over.load(Ordering::Relaxed) {
+        while took.len() < REQUESTS_MIN || !over.load(Ordering::Relaxed) {
             pace.tick().await;
             let asked = Instant::now();
-            client.message(&self.conversations[took.len() % CONVERSATIONS], "are you there?").await;
+            match asks {
+                Asks::Messages => {
+                    client.message(&self.conversations[took.len() % CONVERSATIONS], "are you there?").await;
+                }
+                Asks::Lists => {
+                    client.get("/v1/conversations?limit=5").await.expect(200);
+                }
+            }
             took.push(asked.elapsed());
             peak = peak.max(self.resident_bytes());
         }

@@ -13,7 +13,7 @@ use super::state::Document;
 use super::work::{unpack, unpacked_bytes};
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
-use crate::caller::Caller;
+use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, ShareId, VersionId};
 use crate::idempotency::Reservation;
 use crate::offload;
@@ -96,13 +96,14 @@ impl Documents {
         } else {
             None
         };
+        let scope = caller.scope;
         let Reply::Answer(answer) = self.ask(id, (caller, who), if_match, reservation, request).await? else {
             return Err(away());
         };
         match given {
             // What was given is the head's content now.
             Some(content) => completed_with(answer, Some(content)).await,
-            None if whole => self.completed(answer).await,
+            None if whole => self.completed(scope, answer).await,
             None => Ok(answer),
         }
     }
@@ -147,6 +148,7 @@ impl Documents {
         by: (Caller, Who),
         version: Option<VersionName>,
     ) -> Result<Answer, Failure> {
+        let scope = by.0.scope;
         let seen = self.look(id, by, version.iter().cloned().collect()).await?;
         let shown = match version {
             Some(_) => {
@@ -155,7 +157,7 @@ impl Documents {
             }
             None => seen.head,
         };
-        let (_, content) = self.content(id, shown).await?;
+        let (_, content) = self.content(scope, id, shown).await?;
         let body = go_over(content.len(), move || with_content(&seen.document, Some(&content))).await?;
         let etag = if shown.number == seen.head.number { seen.etag } else { format!("{}-{}", seen.etag, shown.number) };
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
@@ -165,14 +167,14 @@ impl Documents {
     ///
     /// # Errors
     /// The content can't be read.
-    pub async fn completed(&self, answer: Answer) -> Result<Answer, Failure> {
+    pub async fn completed(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
         let shown: Value = serde_json::from_slice(&answer.body).map_err(|_| away())?;
         let text = |field: &str| shown.get(field).and_then(Value::as_str);
         let id: Option<DocumentId> = text("id").and_then(|id| id.parse().ok());
         let version: Option<VersionId> = text("version").and_then(|id| id.parse().ok());
         let (Some(id), Some(version)) = (id, version) else { return Ok(answer) };
         let found = VersionFound { number: version.sequence(), id: version, parent: None };
-        let content = match self.content(id, found).await {
+        let content = match self.content(scope, id, found).await {
             Ok((_, content)) => Some(Arc::from(content)),
             Err(AskError::Refused(DocumentError::NotFound)) => None,
             Err(failure) => return Err(failure),
@@ -182,10 +184,11 @@ impl Documents {
 
     pub(super) async fn content(
         &self,
+        scope: Scope,
         id: DocumentId,
         version: VersionFound,
     ) -> Result<(StoredVersion, String), Failure> {
-        let found = self.store.version(Document::subject(id), version.number).await.map_err(|_| away())?;
+        let found = self.store.version(scope, Document::subject(id), version.number).await.map_err(|_| away())?;
         let (stored, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
         let unpacked = go_over(unpacked_bytes(&frames), move || unpack(&frames)).await?;
         Ok((stored, unpacked.ok_or_else(away)?.0))

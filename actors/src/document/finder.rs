@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use super::state::Facts;
 use super::work::{unpack, unpacked_bytes};
 use crate::caller::Scope;
+use crate::fair_queue::QueueBounds;
 use crate::feed::{Ended, Event, Feed, Interest, Item};
 use crate::offload;
-use crate::page::{ListFailure, Order, Paging, Start};
+use crate::page::ListFailure;
 use crate::search::{Closed, Entry, Found, Held, INDEXER, Search, SearchError};
-use crate::store::{DocumentOrder, DocumentQuery, FeedRow, ReadError, Store};
+use crate::store::{FeedRow, ReadError, Store};
 use crate::threads::{Background, Restarts};
 
 /// How long a search waits for the index.
@@ -37,6 +38,8 @@ struct Shared {
     store: Arc<dyn Store>,
     feed: Arc<Feed>,
     path: PathBuf,
+    /// What may wait for a reading connection.
+    reads: QueueBounds,
     /// Another one when this one turned out to be damaged.
     index: Mutex<Arc<Search>>,
 }
@@ -46,10 +49,15 @@ impl Finder {
     ///
     /// # Errors
     /// The file can't be used.
-    pub(crate) fn open(path: &Path, store: Arc<dyn Store>, feed: Arc<Feed>) -> Result<Self, SearchError> {
-        let (index, position) = Search::open(path, feed.last())?;
+    pub(crate) fn open(
+        path: &Path,
+        store: Arc<dyn Store>,
+        feed: Arc<Feed>,
+        reads: QueueBounds,
+    ) -> Result<Self, SearchError> {
+        let (index, position) = Search::open(path, feed.last(), reads)?;
         let index = Mutex::new(Arc::new(index));
-        let shared = Arc::new(Shared { store, feed, path: path.to_owned(), index });
+        let shared = Arc::new(Shared { store, feed, path: path.to_owned(), reads, index });
         let (following, mut opened_at) = (Arc::clone(&shared), Some(position));
         let thread = Background::start("finder", move || {
             // After a panic the index knows best how far it has come.
@@ -116,7 +124,7 @@ impl Shared {
     async fn open_again(&self) -> i64 {
         self.index().close();
         loop {
-            match Search::open(&self.path, self.feed.last()) {
+            match Search::open(&self.path, self.feed.last(), self.reads) {
                 Ok((index, position)) => {
                     *self.index.lock() = Arc::new(index);
                     return position;
@@ -235,13 +243,7 @@ impl Follower<'_> {
     /// What is to be found of a document, and its turn among the large computations if it is large.
     async fn entry(&self, scope: Scope, number: u64) -> Result<Option<(Entry, Option<Held>)>, ReadError> {
         let store = &self.shared.store;
-        let mut in_bin = false;
-        let mut found = store.documents(only(scope, number, in_bin)).await?.items;
-        if found.is_empty() {
-            in_bin = true;
-            found = store.documents(only(scope, number, in_bin)).await?.items;
-        }
-        let Some(row) = found.into_iter().next() else { return Ok(None) };
+        let Some((row, in_bin)) = store.document(scope, number).await? else { return Ok(None) };
         let facts: Facts = match serde_json::from_str(&row.body) {
             Ok(facts) => facts,
             Err(error) => {
@@ -249,7 +251,9 @@ impl Follower<'_> {
                 return Ok(None);
             }
         };
-        let Some((_, frames)) = store.version(row.subject, facts.head).await? else { return Ok(None) };
+        let Some((_, frames)) = store.version(Scope::OPERATORS, row.subject, facts.head).await? else {
+            return Ok(None);
+        };
         let bytes = unpacked_bytes(&frames);
         let turn = offload::turn(bytes).await.map(|turn| -> Held { Box::new(turn) });
         // On this thread: it has nothing else to do.
@@ -275,20 +279,4 @@ impl Follower<'_> {
 /// Where the index keeps a scope's documents: those in the bin apart, so that a search meets the ones or the others.
 fn shelf(scope: Scope, in_bin: bool) -> Scope {
     if in_bin { Scope::from_number(!scope.number()) } else { scope }
-}
-
-/// This document, in the bin or not.
-fn only(scope: Scope, number: u64, deleted: bool) -> DocumentQuery {
-    DocumentQuery {
-        scope,
-        reader: None,
-        role: None,
-        owner: None,
-        content_type: None,
-        updated_after: None,
-        deleted,
-        among: Some(Arc::from([number])),
-        sort: DocumentOrder::Creation,
-        paging: Paging { limit: 1, start: Start::Offset(0), order: Order::Desc },
-    }
 }

@@ -8,7 +8,7 @@ use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
 use super::state::{Document, to_json};
 use super::views::VersionView;
 use crate::answer::{Answer, Done};
-use crate::caller::Caller;
+use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, VersionId};
 use crate::offload;
 use crate::page::{Page, Paging};
@@ -47,10 +47,11 @@ impl Documents {
     /// # Errors
     /// It is not there for this caller, or why it could not be asked.
     pub async fn version(&self, id: DocumentId, by: (Caller, Who), name: VersionName) -> Result<Answer, Failure> {
+        let scope = by.0.scope;
         let seen = self.look(id, by, vec![name]).await?;
         let found = seen.versions.first().copied().flatten().ok_or(AskError::Refused(DocumentError::NotFound))?;
-        let (stored, content) = self.content(id, found).await?;
-        let parents = self.parents(id, &stored).await?;
+        let (stored, content) = self.content(scope, id, found).await?;
+        let parents = self.parents(scope, id, &stored).await?;
         let etag = stored.id.to_string();
         let body = go_over(content.len(), move || {
             to_json(&VersionWithContent { version: version_view(id, &stored, parents), content: &content })
@@ -58,8 +59,8 @@ impl Documents {
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body: body.await?, replayed: false })
     }
 
-    async fn parents(&self, id: DocumentId, version: &StoredVersion) -> Result<Vec<VersionId>, Failure> {
-        let found = self.store.version_ids(Document::subject(id), version.parents.clone()).await;
+    async fn parents(&self, scope: Scope, id: DocumentId, version: &StoredVersion) -> Result<Vec<VersionId>, Failure> {
+        let found = self.store.version_ids(scope, Document::subject(id), version.parents.clone()).await;
         found.map_err(|_| away())
     }
 
@@ -69,6 +70,7 @@ impl Documents {
     /// The document is not there for this caller, a version is not one of its, or why it could not be asked.
     pub async fn diff(&self, id: DocumentId, by: (Caller, Who), asked: Comparison) -> Result<Bytes, Failure> {
         let names: Vec<VersionName> = asked.from.iter().chain(asked.to.iter()).cloned().collect();
+        let scope = by.0.scope;
         let seen = self.look(id, by, names).await?;
         let mut versions = seen.versions.iter().copied();
         let mut named = |field, name: &Option<VersionName>| match name {
@@ -81,10 +83,10 @@ impl Documents {
         let to = named("to", &asked.to)?.unwrap_or(seen.head);
         let first_parent = seen.head.parent.map(|number| VersionFound { number, ..seen.head });
         let old = match from.or(first_parent) {
-            Some(from) => self.content(id, from).await?.1,
+            Some(from) => self.content(scope, id, from).await?.1,
             None => String::new(),
         };
-        let new = self.content(id, to).await?.1;
+        let new = self.content(scope, id, to).await?.1;
         let compared =
             offload::compare(old.len() + new.len(), move || compare(&old, &new, asked.context, asked.format)).await;
         compared.ok_or(AskError::Crashed)
@@ -101,6 +103,7 @@ impl Documents {
         branch: Option<VersionName>,
         paging: Paging,
     ) -> Result<Page, Failure> {
+        let scope = by.0.scope;
         self.look(id, by, Vec::new()).await?;
         let branch = match branch {
             None => None,
@@ -109,13 +112,13 @@ impl Documents {
             Some(VersionName::Id(_) | VersionName::Number(_)) => return Err(invalid("branch", "must be a branch")),
         };
         let is_side_line = branch.as_ref().is_some_and(|branch| !branch.is_empty());
-        let query = VersionQuery { document: Document::subject(id), branch, paging };
+        let query = VersionQuery { scope, document: Document::subject(id), branch, paging };
         let found = self.store.versions(query).await.map_err(in_a_list)?;
         if is_side_line && found.total == 0 {
             return Err(invalid("branch", "must be a branch of this document"));
         }
         let numbers = found.items.iter().flat_map(|version| version.parents.iter().copied()).collect();
-        let parents = self.store.version_ids(Document::subject(id), numbers).await.map_err(|_| away())?;
+        let parents = self.store.version_ids(scope, Document::subject(id), numbers).await.map_err(|_| away())?;
         let mut parents = parents.into_iter();
         let mut shown = Vec::with_capacity(found.items.len());
         for version in &found.items {

@@ -180,9 +180,11 @@ impl Documents {
     /// # Errors
     /// The document is not there for this caller, the store is away, or the list took too long.
     pub async fn activity(&self, id: DocumentId, by: (Caller, Who), list: ActivityList) -> Result<Page, Failure> {
+        let scope = by.0.scope;
         let role = self.look(id, by, Vec::new()).await?.role;
         let ActivityList { action, actor, since, until, paging } = list;
         let query = ActivityQuery {
+            scope,
             document: Document::subject(id),
             action,
             actor,
@@ -261,6 +263,6 @@ pub(super) fn page<T>(shown: &[Bytes], (first, last): (Option<String>, Option<St
 pub(super) fn in_a_list(error: ReadError) -> Failure {
     match error {
         ReadError::NoCursor(field) => invalid(field, "must be an ID of this list"),
-        ReadError::TooSlow | ReadError::Away | ReadError::Expired => away(),
+        ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::Expired => away(),
     }
 }

@@ -20,7 +20,7 @@ use super::views::{ConflictView, MergeConflict};
 use super::work::{Packed, pack, unpack, unpacked_bytes};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::bounds::Bounds;
-use crate::caller::Caller;
+use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, VersionId};
 use crate::idempotency::Reservation;
 use crate::offload;
@@ -110,7 +110,7 @@ impl Documents {
             let began = Instant::now();
             let prepare = Request::PrepareMerge(Box::new(merge.clone()));
             let computed = match self.ask(id, by.clone(), if_match.clone(), None, prepare).await? {
-                Reply::Prepared(Some(job)) => Some(self.computed(id, *job).await?),
+                Reply::Prepared(Some(job)) => Some(self.computed(by.0.scope, id, *job).await?),
                 Reply::Prepared(None) => None,
                 Reply::Answer(_)
                 | Reply::Seen(_)
@@ -142,10 +142,10 @@ impl Documents {
         Err(AskError::Unavailable { cause: Cause::Conflict, retry_after: Duration::from_secs(1) })
     }
 
-    async fn computed(&self, id: DocumentId, job: MergeJob) -> Result<Computed, Failure> {
+    async fn computed(&self, scope: Scope, id: DocumentId, job: MergeJob) -> Result<Computed, Failure> {
         let document = Document::subject(id);
         let read = async |number: u64| {
-            let found = self.store.version(document, number).await.map_err(|_| away())?;
+            let found = self.store.version(scope, document, number).await.map_err(|_| away())?;
             let (_, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
             offload::go_over(unpacked_bytes(&frames), move || {
                 // Copied there: on an arbiter, 8 MiB would hold the others up.

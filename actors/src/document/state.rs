@@ -118,7 +118,7 @@ impl Document {
     pub(super) fn prepared(&self, command: &DocumentCommand) -> Option<Job> {
         let live = self.live.as_ref().filter(|live| live.scope == command.caller.scope);
         match (live, &command.request) {
-            (None, Request::Create(new)) => Some(self.job_of_creation(new)),
+            (None, Request::Create(new)) => Some(self.job_of_creation(command.caller.scope, new)),
             // What is refused or up to date needs no work: the decision finds the same again.
             (Some(live), request) => live.checked(command).ok().and_then(|_| self.job(live, request)),
             (None, _) => None,

@@ -17,6 +17,7 @@ use super::messages::{
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
 use super::work::{Job, Packed, Task, Worked};
 use crate::answer::{Answer, Done, Invalid};
+use crate::caller::Scope;
 use crate::runtime::Decision;
 use crate::store::{Condition, Happened, StoredVersion};
 use crate::text::DocumentContent;
@@ -52,10 +53,10 @@ fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
 }
 
 impl Document {
-    pub(super) fn job_of_creation(&self, new: &CreateDocument) -> Job {
+    pub(super) fn job_of_creation(&self, scope: Scope, new: &CreateDocument) -> Job {
         let content = new.content.as_ref().map_or_else(|| Arc::from(""), DocumentContent::shared);
         let task = Task::Pack { content, parent: None };
-        Job { document: Self::subject(self.id), task, anchored_at: None }
+        Job { scope, document: Self::subject(self.id), task, anchored_at: None }
     }
 
     /// What a command on a document that is there must have computed; none where it is refused without, or needs nothing.
@@ -98,7 +99,7 @@ impl Document {
             | Request::RemoveComment(_) => return None,
         };
         let anchored_at = if on_head { live.anchored_at() } else { None };
-        Some(Job { document: Self::subject(self.id), task, anchored_at })
+        Some(Job { scope: live.scope, document: Self::subject(self.id), task, anchored_at })
     }
 
     pub(super) fn create(&self, asked: Asked, new: CreateDocument, found: Option<Worked>) -> Decided {

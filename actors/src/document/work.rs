@@ -10,6 +10,7 @@ use super::anchors::{self, count_lines};
 use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
 use crate::bounds::Bounds;
+use crate::caller::Scope;
 use crate::offload;
 use crate::runtime::{Away, BoxFuture};
 use crate::store::{Store, Subject};
@@ -17,6 +18,8 @@ use crate::store::{Store, Subject};
 /// What is to be computed.
 #[derive(Debug)]
 pub struct Job {
+    /// Whose data.
+    pub(super) scope: Scope,
     pub(super) document: Subject,
     pub(super) task: Task,
     /// The head, where comments stand on its lines that are to follow a new one.
@@ -57,7 +60,7 @@ pub struct Packed {
 /// Reads what the job needs and computes it.
 pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>> {
     let readings: Vec<_> =
-        job.needs().into_iter().map(|number| (number, store.version(job.document, number))).collect();
+        job.needs().into_iter().map(|number| (number, store.version(job.scope, job.document, number))).collect();
     Box::pin(async move {
         let mut chains = Vec::new();
         for (number, reading) in readings {

@@ -47,10 +47,7 @@ impl Events {
     /// There is no such entity for this caller, a filter names what is not there, the cursor has expired, the store is
     /// away, or the list took too long.
     pub async fn list(&self, source: Source, list: EventList) -> Result<EventListing, ListFailure> {
-        let (span, scope) = match source {
-            Source::Entity(scope, subject) => (Span::Entity(scope, subject), scope),
-            Source::Scope(scope) => (Span::Scope(scope), scope),
-        };
+        let (span, scope) = span(source);
         self.check(scope, &list.filter)?;
         let EventList { filter, after, limit } = list;
         let query = EventQuery { span, after, until: None, filter, limit, total: true };
@@ -81,12 +78,13 @@ impl Events {
         after: Option<u64>,
         falling: Falling,
     ) -> Result<EventReader, ListFailure> {
+        let (span, scope) = span(source);
+        self.check(scope, &filter)?;
         // Whatever a list would refuse is refused before the stream begins.
-        let probe = EventList { filter: filter.clone(), after: after.unwrap_or(0), limit: 1 };
         if after.is_some() || matches!(source, Source::Entity(..)) {
-            self.list(source, probe).await?;
-        } else if let Source::Scope(scope) = source {
-            self.check(scope, &filter)?;
+            let (after, filter) = (after.unwrap_or(0), filter.clone());
+            let probe = EventQuery { span, after, until: None, filter, limit: 1, total: false };
+            self.store.events(probe).await?.ok_or(ListFailure::NotFound)?;
         }
         let from = (Arc::clone(&self.store), Arc::clone(&self.feed));
         Ok(EventReader::new(from, source, filter, after, falling))
@@ -97,10 +95,7 @@ impl Events {
     /// # Errors
     /// As [`Events::list`].
     pub async fn end(&self, source: Source) -> Result<u64, ListFailure> {
-        let span = match source {
-            Source::Entity(scope, subject) => Span::Entity(scope, subject),
-            Source::Scope(scope) => Span::Scope(scope),
-        };
+        let (span, _) = span(source);
         let query = EventQuery { span, after: 0, until: None, filter: EventFilter::default(), limit: 1, total: true };
         let page = self.store.events(query).await?.ok_or(ListFailure::NotFound)?;
         // Places follow one another without a gap, behind those that retention has taken.
@@ -116,5 +111,12 @@ impl Events {
             return Err(ListFailure::Invalid(Invalid::new("assignee_id", "must be a valid user ID")));
         }
         Ok(())
+    }
+}
+
+fn span(source: Source) -> (Span, Scope) {
+    match source {
+        Source::Entity(scope, subject) => (Span::Entity(scope, subject), scope),
+        Source::Scope(scope) => (Span::Scope(scope), scope),
     }
 }

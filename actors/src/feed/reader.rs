@@ -193,7 +193,9 @@ impl EventReader {
             Ok(Some(page)) => page,
             Ok(None) => return Err(ReadEnd::Gone),
             Err(ReadError::Expired) => return Err(ReadEnd::Expired),
-            Err(ReadError::TooSlow | ReadError::Away | ReadError::NoCursor(_)) => return Err(ReadEnd::Away),
+            Err(ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::NoCursor(_)) => {
+                return Err(ReadEnd::Away);
+            }
         };
         if page.events.is_empty() {
             self.cursor = self.cursor.max(page.cursor);

@@ -16,7 +16,8 @@
 //! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and log.
 //! - A file that is missing, damaged, of another version or ahead of the store is begun anew from position 0; so is one that
 //!   was being written when the machine stopped.
-//! - A search that takes longer than 2 s is interrupted. Memory: 32 MiB of texts in the queue at most, then [`Search::put`]
+//! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one whose asker has left; what
+//!   finds no room in the queue, or waits in it for too long, is refused. Memory: 32 MiB of texts in the queue at most, then [`Search::put`]
 //!   waits.
 
 mod index;
@@ -41,6 +42,7 @@ use tokio::sync::{Semaphore, watch};
 use self::seal::Seal;
 use self::writer::{Shared, Task, Work, Writer};
 use crate::caller::Scope;
+use crate::fair_queue::QueueBounds;
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use crate::threads;
@@ -135,27 +137,29 @@ impl Default for Pace {
 pub struct Search {
     inbox: Mutex<Option<Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    readers: Readers,
+    /// By account.
+    readers: Readers<u32>,
     shared: Arc<Shared>,
     reached: watch::Receiver<i64>,
 }
 
 impl Search {
     /// Opens the index in this file, and tells up to which position of the feed it knows everything: hand in what follows.
-    /// `newest` is the store's last position; an index that is ahead of it belongs to another past.
+    /// `newest` is the store's last position; an index that is ahead of it belongs to another past. `reads` bounds the searches
+    /// that wait for their turn.
     ///
     /// # Errors
     /// The file can't be used, nor made anew.
-    pub fn open(path: &Path, newest: i64) -> Result<(Self, i64), SearchError> {
-        Self::open_at(Pace::default(), path, newest)
+    pub fn open(path: &Path, newest: i64, reads: QueueBounds) -> Result<(Self, i64), SearchError> {
+        Self::open_at(Pace::default(), path, newest, reads)
     }
 
-    fn open_at(pace: Pace, path: &Path, newest: i64) -> Result<(Self, i64), SearchError> {
+    fn open_at(pace: Pace, path: &Path, newest: i64, reads: QueueBounds) -> Result<(Self, i64), SearchError> {
         let seal = Seal::of(path);
         let (connection, position) = open_or_begin(path, &seal, newest)?;
-        let reader = index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error))?;
+        let reader = || index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error));
         let no_thread = |error| SearchError::File(path.to_owned(), error);
-        let readers = Readers::start("search", vec![reader]).map_err(no_thread)?;
+        let readers = Readers::start("search", vec![reader()?, reader()?], reads).map_err(no_thread)?;
         let (sender, reached) = watch::channel(position);
         let shared = Arc::new(Shared {
             reached: sender,
@@ -232,7 +236,9 @@ impl Search {
     #[must_use]
     pub fn find(&self, scope: Scope, query: &str, limit: usize, offset: usize) -> Later<Result<Found, ReadError>> {
         let (query, shared) = (query.to_owned(), Arc::clone(&self.shared));
-        self.readers.read(move |connection| {
+        // A scope and its complement, which has an account's other texts, are one account's.
+        let account = Scope::from_number(scope.number().max(!scope.number())).account_number();
+        self.readers.read(account, move |connection| {
             let found = index::find(connection, scope, &query, (limit, offset));
             found.inspect_err(|error| shared.note(error))
         })

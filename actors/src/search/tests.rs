@@ -10,6 +10,7 @@ use super::*;
 use crate::caller::Mode;
 
 const SOON: Duration = Duration::from_secs(20);
+const READS: QueueBounds = QueueBounds { each: 100, all: 1_000, wait: SOON };
 
 fn fast() -> Pace {
     let short = Duration::from_millis(20);
@@ -30,7 +31,7 @@ struct Desk {
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (search, position) = Search::open_at(fast(), &folder.path().join("c.db.search"), i64::MAX).unwrap();
+        let (search, position) = Search::open_at(fast(), &folder.path().join("c.db.search"), i64::MAX, READS).unwrap();
         assert_eq!(position, 0);
         Desk { folder, search, position }
     }
@@ -41,7 +42,7 @@ impl Desk {
 
     fn reopened(self, newest: i64) -> (Self, i64) {
         self.search.close();
-        let (search, position) = Search::open_at(fast(), &self.path(), newest).unwrap();
+        let (search, position) = Search::open_at(fast(), &self.path(), newest, READS).unwrap();
         (Desk { search, ..self }, position)
     }
 

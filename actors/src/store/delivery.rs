@@ -246,6 +246,8 @@ impl StoredDelivery {
 /// A list of deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryQuery {
+    /// Whose data.
+    pub scope: Scope,
     /// Of which endpoint.
     pub endpoint: u64,
     /// In this state.

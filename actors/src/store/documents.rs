@@ -167,6 +167,8 @@ pub struct DocumentQuery {
 /// A list of versions.
 #[derive(Debug, Clone)]
 pub struct VersionQuery {
+    /// Whose data.
+    pub scope: Scope,
     /// Of which document.
     pub document: Subject,
     /// Of this line only; empty: the head's.
@@ -178,6 +180,8 @@ pub struct VersionQuery {
 /// A list of what was done to a document.
 #[derive(Debug, Clone)]
 pub struct ActivityQuery {
+    /// Whose data.
+    pub scope: Scope,
     /// To which.
     pub document: Subject,
     /// Only this.

@@ -58,6 +58,9 @@ pub enum ReadError {
     /// It took longer than a list may.
     #[error("the list took too long")]
     TooSlow,
+    /// Too many others were asked for: its turn did not come, and nothing was read.
+    #[error("too much is being read")]
+    Busy,
     /// The store can't be reached.
     #[error("the store is away")]
     Away,
@@ -71,7 +74,8 @@ pub enum ReadError {
 
 /// A store of committed changes.
 ///
-/// Reads show every commit that was settled before they were asked.
+/// Reads show every commit that was settled before they were asked. Accounts take turns with them; whoever drops the answer
+/// has left, and nothing is read for him any more.
 pub trait Store: Send + Sync + 'static {
     /// Commits, in the order of submission for each subject. After a commit of an incarnation failed otherwise than
     /// by a broken condition, everything later of the same incarnation fails too.
@@ -107,11 +111,20 @@ pub trait Store: Send + Sync + 'static {
     /// A page of a document's versions.
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>>;
 
-    /// A version, and the frames from which its content is made, the one that stands alone first.
-    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>>;
+    /// A document by its number, as lists show it, and whether it is in the bin; for the server itself.
+    fn document(&self, scope: Scope, number: u64) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>>;
 
-    /// The identifiers of a document's versions with these numbers.
-    fn version_ids(&self, document: Subject, numbers: Vec<u64>) -> Later<Result<Vec<VersionId>, ReadError>>;
+    /// A version, and the frames from which its content is made, the one that stands alone first. It is read in the turn of
+    /// this account, or the server's own.
+    fn version(&self, whom: Scope, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>>;
+
+    /// The identifiers of a document's versions with these numbers, read in the turn of this account.
+    fn version_ids(
+        &self,
+        whom: Scope,
+        document: Subject,
+        numbers: Vec<u64>,
+    ) -> Later<Result<Vec<VersionId>, ReadError>>;
 
     /// A page of what was done to a document.
     fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>>;

@@ -104,7 +104,7 @@ impl Deliveries {
     pub async fn list(&self, scope: Scope, webhook: WebhookId, list: DeliveryList) -> Result<Page, ListFailure> {
         self.reach(scope, webhook).await?;
         let DeliveryList { status: state, event: happened, paging } = list;
-        let query = DeliveryQuery { endpoint: webhook.number(), state, happened, paging };
+        let query = DeliveryQuery { scope, endpoint: webhook.number(), state, happened, paging };
         let found = self.store.deliveries(query).await?;
         let id = |delivery: Option<&StoredDelivery>| delivery.map(|delivery| delivery.id().to_string());
         let shown: Vec<DeliveryView> =

@@ -15,7 +15,7 @@ use crate::answer::Done;
 use crate::caller::{By, Caller, Mode};
 use crate::page::{Order, Paging, Start};
 use crate::runtime::{Decision, Entity, Incarnation};
-use crate::store::sqlite::{SqliteStore, Views};
+use crate::store::sqlite::{SqliteStore, StoreSettings, Views};
 use crate::store::{Commit, DeliveryState, Happened, Header, Kind, NewRow, Subject, Tallies};
 use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, WebhookRequest};
 
@@ -71,7 +71,7 @@ impl Desk {
     fn new(folder: &Path) -> Self {
         let views = Views::default();
         let path = folder.join("colloquy.db");
-        let store = SqliteStore::open(&path, views.clone(), Some("op_a-token"), None).unwrap().0;
+        let store = SqliteStore::open(&path, views.clone(), StoreSettings::for_tests()).unwrap().0;
         let id = WebhookId::new(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut desk =

@@ -1,12 +1,19 @@
-//! The server's own side of a connection, to be shut when a WebSocket has said goodbye: clients wait for that, and the
-//! server itself would first listen on for as long as the rest of a refused body is read.
+//! A connection below HTTP. Its own side is to be shut when a WebSocket has said goodbye: clients wait for that, and the
+//! server itself would first listen on for as long as the rest of a refused body is read. And whether its client has hung up,
+//! which the server itself finds out only when it answers.
 
 use std::any::Any;
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 
 use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
+
+/// Between two looks whether a client has hung up. What is answered sooner is answered even to those who send nothing more
+/// and wait, as they may: the two look the same.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A connection's descriptor. It is not owned: whoever holds this lives in what owns it.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +25,21 @@ impl Outlet {
         if let Some(stream) = connection.downcast_ref::<TcpStream>() {
             with.insert(Outlet(stream.as_raw_fd()));
         }
+    }
+
+    /// Returns when the client has closed its side of the connection.
+    pub(crate) async fn hung_up(self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if self.is_closed() {
+                return;
+            }
+        }
+    }
+
+    fn is_closed(self) -> bool {
+        let looked = recv(self.0, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        !matches!(looked, Ok(1..) | Err(Errno::EAGAIN | Errno::EINTR))
     }
 
     /// Sends nothing any more.

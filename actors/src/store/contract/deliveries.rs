@@ -50,7 +50,8 @@ fn numbers(found: &DueLanes) -> Vec<Vec<i64>> {
 
 fn list<B: Bench>(house: &House<B>, state: Option<DeliveryState>, start: Start) -> StoredPage<StoredDelivery> {
     let paging = Paging { limit: 3, start, order: Order::Desc };
-    wait(house.store().deliveries(DeliveryQuery { endpoint: ENDPOINT, state, happened: None, paging })).unwrap()
+    wait(house.store().deliveries(DeliveryQuery { scope: live(), endpoint: ENDPOINT, state, happened: None, paging }))
+        .unwrap()
 }
 
 fn total<B: Bench>(house: &House<B>, state: DeliveryState) -> u64 {
@@ -99,7 +100,7 @@ pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: 
     assert_eq!(shown(&list(&house, Some(DeliveryState::Delivered), Start::Offset(0))), [5, 2]);
     let stranger = Start::After(Cursor { number: 1, tail: 3 });
     let paging = Paging { limit: 3, start: stranger, order: Order::Desc };
-    let query = DeliveryQuery { endpoint: ENDPOINT, state: None, happened: None, paging };
+    let query = DeliveryQuery { scope: live(), endpoint: ENDPOINT, state: None, happened: None, paging };
     assert!(wait(house.store().deliveries(query)).is_err());
 }
 

@@ -126,10 +126,11 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
     assert_eq!(found.comments, [(2, "\"two\"".to_owned())]);
     let parents: Vec<_> = found.versions.iter().map(|one| (one.number, one.parents.clone())).collect();
     assert_eq!(parents, [(1, vec![]), (2, vec![1]), (3, vec![2])]);
-    let (third, frames) = wait(house.store().version(subject(id), 3)).unwrap().unwrap();
+    let (third, frames) = wait(house.store().version(live(), subject(id), 3)).unwrap().unwrap();
     assert_eq!((&third, frames), (&found.versions[2], vec!["one".into(), "two".into(), "three".into()]));
-    assert!(wait(house.store().version(subject(id), 4)).unwrap().is_none());
-    let side = VersionQuery { document: subject(id), branch: Some("side".to_owned()), paging: all().paging };
+    assert!(wait(house.store().version(live(), subject(id), 4)).unwrap().is_none());
+    let side =
+        VersionQuery { scope: live(), document: subject(id), branch: Some("side".to_owned()), paging: all().paging };
     assert_eq!(wait(house.store().versions(side)).unwrap().total, 1);
     house.is_sound();
 }

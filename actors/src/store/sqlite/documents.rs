@@ -288,6 +288,14 @@ fn is_plain(query: &DocumentQuery) -> bool {
         && query.among.is_none()
 }
 
+/// A document, and whether it is in the bin.
+pub(super) fn row(connection: &Connection, scope: Scope, number: u64) -> rusqlite::Result<Option<(DocumentRow, bool)>> {
+    connection
+        .prepare_cached(&format!("SELECT {ROW}, deleted FROM documents WHERE n = ?1 AND scope = ?2"))?
+        .query_row([int(number), scope.number()], |row| Ok((row_of(row)?, row.get(5)?)))
+        .optional()
+}
+
 const ROW: &str = "n, tail, seq, updated_at, body";
 
 fn row_of(row: &Row<'_>) -> rusqlite::Result<DocumentRow> {

@@ -57,15 +57,16 @@ use self::writer::{Work, Writer};
 use super::{
     ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice,
     DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect, EndpointTotals, EventPage, EventQuery, FeedRow,
-    FramedVersion, KeptRow, Later, MessageQuery, ReadError, RecordQuery, Settle, Span, Store, Stored, StoredDelivery,
-    StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed, TimedQuery, Unwritten, VersionQuery,
-    WebhookState, Written,
+    FramedVersion, KeptRow, Kind, Later, MessageQuery, ReadError, RecordQuery, Settle, Span, Store, Stored,
+    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed, TimedQuery, Unwritten,
+    VersionQuery, WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
 use crate::alarm::Alarm;
 use crate::caller::Scope;
 use crate::cores;
+use crate::fair_queue::QueueBounds;
 use crate::feed::{Event, Feed};
 use crate::id::VersionId;
 use crate::idempotency::{KeyHash, Keys};
@@ -150,12 +151,60 @@ impl Views {
     }
 }
 
+/// For whom something is read: these take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ReadClass {
+    /// An account, by its small number; 0: the server.
+    Account(u32),
+    /// Entities of one kind, which begin.
+    Entities(Kind),
+    /// Whoever comes with a share link.
+    Links,
+    /// Whoever delivers to webhook endpoints.
+    Deliveries,
+}
+
+impl ReadClass {
+    const SERVER: ReadClass = ReadClass::Account(0);
+
+    fn of(scope: Scope) -> Self {
+        ReadClass::Account(scope.account_number())
+    }
+}
+
+/// How the embedded store is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreSettings<'s> {
+    /// The operators' token; none: one is made at the first start.
+    pub operator_token: Option<&'s str>,
+    /// How long events are kept; none: for ever.
+    pub events_kept: Option<Duration>,
+    /// What may wait for a reading connection.
+    pub reads: QueueBounds,
+}
+
+#[cfg(test)]
+impl StoreSettings<'static> {
+    /// A token is set, events are kept for ever, and nothing that a test asks is refused.
+    pub(crate) fn for_tests() -> Self {
+        let reads = QueueBounds { each: 1_000, all: 10_000, wait: Duration::from_secs(60) };
+        StoreSettings { operator_token: Some("op_a-token"), events_kept: None, reads }
+    }
+}
+
 /// The embedded store.
 pub struct SqliteStore {
     inbox: Mutex<Option<Sender<Work>>>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
-    loads: Readers,
-    lists: Readers,
+    /// For actors, which wait for it.
+    loads: Readers<ReadClass>,
+    lists: Readers<ReadClass>,
+    /// Documents' texts.
+    contents: Readers<ReadClass>,
+    /// What streams and replays catch up with.
+    streams: Readers<ReadClass>,
+    /// What the server asks by itself: due deliveries, timers, what the search index has not taken in.
+    chores: Readers<ReadClass>,
     lagging: Arc<Lagging>,
     fresh: Arc<Fresh>,
     figures: Arc<Figures>,
@@ -165,17 +214,13 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens or makes the file, recovers what a crash left, and fills the views. Events are kept for so long, or for ever.
+    /// Opens or makes the file, recovers what a crash left, and fills the views.
     ///
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
-    pub fn open(
-        path: &Path,
-        views: Views,
-        operator_token: Option<&str>,
-        events_kept: Option<Duration>,
-    ) -> Result<(Self, Operator), OpenError> {
-        Self::open_at(Pace { events_kept, ..Pace::default() }, path, views, operator_token)
+    pub fn open(path: &Path, views: Views, settings: StoreSettings<'_>) -> Result<(Self, Operator), OpenError> {
+        let pace = Pace { events_kept: settings.events_kept, ..Pace::default() };
+        Self::open_at(pace, path, views, settings)
     }
 
     /// The same, with the writer's chores at another pace.
@@ -183,20 +228,18 @@ impl SqliteStore {
         pace: Pace,
         path: &Path,
         views: Views,
-        operator_token: Option<&str>,
+        settings: StoreSettings<'_>,
     ) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
         let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         schema::migrate(&mut connection)?;
         let counts = recovery::recover(&mut connection)?;
         recovery::fill(&connection, &views)?;
-        let operator = recovery::operator(&connection, operator_token)?;
+        let operator = recovery::operator(&connection, settings.operator_token)?;
         views.feed.opened(counts.next_pos - 1, recovery::endpoints(&connection)?);
         let housekeeping = Housekeeping::open(pace, &connection, &views)?;
-        let reader = || connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
-        let loads = Readers::start("loads", vec![reader()?]).map_err(thread_failed)?;
-        let lists = Readers::start("lists", vec![reader()?, reader()?]).map_err(thread_failed)?;
+        let [loads, lists, contents, streams, chores] = readers(path, settings.reads)?;
         let (lagging, figures, healthy) =
             (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
         let slicing = Slicing::default();
@@ -228,6 +271,9 @@ impl SqliteStore {
             writer: Mutex::new(Some(thread)),
             loads,
             lists,
+            contents,
+            streams,
+            chores,
             lagging,
             fresh,
             figures,
@@ -243,6 +289,24 @@ impl SqliteStore {
             None => Err(work),
         }
     }
+}
+
+/// The reading threads: for loads, lists, contents, streams and chores. What is read for no account in particular is bounded
+/// by those who ask.
+fn readers(path: &Path, bounds: QueueBounds) -> Result<[Readers<ReadClass>; 5], OpenError> {
+    let start = |name: &'static str, connections: usize, bounds| {
+        let connect = |_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+        let connections = (0..connections).map(connect).collect::<Result<_, _>>()?;
+        Readers::start(name, connections, bounds).map_err(|error| OpenError::File(path.to_owned(), error))
+    };
+    let shared = QueueBounds { each: bounds.all, ..bounds };
+    Ok([
+        start("loads", 1, shared)?,
+        start("lists", 3, bounds)?,
+        start("texts", 2, bounds)?,
+        start("streams", 1, bounds)?,
+        start("upkeep", 1, shared)?,
+    ])
 }
 
 /// SQLite's log, beside the file.
@@ -320,7 +384,8 @@ impl Store for SqliteStore {
     }
 
     fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>> {
-        let found = self.loads.read(move |connection| loads::load(connection, subject));
+        let found =
+            self.loads.read(ReadClass::Entities(subject.kind), move |connection| loads::load(connection, subject));
         Box::pin(async move { found.await.map_err(|_| Away) })
     }
 
@@ -332,27 +397,34 @@ impl Store for SqliteStore {
     }
 
     fn message(&self, conversation: Subject, sequence: u64) -> Later<Result<Option<StoredMessage>, ReadError>> {
-        self.loads.read(move |connection| loads::message(connection, conversation, sequence))
+        let class = ReadClass::Entities(conversation.kind);
+        self.loads.read(class, move |connection| loads::message(connection, conversation, sequence))
     }
 
     fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {
-        let page = self.lists.read(move |connection| transcript::messages(connection, &query));
+        let page =
+            self.lists.read(ReadClass::of(query.scope), move |connection| transcript::messages(connection, &query));
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn conversations(&self, query: ConversationQuery) -> Later<Result<StoredPage<ConversationHeader>, ReadError>> {
         let lagging = Arc::clone(&self.lagging);
-        let page = self.lists.read(move |connection| lists::conversations(connection, &lagging, &query));
+        let page = self
+            .lists
+            .read(ReadClass::of(query.scope), move |connection| lists::conversations(connection, &lagging, &query));
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {
-        self.lists.read(move |connection| lists::records(connection, &query))
+        self.lists.read(ReadClass::of(query.scope), move |connection| lists::records(connection, &query))
     }
 
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
         let fresh = Arc::clone(&self.fresh);
-        let page = self.lists.read(move |connection| {
+        let (Span::Scope(scope) | Span::Entity(scope, _)) = query.span;
+        // Whoever follows needs no total, and must not wait for those who list.
+        let readers = if query.total { &self.lists } else { &self.streams };
+        let page = readers.read(ReadClass::of(scope), move |connection| {
             // Before anything is read: what memory has let go by then is in the file.
             let fresh = match query.span {
                 Span::Scope(scope) => fresh.of(scope.number()),
@@ -364,54 +436,66 @@ impl Store for SqliteStore {
     }
 
     fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>> {
-        let page = self.lists.read(move |connection| documents::list(connection, &query));
+        let page = self.lists.read(ReadClass::of(query.scope), move |connection| documents::list(connection, &query));
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>> {
-        let page = self.lists.read(move |connection| documents::versions(connection, &query));
+        let page =
+            self.lists.read(ReadClass::of(query.scope), move |connection| documents::versions(connection, &query));
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn version(&self, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>> {
-        self.lists.read(move |connection| documents::one(connection, document, number))
+    fn document(&self, scope: Scope, number: u64) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| documents::row(connection, scope, number))
     }
 
-    fn version_ids(&self, document: Subject, numbers: Vec<u64>) -> Later<Result<Vec<VersionId>, ReadError>> {
-        self.lists.read(move |connection| documents::version_ids(connection, document, &numbers))
+    fn version(&self, whom: Scope, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>> {
+        self.contents.read(ReadClass::of(whom), move |connection| documents::one(connection, document, number))
+    }
+
+    fn version_ids(
+        &self,
+        whom: Scope,
+        document: Subject,
+        numbers: Vec<u64>,
+    ) -> Later<Result<Vec<VersionId>, ReadError>> {
+        self.contents
+            .read(ReadClass::of(whom), move |connection| documents::version_ids(connection, document, &numbers))
     }
 
     fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>> {
-        let page = self.lists.read(move |connection| documents::activity(connection, &query));
+        let page =
+            self.lists.read(ReadClass::of(query.scope), move |connection| documents::activity(connection, &query));
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>> {
-        self.loads.read(move |connection| documents::link(connection, &hash))
+        self.loads.read(ReadClass::Links, move |connection| documents::link(connection, &hash))
     }
 
     fn overdue_documents(&self, before: i64, most: u32) -> Later<Result<Vec<(Subject, Scope)>, ReadError>> {
-        self.lists.read(move |connection| documents::overdue(connection, before, most))
+        self.chores.read(ReadClass::SERVER, move |connection| documents::overdue(connection, before, most))
     }
 
     fn documents_behind(&self, number: u64, most: u32) -> Later<Result<Vec<(u64, Scope)>, ReadError>> {
-        self.lists.read(move |connection| documents::behind(connection, number, most))
+        self.chores.read(ReadClass::SERVER, move |connection| documents::behind(connection, number, most))
     }
 
     fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
-        self.lists.read(move |connection| events::behind(connection, position, limit))
+        self.chores.read(ReadClass::SERVER, move |connection| events::behind(connection, position, limit))
     }
 
     fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>> {
-        self.loads.read(move |connection| events::at(connection, position))
+        self.loads.read(ReadClass::Deliveries, move |connection| events::at(connection, position))
     }
 
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {
-        self.loads.read(move |connection| loads::kept(connection, position))
+        self.loads.read(ReadClass::SERVER, move |connection| loads::kept(connection, position))
     }
 
     fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>> {
-        self.loads.read(move |connection| older_keys::find(connection, &slices, &key))
+        self.loads.read(ReadClass::SERVER, move |connection| older_keys::find(connection, &slices, &key))
     }
 
     fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>> {
@@ -422,34 +506,35 @@ impl Store for SqliteStore {
     }
 
     fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>> {
-        self.loads.read(waiting::state)
+        self.chores.read(ReadClass::Deliveries, waiting::state)
     }
 
     fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>> {
-        self.lists.read(move |connection| waiting::due(connection, &query))
+        self.chores.read(ReadClass::Deliveries, move |connection| waiting::due(connection, &query))
     }
 
     fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>> {
-        let page = self.lists.read(move |connection| waiting::page(connection, &query));
+        let page = self.lists.read(ReadClass::of(query.scope), move |connection| waiting::page(connection, &query));
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>> {
-        self.loads.read(move |connection| waiting::one(connection, endpoint, number))
+        self.loads.read(ReadClass::Deliveries, move |connection| waiting::one(connection, endpoint, number))
     }
 
     fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
-        self.lists
-            .read(move |connection| endpoints.iter().map(|endpoint| waiting::totals(connection, *endpoint)).collect())
+        self.lists.read(ReadClass::SERVER, move |connection| {
+            endpoints.iter().map(|endpoint| waiting::totals(connection, *endpoint)).collect()
+        })
     }
 
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
-        self.lists.read(chores::list)
+        self.chores.read(ReadClass::SERVER, chores::list)
     }
 
     fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>> {
         let lagging = Arc::clone(&self.lagging);
-        self.lists.read(move |connection| timed::timed(connection, &lagging, &query))
+        self.chores.read(ReadClass::SERVER, move |connection| timed::timed(connection, &lagging, &query))
     }
 
     fn chore_done(&self, chore: Chore) {
@@ -465,8 +550,9 @@ impl Store for SqliteStore {
             // An error means that the writer is gone already.
             let _ = closed.recv();
         }
-        self.loads.close();
-        self.lists.close();
+        for readers in [&self.loads, &self.lists, &self.contents, &self.streams, &self.chores] {
+            readers.close();
+        }
         if let Some(thread) = self.writer.lock().take() {
             // A panic in there has ended the process.
             let _ = thread.join();

@@ -1,15 +1,19 @@
-//! Read-only connections, each on a thread of its own: one for loads, which actors wait for, and others for lists.
+//! Read-only connections, each on a thread of its own, and the queue before them: bounded, and fair between those who ask.
+//! Nothing is read for whoever has left, and what is being read for him is broken off.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
-use crate::cores;
+use crate::cores::{self, Long};
+use crate::fair_queue::{FairQueue, QueueBounds, Queued};
 use crate::store::{Later, ReadError};
 use crate::threads;
 
@@ -17,60 +21,117 @@ use crate::threads;
 const READ_MAX: Duration = Duration::from_secs(2);
 /// Instructions of SQLite's machine between two looks at the clock.
 const LOOK_EVERY: i32 = 20_000;
+/// From here on others would notice that their core is taken: a tick of the kernel.
+const LONG_MIN: Duration = Duration::from_millis(4);
 
-type Job = Box<dyn FnOnce(&mut Connection) + Send>;
-
-/// A set of reading threads.
-pub(crate) struct Readers {
-    inboxes: Mutex<Vec<Sender<Job>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    next: AtomicUsize,
+thread_local! {
+    /// Set while this thread reads something that takes long.
+    static LONG: RefCell<Option<Long>> = const { RefCell::new(None) };
 }
 
-impl Readers {
-    /// One thread for each connection.
-    pub(crate) fn start(name: &'static str, connections: Vec<Connection>) -> std::io::Result<Self> {
-        let (mut inboxes, mut threads) = (Vec::new(), Vec::new());
-        for mut connection in connections {
-            let (inbox, jobs) = channel::<Job>();
-            let thread = threads::spawn(name, move || {
-                cores::keep_prompt();
-                while let Ok(job) = jobs.recv() {
-                    job(&mut connection);
-                }
-            })?;
-            inboxes.push(inbox);
-            threads.push(thread);
-        }
-        Ok(Readers { inboxes: Mutex::new(inboxes), threads: Mutex::new(threads), next: AtomicUsize::new(0) })
+/// Reads; without a connection, says that its turn does not come.
+type Run = Box<dyn FnOnce(Option<&mut Connection>) + Send>;
+
+/// A reading that waits for its turn.
+struct Job {
+    run: Run,
+    asker: Weak<()>,
+}
+
+impl Queued for Job {
+    fn is_abandoned(&self) -> bool {
+        self.asker.strong_count() == 0
     }
 
-    /// Reads on one of the threads.
+    fn refuse(self) {
+        (self.run)(None);
+    }
+}
+
+/// What the threads share. `K` says for whom something is read.
+struct Desk<K> {
+    state: Mutex<State<K>>,
+    /// Something came, or nothing more will.
+    news: Condvar,
+}
+
+struct State<K> {
+    queue: FairQueue<K, Job>,
+    /// Readings under way, by whom they are for.
+    running: HashMap<K, usize>,
+    /// Threads that one of them may have at a time.
+    each_max: usize,
+    closed: bool,
+}
+
+/// A set of reading threads.
+pub(crate) struct Readers<K> {
+    desk: Arc<Desk<K>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
+    /// One thread for each connection. Where there are several, nobody has all of them at a time.
+    pub(crate) fn start(
+        name: &'static str,
+        connections: Vec<Connection>,
+        bounds: QueueBounds,
+    ) -> std::io::Result<Self> {
+        let each_max = connections.len().saturating_sub(1).max(1);
+        let state = State { queue: FairQueue::new(bounds), running: HashMap::new(), each_max, closed: false };
+        let desk = Arc::new(Desk { state: Mutex::new(state), news: Condvar::new() });
+        let readers = Readers { desk, threads: Mutex::default() };
+        for mut connection in connections {
+            let desk = Arc::clone(&readers.desk);
+            let thread = threads::spawn(name, move || {
+                cores::keep_prompt();
+                desk.work(&mut connection);
+            })?;
+            readers.threads.lock().push(thread);
+        }
+        Ok(readers)
+    }
+
+    /// Reads on one of the threads, for this one. Whoever drops the answer has left.
     pub(crate) fn read<T: Send + 'static>(
         &self,
+        whom: K,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Later<Result<T, ReadError>> {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |connection| {
-            // A panic in here would end the thread and every later read with it.
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| timed(connection, read)));
+        let here = Arc::new(());
+        let asker = Arc::downgrade(&here);
+        let for_asker = Weak::clone(&asker);
+        let run: Run = Box::new(move |connection| {
+            let found = match connection {
+                // A panic in here would end the thread and every later read with it.
+                Some(connection) => {
+                    let timed = || timed(connection, for_asker, read);
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(timed)).unwrap_or(Err(ReadError::Away))
+                }
+                None => Err(ReadError::Busy),
+            };
             // Whoever asked may have left.
-            let _ = reply.send(caught.unwrap_or(Err(ReadError::Away)));
+            let _ = reply.send(found);
         });
         {
-            let inboxes = self.inboxes.lock();
-            let turn = self.next.fetch_add(1, Ordering::Relaxed).checked_rem(inboxes.len()).unwrap_or(0);
-            if let Some(inbox) = inboxes.get(turn) {
-                // A closed inbox drops the job, and with it the reply: the asker sees that.
-                let _ = inbox.send(job);
+            let mut state = self.desk.state.lock();
+            // Closed, the job is dropped, and with it the reply: the asker sees that.
+            if !state.closed {
+                state.queue.push(whom, Job { run, asker });
             }
         }
-        Box::pin(async move { answer.await.unwrap_or(Err(ReadError::Away)) })
+        self.desk.news.notify_one();
+        Box::pin(async move {
+            let _here = here;
+            answer.await.unwrap_or(Err(ReadError::Away))
+        })
     }
 
     /// Ends the threads when they have done what they were asked.
     pub(crate) fn close(&self) {
-        self.inboxes.lock().clear();
+        self.desk.state.lock().closed = true;
+        self.desk.news.notify_all();
         for thread in self.threads.lock().drain(..) {
             // A panic outside of the reads has ended the process.
             let _ = thread.join();
@@ -78,12 +139,57 @@ impl Readers {
     }
 }
 
+impl<K: Copy + Eq + Hash> Desk<K> {
+    fn work(&self, connection: &mut Connection) {
+        while let Some((whom, job)) = self.next() {
+            (job.run)(Some(connection));
+            LONG.with_borrow_mut(Option::take);
+            self.state.lock().ended(whom);
+        }
+        // The others may have waited for what was done last.
+        self.news.notify_all();
+    }
+
+    /// The next job, which counts as running from then on; none when no more will come.
+    fn next(&self) -> Option<(K, Job)> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(next) = state.begin() {
+                return Some(next);
+            }
+            if state.closed && state.queue.is_empty() {
+                return None;
+            }
+            self.news.wait(&mut state);
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> State<K> {
+    fn begin(&mut self) -> Option<(K, Job)> {
+        let State { queue, running, each_max, .. } = self;
+        let (whom, job) = queue.pop(|whom| running.get(&whom).is_none_or(|running| running < each_max))?;
+        *running.entry(whom).or_insert(0) += 1;
+        Some((whom, job))
+    }
+
+    fn ended(&mut self, whom: K) {
+        if let Some(running) = self.running.get_mut(&whom) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(&whom);
+            }
+        }
+    }
+}
+
 /// Reads in one transaction, so that a page and its total are of one moment.
 fn timed<T>(
     connection: &mut Connection,
+    asker: Weak<()>,
     read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, ReadError> {
-    in_one_transaction(connection, read).map_err(|error| {
+    in_one_transaction(connection, asker, read).map_err(|error| {
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
             return ReadError::TooSlow;
         }
@@ -94,6 +200,7 @@ fn timed<T>(
 
 fn in_one_transaction<T>(
     connection: &mut Connection,
+    asker: Weak<()>,
     read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     if !connection.is_autocommit() {
@@ -101,7 +208,18 @@ fn in_one_transaction<T>(
         connection.execute_batch("ROLLBACK")?;
     }
     let begun = Instant::now();
-    connection.progress_handler(LOOK_EVERY, Some(move || begun.elapsed() > READ_MAX))?;
+    connection.progress_handler(
+        LOOK_EVERY,
+        Some(move || {
+            let taken = begun.elapsed();
+            if taken > LONG_MIN {
+                LONG.with_borrow_mut(|long| {
+                    long.get_or_insert_with(Long::here);
+                });
+            }
+            taken > READ_MAX || asker.strong_count() == 0
+        }),
+    )?;
     // From the cache: to parse these two costs as much as to read a row.
     connection.prepare_cached("BEGIN")?.execute([])?;
     let found = read(connection);

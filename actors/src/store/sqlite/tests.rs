@@ -21,7 +21,7 @@ use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::retention::Retention;
 use super::writer::{Work, Writer};
-use super::{SqliteStore, Views, check, connect, log_of, older_keys, recovery, schema};
+use super::{SqliteStore, StoreSettings, Views, check, connect, log_of, older_keys, recovery, schema};
 use crate::caller::{By, Mode, Scope};
 use crate::feed::EventFilter;
 use crate::idempotency::{KEPT_MS, Keys, Looked, short};
@@ -48,7 +48,7 @@ impl Folder {
     }
 
     fn open_at(&self, pace: Pace, views: Views) -> Opened {
-        Arc::new(SqliteStore::open_at(pace, &self.path(), views, Some("op_a-token")).unwrap().0)
+        Arc::new(SqliteStore::open_at(pace, &self.path(), views, StoreSettings::for_tests()).unwrap().0)
     }
 }
 

@@ -170,7 +170,7 @@ pub(super) fn page(
     connection: &Connection,
     query: &DeliveryQuery,
 ) -> rusqlite::Result<Result<StoredPage<StoredDelivery>, &'static str>> {
-    let DeliveryQuery { endpoint, state, happened, paging } = *query;
+    let DeliveryQuery { endpoint, state, happened, paging, .. } = *query;
     if let Some((cursor, parameter)) = paging.start.cursor()
         && !was_in(connection, endpoint, cursor)?
     {

@@ -2,7 +2,7 @@
 //! writer between the fsync and the reply; lists ask [`Names::renamed`] while headers still hold an older copy. So a
 //! renamed customer is renamed in every answer that follows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,6 @@ impl Eq for CustomerName {}
 struct Renamed {
     name: Box<str>,
     revision: u64,
-    copied: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +74,8 @@ struct Tables {
     cells: HashMap<u64, Weak<CustomerName>>,
     dead_cells_looked_for_at: usize,
     renamed: HashMap<u64, Renamed>,
+    /// What every header holds since then, with its revision, oldest first: nothing is gone through to find what may go.
+    copied: VecDeque<(Instant, u64, u64)>,
 }
 
 /// Cells and recent changes of customers' names.
@@ -118,21 +119,28 @@ impl Names {
         if let Some(cell) = tables.cells.get(&customer).and_then(Weak::upgrade) {
             cell.set(name, revision);
         }
-        tables.renamed.retain(|_, held| held.copied.is_none_or(|at| at.elapsed() < HELD));
-        tables.renamed.insert(customer, Renamed { name: name.into(), revision, copied: None });
+        tables.forget_copied();
+        tables.renamed.insert(customer, Renamed { name: name.into(), revision });
     }
 
     /// Every header holds the name of this revision.
     pub fn copied(&self, customer: u64, revision: u64) {
-        if let Some(held) = self.tables.lock().renamed.get_mut(&customer)
-            && held.revision == revision
-        {
-            held.copied = Some(Instant::now());
-        }
+        let mut tables = self.tables.lock();
+        tables.forget_copied();
+        tables.copied.push_back((Instant::now(), customer, revision));
     }
 }
 
 impl Tables {
+    /// Lets go of names that every reader now finds in the headers, but not of newer ones.
+    fn forget_copied(&mut self) {
+        while let Some((_, customer, revision)) = self.copied.pop_front_if(|(at, ..)| at.elapsed() >= HELD) {
+            if self.renamed.get(&customer).is_some_and(|held| held.revision == revision) {
+                self.renamed.remove(&customer);
+            }
+        }
+    }
+
     fn forget_dead_cells(&mut self) {
         if self.cells.len() > 2 * self.dead_cells_looked_for_at + 1024 {
             self.cells.retain(|_, cell| cell.strong_count() > 0);

@@ -1,23 +1,23 @@
 //! What the writer does between batches, in slices small enough that no commit waits for them.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
 use super::Views;
 use super::batch::Counts;
-use super::codec::{id, int, uint};
+use super::codec::{id, int};
 use super::erasing;
 use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::older_keys;
+use super::renames::{self, Renames};
 use super::retention::Retention;
 use crate::caller::Scope;
 use crate::store::Chore;
 use crate::time::Timestamp;
 
-/// Headers folded, or names copied, in one slice.
+/// Headers folded in one slice.
 const SLICE: usize = 256;
 /// Bytes of documents' texts erased in one slice: some milliseconds.
 const ERASE_SLICE_BYTES: usize = 1 << 20;
@@ -60,19 +60,10 @@ impl Default for Pace {
     }
 }
 
-/// A customer whose conversations' headers still hold an older name.
-#[derive(Debug)]
-struct Rename {
-    customer: u64,
-    name: Box<str>,
-    revision: u64,
-    left: Option<Vec<i64>>,
-}
-
 /// What is due and when.
 #[derive(Debug)]
 pub(super) struct Housekeeping {
-    renames: VecDeque<Rename>,
+    renames: Renames,
     pace: Pace,
     uses_at: Instant,
     erase_at: Option<(Instant, Duration)>,
@@ -87,17 +78,9 @@ pub(super) struct Housekeeping {
 impl Housekeeping {
     /// With what an earlier run left to be done.
     pub(super) fn open(pace: Pace, connection: &Connection, views: &Views) -> rusqlite::Result<Self> {
-        let mut renames = VecDeque::new();
-        let mut query = connection.prepare("SELECT customer, name, revision FROM renames")?;
-        let mut found = query.query([])?;
-        while let Some(row) = found.next()? {
-            let (customer, name, revision): (i64, Box<str>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            views.names.rename(uint(customer), &name, uint(revision));
-            renames.push_back(Rename { customer: uint(customer), name, revision: uint(revision), left: None });
-        }
         let now = Instant::now();
         Ok(Housekeeping {
-            renames,
+            renames: Renames::open(connection, &views.names)?,
             pace,
             uses_at: now + pace.uses_every,
             erase_at: None,
@@ -111,8 +94,12 @@ impl Housekeeping {
 
     /// A customer has a new name.
     pub(super) fn rename(&mut self, customer: u64, name: &str, revision: u64) {
-        self.renames.retain(|rename| rename.customer != customer);
-        self.renames.push_back(Rename { customer, name: name.into(), revision, left: None });
+        self.renames.add(customer, name, revision);
+    }
+
+    /// Customers whose new names are still to be copied.
+    pub(super) fn renames_waiting(&self) -> usize {
+        self.renames.waiting()
     }
 
     /// A text was redacted: the log must lose it.
@@ -127,7 +114,11 @@ impl Housekeeping {
 
     /// How long the writer may sleep.
     pub(super) fn tick(&self) -> Duration {
-        if self.retention.busy() || self.erasing { self.pace.tick.min(WAIT_BUSY) } else { self.pace.tick }
+        if self.retention.busy() || self.erasing || self.renames.waiting() > 0 {
+            self.pace.tick.min(WAIT_BUSY)
+        } else {
+            self.pace.tick
+        }
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -164,7 +155,7 @@ impl Housekeeping {
         for (n, lag) in due {
             fold.wrote(lagging, n, lag);
         }
-        self.copy_names(connection, views)?;
+        self.renames.slice(connection, &views.names, renames::SLICE)?;
         if let Some(keys) = views.keys.overflow() {
             let slice = older_keys::write(connection, keys, Timestamp::now())?;
             views.keys.put_behind(slice);
@@ -236,36 +227,6 @@ impl Housekeeping {
         let longer = if wait < WAIT_MAX { 2 * wait } else { WAIT_FIRST };
         let again = (Instant::now() + self.pace.tick.max(2 * wait), longer);
         self.erase_at = (tried? != 0).then_some(again);
-        Ok(())
-    }
-
-    fn copy_names(&mut self, connection: &Connection, views: &Views) -> rusqlite::Result<()> {
-        let Some(rename) = self.renames.front_mut() else { return Ok(()) };
-        if rename.left.is_none() {
-            let mut query = connection.prepare_cached("SELECT n FROM conversations WHERE customer = ?1")?;
-            let left =
-                query.query_map([int(rename.customer)], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
-            rename.left = Some(left);
-        }
-        let left = rename.left.get_or_insert_default();
-        let kept = left.len().saturating_sub(SLICE);
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        let mut update = connection.prepare_cached(
-            "UPDATE conversations SET customer_name = ?2, customer_revision = ?3 WHERE n = ?1 AND customer_revision < ?3",
-        )?;
-        for n in left.iter().skip(kept) {
-            update.execute(params![n, rename.name, int(rename.revision)])?;
-        }
-        if kept == 0 {
-            let mut delete = connection.prepare_cached("DELETE FROM renames WHERE customer = ?1 AND revision = ?2")?;
-            delete.execute(params![int(rename.customer), int(rename.revision)])?;
-        }
-        connection.execute_batch("COMMIT")?;
-        left.truncate(kept);
-        if kept == 0 {
-            views.names.copied(rename.customer, rename.revision);
-            self.renames.pop_front();
-        }
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::codec::{self, Counted, int, uint};
-use super::lists::{Scan, Where, counted, offset};
+use super::lists::{Scan, Where, counted, offset, rows_read};
 use crate::caller::Scope;
 use crate::cores::Long;
 use crate::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
@@ -355,8 +355,8 @@ fn sorted(connection: &Connection, query: &DocumentQuery) -> rusqlite::Result<St
             }
         }
     }
-    let limit = filter.value(i64::from(query.paging.limit) + 1);
     let skip = offset(query.paging.start);
+    let limit = filter.value(rows_read(query.paging.limit, skip, total));
     let skipped = filter.value(int(skip));
     let direction = scan.direction();
     let sql = format!(
@@ -426,8 +426,8 @@ pub(super) fn versions(
         }
         filter.and(&format!("number {} ?", scan.compare()), number);
     }
-    let limit = filter.value(i64::from(query.paging.limit) + 1);
     let skip = offset(query.paging.start);
+    let limit = filter.value(rows_read(query.paging.limit, skip, total));
     let skipped = filter.value(int(skip));
     let sql = format!(
         "SELECT {VERSION} FROM versions WHERE {} ORDER BY number {} LIMIT {limit} OFFSET {skipped}",
@@ -492,8 +492,8 @@ pub(super) fn activity(
         let Some(seq) = place.flatten() else { return Ok(Err(field)) };
         filter.and(&format!("seq {} ?", scan.compare()), seq);
     }
-    let limit = filter.value(i64::from(query.paging.limit) + 1);
     let skip = offset(query.paging.start);
+    let limit = filter.value(rows_read(query.paging.limit, skip, total));
     let skipped = filter.value(int(skip));
     let sql = format!(
         "SELECT pos, happened, at, by_user, by_key, payload,

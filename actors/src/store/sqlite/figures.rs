@@ -11,6 +11,7 @@ pub(super) struct Figures {
     batches: AtomicU64,
     batch_micros: AtomicU64,
     queue_max: AtomicU64,
+    renames: AtomicU64,
 }
 
 impl Figures {
@@ -28,6 +29,10 @@ impl Figures {
         self.queue_max.fetch_max(u64::try_from(waiting).unwrap_or(0), Ordering::Relaxed);
     }
 
+    pub(super) fn renames_waiting(&self, customers: usize) {
+        self.renames.store(u64::try_from(customers).unwrap_or(0), Ordering::Relaxed);
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(super) fn list(&self) -> Vec<(&'static str, f64)> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
@@ -37,6 +42,7 @@ impl Figures {
             ("store_batches_total", read(&self.batches)),
             ("store_batch_seconds_total", read(&self.batch_micros) / 1e6),
             ("store_batch_commits_max", read(&self.queue_max)),
+            ("store_renames_waiting", read(&self.renames)),
         ]
     }
 }

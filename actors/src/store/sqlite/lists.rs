@@ -22,6 +22,12 @@ pub(super) fn offset(start: Start) -> u64 {
     }
 }
 
+/// How many rows are read for a page: one more than it shows, to know whether any follow; none where it begins behind the last
+/// of them, so that nothing is gone over only to be skipped.
+pub(super) fn rows_read(limit: u32, skip: u64, total: u64) -> i64 {
+    if skip > 0 && skip >= total { 0 } else { i64::from(limit) + 1 }
+}
+
 /// In which direction rows are read: `Before` reads the page backwards.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scan {
@@ -163,8 +169,8 @@ fn page_of_conversations(
             )
         })
         .collect();
-    let limit = filter.value(i64::from(query.paging.limit) + 1);
     let skip = offset(query.paging.start);
+    let limit = filter.value(rows_read(query.paging.limit, skip, total));
     let offset = filter.value(int(skip));
     let direction = scan.direction();
     let sql = format!(
@@ -206,6 +212,12 @@ fn by_update(
     total: u64,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
     let ascending = query.paging.order == Order::Asc;
+    let scan = Scan { descending: !ascending, reversed: false, bound: None };
+    let skip = usize::try_from(offset(query.paging.start)).unwrap_or(usize::MAX);
+    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
+    if rows_read(query.paging.limit, offset(query.paging.start), total) == 0 {
+        return Ok(scan.page(Vec::new(), limit, total, skip > 0));
+    }
     let mut lagging = lagging.in_scope(query.scope.number());
     if ascending {
         lagging.reverse();
@@ -238,11 +250,8 @@ fn by_update(
             found.map(|found| found.map(|(header, seq)| overlaid(header, seq, lag))).transpose()
         })
         .peekable();
-    let skip = usize::try_from(offset(query.paging.start)).unwrap_or(usize::MAX);
-    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
     let merged = std::iter::from_fn(|| next_of(&mut moved, &mut rows, ascending));
     let items = merged.skip(skip).take(limit + 1).collect::<rusqlite::Result<Vec<_>>>()?;
-    let scan = Scan { descending: !ascending, reversed: false, bound: None };
     Ok(scan.page(items, limit, total, skip > 0))
 }
 
@@ -323,8 +332,8 @@ pub(super) fn records(connection: &Connection, query: &RecordQuery) -> rusqlite:
     if let Some(bound) = scan.bound {
         filter.and(&format!("n {} ?", scan.compare()), int(bound));
     }
-    let limit = filter.value(i64::from(query.paging.limit) + 1);
     let skip = offset(query.paging.start);
+    let limit = filter.value(rows_read(query.paging.limit, skip, total));
     let offset = filter.value(int(skip));
     let sql = format!(
         "SELECT {RECORD} FROM records WHERE {} ORDER BY n {} LIMIT {limit} OFFSET {offset}",

@@ -19,6 +19,7 @@ mod loads;
 mod older_keys;
 pub(crate) mod readers;
 mod recovery;
+mod renames;
 mod retention;
 mod schema;
 mod slices;

@@ -334,9 +334,11 @@ impl Writer {
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
     pub(super) fn keep_house(&mut self, closing: bool) {
-        let Writer { connection, counts, fold, lagging, slicing, views, housekeeping, healthy, .. } = self;
+        let Writer { connection, counts, fold, lagging, slicing, views, housekeeping, healthy, figures, .. } = self;
         let well = healthy.load(Ordering::Relaxed);
-        match housekeeping.run(connection, (counts, fold, slicing), (lagging, views), closing) {
+        let done = housekeeping.run(connection, (counts, fold, slicing), (lagging, views), closing);
+        figures.renames_waiting(housekeeping.renames_waiting());
+        match done {
             // What failed before is not well again because nothing was due now.
             Ok(()) if well || housekeeping.can_write(connection) => healthy.store(true, Ordering::Relaxed),
             Ok(()) => {}

@@ -6,12 +6,17 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::socket::Ended;
-use crate::support::{Client, Server, Socket, account_with_client};
+use crate::support::{Client, Server, Setup, Socket, account_with_client};
 
 const CROWD: usize = 500;
 /// The contract's 2,000 sockets and 20 messages a second are measured in tests/bench.
 const ALONE: usize = 200;
 const MESSAGES: usize = 20;
+
+/// A server where one key may have the whole crowd open.
+fn crowded() -> Server {
+    Setup::default().env("COLLOQUY__REALTIME__LINES_PER_KEY", "1000").start()
+}
 
 /// So many sockets, opened a few at a time, each subscribed to what `conversation` names.
 async fn crowd(c: &Client, count: usize, conversation: impl Fn(usize) -> String) -> Vec<Socket> {
@@ -28,7 +33,7 @@ async fn crowd(c: &Client, count: usize, conversation: impl Fn(usize) -> String)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_500_sockets_on_one_conversation_gets_every_event() {
-    let server = Server::start();
+    let server = crowded();
     let c = server.account().await.test();
     let id = c.conversation().await;
     let sockets = crowd(&c, CROWD, |_| id.clone()).await;
@@ -52,7 +57,7 @@ async fn each_of_500_sockets_on_one_conversation_gets_every_event() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_socket_on_its_own_conversation_gets_that_ones_events_only() {
-    let server = Server::start();
+    let server = crowded();
     let c = server.account().await.test();
     let (customer, mut ids) = (c.customer().await, Vec::new());
     for _ in 0..ALONE {

@@ -63,6 +63,10 @@ pub struct Settings {
     pub link_requests_per_link: u32,
     /// How passwords of share links are hashed.
     pub hashing: HashSettings,
+    /// Tickets of one account that wait to be used.
+    pub tickets_per_account: usize,
+    /// Conversations in which the lines of one account say that somebody is present.
+    pub presences_per_account: usize,
     /// How webhooks are sent.
     pub webhooks: WebhookSettings,
     /// How long the bin keeps a document.
@@ -204,8 +208,8 @@ impl System {
             limiter: Limiter(RateLimits::new(Vec::new())),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
             links: LinkLimiter::new(settings.link_requests_per_address, settings.link_requests_per_link),
-            lines: Arc::default(),
-            tickets: Tickets::default(),
+            lines: Hub::start(settings.presences_per_account),
+            tickets: Tickets::new(settings.tickets_per_account),
             next_account: AtomicU32::new(views.identity.account_numbers() + 1),
             identity: Arc::clone(&views.identity),
             conversations,

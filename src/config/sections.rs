@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use colloquy_actors::bounds::Bounds;
+use colloquy_actors::realtime::PRESENCE_MAX;
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -124,6 +125,13 @@ pub struct Realtime {
     pub ticket_seconds: f64,
     pub subscriptions_max: usize,
     pub sends_max: usize,
+    pub lines_per_key: usize,
+    pub lines_per_account: usize,
+    pub tickets_per_account: usize,
+    pub presences_per_account: usize,
+    pub frames_per_second: f64,
+    pub frames_burst: u32,
+    pub frame_bytes_per_account: usize,
 }
 
 /// `[plans]`
@@ -154,7 +162,6 @@ pub struct Webhooks {
     pub retry_jitter: f64,
     pub timeout_seconds: f64,
     pub places: usize,
-    pub account_places: usize,
     pub retry_after_max_seconds: f64,
     pub disable_after_days: f64,
     pub keep_deliveries_days: f64,
@@ -269,17 +276,27 @@ impl Config {
             ("limits.password_hashes", limits.password_hashes),
             ("realtime.subscriptions_max", self.realtime.subscriptions_max),
             ("realtime.sends_max", self.realtime.sends_max),
+            ("realtime.lines_per_key", self.realtime.lines_per_key),
+            ("realtime.lines_per_account", self.realtime.lines_per_account),
+            ("realtime.tickets_per_account", self.realtime.tickets_per_account),
+            ("realtime.presences_per_account", self.realtime.presences_per_account),
+            ("realtime.frames_burst", self.realtime.frames_burst as usize),
+            ("realtime.frame_bytes_per_account", self.realtime.frame_bytes_per_account),
             ("bounds.content_bytes_max", bounds.content_bytes_max),
             ("bounds.customer_name_chars_max", bounds.customer_name_chars_max),
             ("bounds.name_chars_max", bounds.name_chars_max),
             ("bounds.url_chars_max", bounds.url_chars_max),
             ("bounds.query_names_max", bounds.query_names_max),
-            ("bounds.webhook_endpoints_max", bounds.webhook_endpoints_max),
-            ("bounds.filter_values_max", bounds.filter_values_max),
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;
             }
+        }
+        if self.realtime.presences_per_account > PRESENCE_MAX {
+            wrong("realtime.presences_per_account", &format!("must be at most {PRESENCE_MAX}"))?;
+        }
+        if !(self.realtime.frames_per_second > 0.0 && self.realtime.frames_per_second <= 1e6) {
+            wrong("realtime.frames_per_second", "must be more than 0 and at most 1000000")?;
         }
         for (key, value) in [
             ("limits.password_wait_seconds", limits.password_wait_seconds),
@@ -412,9 +429,6 @@ impl Webhooks {
         }
         if !(1..=10_000).contains(&self.places) {
             wrong("webhooks.places", "must be 1 to 10000")?;
-        }
-        if !(1..=1_000_000).contains(&self.account_places) {
-            wrong("webhooks.account_places", "must be 1 to 1000000")?;
         }
         if !(0.0..=YEAR_SECONDS).contains(&self.retry_after_max_seconds) {
             wrong("webhooks.retry_after_max_seconds", "must be 0 to 31536000")?;

@@ -78,7 +78,7 @@ impl Edge {
             traffic: Traffic::new(table.operations().len()),
             running: Running::default(),
             lines: LineLimits::new(config),
-            open: Arc::default(),
+            open: Arc::new(OpenLines::new(config)),
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
             table,

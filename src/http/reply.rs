@@ -21,7 +21,7 @@ pub(crate) enum Output {
     /// What became of each operation of many, and the caller's limits after the last of them.
     Bulk(Vec<Outcome>, Option<Permit>),
     /// Events as they happen.
-    Events(EventStream),
+    Events(Box<EventStream>),
     /// A line for frames.
     Line(Box<Opening>),
 }

@@ -22,7 +22,9 @@ class Outside:
     """`note` takes lines of the report."""
 
     def __init__(self, folder, quick, bare, note):
-        self.server = Colloquy("outside", folder / "outside", {"COLLOQUY__WEBHOOKS__ALLOW_PRIVATE_TARGETS": "true"})
+        settings = {"COLLOQUY__WEBHOOKS__ALLOW_PRIVATE_TARGETS": "true", "COLLOQUY__REALTIME__LINES_PER_KEY": "4000",
+                    "COLLOQUY__REALTIME__LINES_PER_ACCOUNT": "4000", "COLLOQUY__REALTIME__FRAMES_PER_SECOND": "2000"}
+        self.server = Colloquy("outside", folder / "outside", settings)
         self.folder, self.quick, self.bare, self.note = folder, quick, bare, note
         self.seconds = 5 if quick else 15
         self.per_second = None

@@ -3,11 +3,11 @@
 
 mod customers;
 mod fill;
+mod lines;
 mod links;
 mod lists;
 mod names;
 mod neighbour;
 mod threads;
-mod webhooks;
 
 use neighbour::Neighbour;

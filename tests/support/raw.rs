@@ -39,6 +39,17 @@ impl Raw {
         drop(self.0.shutdown().await);
     }
 
+    /// Reads an answer's head; gives its status.
+    pub(crate) async fn read_head(&mut self) -> u16 {
+        let (mut head, mut byte) = (Vec::new(), [0_u8; 1]);
+        while !head.ends_with(b"\r\n\r\n") {
+            assert_eq!(self.0.read(&mut byte).await.unwrap(), 1, "cut off behind {head:?}");
+            head.extend(byte);
+        }
+        let text = String::from_utf8_lossy(&head);
+        text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap()
+    }
+
     /// Reads until the server closes, at most this long.
     pub(crate) async fn read_to_end(&mut self, longest: Duration) -> RawAnswer {
         let mut bytes = Vec::new();

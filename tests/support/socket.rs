@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -20,6 +21,32 @@ pub(crate) struct Ended(pub(crate) u16);
 
 /// An open socket.
 pub(crate) struct Socket(WebSocketStream<TcpStream>);
+
+/// What a socket says.
+pub(crate) struct Saying(SplitSink<WebSocketStream<TcpStream>, Message>);
+
+impl Saying {
+    /// Sends a frame of any kind; a broken connection is an error.
+    pub(crate) async fn say_raw(&mut self, frame: Message) -> Result<(), Error> {
+        self.0.send(frame).await
+    }
+}
+
+/// What a socket hears.
+pub(crate) struct Hearing(SplitStream<WebSocketStream<TcpStream>>);
+
+impl Hearing {
+    /// The next frame's text; `None` when the socket has ended.
+    pub(crate) async fn hear_text(&mut self) -> Option<String> {
+        loop {
+            match self.0.next().await? {
+                Ok(Message::Text(text)) => return Some(text.to_string()),
+                Ok(Message::Close(_)) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+}
 
 impl Socket {
     /// With the client's key in the header.
@@ -59,6 +86,17 @@ impl Socket {
     /// Sends a frame of any kind.
     pub(crate) async fn say_raw(&mut self, frame: Message) {
         self.0.send(frame).await.unwrap();
+    }
+
+    /// Sends a frame of any kind; a broken connection is an error.
+    pub(crate) async fn try_say_raw(&mut self, frame: Message) -> Result<(), Error> {
+        self.0.send(frame).await
+    }
+
+    /// Its two directions apart, for who says more than it hears.
+    pub(crate) fn split(self) -> (Saying, Hearing) {
+        let (saying, hearing) = self.0.split();
+        (Saying(saying), Hearing(hearing))
     }
 
     /// The next frame's text, or how the socket ended.

@@ -88,8 +88,8 @@ pub struct Identity {
     tables: RwLock<Tables>,
     /// Keys whose last use has not been written down.
     used: Mutex<HashSet<KeyId>>,
-    /// Counts what may have taken a right away: those who hold a line open look again.
-    changes: watch::Sender<u64>,
+    /// By account's number, where anybody holds a line open: counts what may have taken a right away.
+    changes: Mutex<HashMap<u32, watch::Sender<u64>>>,
 }
 
 impl Identity {
@@ -122,14 +122,21 @@ impl Identity {
         Some(Principal { key: Arc::clone(key), account: Arc::clone(account), secret: *secret, ends_ms })
     }
 
-    /// Tells when a right may have been taken away: a key, an account or a user was changed or is gone.
+    /// Tells when a right in this scope's account may have been taken away: the account, a key or a user of it was changed
+    /// or is gone.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    pub fn changes(&self, scope: Scope) -> watch::Receiver<u64> {
+        self.changes.lock().entry(scope.account_number()).or_default().subscribe()
     }
 
-    fn changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
+    fn changed(&self, account: u32) {
+        let mut changes = self.changes.lock();
+        if let Some(count) = changes.get(&account) {
+            count.send_modify(|count| *count += 1);
+            if count.receiver_count() == 0 {
+                changes.remove(&account);
+            }
+        }
     }
 
     /// The largest number that an account has; 0: there is none.
@@ -190,10 +197,11 @@ impl Identity {
             Some(minutes) => tables.auto_closing.insert(account.number, minutes),
             None => tables.auto_closing.remove(&account.number),
         };
+        let number = account.number;
         let before = tables.accounts.insert(account.view.account_id, Arc::new(account));
         drop(tables);
         if before.is_some() {
-            self.changed();
+            self.changed(number);
         }
     }
 
@@ -201,14 +209,14 @@ impl Identity {
     pub fn put_user(&self, account: Scope, id: UserId, role: Role) {
         let before = self.tables.write().users.insert((account.account_wide(), id), role);
         if before.is_some_and(|before| before != role) {
-            self.changed();
+            self.changed(account.account_number());
         }
     }
 
     /// Lets go of a user.
     pub fn drop_user(&self, account: Scope, id: UserId) {
         self.tables.write().users.remove(&(account.account_wide(), id));
-        self.changed();
+        self.changed(account.account_number());
     }
 
     /// Takes in a key with the secrets that it has now: these and no others hold from here on.
@@ -224,10 +232,11 @@ impl Identity {
             }
         }
         tables.secrets.extend(secrets.iter().map(|(hash, until)| (*hash, (id, *until))));
+        let account = key.account;
         tables.keys.insert(id, (Arc::new(key), secrets));
         drop(tables);
         if known {
-            self.changed();
+            self.changed(account);
         }
     }
 }

@@ -1,65 +1,42 @@
-//! Who listens where, and who is there: signs go from one line to all others that listen to their conversation, or to the
-//! whole account and mode, once each.
+//! Open lines as they see one another: a line tells what it listens to and what its user does, and is brought what others
+//! tell. Nothing here waits for a listener: what is told goes to a thread of its own (`signs.rs`).
 //!
 //! A user is in a conversation what the last word of any of their lines said. With a line goes what it said: the user is
 //! offline when no other line of theirs has said otherwise.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 
 use super::mailbox::{Mailbox, Presence, Sign};
+use super::signs::{Listener, Said, Told, run};
 use crate::caller::Scope;
 use crate::id::{ConversationId, UserId};
+use crate::threads;
 
-#[derive(Debug, Clone)]
-struct Listener {
-    line: u64,
-    mailbox: Arc<Mailbox>,
-}
+/// Beyond so much that was told and not yet taken in, typing is dropped; the rest is bounded by what lines may send.
+const TOLD_MAX: usize = 10_000;
 
-/// What one line said of its user; the last word stands last.
-#[derive(Debug, Clone, Copy)]
-struct Said {
-    line: u64,
-    user: UserId,
-    presence: Presence,
-}
-
-#[derive(Debug, Default)]
-struct Room {
-    listeners: Vec<Listener>,
-    said: Vec<Said>,
-}
-
-impl Room {
-    fn of(&self, user: UserId) -> Presence {
-        self.said.iter().rfind(|said| said.user == user).map_or(Presence::Offline, |said| said.presence)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.listeners.is_empty() && self.said.is_empty()
-    }
-}
-
-/// One account and mode.
-#[derive(Debug, Default)]
-struct House {
-    rooms: HashMap<ConversationId, Room>,
-    listeners: Vec<Listener>,
-}
-
-#[derive(Debug, Default)]
-struct Lines {
-    houses: HashMap<Scope, House>,
-    last: u64,
-}
+/// The account is present in as many conversations as it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the account is present in too many conversations")]
+pub struct TooManyPresences;
 
 /// All open lines.
-#[derive(Debug, Default)]
-pub struct Hub(Mutex<Lines>);
+#[derive(Debug)]
+pub struct Hub {
+    told: Sender<(Scope, Told)>,
+    /// Told and not yet taken in.
+    waiting: Arc<AtomicUsize>,
+    last: AtomicU64,
+    presences_max: usize,
+    /// By account's number: in how many conversations its lines say that somebody is.
+    presences: Mutex<HashMap<u32, usize>>,
+}
 
 /// One open line; dropped, it is gone from everywhere.
 #[derive(Debug)]
@@ -68,73 +45,74 @@ pub struct Member {
     scope: Scope,
     line: u64,
     mailbox: Arc<Mailbox>,
-    /// Where it listens or is present.
-    rooms: Vec<ConversationId>,
+    listens_to_all: bool,
+    rooms: HashMap<ConversationId, Part>,
+}
+
+/// What a line does in a conversation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    listens: bool,
+    is_present: bool,
 }
 
 impl Hub {
+    /// Starts the thread. The lines of one account may be present in so many conversations.
+    #[must_use]
+    pub fn start(presences_max: usize) -> Arc<Self> {
+        let (hub, told) = Hub::with(presences_max);
+        let waiting = Arc::clone(&hub.waiting);
+        // A panic lets every listener go, to come again: who listens is known anew then.
+        let started = threads::spawn_restarting("signs", move || run(&told, &waiting));
+        if let Err(error) = started {
+            tracing::error!(%error, "signs have no thread: nobody will be told who types and who is there");
+        }
+        hub
+    }
+
+    /// One whose thread is somebody else's.
+    pub(super) fn with(presences_max: usize) -> (Arc<Self>, Receiver<(Scope, Told)>) {
+        let (sender, told) = channel();
+        let hub = Hub {
+            told: sender,
+            waiting: Arc::default(),
+            last: AtomicU64::new(0),
+            presences_max,
+            presences: Mutex::default(),
+        };
+        (Arc::new(hub), told)
+    }
+
     /// A new line, which listens to nothing yet.
     #[must_use]
     pub fn enter(self: &Arc<Self>, scope: Scope) -> Member {
-        let mut lines = self.0.lock();
-        lines.last += 1;
-        let line = lines.last;
-        drop(lines);
-        Member { hub: Arc::clone(self), scope, line, mailbox: Arc::default(), rooms: Vec::new() }
-    }
-}
-
-impl House {
-    /// Tells everybody but the line itself, once each.
-    fn tell(&self, conversation: ConversationId, from: u64, sign: Sign) {
-        let room = self.rooms.get(&conversation).map(|room| room.listeners.as_slice()).unwrap_or_default();
-        for listener in room {
-            if listener.line != from {
-                listener.mailbox.put(sign);
-            }
-        }
-        let told = |line: u64| line == from || room.iter().any(|listener| listener.line == line);
-        for listener in self.listeners.iter().filter(|listener| !told(listener.line)) {
-            listener.mailbox.put(sign);
-        }
+        let line = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let (mailbox, rooms) = (Arc::default(), HashMap::new());
+        Member { hub: Arc::clone(self), scope, line, mailbox, listens_to_all: false, rooms }
     }
 
-    /// Takes in what a line says of its user, or that it says nothing any more; tells others what that changes.
-    fn say(&mut self, conversation: ConversationId, said: Said) {
-        let room = self.rooms.entry(conversation).or_default();
-        let before = room.of(said.user);
-        room.said.retain(|other| (other.line, other.user) != (said.line, said.user));
-        if said.presence != Presence::Offline {
-            room.said.push(said);
-        }
-        let now = room.of(said.user);
-        if now != before {
-            self.tell(conversation, said.line, Sign::Presence(conversation, said.user, now));
-        }
+    fn tell(&self, scope: Scope, told: Told) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // An error means that there is no thread, which was reported.
+        let _ = self.told.send((scope, told));
     }
 
-    fn leave(&mut self, conversation: ConversationId, line: u64) {
-        let said: Vec<Said> = self
-            .rooms
-            .get(&conversation)
-            .map_or_else(Vec::new, |room| room.said.iter().filter(|said| said.line == line).copied().collect());
-        for last in said {
-            self.say(conversation, Said { presence: Presence::Offline, ..last });
+    fn take_presence(&self, scope: Scope) -> Result<(), TooManyPresences> {
+        let mut presences = self.presences.lock();
+        let count = presences.entry(scope.account_number()).or_default();
+        if *count >= self.presences_max {
+            return Err(TooManyPresences);
         }
-        if let Some(room) = self.rooms.get_mut(&conversation) {
-            room.listeners.retain(|listener| listener.line != line);
-            if room.is_empty() {
-                self.rooms.remove(&conversation);
-            }
-        }
+        *count += 1;
+        Ok(())
     }
 
-    /// Tells a new listener who is in a conversation.
-    fn present(&self, conversation: ConversationId, room: &Room, to: &Listener) {
-        for (index, said) in room.said.iter().enumerate() {
-            let last_word = room.said.iter().skip(index + 1).all(|later| later.user != said.user);
-            if last_word && said.line != to.line {
-                to.mailbox.put(Sign::Presence(conversation, said.user, said.presence));
+    fn give_back_presences(&self, scope: Scope, given: usize) {
+        let mut presences = self.presences.lock();
+        if let Some(count) = presences.get_mut(&scope.account_number()) {
+            *count = count.saturating_sub(given);
+            if *count == 0 {
+                presences.remove(&scope.account_number());
             }
         }
     }
@@ -143,67 +121,76 @@ impl House {
 impl Member {
     /// Listens to one conversation, and is told who is there.
     pub fn listen(&mut self, conversation: ConversationId) {
-        self.note(conversation);
-        let listener = self.listener();
-        let mut lines = self.hub.0.lock();
-        let house = lines.houses.entry(self.scope).or_default();
-        let room = house.rooms.entry(conversation).or_default();
-        if room.listeners.iter().all(|other| other.line != listener.line) {
-            room.listeners.push(listener.clone());
-        }
-        if let Some(room) = house.rooms.get(&conversation) {
-            house.present(conversation, room, &listener);
-        }
+        self.rooms.entry(conversation).or_default().listens = true;
+        self.tell(Told::Listen(Some(conversation), self.listener()));
     }
 
     /// Listens to all conversations, and is told who is where.
     pub fn listen_to_all(&mut self) {
-        let listener = self.listener();
-        let mut lines = self.hub.0.lock();
-        let house = lines.houses.entry(self.scope).or_default();
-        house.listeners.push(listener.clone());
-        for (conversation, room) in &house.rooms {
-            house.present(*conversation, room, &listener);
-        }
+        self.listens_to_all = true;
+        self.tell(Told::Listen(None, self.listener()));
     }
 
     /// Listens to one conversation no more; what it said there stands.
     pub fn unlisten(&mut self, conversation: ConversationId) {
-        self.in_house(|house, line| {
-            if let Some(room) = house.rooms.get_mut(&conversation) {
-                room.listeners.retain(|listener| listener.line != line);
-            }
-        });
-        self.forget(conversation);
+        let Some(part) = self.rooms.get_mut(&conversation) else { return };
+        part.listens = false;
+        if !part.is_present {
+            self.rooms.remove(&conversation);
+        }
+        self.tell(Told::Unlisten(Some(conversation), self.line));
     }
 
     /// Listens no more to all.
     pub fn unlisten_to_all(&mut self) {
-        self.in_house(|house, line| house.listeners.retain(|listener| listener.line != line));
+        self.listens_to_all = false;
+        self.tell(Told::Unlisten(None, self.line));
     }
 
-    /// Tells the others that somebody writes.
+    /// Tells the others that somebody writes; where much is being told that is dropped.
     pub fn typing(&self, conversation: ConversationId, user: Option<UserId>) {
-        let lines = self.hub.0.lock();
-        if let Some(house) = lines.houses.get(&self.scope) {
-            house.tell(conversation, self.line, Sign::Typing(conversation, user));
+        if self.hub.waiting.load(Ordering::Relaxed) < TOLD_MAX {
+            self.tell(Told::Typing(conversation, user, self.line));
         }
     }
 
     /// Tells the others how far its user is there.
-    pub fn say(&mut self, conversation: ConversationId, user: UserId, presence: Presence) {
-        self.note(conversation);
-        let said = Said { line: self.line, user, presence };
-        let mut lines = self.hub.0.lock();
-        lines.houses.entry(self.scope).or_default().say(conversation, said);
-        drop(lines);
-        self.forget(conversation);
+    ///
+    /// # Errors
+    /// The account is present in too many conversations already.
+    pub fn say(
+        &mut self,
+        conversation: ConversationId,
+        user: UserId,
+        presence: Presence,
+    ) -> Result<(), TooManyPresences> {
+        let was = self.rooms.get(&conversation).is_some_and(|part| part.is_present);
+        let is = presence != Presence::Offline;
+        match (was, is) {
+            (false, false) => return Ok(()),
+            (false, true) => {
+                self.hub.take_presence(self.scope)?;
+                self.rooms.entry(conversation).or_default().is_present = true;
+            }
+            (true, false) => {
+                self.hub.give_back_presences(self.scope, 1);
+                if let Some(part) = self.rooms.get_mut(&conversation) {
+                    part.is_present = false;
+                    if !part.listens {
+                        self.rooms.remove(&conversation);
+                    }
+                }
+            }
+            (true, true) => {}
+        }
+        self.tell(Told::Say(conversation, Said { line: self.line, user, presence }));
+        Ok(())
     }
 
     /// Whether it listens or is present there.
     #[must_use]
     pub fn is_in(&self, conversation: ConversationId) -> bool {
-        self.rooms.contains(&conversation)
+        self.rooms.contains_key(&conversation)
     }
 
     /// In how many conversations it listens or is present.
@@ -221,123 +208,22 @@ impl Member {
         Listener { line: self.line, mailbox: Arc::clone(&self.mailbox) }
     }
 
-    /// Lets go of a conversation in which it neither listens nor is present.
-    fn forget(&mut self, conversation: ConversationId) {
-        let mut there = false;
-        self.in_house(|house, line| {
-            let Some(room) = house.rooms.get(&conversation) else { return };
-            there = room.listeners.iter().any(|listener| listener.line == line)
-                || room.said.iter().any(|said| said.line == line);
-            if room.is_empty() {
-                house.rooms.remove(&conversation);
-            }
-        });
-        if !there {
-            self.rooms.retain(|other| *other != conversation);
-        }
-    }
-
-    fn note(&mut self, conversation: ConversationId) {
-        if !self.rooms.contains(&conversation) {
-            self.rooms.push(conversation);
-        }
-    }
-
-    fn in_house(&self, change: impl FnOnce(&mut House, u64)) {
-        let mut lines = self.hub.0.lock();
-        if let Some(house) = lines.houses.get_mut(&self.scope) {
-            change(house, self.line);
-            if house.rooms.is_empty() && house.listeners.is_empty() {
-                lines.houses.remove(&self.scope);
-            }
-        }
+    fn tell(&self, told: Told) {
+        self.hub.tell(self.scope, told);
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let rooms = std::mem::take(&mut self.rooms);
-        self.in_house(|house, line| {
-            house.listeners.retain(|listener| listener.line != line);
-            for conversation in rooms {
-                house.leave(conversation, line);
-            }
-        });
+        let present = self.rooms.values().filter(|part| part.is_present).count();
+        self.hub.give_back_presences(self.scope, present);
+        if self.listens_to_all || !self.rooms.is_empty() {
+            let rooms = std::mem::take(&mut self.rooms).into_keys().collect();
+            self.tell(Told::Leave(self.line, rooms));
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use super::*;
-    use crate::caller::Mode;
-
-    fn waiting(member: &Member) -> Vec<Sign> {
-        let mut context = Context::from_waker(Waker::noop());
-        let mut all = Vec::new();
-        while let Poll::Ready(Some(sign)) = member.poll_sign(&mut context) {
-            all.push(sign);
-        }
-        all
-    }
-
-    fn house() -> (Arc<Hub>, Scope, ConversationId, UserId) {
-        (Arc::default(), Scope::of(1, Mode::Live), ConversationId::new(1), UserId::new(1))
-    }
-
-    #[test]
-    fn a_line_keeps_no_conversation_that_it_has_left() {
-        let (hub, scope, conversation, user) = house();
-        let mut line = hub.enter(scope);
-        line.listen(conversation);
-        line.say(conversation, user, Presence::Online);
-        line.unlisten(conversation);
-        assert!(line.is_in(conversation), "its user is still there");
-        line.say(conversation, user, Presence::Offline);
-        assert_eq!((line.rooms(), line.is_in(conversation)), (0, false));
-        assert!(hub.0.lock().houses.is_empty());
-    }
-
-    #[test]
-    fn typing_reaches_every_other_line_once_and_no_other_account() {
-        let (hub, scope, conversation, user) = house();
-        let (mut writer, mut reader) = (hub.enter(scope), hub.enter(scope));
-        let mut stranger = hub.enter(Scope::of(2, Mode::Live));
-        writer.listen(conversation);
-        reader.listen(conversation);
-        reader.listen_to_all();
-        stranger.listen_to_all();
-        writer.typing(conversation, Some(user));
-        writer.typing(ConversationId::new(2), None);
-        assert!(waiting(&writer).is_empty() && waiting(&stranger).is_empty());
-        assert_eq!(waiting(&reader).len(), 2);
-    }
-
-    #[test]
-    fn a_user_is_offline_when_the_last_line_that_said_otherwise_is_gone() {
-        let (hub, scope, conversation, user) = house();
-        let (mut first, mut second, mut reader) = (hub.enter(scope), hub.enter(scope), hub.enter(scope));
-        let is = |presence| Sign::Presence(conversation, user, presence);
-        first.say(conversation, user, Presence::Online);
-        second.say(conversation, user, Presence::Away);
-        reader.listen(conversation);
-        assert_eq!(waiting(&reader), [is(Presence::Away)]);
-        drop(second);
-        assert_eq!(waiting(&reader), [is(Presence::Online)]);
-        drop(first);
-        assert_eq!(waiting(&reader), [is(Presence::Offline)]);
-    }
-
-    #[test]
-    fn nothing_is_left_when_all_lines_are_gone() {
-        let (hub, scope, conversation, user) = house();
-        let mut one = hub.enter(scope);
-        one.listen(conversation);
-        one.listen_to_all();
-        one.say(conversation, user, Presence::Online);
-        one.unlisten(conversation);
-        drop(one);
-        assert!(hub.0.lock().houses.is_empty());
-    }
-}
+#[path = "hub_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 //! What waits for one open line: the newest of each kind, so a slow reader costs no more than what there is to know.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use crate::id::{ConversationId, UserId};
 
 /// Typing that waits for one line at most: it is stale by then.
-const TYPING_MAX: usize = 256;
-/// What waits for one line at most; beyond it the line can't keep up.
-const SIGNS_MAX: usize = 10_000;
+const TYPING_MAX: usize = 64;
+/// Presence that waits for one line at most; beyond it the line can't keep up. More than an account may have at once.
+pub const PRESENCE_MAX: usize = 4_096;
 
 /// How far somebody is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,24 +47,40 @@ pub enum Sign {
     Presence(ConversationId, UserId, Presence),
 }
 
-impl Sign {
-    /// Whether it says anew what the other one said.
-    fn replaces(self, other: Sign) -> bool {
-        match (self, other) {
-            (Sign::Typing(conversation, user), Sign::Typing(other, who)) => (conversation, user) == (other, who),
-            (Sign::Presence(conversation, user, _), Sign::Presence(other, who, _)) => {
-                (conversation, user) == (other, who)
-            }
-            (Sign::Typing(..), Sign::Presence(..)) | (Sign::Presence(..), Sign::Typing(..)) => false,
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 struct Waiting {
-    signs: VecDeque<Sign>,
+    typing: VecDeque<(ConversationId, Option<UserId>)>,
+    /// Whose presence is to be told, and what it is.
+    order: VecDeque<(ConversationId, UserId)>,
+    presence: HashMap<(ConversationId, UserId), Presence>,
     overflowed: bool,
     reader: Option<Waker>,
+}
+
+impl Waiting {
+    fn put(&mut self, sign: Sign) {
+        match sign {
+            Sign::Typing(conversation, user) => {
+                if self.typing.len() < TYPING_MAX && !self.typing.contains(&(conversation, user)) {
+                    self.typing.push_back((conversation, user));
+                }
+            }
+            Sign::Presence(conversation, user, presence) => {
+                if self.presence.insert((conversation, user), presence).is_none() {
+                    self.order.push_back((conversation, user));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Sign> {
+        if let Some(whose) = self.order.pop_front()
+            && let Some(presence) = self.presence.remove(&whose)
+        {
+            return Some(Sign::Presence(whose.0, whose.1, presence));
+        }
+        self.typing.pop_front().map(|(conversation, user)| Sign::Typing(conversation, user))
+    }
 }
 
 /// One line's signs.
@@ -74,18 +90,28 @@ pub(super) struct Mailbox(Mutex<Waiting>);
 impl Mailbox {
     pub(super) fn put(&self, sign: Sign) {
         let mut waiting = self.0.lock();
-        let typing = matches!(sign, Sign::Typing(..));
-        waiting.signs.retain(|other| !sign.replaces(*other));
-        if waiting.signs.len() >= SIGNS_MAX {
-            waiting.overflowed = true;
-        } else if !typing || waiting.signs.len() < TYPING_MAX {
-            waiting.signs.push_back(sign);
+        if waiting.overflowed {
+            return;
+        }
+        waiting.put(sign);
+        if waiting.order.len() > PRESENCE_MAX {
+            return Self::let_go(waiting);
         }
         let reader = waiting.reader.take();
         drop(waiting);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    /// Brings nothing more: the line has to come again.
+    pub(super) fn end(&self) {
+        Self::let_go(self.0.lock());
+    }
+
+    fn let_go(mut waiting: parking_lot::MutexGuard<'_, Waiting>) {
+        let reader = waiting.reader.take();
+        *waiting = Waiting { overflowed: true, ..Waiting::default() };
+        drop(waiting);
+        reader.into_iter().for_each(Waker::wake);
     }
 
     /// The next sign; none where the line could not keep up.
@@ -94,7 +120,7 @@ impl Mailbox {
         if waiting.overflowed {
             return Poll::Ready(None);
         }
-        if let Some(sign) = waiting.signs.pop_front() {
+        if let Some(sign) = waiting.take() {
             return Poll::Ready(Some(sign));
         }
         waiting.reader = Some(context.waker().clone());
@@ -116,21 +142,22 @@ mod tests {
         mailbox.put(Sign::Presence(conversation, user, Presence::Away));
         let mut context = Context::from_waker(Waker::noop());
         let mut next = || mailbox.poll(&mut context);
-        assert_eq!(next(), Poll::Ready(Some(Sign::Typing(conversation, Some(user)))));
         assert_eq!(next(), Poll::Ready(Some(Sign::Presence(conversation, user, Presence::Away))));
+        assert_eq!(next(), Poll::Ready(Some(Sign::Typing(conversation, Some(user)))));
         assert_eq!(next(), Poll::Pending);
     }
 
     #[test]
-    fn who_never_reads_is_let_go() {
-        let (mailbox, user) = (Mailbox::default(), UserId::new(1));
+    fn who_never_reads_is_let_go_with_all_that_waits() {
+        let (mailbox, conversation) = (Mailbox::default(), ConversationId::new(1));
         let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..TYPING_MAX * 2 {
+        for _ in 0..=PRESENCE_MAX {
             mailbox.put(Sign::Typing(ConversationId::new(1), None));
+            mailbox.put(Sign::Presence(conversation, UserId::new(1), Presence::Online));
+            assert!(mailbox.0.lock().typing.len() <= TYPING_MAX);
         }
-        assert_eq!(mailbox.0.lock().signs.len(), TYPING_MAX);
-        mailbox.0.lock().signs = std::iter::repeat_n(Sign::Typing(ConversationId::new(1), None), SIGNS_MAX).collect();
-        mailbox.put(Sign::Presence(ConversationId::new(1), user, Presence::Online));
         assert_eq!(mailbox.poll(&mut context), Poll::Ready(None));
+        mailbox.put(Sign::Typing(conversation, None));
+        assert!(mailbox.0.lock().order.is_empty() && mailbox.0.lock().typing.is_empty());
     }
 }

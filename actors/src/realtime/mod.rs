@@ -3,8 +3,9 @@
 
 mod hub;
 mod mailbox;
+mod signs;
 mod tickets;
 
-pub use hub::{Hub, Member};
-pub use mailbox::{Presence, Sign};
+pub use hub::{Hub, Member, TooManyPresences};
+pub use mailbox::{PRESENCE_MAX, Presence, Sign};
 pub use tickets::{Ticket, Tickets};

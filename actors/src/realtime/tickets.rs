@@ -1,19 +1,18 @@
 //! Tickets: a credential for one opening within a minute, for browsers, which can't send a header with a WebSocket. Kept
-//! by its hash, in memory only.
+//! by its hash, in memory only; so many for each account.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
 use crate::accounts::{SecretHash, secret, secret_hash};
 use crate::id::UserId;
 
-/// Tickets that may be open at once; beyond it the oldest are void.
-const TICKETS_MAX: usize = 100_000;
-
 /// For whom a ticket opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
+    /// The small number of the key's account.
+    pub account: u32,
     /// The key's secret, by its hash.
     pub secret: SecretHash,
     /// The user that the key acts for.
@@ -23,36 +22,53 @@ pub struct Ticket {
 }
 
 /// All tickets that have not been used.
+#[derive(Debug)]
+pub struct Tickets {
+    per_account: usize,
+    waiting: Mutex<Waiting>,
+}
+
 #[derive(Debug, Default)]
-pub struct Tickets(Mutex<HashMap<SecretHash, Ticket>>);
+struct Waiting {
+    tickets: HashMap<SecretHash, Ticket>,
+    /// By account, the oldest first; one that was used stands here until its time has come.
+    accounts: HashMap<u32, VecDeque<(SecretHash, i64)>>,
+}
 
 impl Tickets {
+    /// So many may wait for each account; beyond it the account's oldest are void.
+    #[must_use]
+    pub fn new(per_account: usize) -> Self {
+        Tickets { per_account, waiting: Mutex::default() }
+    }
+
     /// A new one; the text is known to nobody else.
     #[must_use]
     pub fn issue(&self, ticket: Ticket, now_ms: i64) -> String {
         let text = secret::generate("rt_");
-        let mut all = self.0.lock();
-        if all.len() >= TICKETS_MAX {
-            all.retain(|_, other| other.ends_ms > now_ms);
+        let hash = secret_hash(&text);
+        let mut waiting = self.waiting.lock();
+        let Waiting { tickets, accounts } = &mut *waiting;
+        let own = accounts.entry(ticket.account).or_default();
+        while own.len() >= self.per_account || own.front().is_some_and(|(_, ends_ms)| *ends_ms <= now_ms) {
+            let Some((oldest, _)) = own.pop_front() else { break };
+            tickets.remove(&oldest);
         }
-        if all.len() >= TICKETS_MAX {
-            let oldest = all.iter().min_by_key(|(_, other)| other.ends_ms).map(|(hash, _)| *hash);
-            oldest.and_then(|hash| all.remove(&hash));
-        }
-        all.insert(secret_hash(&text), ticket);
+        own.push_back((hash, ticket.ends_ms));
+        tickets.insert(hash, ticket);
         text
     }
 
     /// What it opens, if it still does.
     #[must_use]
     pub fn look(&self, text: &str, now_ms: i64) -> Option<Ticket> {
-        self.0.lock().get(&secret_hash(text)).filter(|ticket| ticket.ends_ms > now_ms).copied()
+        self.waiting.lock().tickets.get(&secret_hash(text)).filter(|ticket| ticket.ends_ms > now_ms).copied()
     }
 
     /// Uses it up; false where somebody was faster.
     #[must_use]
     pub fn redeem(&self, text: &str) -> bool {
-        self.0.lock().remove(&secret_hash(text)).is_some()
+        self.waiting.lock().tickets.remove(&secret_hash(text)).is_some()
     }
 }
 
@@ -62,13 +78,26 @@ mod tests {
 
     #[test]
     fn a_ticket_opens_once_and_not_after_its_time() {
-        let tickets = Tickets::default();
-        let ticket = Ticket { secret: [1; 32], user: None, ends_ms: 1_000 };
+        let tickets = Tickets::new(10);
+        let ticket = Ticket { account: 1, secret: [1; 32], user: None, ends_ms: 1_000 };
         let text = tickets.issue(ticket, 0);
         assert_eq!(tickets.look(&text, 999), Some(ticket));
         assert_eq!(tickets.look(&text, 1_000), None);
         assert_eq!(tickets.look("rt_x", 0), None);
         assert!(tickets.redeem(&text) && !tickets.redeem(&text));
         assert_eq!(tickets.look(&text, 0), None);
+    }
+
+    #[test]
+    fn an_account_has_so_many_that_wait_and_voids_none_of_another() {
+        let tickets = Tickets::new(2);
+        let ticket = |account, ends_ms| Ticket { account, secret: [1; 32], user: None, ends_ms };
+        let strangers = tickets.issue(ticket(2, 1_000), 0);
+        let texts: Vec<String> = (0..4).map(|_| tickets.issue(ticket(1, 1_000), 0)).collect();
+        let open: Vec<bool> = texts.iter().map(|text| tickets.look(text, 0).is_some()).collect();
+        assert_eq!(open, [false, false, true, true]);
+        assert!(tickets.look(&strangers, 0).is_some());
+        let _last = tickets.issue(ticket(1, 3_000), 2_000);
+        assert_eq!(tickets.waiting.lock().tickets.len(), 2, "what is over leaves");
     }
 }

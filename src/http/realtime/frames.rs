@@ -1,6 +1,8 @@
 //! What the frames of a WebSocket say: those that come are read strictly, by name; those that go are put together from
 //! what is there already.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use colloquy_actors::feed::{Cursor, Event};
 use colloquy_actors::id::{ConversationId, UserId};
@@ -108,6 +110,10 @@ struct Alone {
 
 /// Reads a frame.
 pub(super) fn read(text: &Bytes) -> Result<Frame, Unreadable> {
+    // What is no object has nothing that is worth reading on for.
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Unreadable { reference: None, problem: no_object() });
+    }
     let glance = serde_json::from_slice::<Glance<'_>>(text).ok();
     let reference = glance.as_ref().and_then(|glance| Some(glance.reference.as_ref()?.as_str()?.to_owned()));
     frame(text, glance).map_err(|problem| Unreadable { reference, problem })
@@ -152,6 +158,18 @@ const KINDS: &str =
 
 fn no_object() -> Problem {
     Problem::invalid("", "must be a JSON object")
+}
+
+/// What is said to a frame that comes too soon: an error with its `ref`, where it has one; nothing to typing.
+pub(super) fn refuse(to: &mut impl Frames, text: &[u8], wait: Duration) {
+    let glance = serde_json::from_slice::<Glance<'_>>(text).ok();
+    let word = |value: Option<Value>| value.and_then(|value| Some(value.as_str()?.to_owned()));
+    let (kind, reference) = glance.map_or((None, None), |glance| (word(glance.kind), word(glance.reference)));
+    if kind.as_deref() != Some("typing") {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let problem = Problem::rate_limited("the socket sends more frames than it may", seconds);
+        error(to, reference.as_deref(), &problem);
+    }
 }
 
 /// Where a subscription begins: a conversation's `seq`, or an account's cursor.

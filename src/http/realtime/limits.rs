@@ -1,10 +1,19 @@
-//! What the settings say of lines that stay open, and how many there are.
+//! What the settings say of lines that stay open, and how many there are: in all, of one key, of one account.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use colloquy_actors::accounts::Principal;
+use colloquy_actors::id::KeyId;
+use parking_lot::Mutex;
+
+use super::super::problem::Problem;
 use crate::config::Config;
+
+/// When who has too many lines open may come again: nobody knows when one of them is closed.
+const RETRY_AFTER_SECONDS: u64 = 5;
 
 /// Bounds of a line.
 #[derive(Debug, Clone)]
@@ -14,6 +23,8 @@ pub(crate) struct LineLimits {
     pub(crate) subscriptions_max: usize,
     pub(crate) sends_max: usize,
     pub(crate) message_bytes_max: usize,
+    /// Frames that a socket may send in a second, and at once.
+    pub(crate) frames: (f64, f64),
 }
 
 impl LineLimits {
@@ -26,57 +37,193 @@ impl LineLimits {
             subscriptions_max: settings.subscriptions_max,
             sends_max: settings.sends_max,
             message_bytes_max: config.limits.max_body_bytes,
+            frames: (settings.frames_per_second, f64::from(settings.frames_burst)),
         }
     }
 }
 
 /// How a line is kept open.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Way {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
     Stream,
     Socket,
 }
 
-/// How many lines are open.
-#[derive(Debug, Default)]
+/// How many lines are open, and how many may be.
+#[derive(Debug)]
 pub(crate) struct OpenLines {
-    streams: AtomicUsize,
-    sockets: AtomicUsize,
+    key_max: usize,
+    account_max: usize,
+    frame_bytes_max: usize,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    streams: usize,
+    sockets: usize,
+    keys: HashMap<KeyId, usize>,
+    /// By account's number: how many, and what of their frames is in memory.
+    accounts: HashMap<u32, (usize, Arc<AtomicUsize>)>,
+}
+
+impl Counts {
+    fn of(&mut self, way: Way) -> &mut usize {
+        match way {
+            Way::Stream => &mut self.streams,
+            Way::Socket => &mut self.sockets,
+        }
+    }
 }
 
 /// One of them, as long as it lives.
 #[derive(Debug)]
-pub(super) struct OpenLine(Arc<OpenLines>, Way);
+pub(crate) struct OpenLine {
+    lines: Arc<OpenLines>,
+    way: Way,
+    key: KeyId,
+    account: u32,
+    frame_bytes: Arc<AtomicUsize>,
+}
 
 impl OpenLines {
-    pub(super) fn open(self: &Arc<Self>, way: Way) -> OpenLine {
-        self.counter(way).fetch_add(1, Ordering::Relaxed);
-        OpenLine(Arc::clone(self), way)
+    pub(crate) fn new(config: &Config) -> Self {
+        let settings = &config.realtime;
+        OpenLines {
+            key_max: settings.lines_per_key,
+            account_max: settings.lines_per_account,
+            frame_bytes_max: settings.frame_bytes_per_account,
+            counts: Mutex::default(),
+        }
     }
 
-    fn counter(&self, way: Way) -> &AtomicUsize {
-        match way {
-            Way::Stream => &self.streams,
-            Way::Socket => &self.sockets,
+    /// Opens one more, where its key and its account have room for it.
+    pub(crate) fn open(self: &Arc<Self>, way: Way, principal: &Principal) -> Result<OpenLine, Problem> {
+        let (key, account) = (principal.key.view.key_id, principal.account.number);
+        let refused = |reason| Err(Problem::rate_limited(reason, RETRY_AFTER_SECONDS));
+        let mut counts = self.counts.lock();
+        if counts.keys.get(&key).is_some_and(|open| *open >= self.key_max) {
+            return refused("the key has too many streams and WebSockets open");
         }
+        if counts.accounts.get(&account).is_some_and(|(open, _)| *open >= self.account_max) {
+            return refused("the account has too many streams and WebSockets open");
+        }
+        *counts.of(way) += 1;
+        *counts.keys.entry(key).or_default() += 1;
+        let (open, frame_bytes) = counts.accounts.entry(account).or_default();
+        *open += 1;
+        let frame_bytes = Arc::clone(frame_bytes);
+        drop(counts);
+        Ok(OpenLine { lines: Arc::clone(self), way, key, account, frame_bytes })
     }
 
     /// The counters in Prometheus' text format.
     pub(crate) fn text(&self) -> String {
-        let count = |way| self.counter(way).load(Ordering::Relaxed);
+        let counts = self.counts.lock();
         format!(
             "# HELP colloquy_lines_open Event streams and WebSockets that are open.\n\
              # TYPE colloquy_lines_open gauge\n\
              colloquy_lines_open{{kind=\"sse\"}} {}\n\
              colloquy_lines_open{{kind=\"websocket\"}} {}\n",
-            count(Way::Stream),
-            count(Way::Socket),
+            counts.streams, counts.sockets,
         )
+    }
+}
+
+impl OpenLine {
+    /// What its account may hold of frames.
+    pub(super) fn frame_room(&self) -> FrameRoom {
+        FrameRoom { held: Arc::clone(&self.frame_bytes), most: self.lines.frame_bytes_max }
     }
 }
 
 impl Drop for OpenLine {
     fn drop(&mut self) {
-        self.0.counter(self.1).fetch_sub(1, Ordering::Relaxed);
+        let mut counts = self.lines.counts.lock();
+        *counts.of(self.way) -= 1;
+        if let Some(open) = counts.keys.get_mut(&self.key) {
+            *open -= 1;
+            if *open == 0 {
+                counts.keys.remove(&self.key);
+            }
+        }
+        if let Some((open, _)) = counts.accounts.get_mut(&self.account) {
+            *open -= 1;
+            if *open == 0 {
+                counts.accounts.remove(&self.account);
+            }
+        }
+    }
+}
+
+/// What the frames of one account's sockets may hold in memory, from their first byte until they were acted on.
+#[derive(Debug, Clone)]
+pub(super) struct FrameRoom {
+    held: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// A part of it.
+#[derive(Debug)]
+pub(super) struct HeldRoom {
+    room: FrameRoom,
+    bytes: usize,
+}
+
+impl FrameRoom {
+    #[cfg(test)]
+    pub(super) fn of(most: usize) -> Self {
+        FrameRoom { held: Arc::default(), most }
+    }
+
+    /// None of it yet.
+    pub(super) fn none(&self) -> HeldRoom {
+        HeldRoom { room: self.clone(), bytes: 0 }
+    }
+}
+
+impl HeldRoom {
+    /// Holds so many bytes in all; false where there is no room for them.
+    pub(super) fn grow(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return true;
+        }
+        let before = self.room.held.fetch_add(more, Ordering::Relaxed);
+        if before.saturating_add(more) > self.room.most {
+            self.room.held.fetch_sub(more, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// Gives all of it, if it is anything, to whoever holds what it stands for.
+    pub(super) fn hand_over(&mut self) -> Option<HeldRoom> {
+        (self.bytes > 0).then(|| std::mem::replace(self, self.room.none()))
+    }
+}
+
+impl Drop for HeldRoom {
+    fn drop(&mut self) {
+        self.room.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_given_back_by_whoever_holds_it_last() {
+        let room = FrameRoom::of(100);
+        let (mut one, mut other) = (room.none(), room.none());
+        assert!(one.grow(60) && one.grow(40) && !other.grow(41) && other.grow(40));
+        let kept = one.hand_over();
+        assert!(!one.grow(1));
+        drop(kept);
+        assert!(one.grow(60) && !one.grow(61));
+        drop((one, other));
+        assert_eq!(room.held.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,12 +1,13 @@
 //! What stays open: event streams (`text/event-stream`) and WebSockets. Bytes are made when the connection has room for
 //! them and not before, so a slow reader holds nothing but its place.
 //!
-//! - `standing.rs` whether a line may go on; `limits.rs` what the settings say, and how many are open
+//! - `standing.rs` whether a line may go on; `limits.rs` what the settings say, how many are open, what their frames hold
 //! - `sse.rs` an event stream
-//! - `handshake.rs`, `wire.rs` how a WebSocket is opened, and its bytes (RFC 6455)
+//! - `handshake.rs`, `wire.rs` how a WebSocket is opened, and its bytes (RFC 6455); `bucket.rs` how many frames it may send
 //! - `socket.rs` one WebSocket: bytes in, bytes out, `outlet.rs` its end; `session.rs` the same in frames, knowing no bytes
 //! - `frames.rs` what frames say; `subscriptions.rs`, `cover.rs` which events go out; `sends.rs` messages that come in
 
+mod bucket;
 mod cover;
 mod frames;
 mod handshake;
@@ -21,9 +22,9 @@ mod subscriptions;
 mod wire;
 
 pub(crate) use handshake::{Handshake, PROTOCOL, handshake};
-pub(crate) use limits::{LineLimits, OpenLines};
+pub(crate) use limits::{LineLimits, OpenLines, Way};
 pub(crate) use outlet::Outlet;
 pub(crate) use session::Session;
 pub(crate) use socket::{Opening, Socket};
-pub(crate) use sse::{Counting, EventStream};
-pub(crate) use standing::Holder;
+pub(crate) use sse::{Beginning, Counting, EventStream};
+pub(crate) use standing::{Holder, Shows, Standing};

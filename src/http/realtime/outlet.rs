@@ -37,7 +37,8 @@ impl Outlet {
         }
     }
 
-    fn is_closed(self) -> bool {
+    /// Whether the client has closed its side of the connection.
+    pub(super) fn is_closed(self) -> bool {
         let looked = recv(self.0, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
         !matches!(looked, Ok(1..) | Err(Errno::EAGAIN | Errno::EINTR))
     }

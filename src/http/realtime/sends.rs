@@ -21,6 +21,7 @@ use futures_util::{FutureExt, StreamExt};
 use super::super::edge::Edge;
 use super::super::problem::{Kind, Problem};
 use super::super::{admission, conditions, idempotency, json};
+use super::limits::HeldRoom;
 use super::standing::Holder;
 
 /// Who is at the other end of a line.
@@ -35,6 +36,8 @@ pub(super) struct Send {
     pub(super) reference: String,
     pub(super) conversation: ConversationId,
     pub(super) message: Bytes,
+    /// What its frame holds of its account's room, until it is done.
+    pub(super) held: Option<HeldRoom>,
 }
 
 /// What became of one.
@@ -74,6 +77,7 @@ impl Sends {
         self.running.push(
             async move {
                 let outcome = carry_out(&line, &send).await;
+                drop(send.held);
                 (send.conversation, Sent { reference: send.reference, outcome })
             }
             .boxed_local(),

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use colloquy_actors::accounts::Permission;
-use colloquy_actors::caller::Caller;
 use colloquy_actors::conversation::messages::Request;
 use colloquy_actors::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
 use colloquy_actors::id::{ConversationId, UserId};
@@ -20,8 +19,9 @@ use super::super::credential;
 use super::super::edge::Edge;
 use super::super::problem::{Kind, Problem};
 use super::frames::{self, Frame, Frames, Unreadable};
+use super::limits::HeldRoom;
 use super::sends::{Line, Send, Sends};
-use super::standing::Holder;
+use super::standing::{End, Holder, Shows, Standing};
 use super::subscriptions::Subscriptions;
 
 /// Why a session ends by itself.
@@ -31,11 +31,13 @@ pub(super) enum Over {
     ComeAgain,
     /// The server is stopping.
     Leaving,
+    /// It shows what its key may not see any more.
+    Void,
 }
 
 /// What had to be found out before the next frame is read.
 enum Step {
-    Subscribed(Option<ConversationId>, u64, Box<EventReader>),
+    Subscribed(Option<ConversationId>, u64, Box<EventReader>, Shows),
     /// The account's is unsubscribed; these are read on by themselves.
     Alone(Vec<(ConversationId, EventReader)>),
     /// The conversation is there.
@@ -53,6 +55,9 @@ enum Told {
 /// One WebSocket's session.
 pub(crate) struct Session {
     line: Rc<Line>,
+    standing: Standing,
+    /// What the account's subscription shows.
+    account_shows: Shows,
     member: Member,
     subscriptions: Subscriptions,
     sends: Sends,
@@ -60,10 +65,34 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(edge: Arc<Edge>, holder: Holder, caller: Caller) -> Self {
-        let member = edge.system.lines.enter(caller.scope);
-        let line = Rc::new(Line { edge, holder, caller });
-        Session { line, member, subscriptions: Subscriptions::default(), sends: Sends::default(), step: None }
+    pub(crate) fn new(edge: Arc<Edge>, holder: Holder) -> Self {
+        let member = edge.system.lines.enter(holder.caller.scope);
+        let standing = Standing::new(Arc::clone(&edge), holder.clone(), Shows::Nothing);
+        let caller = holder.caller.clone();
+        Session {
+            line: Rc::new(Line { edge, holder, caller }),
+            standing,
+            account_shows: Shows::Nothing,
+            member,
+            subscriptions: Subscriptions::default(),
+            sends: Sends::default(),
+            step: None,
+        }
+    }
+
+    /// Waits until what it shows may be shown no more, or the server stops.
+    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Over> {
+        self.standing.poll_end(context).map(|end| match end {
+            End::Void => Over::Void,
+            End::Leaving => Over::Leaving,
+        })
+    }
+
+    /// What it shows has changed.
+    fn shows(&mut self) {
+        let rooms = self.subscriptions.count() > 0 || self.member.rooms() > 0;
+        let shows = if rooms { Shows::Conversations } else { Shows::Nothing };
+        self.standing.show(shows.max(self.account_shows));
     }
 
     /// Whether another frame may come.
@@ -77,10 +106,10 @@ impl Session {
     }
 
     /// Takes in a frame.
-    pub(super) fn receive(&mut self, text: &Bytes, to: &mut impl Frames) {
+    pub(super) fn receive(&mut self, text: &Bytes, held: Option<HeldRoom>, to: &mut impl Frames) {
         match frames::read(text) {
             Ok(frame) => {
-                if let Err(problem) = self.act(frame, to) {
+                if let Err(problem) = self.act(frame, held, to) {
                     frames::error(to, None, &problem);
                 }
             }
@@ -88,18 +117,18 @@ impl Session {
         }
     }
 
-    fn act(&mut self, frame: Frame, to: &mut impl Frames) -> Result<(), Problem> {
+    fn act(&mut self, frame: Frame, held: Option<HeldRoom>, to: &mut impl Frames) -> Result<(), Problem> {
         match frame {
             Frame::Subscribe(conversation, after) => self.subscribe(conversation, after),
             Frame::Unsubscribe(conversation) => self.unsubscribe(conversation, to),
             Frame::Send { reference, conversation, message } => {
-                self.sends.add(&self.line, Send { reference, conversation, message });
+                self.sends.add(&self.line, Send { reference, conversation, message, held });
                 Ok(())
             }
             Frame::Typing(conversation) => self.tell(conversation, Told::Typing),
             Frame::Presence(conversation, named, presence) => {
                 let wrong = |reason: &'static str| Problem::invalid("user_id", reason);
-                let user = self.line.holder.user.ok_or_else(|| wrong("the socket was opened for no user"))?;
+                let user = self.line.caller.by.user.ok_or_else(|| wrong("the socket was opened for no user"))?;
                 if named.is_some_and(|named| named != user) {
                     return Err(wrong("must be the user for whom the socket was opened"));
                 }
@@ -139,8 +168,8 @@ impl Session {
                 Some(after) => after,
                 None => line.edge.system.events.end(source(&line, conversation)).await?,
             };
-            let reader = follow(&line, conversation, after).await?;
-            Ok(Step::Subscribed(conversation, after, Box::new(reader)))
+            let (reader, shows) = follow(&line, conversation, after).await?;
+            Ok(Step::Subscribed(conversation, after, Box::new(reader), shows))
         };
         self.step = Some(opened.map(|step| step.unwrap_or_else(Step::Refused)).boxed_local());
         Ok(())
@@ -153,17 +182,20 @@ impl Session {
         if let Some(id) = conversation {
             self.subscriptions.remove(id);
             self.member.unlisten(id);
+            self.shows();
             frames::subscription(to, "unsubscribed", conversation, None);
             return Ok(());
         }
         self.member.unlisten_to_all();
         let owed = self.subscriptions.remove_account();
+        self.account_shows = Shows::Nothing;
+        self.shows();
         let line = Rc::clone(&self.line);
         let read_on = async move {
             let mut readers = Vec::with_capacity(owed.len());
             for (id, after) in owed {
                 match follow(&line, Some(id), after).await {
-                    Ok(reader) => readers.push((id, reader)),
+                    Ok((reader, _)) => readers.push((id, reader)),
                     Err(problem) => return Step::Refused(problem),
                 }
             }
@@ -177,8 +209,7 @@ impl Session {
     fn tell(&mut self, conversation: ConversationId, told: Told) -> Result<(), Problem> {
         self.may_read()?;
         if self.subscriptions.has(Some(conversation)) {
-            self.pass_on(conversation, told);
-            return Ok(());
+            return self.pass_on(conversation, told);
         }
         let line = Rc::clone(&self.line);
         let found = async move {
@@ -190,11 +221,16 @@ impl Session {
         Ok(())
     }
 
-    fn pass_on(&mut self, conversation: ConversationId, told: Told) {
+    fn pass_on(&mut self, conversation: ConversationId, told: Told) -> Result<(), Problem> {
         match told {
-            Told::Typing => self.member.typing(conversation, self.line.holder.user),
-            Told::Presence(user, presence) => self.member.say(conversation, user, presence),
+            Told::Typing => self.member.typing(conversation, self.line.caller.by.user),
+            Told::Presence(user, presence) => {
+                let said = self.member.say(conversation, user, presence);
+                said.map_err(|_| Problem::new(Kind::Conflict, "the account is present in too many conversations"))?;
+                self.shows();
+            }
         }
+        Ok(())
     }
 
     /// Goes on with whatever can go on.
@@ -210,6 +246,7 @@ impl Session {
             return Poll::Ready(Ok(()));
         }
         match self.member.poll_sign(context) {
+            Poll::Ready(Some(_)) if !self.standing.holds() => return Poll::Ready(Err(Over::Void)),
             Poll::Ready(Some(sign)) => {
                 frames::sign(to, sign);
                 return Poll::Ready(Ok(()));
@@ -218,6 +255,8 @@ impl Session {
             Poll::Pending => {}
         }
         self.subscriptions.poll(context).map(|read| match read {
+            // What has come was committed before this look: nothing is shown that came after a right was gone.
+            Ok(_) if !self.standing.holds() => Err(Over::Void),
             Ok(delivery) => {
                 frames::event(to, &delivery.event, delivery.cursor);
                 Ok(())
@@ -237,14 +276,17 @@ impl Session {
 
     fn done(&mut self, step: Step, to: &mut impl Frames) {
         match step {
-            Step::Subscribed(Some(id), after, reader) => {
+            Step::Subscribed(Some(id), after, reader, _) => {
                 self.subscriptions.add(id, after, *reader);
                 self.member.listen(id);
+                self.shows();
                 frames::subscription(to, "subscribed", Some(id), Some(after));
             }
-            Step::Subscribed(None, after, reader) => {
+            Step::Subscribed(None, after, reader, shows) => {
                 self.subscriptions.add_account(after, *reader);
                 self.member.listen_to_all();
+                self.account_shows = shows;
+                self.shows();
                 frames::subscription(to, "subscribed", None, Some(after));
             }
             Step::Alone(readers) => {
@@ -253,7 +295,11 @@ impl Session {
                 }
                 frames::subscription(to, "unsubscribed", None, None);
             }
-            Step::Found(conversation, told) => self.pass_on(conversation, told),
+            Step::Found(conversation, told) => {
+                if let Err(problem) = self.pass_on(conversation, told) {
+                    frames::error(to, None, &problem);
+                }
+            }
             Step::Refused(problem) => frames::error(to, None, &problem),
         }
     }
@@ -263,14 +309,21 @@ fn source(line: &Line, conversation: Option<ConversationId>) -> Source {
     conversation.map_or(Source::Scope(line.caller.scope), |id| Source::conversation(line.caller.scope, id))
 }
 
-async fn follow(line: &Line, conversation: Option<ConversationId>, after: u64) -> Result<EventReader, Problem> {
+async fn follow(
+    line: &Line,
+    conversation: Option<ConversationId>,
+    after: u64,
+) -> Result<(EventReader, Shows), Problem> {
     let source = source(line, conversation);
     let events = &line.edge.system.events;
-    let mut filter = EventFilter::default();
+    let (mut filter, mut shows) = (EventFilter::default(), Shows::Conversations);
     if conversation.is_none() {
         let principal = line.holder.principal(&line.edge, Timestamp::now().0);
         let principal = principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
         filter.kinds = credential::visible_kinds(&line.edge, &principal, &line.caller);
+        if filter.kinds.is_empty() {
+            shows = Shows::Documents;
+        }
     }
-    Ok(events.follow(source, filter, Some(after), Falling::Out).await?)
+    Ok((events.follow(source, filter, Some(after), Falling::Out).await?, shows))
 }

@@ -9,20 +9,19 @@ use std::time::Duration;
 
 use actix_web::dev::Payload;
 use bytes::{Bytes, BytesMut};
-use futures_util::future::LocalBoxFuture;
 use futures_util::stream::Stream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::super::edge::Edge;
 use super::super::problem::{Kind, Problem};
+use super::bucket::FrameBucket;
 use super::frames::{self, Frames};
 use super::handshake::Handshake;
-use super::limits::{OpenLine, Way};
+use super::limits::OpenLine;
 use super::outlet::Outlet;
 use super::session::{Over, Session};
-use super::standing::{End, Holder};
-use super::wire::{self, Code, Incoming, Reader};
+use super::wire::{self, Code, Frame, Incoming, Reader};
 
 /// Bytes from which on what is ready goes out.
 const CHUNK: usize = 16_384;
@@ -37,8 +36,8 @@ const UNANSWERED_MAX: u32 = 2;
 pub(crate) struct Opening {
     pub(crate) edge: Arc<Edge>,
     pub(crate) handshake: Handshake,
-    pub(crate) holder: Holder,
     pub(crate) session: Session,
+    pub(crate) open: OpenLine,
     pub(crate) outlet: Option<Outlet>,
 }
 
@@ -68,7 +67,11 @@ pub(crate) struct Socket {
     payload: Payload,
     reader: Reader,
     session: Session,
-    ended: LocalBoxFuture<'static, End>,
+    bucket: FrameBucket,
+    /// How long a frame of the message that is coming is too soon, if it is.
+    too_soon: Option<Duration>,
+    /// Until then nothing is read.
+    pause: Option<Pin<Box<Sleep>>>,
     heartbeat: Interval,
     unanswered: u32,
     state: State,
@@ -79,21 +82,23 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(opening: Opening, payload: Payload) -> Self {
-        let Opening { edge, holder, session, outlet, .. } = opening;
+        let Opening { edge, session, open, outlet, .. } = opening;
         let period = edge.lines.heartbeat;
         let mut heartbeat = interval_at(Instant::now() + period, period);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Socket {
             payload,
-            reader: Reader::new(edge.lines.message_bytes_max),
+            reader: Reader::new(edge.lines.message_bytes_max, &open.frame_room()),
             session,
+            bucket: FrameBucket::new(edge.lines.frames, Instant::now()),
+            too_soon: None,
+            pause: None,
             heartbeat,
             unanswered: 0,
             state: State::Open,
             out: Out(BytesMut::new()),
             outlet,
-            _open: edge.open.open(Way::Socket),
-            ended: holder.ended(edge).boxed_local(),
+            _open: open,
         }
     }
 
@@ -126,11 +131,8 @@ impl Socket {
     }
 
     fn live(&mut self, context: &mut Context<'_>) -> bool {
-        if let Poll::Ready(end) = self.ended.poll_unpin(context) {
-            self.end(match end {
-                End::Void => Code::Policy,
-                End::Leaving => Code::GoingAway,
-            });
+        if let Poll::Ready(over) = self.session.poll_end(context) {
+            self.end(over);
             return true;
         }
         if self.heartbeat.poll_tick(context).is_ready() {
@@ -149,21 +151,24 @@ impl Socket {
         match self.session.poll(context, &mut self.out) {
             Poll::Ready(Ok(())) => true,
             Poll::Ready(Err(over)) => {
-                self.end(match over {
-                    Over::ComeAgain => Code::TryAgain,
-                    Over::Leaving => Code::GoingAway,
-                });
+                self.end(over);
                 true
             }
             Poll::Pending => false,
         }
     }
 
-    /// Takes in what has come; false where nothing has.
+    /// Takes in what has come; false where nothing has, or nothing is to be read now.
     fn hear(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(pause) = &mut self.pause {
+            if pause.poll_unpin(context).is_pending() {
+                return false;
+            }
+            self.pause = None;
+        }
         match self.reader.next() {
-            Ok(Some(incoming)) => {
-                self.take(incoming);
+            Ok(Some(frame)) => {
+                self.take(frame);
                 return true;
             }
             Ok(None) => {}
@@ -194,17 +199,29 @@ impl Socket {
         }
     }
 
-    fn take(&mut self, incoming: Incoming) {
-        let parting = matches!(self.state, State::Parting(_));
-        match incoming {
+    fn take(&mut self, frame: Frame) {
+        let (now, parting) = (Instant::now(), matches!(self.state, State::Parting(_)));
+        let too_soon = self.bucket.take(frame.bytes, now).err();
+        if too_soon.is_some() {
+            self.pause = self.bucket.pause(now).map(|wait| Box::pin(sleep(wait)));
+        }
+        match frame.incoming {
             Incoming::Close(_) if parting => self.state = State::Parted { written: false },
             _ if parting => {}
-            Incoming::Text(text) => self.session.receive(&text, &mut self.out),
-            Incoming::Binary => {
-                frames::error(&mut self.out, None, &Problem::invalid("", "must be a text frame that holds JSON"));
-            }
-            Incoming::Ping(payload) => wire::pong(&mut self.out.0, &payload),
-            Incoming::Pong => {}
+            Incoming::Part => self.too_soon = self.too_soon.max(too_soon),
+            Incoming::Text(text) => match self.too_soon.take().max(too_soon) {
+                Some(wait) => frames::refuse(&mut self.out, &text, wait),
+                None => self.session.receive(&text, frame.held, &mut self.out),
+            },
+            Incoming::Binary => match self.too_soon.take().max(too_soon) {
+                Some(wait) => frames::refuse(&mut self.out, &[], wait),
+                None => {
+                    let problem = Problem::invalid("", "must be a text frame that holds JSON");
+                    frames::error(&mut self.out, None, &problem);
+                }
+            },
+            Incoming::Ping(payload) if too_soon.is_none() => wire::pong(&mut self.out.0, &payload),
+            Incoming::Ping(_) | Incoming::Pong => {}
             Incoming::Close(code) => {
                 wire::bye(&mut self.out.0, code, "");
                 self.state = State::Parted { written: false };
@@ -213,7 +230,12 @@ impl Socket {
     }
 
     /// Ends when what is under way has been answered.
-    fn end(&mut self, code: Code) {
+    fn end(&mut self, over: Over) {
+        let code = match over {
+            Over::ComeAgain => Code::TryAgain,
+            Over::Leaving => Code::GoingAway,
+            Over::Void => Code::Policy,
+        };
         self.state = State::Ending(code, Box::pin(sleep(LAST_SENDS)));
     }
 
@@ -224,7 +246,7 @@ impl Socket {
             Code::NotUtf8 => "the text is not UTF-8",
             Code::Policy => "the credential holds no more",
             Code::TooBig => "the frame is too long",
-            Code::TryAgain => "too slow: resume where you stand",
+            Code::TryAgain => "too much at once: come again, and resume where you stand",
         };
         wire::bye(&mut self.out.0, Some(code as u16), reason);
         self.state = State::Parting(Box::pin(sleep(LAST_WORD)));

@@ -5,20 +5,22 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::feed::{Cursor, Event, EventReader, ReadEnd};
-use futures_util::future::LocalBoxFuture;
+use futures_util::StreamExt;
 use futures_util::stream::{LocalBoxStream, Stream, unfold};
-use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::super::edge::Edge;
-use super::limits::{OpenLine, Way};
-use super::standing::{End, Holder};
+use super::limits::OpenLine;
+use super::outlet::Outlet;
+use super::standing::Standing;
 
 /// Bytes from which on what is ready goes out.
 const CHUNK: usize = 16_384;
+/// How often it is looked whether the client is still there: lines are few, and one that is gone takes the place of another.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Keeps the line open, and shows whether anybody is there.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
@@ -56,34 +58,61 @@ impl Counting {
     }
 }
 
+/// An event stream that is about to begin.
+pub(crate) struct Beginning {
+    pub(crate) standing: Standing,
+    pub(crate) open: OpenLine,
+    pub(crate) reader: EventReader,
+    pub(crate) counting: Counting,
+    pub(crate) outlet: Option<Outlet>,
+    pub(crate) heartbeat: Duration,
+}
+
 /// The body of an event stream.
 pub(crate) struct EventStream {
     /// Where it begins, so that a line that breaks before its first event is taken up there.
     place: Option<Bytes>,
     events: Events,
     counting: Counting,
-    ended: LocalBoxFuture<'static, End>,
+    standing: Standing,
     heartbeat: Interval,
+    looking: Interval,
+    outlet: Option<Outlet>,
     over: bool,
     _open: OpenLine,
 }
 
 impl EventStream {
-    pub(crate) fn new(edge: &Arc<Edge>, holder: Holder, reader: EventReader, counting: Counting) -> Self {
-        let period = edge.lines.heartbeat;
-        let mut heartbeat = interval_at(Instant::now() + period, period);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pub(crate) fn new(beginning: Beginning) -> Self {
+        let Beginning { standing, open, reader, counting, outlet, heartbeat } = beginning;
         let place = format!("id: {}\n\n", counting.cursor(reader.cursor()));
         EventStream {
             place: Some(place.into()),
             events: events(reader),
             counting,
-            ended: holder.ended(Arc::clone(edge)).boxed_local(),
-            heartbeat,
+            standing,
+            heartbeat: every(heartbeat),
+            looking: every(LOOK_EVERY),
+            outlet,
             over: false,
-            _open: edge.open.open(Way::Stream),
+            _open: open,
         }
     }
+
+    /// Whether nobody may be told anything any more, or nobody is there.
+    fn ends(&mut self, context: &mut Context<'_>) -> bool {
+        while self.looking.poll_tick(context).is_ready() {
+            self.over |= self.outlet.is_some_and(Outlet::is_closed);
+        }
+        self.over |= self.standing.poll_end(context).is_ready();
+        self.over
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 impl Stream for EventStream {
@@ -91,8 +120,7 @@ impl Stream for EventStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if this.over || this.ended.poll_unpin(context).is_ready() {
-            this.over = true;
+        if this.over || this.ends(context) {
             return Poll::Ready(None);
         }
         if let Some(place) = this.place.take() {
@@ -101,8 +129,9 @@ impl Stream for EventStream {
         let mut out = BytesMut::new();
         while out.len() < CHUNK {
             match this.events.poll_next_unpin(context) {
-                Poll::Ready(Some(Ok(event))) => write(&mut out, this.counting, &event),
-                Poll::Ready(Some(Err(_)) | None) => {
+                // What has come was committed before this look: nothing is shown that came after a right was gone.
+                Poll::Ready(Some(Ok(event))) if this.standing.holds() => write(&mut out, this.counting, &event),
+                Poll::Ready(_) => {
                     this.over = true;
                     break;
                 }

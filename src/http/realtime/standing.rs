@@ -1,30 +1,44 @@
-//! Whether a line may go on: looked at again whenever a key, an account or a user has changed, and when a key ends by
-//! itself. In between it costs nothing.
+//! Whether a line may go on showing what it shows. Looked at again when its account's keys, users or settings have changed,
+//! when its key ends by itself, and right before anything is shown: so nothing is shown that was committed after a right
+//! was gone. In between it costs a look at one number.
 
-use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use colloquy_actors::accounts::{Permission, Principal, SecretHash};
 use colloquy_actors::caller::Caller;
-use colloquy_actors::id::UserId;
 use colloquy_actors::time::Timestamp;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::watch;
 
 use super::super::credential;
 use super::super::edge::Edge;
 
 /// The longest wait for a key's end: the wall clock may be set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// How long changes gather before a silent line looks at them: who changes a key in a loop costs each line ten looks a second.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Who opened a line, and from where.
 #[derive(Debug, Clone)]
 pub(crate) struct Holder {
     secret: SecretHash,
-    /// The user for whom the key acts.
-    pub(super) user: Option<UserId>,
-    address: Option<IpAddr>,
+    pub(super) caller: Caller,
     /// One of these is needed.
     needs: &'static [Permission],
+}
+
+/// What a line shows, in the order of the rights that it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Shows {
+    /// Answers to what is said through it.
+    Nothing,
+    /// What happens to conversations.
+    Conversations,
+    /// What happens to conversations and to documents.
+    Documents,
 }
 
 /// Why a line must end.
@@ -38,43 +52,119 @@ pub(super) enum End {
 
 impl Holder {
     pub(crate) fn new(principal: &Principal, caller: &Caller, needs: &'static [Permission]) -> Self {
-        Holder { secret: principal.secret, user: caller.by.user, address: caller.by.address, needs }
+        Holder { secret: principal.secret, caller: caller.clone(), needs }
     }
 
     /// Who it is now; none where it may not go on.
     pub(super) fn principal(&self, edge: &Edge, now_ms: i64) -> Option<Principal> {
         let principal = edge.system.identity.bearer(&self.secret, now_ms)?;
-        let own_user = principal.key.view.user_id.is_none_or(|own| self.user == Some(own));
+        let (user, address) = (self.caller.by.user, self.caller.by.address);
+        let own_user = principal.key.view.user_id.is_none_or(|own| user == Some(own));
         let known = |user| edge.system.identity.user(principal.scope(), user).is_some();
         let allowed = self.needs.iter().any(|one| credential::granted(&principal, *one))
-            && self.address.is_none_or(|address| credential::address_allowed(&principal, address));
-        (own_user && allowed && self.user.is_none_or(known)).then_some(principal)
+            && address.is_none_or(|address| credential::address_allowed(&principal, address));
+        (own_user && allowed && user.is_none_or(known)).then_some(principal)
+    }
+}
+
+/// What woke a line that shows nothing at the moment.
+enum Wake {
+    Look,
+    Leaving,
+}
+
+/// The standing of one line.
+pub(crate) struct Standing {
+    edge: Arc<Edge>,
+    holder: Holder,
+    shows: Shows,
+    changes: watch::Receiver<u64>,
+    /// When its key ends by itself; none where it has not been looked at.
+    looked: Option<Option<i64>>,
+    waking: LocalBoxFuture<'static, Wake>,
+}
+
+impl Standing {
+    pub(crate) fn new(edge: Arc<Edge>, holder: Holder, shows: Shows) -> Self {
+        let changes = edge.system.identity.changes(holder.caller.scope);
+        // The first look is due at once.
+        let waking = std::future::ready(Wake::Look).boxed_local();
+        Standing { edge, holder, shows, changes, looked: None, waking }
+    }
+
+    /// It shows this from now on.
+    pub(super) fn show(&mut self, shows: Shows) {
+        if self.shows != shows {
+            (self.shows, self.looked) = (shows, None);
+        }
+    }
+
+    /// Whether it may go on: to be asked when something has come and before it is shown.
+    pub(super) fn holds(&mut self) -> bool {
+        let now_ms = Timestamp::now().0;
+        let unchanged = !self.changes.has_changed().unwrap_or(true);
+        if unchanged && self.looked.is_some_and(|ends_ms| ends_ms.is_none_or(|at| at > now_ms)) {
+            return true;
+        }
+        // Before the look: what changes while it looks is another change.
+        self.changes.borrow_and_update();
+        self.looked = self.allowed(now_ms).map(|principal| principal.ends_ms);
+        self.looked.is_some()
+    }
+
+    fn allowed(&self, now_ms: i64) -> Option<Principal> {
+        let principal = self.holder.principal(&self.edge, now_ms)?;
+        let reads = || credential::granted(&principal, Permission::ConversationsRead);
+        let sees_all = || credential::visible_kinds(&self.edge, &principal, &self.holder.caller).is_empty();
+        let allowed = match self.shows {
+            Shows::Nothing => true,
+            Shows::Conversations => reads(),
+            Shows::Documents => reads() && sees_all(),
+        };
+        allowed.then_some(principal)
     }
 
     /// Waits until it may not go on.
-    pub(super) async fn ended(self, edge: Arc<Edge>) -> End {
-        let mut changes = edge.system.identity.changes();
-        let mut leaving = edge.running.until_leaving();
+    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
         loop {
-            changes.borrow_and_update();
-            let now_ms = Timestamp::now().0;
-            let Some(principal) = self.principal(&edge, now_ms) else { return End::Void };
-            let wait = principal.ends_ms.map(|at| {
-                let wait = u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0);
+            match self.waking.poll_unpin(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Wake::Leaving) => return Poll::Ready(End::Leaving),
+                Poll::Ready(Wake::Look) => {}
+            }
+            if !self.holds() {
+                return Poll::Ready(End::Void);
+            }
+            let ends_in = self.looked.flatten().map(|at| {
+                let wait = u64::try_from(at.saturating_sub(Timestamp::now().0)).unwrap_or(0);
                 Duration::from_millis(wait).min(LOOK_AGAIN)
             });
-            let ends = async {
-                match wait {
-                    Some(wait) => tokio::time::sleep(wait).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                _ = leaving.wait_for(|leaving| *leaving) => return End::Leaving,
-                _ = changes.changed() => {}
-                () = ends => {}
-            }
+            let leaving = self.edge.running.until_leaving();
+            self.waking = woken(self.changes.clone(), leaving, ends_in).boxed_local();
         }
+    }
+}
+
+async fn woken(
+    mut changes: watch::Receiver<u64>,
+    mut leaving: watch::Receiver<bool>,
+    ends_in: Option<Duration>,
+) -> Wake {
+    let changed = async {
+        // An error would mean that nobody can tell any more: then it looks, too.
+        let _ = changes.changed().await;
+        tokio::time::sleep(GATHER).await;
+    };
+    let ends = async {
+        match ends_in {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = leaving.wait_for(|leaving| *leaving) => Wake::Leaving,
+        () = changed => Wake::Look,
+        () = ends => Wake::Look,
     }
 }

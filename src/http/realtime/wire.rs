@@ -3,8 +3,12 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::limits::{FrameRoom, HeldRoom};
+
 /// The most that a frame beside messages may hold.
 const CONTROL_MAX: usize = 125;
+/// A message of so many bytes needs no room of its account's.
+const ROOMLESS: usize = 1_024;
 /// A buffer that has grown beyond this is given back when it is empty.
 const BUFFER_KEPT: usize = 4_096;
 
@@ -28,6 +32,18 @@ pub(super) enum Incoming {
     Pong,
     /// With the client's code, where it gave one.
     Close(Option<u16>),
+    /// A part of a message whose end has not come.
+    Part,
+}
+
+/// A frame that has come.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// Of its payload.
+    pub(super) bytes: usize,
+    pub(super) incoming: Incoming,
+    /// What a whole message holds of its account's room.
+    pub(super) held: Option<HeldRoom>,
 }
 
 /// The head of a frame.
@@ -53,6 +69,7 @@ pub(super) struct Reader {
     buffer: BytesMut,
     begun: Option<Begun>,
     bytes_max: usize,
+    held: HeldRoom,
 }
 
 const CONTINUATION: u8 = 0;
@@ -63,8 +80,8 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 
 impl Reader {
-    pub(super) fn new(bytes_max: usize) -> Self {
-        Reader { buffer: BytesMut::new(), begun: None, bytes_max }
+    pub(super) fn new(bytes_max: usize, room: &FrameRoom) -> Self {
+        Reader { buffer: BytesMut::new(), begun: None, bytes_max, held: room.none() }
     }
 
     /// Takes in what has come.
@@ -72,29 +89,33 @@ impl Reader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next message, once all of it has come.
-    pub(super) fn next(&mut self) -> Result<Option<Incoming>, Code> {
-        while let Some(head) = self.head()? {
-            let held = self.begun.as_ref().map_or(0, |begun| begun.payload.len());
-            if held.saturating_add(head.length) > self.bytes_max.max(CONTROL_MAX) {
-                return Err(Code::TooBig);
+    /// The next frame, once all of it has come.
+    pub(super) fn next(&mut self) -> Result<Option<Frame>, Code> {
+        let Some(head) = self.head()? else {
+            if self.buffer.is_empty() && self.buffer.capacity() > BUFFER_KEPT {
+                self.buffer = BytesMut::new();
             }
-            if self.buffer.len() < head.bytes + head.length {
-                return Ok(None);
-            }
-            self.buffer.advance(head.bytes);
-            let mut payload = self.buffer.split_to(head.length);
-            for (byte, mask) in payload.iter_mut().zip(head.mask.iter().cycle()) {
-                *byte ^= mask;
-            }
-            if let Some(message) = self.frame(&head, payload)? {
-                return Ok(Some(message));
-            }
+            return Ok(None);
+        };
+        let begun = self.begun.as_ref().map_or(0, |begun| begun.payload.len());
+        let whole = begun.saturating_add(head.length);
+        if whole > self.bytes_max.max(CONTROL_MAX) {
+            return Err(Code::TooBig);
         }
-        if self.buffer.is_empty() && self.buffer.capacity() > BUFFER_KEPT {
-            self.buffer = BytesMut::new();
+        if whole > ROOMLESS && !self.held.grow(whole) {
+            return Err(Code::TryAgain);
         }
-        Ok(None)
+        if self.buffer.len() < head.bytes + head.length {
+            return Ok(None);
+        }
+        self.buffer.advance(head.bytes);
+        let mut payload = self.buffer.split_to(head.length);
+        for (byte, mask) in payload.iter_mut().zip(head.mask.iter().cycle()) {
+            *byte ^= mask;
+        }
+        let incoming = self.frame(&head, payload)?;
+        let held = if self.begun.is_none() { self.held.hand_over() } else { None };
+        Ok(Some(Frame { bytes: head.length, incoming, held }))
     }
 
     fn head(&self) -> Result<Option<Head>, Code> {
@@ -125,16 +146,16 @@ impl Reader {
         Ok(Some(Head { last, opcode, length, mask: *mask, bytes }))
     }
 
-    fn frame(&mut self, head: &Head, payload: BytesMut) -> Result<Option<Incoming>, Code> {
+    fn frame(&mut self, head: &Head, payload: BytesMut) -> Result<Incoming, Code> {
         match (head.opcode, self.begun.take()) {
-            (CLOSE, _) => close(&payload).map(Some),
+            (CLOSE, _) => close(&payload),
             (PING, begun) => {
                 self.begun = begun;
-                Ok(Some(Incoming::Ping(payload.freeze())))
+                Ok(Incoming::Ping(payload.freeze()))
             }
             (PONG, begun) => {
                 self.begun = begun;
-                Ok(Some(Incoming::Pong))
+                Ok(Incoming::Pong)
             }
             (TEXT | BINARY, None) => self.message(Begun { text: head.opcode == TEXT, payload }, head.last),
             (CONTINUATION, Some(mut begun)) => {
@@ -145,18 +166,18 @@ impl Reader {
         }
     }
 
-    fn message(&mut self, begun: Begun, last: bool) -> Result<Option<Incoming>, Code> {
+    fn message(&mut self, begun: Begun, last: bool) -> Result<Incoming, Code> {
         if !last {
             self.begun = Some(begun);
-            return Ok(None);
+            return Ok(Incoming::Part);
         }
         if !begun.text {
-            return Ok(Some(Incoming::Binary));
+            return Ok(Incoming::Binary);
         }
         if std::str::from_utf8(&begun.payload).is_err() {
             return Err(Code::NotUtf8);
         }
-        Ok(Some(Incoming::Text(begun.payload.freeze())))
+        Ok(Incoming::Text(begun.payload.freeze()))
     }
 }
 
@@ -237,10 +258,41 @@ mod tests {
         bytes.to_vec()
     }
 
+    fn reader() -> Reader {
+        Reader::new(1_000, &FrameRoom::of(0))
+    }
+
+    /// The next message or control frame.
+    fn next(reader: &mut Reader) -> Result<Option<Incoming>, Code> {
+        while let Some(frame) = reader.next()? {
+            if frame.incoming != Incoming::Part {
+                return Ok(Some(frame.incoming));
+            }
+        }
+        Ok(None)
+    }
+
     fn read(bytes: &[u8]) -> Result<Option<Incoming>, Code> {
-        let mut reader = Reader::new(1_000);
+        let mut reader = reader();
         reader.feed(bytes);
-        reader.next()
+        next(&mut reader)
+    }
+
+    #[test]
+    fn a_long_message_holds_room_from_its_head_on_until_it_was_acted_on() {
+        let room = FrameRoom::of(3_000);
+        let (mut one, mut other) = (Reader::new(4_000, &room), Reader::new(4_000, &room));
+        let (long, part) = (masked(0x81, &[b'x'; 2_000]), masked(0x01, &[b'x'; 900]));
+        one.feed(&long[..20]);
+        assert!(one.next().unwrap().is_none());
+        other.feed(&[part, masked(0x00, &[b'x'; 900])].concat());
+        assert_eq!(other.next().unwrap().unwrap().incoming, Incoming::Part);
+        assert_eq!(other.next().unwrap_err(), Code::TryAgain);
+        one.feed(&long[20..]);
+        let whole = one.next().unwrap().unwrap();
+        assert_eq!(other.next().unwrap_err(), Code::TryAgain);
+        drop(whole);
+        assert_eq!(other.next().unwrap().unwrap().incoming, Incoming::Part);
     }
 
     #[test]
@@ -266,12 +318,12 @@ mod tests {
 
     #[test]
     fn a_ping_may_stand_between_the_frames_of_a_message() {
-        let mut reader = Reader::new(1_000);
+        let mut reader = reader();
         reader.feed(&[masked(0x01, b"a"), masked(0x89, b"p"), masked(0x80, b"b"), masked(0x82, b"")].concat());
-        assert_eq!(reader.next(), Ok(Some(Incoming::Ping(Bytes::from_static(b"p")))));
-        assert_eq!(reader.next(), Ok(Some(Incoming::Text(Bytes::from_static(b"ab")))));
-        assert_eq!(reader.next(), Ok(Some(Incoming::Binary)));
-        assert_eq!(reader.next(), Ok(None));
+        assert_eq!(next(&mut reader), Ok(Some(Incoming::Ping(Bytes::from_static(b"p")))));
+        assert_eq!(next(&mut reader), Ok(Some(Incoming::Text(Bytes::from_static(b"ab")))));
+        assert_eq!(next(&mut reader), Ok(Some(Incoming::Binary)));
+        assert_eq!(next(&mut reader), Ok(None));
         assert_eq!(read(&masked(0x88, &1000_u16.to_be_bytes())), Ok(Some(Incoming::Close(Some(1000)))));
         assert_eq!(read(&masked(0x88, b"")), Ok(Some(Incoming::Close(None))));
     }
@@ -283,11 +335,11 @@ mod tests {
             cut in 1_usize..50,
         ) {
             let bytes: Vec<u8> = texts.iter().flat_map(|text| masked(0x81, text.as_bytes())).collect();
-            let mut reader = Reader::new(1_000);
+            let mut reader = reader();
             let mut found = Vec::new();
             for piece in bytes.chunks(cut) {
                 reader.feed(piece);
-                while let Some(message) = reader.next().unwrap() {
+                while let Some(message) = next(&mut reader).unwrap() {
                     found.push(message);
                 }
             }

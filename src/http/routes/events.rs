@@ -18,9 +18,9 @@ use super::super::call::Call;
 use super::super::credential;
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
-use super::super::realtime::{Counting, EventStream, Holder};
+use super::super::realtime::{Beginning, Counting, EventStream, Holder, Outlet, Shows, Standing, Way};
 use super::super::reply::{Listing, Output, Style};
-use super::LINES;
+use super::READING;
 
 /// With which a stream goes on (HTML, 9.2.4).
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -118,26 +118,45 @@ async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery
     } else if !visible.is_empty() && kinds.iter().any(|kind| !visible.contains(kind)) {
         return Err(Problem::forbidden("events of documents are for keys that may read all of them").at("event"));
     }
+    let of_documents =
+        counting == Counting::Account && (kinds.is_empty() || kinds.iter().any(|kind| kind.is_of_document()));
+    let shows = if of_documents { Shows::Documents } else { Shows::Conversations };
     let filter = EventFilter { kinds, channel: query.channel, assignee: query.assignee_id };
     let events = &call.edge.system.events;
     if streams(&call) {
-        let after = match after {
-            Some(after) => after,
-            None => events.end(source).await?,
-        };
-        let reader = events.follow(source, filter, Some(after), Falling::Behind).await.map_err(|failure| {
-            let problem = Problem::from(failure);
-            // Whatever says where a stream begins is what is at fault.
-            if resumes(&call) && problem.field == "after" { problem.at(LAST_EVENT_ID_SHOWN) } else { problem }
-        })?;
-        let holder = Holder::new(principal, &call.caller, LINES);
-        return Ok(Output::Events(EventStream::new(&call.edge, holder, reader, counting)));
+        return stream(&call, (source, counting), (filter, shows), after).await;
     }
     let EventListing { data, total, next } =
         events.list(source, EventList { filter, after: after.unwrap_or(0), limit }).await?;
     let page = Page { data, count: 0, total, first: None, last: Some(next), before: false, after: true };
     let paging = Paging { limit, start: Start::Offset(0), order: Order::Asc };
     Ok(Output::Page(Listing { page, paging, style: Style::Cursor }))
+}
+
+/// A stream, where its key and its account have room for one more.
+async fn stream(
+    call: &Call,
+    (source, counting): (Source, Counting),
+    (filter, shows): (EventFilter, Shows),
+    after: Option<u64>,
+) -> Result<Output, Problem> {
+    let principal = call.principal().ok_or_else(Problem::crashed)?;
+    let open = call.edge.open.open(Way::Stream, principal)?;
+    let standing = Standing::new(call.edge.clone(), Holder::new(principal, &call.caller, READING), shows);
+    let events = &call.edge.system.events;
+    let after = match after {
+        Some(after) => after,
+        None => events.end(source).await?,
+    };
+    let reader = events.follow(source, filter, Some(after), Falling::Behind).await.map_err(|failure| {
+        let problem = Problem::from(failure);
+        // Whatever says where a stream begins is what is at fault.
+        if resumes(call) && problem.field == "after" { problem.at(LAST_EVENT_ID_SHOWN) } else { problem }
+    })?;
+    let outlet = call.request.conn_data::<Outlet>().copied();
+    let heartbeat = call.edge.lines.heartbeat;
+    let beginning = Beginning { standing, open, reader, counting, outlet, heartbeat };
+    Ok(Output::Events(Box::new(EventStream::new(beginning))))
 }
 
 /// Whether a stream is asked for; a HEAD has none.

@@ -25,7 +25,9 @@ use self::realtime::TicketShown;
 use super::operation::{Door, Home, Operation, delete, get, patch, post};
 use super::problem::Kind;
 
-const READ: Door = Door::Key(&[Permission::ConversationsRead]);
+/// What reads conversations, once or for as long as a stream is open.
+const READING: &[Permission] = &[Permission::ConversationsRead];
+const READ: Door = Door::Key(READING);
 const WRITE: Door = Door::Key(&[Permission::ConversationsWrite]);
 /// What opens a line that stays open: what is read or sent there has its own.
 const LINES: &[Permission] = &[Permission::ConversationsRead, Permission::ConversationsWrite];

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::body::{Empty, Maybe};
 use super::super::call::Call;
 use super::super::problem::{Kind, Problem};
-use super::super::realtime::{Holder, Opening, Outlet, Session, handshake};
+use super::super::realtime::{Holder, Opening, Outlet, Session, Way, handshake};
 use super::super::reply::Output;
 use super::LINES;
 
@@ -37,6 +37,8 @@ pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem
     let handshake = handshake(&call.request)?;
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let holder = Holder::new(principal, &call.caller, LINES);
+    // Before the ticket is used up: a refusal costs nothing.
+    let open = call.edge.open.open(Way::Socket, principal)?;
     if call.by_ticket() {
         let redeemed = query.ticket.is_some_and(|ticket| call.edge.system.tickets.redeem(&ticket));
         if !redeemed {
@@ -44,14 +46,15 @@ pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem
         }
     }
     let outlet = call.request.conn_data::<Outlet>().copied();
-    let session = Session::new(call.edge.clone(), holder.clone(), call.caller);
-    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, holder, session, outlet })))
+    let session = Session::new(call.edge.clone(), holder);
+    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, session, open, outlet })))
 }
 
 pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let ends_ms = call.now_ms.saturating_add(call.edge.lines.ticket_ms);
-    let ticket = Ticket { secret: principal.secret, user: call.caller.by.user, ends_ms };
+    let account = principal.account.number;
+    let ticket = Ticket { account, secret: principal.secret, user: call.caller.by.user, ends_ms };
     let text = call.edge.system.tickets.issue(ticket, call.now_ms);
     let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
     if call.reservation.is_none() {

@@ -1,0 +1,198 @@
+//! Tests of lines that listen to one another, with the thread's work done by the test.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::super::signs::Table;
+use super::*;
+use crate::caller::Mode;
+
+/// A hub and the thread's side of it, with a clock of its own.
+struct House {
+    hub: Arc<Hub>,
+    told: Receiver<(Scope, Told)>,
+    table: Table,
+    now: Instant,
+    scope: Scope,
+}
+
+fn id(number: u32) -> ConversationId {
+    format!("conv_0190163d8694739b85d52d5e{number:08x}").parse().unwrap()
+}
+
+impl House {
+    fn new() -> Self {
+        House::with(3)
+    }
+
+    fn with(presences_max: usize) -> Self {
+        let (hub, told) = Hub::with(presences_max);
+        House { hub, told, table: Table::default(), now: Instant::now(), scope: Scope::of(1, Mode::Live) }
+    }
+
+    fn line(&self) -> Member {
+        self.hub.enter(self.scope)
+    }
+
+    /// Takes in all that was told.
+    fn take(&mut self) {
+        for (scope, told) in self.told.try_iter() {
+            self.table.take(scope, told, self.now);
+        }
+    }
+
+    /// A round, after all that was told.
+    fn round(&mut self) {
+        self.take();
+        self.now += Duration::from_millis(100);
+        self.table.tell(self.now);
+    }
+}
+
+fn waiting(member: &Member) -> Vec<Sign> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut all = Vec::new();
+    while let Poll::Ready(Some(sign)) = member.poll_sign(&mut context) {
+        all.push(sign);
+    }
+    all
+}
+
+#[test]
+fn a_line_keeps_no_conversation_that_it_has_left() {
+    let mut house = House::new();
+    let (mut line, user) = (house.line(), UserId::new(1));
+    line.listen(id(1));
+    line.say(id(1), user, Presence::Online).unwrap();
+    line.unlisten(id(1));
+    assert!(line.is_in(id(1)), "its user is still there");
+    line.say(id(1), user, Presence::Offline).unwrap();
+    assert_eq!((line.rooms(), line.is_in(id(1))), (0, false));
+    house.round();
+    assert!(house.table.is_empty());
+}
+
+#[test]
+fn typing_reaches_every_other_line_once_and_no_other_account() {
+    let mut house = House::new();
+    let (mut writer, mut reader) = (house.line(), house.line());
+    let mut stranger = house.hub.enter(Scope::of(2, Mode::Live));
+    writer.listen(id(1));
+    reader.listen(id(1));
+    reader.listen_to_all();
+    stranger.listen_to_all();
+    writer.typing(id(1), Some(UserId::new(1)));
+    writer.typing(id(2), None);
+    house.round();
+    assert!(waiting(&writer).is_empty() && waiting(&stranger).is_empty());
+    assert_eq!(waiting(&reader).len(), 2);
+}
+
+#[test]
+fn who_types_all_the_time_is_told_once_a_second_from_whichever_line() {
+    let mut house = House::new();
+    let (one, other, mut reader) = (house.line(), house.line(), house.line());
+    reader.listen(id(1));
+    let (mut heard, user) = (0, UserId::new(1));
+    for _ in 0..25 {
+        for line in [&one, &other] {
+            line.typing(id(1), Some(user));
+        }
+        house.round();
+        heard += waiting(&reader).len();
+    }
+    assert_eq!(heard, 3, "at 0, 1 and 2 seconds");
+}
+
+#[test]
+fn a_round_tells_so_much_and_presence_waits_for_the_next() {
+    let mut house = House::with(100);
+    let mut readers: Vec<Member> = (0..1_000).map(|_| house.line()).collect();
+    readers.iter_mut().for_each(Member::listen_to_all);
+    let (mut line, user) = (house.line(), UserId::new(1));
+    for number in 0..20 {
+        line.say(id(number), user, Presence::Online).unwrap();
+        line.typing(id(number), Some(user));
+    }
+    house.round();
+    let first: usize = readers.iter().map(|reader| waiting(reader).len()).sum();
+    assert_eq!(first, 2_000);
+    for _ in 0..10 {
+        house.round();
+    }
+    let heard: Vec<Sign> = waiting(readers.last().unwrap());
+    let presence = heard.iter().filter(|sign| matches!(sign, Sign::Presence(..))).count();
+    assert_eq!(presence, 18, "none is lost");
+}
+
+#[test]
+fn a_presence_that_changes_all_the_time_is_told_by_its_newest_state() {
+    let mut house = House::new();
+    let (mut line, mut reader, user) = (house.line(), house.line(), UserId::new(1));
+    reader.listen(id(1));
+    for presence in [Presence::Online, Presence::Away].repeat(50) {
+        line.say(id(1), user, presence).unwrap();
+    }
+    house.round();
+    assert_eq!(waiting(&reader), [Sign::Presence(id(1), user, Presence::Away)]);
+}
+
+#[test]
+fn an_account_is_present_in_so_many_conversations() {
+    let house = House::new();
+    let (mut line, mut other, user) = (house.line(), house.line(), UserId::new(1));
+    for number in 0..3 {
+        line.say(id(number), user, Presence::Online).unwrap();
+    }
+    assert_eq!(other.say(id(9), user, Presence::Away), Err(TooManyPresences));
+    line.say(id(0), user, Presence::Away).unwrap();
+    line.say(id(0), user, Presence::Offline).unwrap();
+    other.say(id(9), user, Presence::Away).unwrap();
+    let mut stranger = house.hub.enter(Scope::of(2, Mode::Live));
+    stranger.say(id(9), user, Presence::Away).unwrap();
+    drop((line, other, stranger));
+    assert!(house.hub.presences.lock().is_empty());
+}
+
+#[test]
+fn a_user_is_offline_when_the_last_line_that_said_otherwise_is_gone() {
+    let mut house = House::new();
+    let (mut first, mut second, mut reader, user) = (house.line(), house.line(), house.line(), UserId::new(1));
+    let is = |presence| Sign::Presence(id(1), user, presence);
+    first.say(id(1), user, Presence::Online).unwrap();
+    second.say(id(1), user, Presence::Away).unwrap();
+    house.round();
+    reader.listen(id(1));
+    house.take();
+    assert_eq!(waiting(&reader), [is(Presence::Away)]);
+    drop(second);
+    house.round();
+    assert_eq!(waiting(&reader), [is(Presence::Online)]);
+    drop(first);
+    house.round();
+    assert_eq!(waiting(&reader), [is(Presence::Offline)]);
+}
+
+#[test]
+fn nothing_is_left_when_all_lines_are_gone() {
+    let mut house = House::new();
+    let mut one = house.line();
+    one.listen(id(1));
+    one.listen_to_all();
+    one.say(id(1), UserId::new(1), Presence::Online).unwrap();
+    one.unlisten(id(1));
+    drop(one);
+    house.round();
+    assert!(house.table.is_empty());
+}
+
+#[test]
+fn who_listened_comes_again_when_the_thread_has_lost_its_table() {
+    let mut house = House::new();
+    let mut reader = house.line();
+    reader.listen(id(1));
+    house.take();
+    house.table = Table::default();
+    assert_eq!(reader.poll_sign(&mut Context::from_waker(Waker::noop())), Poll::Ready(None));
+}

@@ -16,6 +16,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, redirect, retry};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::names::{Names, RESOLVERS_MAX};
@@ -26,8 +27,15 @@ const ANSWER_BYTES_MAX: usize = 4_096;
 const IDLE_PER_HOST_MAX: usize = 4;
 /// … and how long. Receivers close theirs after 60 seconds and more.
 const IDLE: Duration = Duration::from_secs(30);
+/// Whose share of the resolver a request takes that was sent for no account.
+pub(crate) const NO_ACCOUNT: u32 = 0;
 /// How long a name is looked at before an endpoint is taken.
 const LOOK: Duration = Duration::from_secs(2);
+
+tokio::task_local! {
+    /// For which account the running request is sent.
+    static ACCOUNT: u32;
+}
 
 /// Brings parcels over HTTP, on a thread of its own: a slow handshake keeps no actor waiting.
 pub(crate) struct HttpCourier {
@@ -108,9 +116,14 @@ impl Courier for HttpCourier {
             Err(error) => Err(Lost::Broken(format!("the URL {error}"))),
         };
         let (client, deadline) = (self.client.clone(), Instant::now() + self.timeout);
-        let sending = judged.map(|()| self.runtime.spawn(send(client, parcel, deadline)));
+        let account = parcel.account;
+        let sending = judged.map(|()| self.runtime.spawn(ACCOUNT.scope(account, send(client, parcel, deadline))));
         Box::pin(async move {
-            let gone = |_| Err(Lost::Broken("the server is stopping".to_owned()));
+            let gone = |error: JoinError| {
+                let why =
+                    if error.is_panic() { "the attempt failed within the server" } else { "the server is stopping" };
+                Err(Lost::Broken(why.to_owned()))
+            };
             sending?.await.unwrap_or_else(gone)
         })
     }
@@ -133,7 +146,7 @@ pub(crate) fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
 }
 
 async fn send(client: Client, parcel: Parcel, deadline: Instant) -> Result<Reply, Lost> {
-    let Parcel { url, headers, body } = parcel;
+    let Parcel { account: _, url, headers, body } = parcel;
     let request =
         headers.into_iter().fold(client.post(url).body(body), |request, (name, value)| request.header(name, value));
     let response =
@@ -203,8 +216,10 @@ impl Error for Refused {}
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (names, private) = (self.names.clone(), self.private);
+        // A connection is begun by the request that needs it, in its own task.
+        let account = ACCOUNT.try_with(|account| *account).unwrap_or(NO_ACCOUNT);
         Box::pin(async move {
-            let addresses = names.resolve(name.as_str()).await.map_err(|why| why.to_string())?;
+            let addresses = names.resolve(account, name.as_str()).await.map_err(|why| why.to_string())?;
             match addresses.iter().find(|address| !private && is_special(**address)) {
                 Some(address) => Err(Refused(*address).into()),
                 // The connector puts the URL's own port in the place of 0.

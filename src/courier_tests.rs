@@ -43,7 +43,12 @@ fn receiving(then: impl Fn(TcpStream) + Send + 'static) -> (u16, mpsc::Receiver<
 }
 
 fn parcel(url: String) -> Parcel {
-    Parcel { url, headers: vec![("webhook-id", "evt_1".to_owned())], body: Bytes::from_static(b"{\"a\":1}") }
+    Parcel {
+        account: 1,
+        url,
+        headers: vec![("webhook-id", "evt_1".to_owned())],
+        body: Bytes::from_static(b"{\"a\":1}"),
+    }
 }
 
 async fn post(timeout_ms: u64, private: bool, url: String) -> Result<Reply, Lost> {

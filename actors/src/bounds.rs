@@ -24,6 +24,10 @@ pub struct Bounds {
     pub document_bytes_max: usize,
     /// Names of one query or form.
     pub query_names_max: usize,
+    /// Webhook endpoints of an account in one mode.
+    pub webhook_endpoints_max: usize,
+    /// Values that a webhook endpoint's filter names for one property.
+    pub filter_values_max: usize,
 }
 
 static BOUNDS: OnceLock<Bounds> = OnceLock::new();
@@ -45,6 +49,8 @@ impl Bounds {
             url_chars_max: usize::MAX,
             document_bytes_max: usize::MAX,
             query_names_max: usize::MAX,
+            webhook_endpoints_max: usize::MAX,
+            filter_values_max: usize::MAX,
         })
     }
 }

@@ -162,6 +162,7 @@ pub struct Webhooks {
     pub retry_jitter: f64,
     pub timeout_seconds: f64,
     pub places: usize,
+    pub account_places: usize,
     pub retry_after_max_seconds: f64,
     pub disable_after_days: f64,
     pub keep_deliveries_days: f64,
@@ -287,6 +288,8 @@ impl Config {
             ("bounds.name_chars_max", bounds.name_chars_max),
             ("bounds.url_chars_max", bounds.url_chars_max),
             ("bounds.query_names_max", bounds.query_names_max),
+            ("bounds.webhook_endpoints_max", bounds.webhook_endpoints_max),
+            ("bounds.filter_values_max", bounds.filter_values_max),
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;
@@ -429,6 +432,9 @@ impl Webhooks {
         }
         if !(1..=10_000).contains(&self.places) {
             wrong("webhooks.places", "must be 1 to 10000")?;
+        }
+        if !(1..=1_000_000).contains(&self.account_places) {
+            wrong("webhooks.account_places", "must be 1 to 1000000")?;
         }
         if !(0.0..=YEAR_SECONDS).contains(&self.retry_after_max_seconds) {
             wrong("webhooks.retry_after_max_seconds", "must be 0 to 31536000")?;

@@ -409,6 +409,9 @@ impl From<RecordError> for Problem {
             RecordError::Precondition => Problem::new(Kind::PreconditionFailed, "If-Match names another state"),
             RecordError::Taken { field } => Problem::new(Kind::Conflict, "is already taken").at(field),
             RecordError::InUse { reason } => Problem::new(Kind::Conflict, reason),
+            RecordError::Full { most } => {
+                Problem::new(Kind::Conflict, format!("there are {most} of them already, the most that there may be"))
+            }
             RecordError::Invalid(invalid) => invalid.into(),
         }
     }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use self::sse::{Message, Parser};
-use crate::courier::{CourierError, HttpCourier, tls};
+use crate::courier::{CourierError, HttpCourier, NO_ACCOUNT, tls};
 
 /// How long the receiver has for each event, and the server for accepting a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -250,7 +250,7 @@ impl Listener {
         let (body, sent_at) = (Bytes::from(message.data.clone()), Timestamp::now());
         let signing = Signing { secrets: &self.secrets, event: id, body: &body, now_ms: sent_at.0, attempt: 1 };
         let headers = signature::headers(signing);
-        let parcel = Parcel { url: self.options.forward_to.clone(), headers, body };
+        let parcel = Parcel { account: NO_ACCOUNT, url: self.options.forward_to.clone(), headers, body };
         let started = Instant::now();
         let came = self.courier.post(parcel).await;
         let Attempt { status, duration_ms, error, .. } = Attempt::of(sent_at, started.elapsed(), came);

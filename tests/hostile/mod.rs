@@ -9,5 +9,6 @@ mod lists;
 mod names;
 mod neighbour;
 mod threads;
+mod webhooks;
 
 use neighbour::Neighbour;

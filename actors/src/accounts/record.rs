@@ -41,6 +41,12 @@ pub enum RecordError {
         /// What stands in the way.
         reason: &'static str,
     },
+    /// There are as many of its kind as there may be.
+    #[error("there are {most} of them, and no more may be")]
+    Full {
+        /// How many.
+        most: usize,
+    },
     /// A value is not acceptable.
     #[error("{}: {}", .0.field, .0.reason)]
     Invalid(Invalid),
@@ -363,6 +369,7 @@ impl<R: Rules> Entity for Record<R> {
             Broken::HasDocuments => {
                 RecordError::InUse { reason: "the user owns documents: transfer or delete them first" }
             }
+            Broken::Full(most) => RecordError::Full { most },
             Broken::NoUser => RecordError::Invalid(Invalid::new("user_id", "must be a valid user ID")),
             Broken::NoCustomer => RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID")),
         }

@@ -75,9 +75,11 @@ impl Entity for Conversation {
     fn refused(broken: Broken) -> ConversationError {
         let (field, reason) = match broken {
             Broken::NoUser => ("assignee_id", "must be a valid user ID"),
-            Broken::NoCustomer | Broken::HasConversations | Broken::HasDocuments | Broken::Taken(_) => {
-                ("customer_id", "must be a valid customer ID")
-            }
+            Broken::NoCustomer
+            | Broken::HasConversations
+            | Broken::HasDocuments
+            | Broken::Taken(_)
+            | Broken::Full(_) => ("customer_id", "must be a valid customer ID"),
         };
         ConversationError::Invalid(Invalid::new(field, reason))
     }

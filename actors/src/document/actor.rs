@@ -62,9 +62,11 @@ impl Entity for Document {
     fn refused(broken: Broken) -> DocumentError {
         let reason = match broken {
             Broken::NoUser => "must be a valid user ID",
-            Broken::NoCustomer | Broken::HasConversations | Broken::HasDocuments | Broken::Taken(_) => {
-                "is not acceptable"
-            }
+            Broken::NoCustomer
+            | Broken::HasConversations
+            | Broken::HasDocuments
+            | Broken::Taken(_)
+            | Broken::Full(_) => "is not acceptable",
         };
         DocumentError::Invalid(Invalid::new("user_id", reason))
     }

@@ -291,6 +291,8 @@ pub enum Condition {
     NoConversations(CustomerId),
     /// No document is this user's, in the bin or out of it.
     NoDocuments(UserId),
+    /// There are fewer records of this kind in the commit's scope than so many.
+    FewerThan(Kind, usize),
 }
 
 /// A condition that did not hold.
@@ -306,6 +308,8 @@ pub enum Broken {
     HasDocuments,
     /// Another record has this value.
     Taken(NameField),
+    /// There are as many records of this kind as there may be.
+    Full(usize),
 }
 
 /// The answer that is kept under an idempotency key.

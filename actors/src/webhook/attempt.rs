@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::courier::{Lost, Reply};
+use super::queue::Places;
 use crate::time::Timestamp;
 
 /// What is set before anything starts.
@@ -21,12 +22,21 @@ pub struct WebhookSettings {
     pub timeout: Duration,
     /// Deliveries of one endpoint that may be under way at once.
     pub places: usize,
+    /// Deliveries of all endpoints of an account that may be under way at once; but each endpoint may always have one.
+    pub account_places: usize,
     /// The longest `Retry-After` that is honoured.
     pub retry_after_max: Duration,
     /// An endpoint that only fails for so long is disabled.
     pub disable_after: Duration,
     /// How long deliveries are kept once they have ended.
     pub keep_deliveries: Duration,
+}
+
+impl WebhookSettings {
+    /// What may be under way at once.
+    pub(super) fn places(&self) -> Places {
+        Places { endpoint: self.places, account: self.account_places }
+    }
 }
 
 /// One attempt, as the log of a delivery shows it.

@@ -10,6 +10,8 @@ use crate::store::Later;
 /// One POST.
 #[derive(Debug)]
 pub struct Parcel {
+    /// For which account, by its number: what a parcel holds up while it is under way is the account's share.
+    pub account: u32,
     /// Where to.
     pub url: String,
     /// What goes with it, by name.

@@ -144,11 +144,11 @@ impl PostOffice {
     }
 
     fn moved(&mut self, position: i64, version: Arc<Endpoint>) {
-        let number = version.id.number();
+        let (account, number) = (version.scope.account_number(), version.id.number());
         match self.matcher.endpoint(position, version) {
             Moved::No => {}
             Moved::Open => {
-                self.queue.open(number, 0, None);
+                self.queue.open((account, number), 0, None);
                 let enabled = self.targets.get(&number).is_some_and(|target| target.enabled);
                 self.queue.pause(number, !enabled);
             }

@@ -85,6 +85,8 @@ struct Lane {
 /// A delivery on its way out.
 #[derive(Debug, Clone)]
 pub(super) struct Shipment {
+    /// Whose place it takes.
+    pub(super) account: u32,
     pub(super) endpoint: u64,
     /// Which of the line's lives it belongs to: each giving up ends one.
     pub(super) life: u64,
@@ -117,6 +119,7 @@ pub(super) enum Hurried {
 /// One endpoint's queue.
 #[derive(Debug, Default)]
 pub(super) struct Line {
+    pub(super) account: u32,
     pub(super) endpoint: u64,
     /// Deliveries that wait, here or in the store alone.
     pub(super) waiting: u64,
@@ -147,9 +150,9 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// A line of which so many deliveries wait in the store.
-    pub(super) fn new(endpoint: u64, waiting: u64, failing_since: Option<i64>) -> Self {
-        Line { endpoint, waiting, failing_since, look: waiting > 0, ..Line::default() }
+    /// A line of this account's endpoint, of which so many deliveries wait in the store.
+    pub(super) fn new((account, endpoint): (u32, u64), waiting: u64, failing_since: Option<i64>) -> Self {
+        Line { account, endpoint, waiting, failing_since, look: waiting > 0, ..Line::default() }
     }
 
     /// Whether it holds every delivery that waits.
@@ -203,9 +206,14 @@ impl Line {
         self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
     }
 
+    /// Whether it has something that may be sent.
+    pub(super) fn may_send(&self, now: i64, places: usize) -> bool {
+        !self.paused && self.in_flight < places && now >= self.next_at && !self.ready.is_empty()
+    }
+
     /// The next that may be sent.
     pub(super) fn next(&mut self, now: i64, places: usize) -> Option<Shipment> {
-        if self.paused || self.in_flight >= places || now < self.next_at {
+        if !self.may_send(now, places) {
             return None;
         }
         let key = self.ready.pop_front()?;
@@ -217,6 +225,7 @@ impl Line {
             self.next_at = now + (DISTANCE_MS << more.min(DOUBLINGS_MAX));
         }
         Some(Shipment {
+            account: self.account,
             endpoint: self.endpoint,
             life: self.life,
             key,

@@ -167,7 +167,7 @@ impl Solo for PostOffice {
 impl PostOffice {
     pub(super) fn new(means: Means) -> Self {
         PostOffice {
-            queue: Queue::new(0, means.settings.places),
+            queue: Queue::new(0, means.settings.places()),
             means,
             matcher: Matcher::default(),
             targets: HashMap::new(),
@@ -205,11 +205,11 @@ impl PostOffice {
         let position = if nobody { first.max(state.matched) } else { state.matched };
         self.matcher = Matcher::new(position);
         self.matched_written = state.matched;
-        self.queue = Queue::new(state.last_delivery, self.means.settings.places);
+        self.queue = Queue::new(state.last_delivery, self.means.settings.places());
         for stored in &state.endpoints {
             let Some(target) = self.know(stored) else { continue };
             let number = target.id.number();
-            self.queue.open(number, stored.pending, stored.failing_since);
+            self.queue.open((target.scope.account_number(), number), stored.pending, stored.failing_since);
             self.queue.pause(number, !target.enabled);
             let version = stored.as_matched.as_ref();
             if let Some(Ok(version)) = version.map(|row| restore_endpoint(row, target.id, target.scope)) {
@@ -448,7 +448,8 @@ async fn attempt(
     let body = event.body();
     let secrets = &target.secrets;
     let headers = headers(Signing { secrets, event: event.id(), body: &body, now_ms: began.0, attempt });
-    let post = courier.post(Parcel { url: target.url.clone(), headers, body });
+    let account = target.scope.account_number();
+    let post = courier.post(Parcel { account, url: target.url.clone(), headers, body });
     let reply = tokio::time::timeout(settings.timeout + GRACE, post).await.unwrap_or(Err(Lost::TimedOut));
     Made { attempt, began, took: begun.elapsed(), reply }
 }

@@ -61,6 +61,7 @@ fn settings() -> WebhookSettings {
         jitter: 0.0,
         timeout: Duration::from_secs(5),
         places: 4,
+        account_places: 128,
         retry_after_max: Duration::from_secs(1),
         disable_after: Duration::from_secs(3600),
         keep_deliveries: Duration::from_secs(3600),

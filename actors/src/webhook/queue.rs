@@ -1,7 +1,7 @@
 //! All lines, and the slice that tells the store what became of their deliveries. Pure: no clock, no store, no network.
 //! A crash at any instant loses nothing but outcomes that no slice has carried yet, and these are repeated deliveries.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -36,11 +36,31 @@ struct Flying {
     about: HashSet<i64>,
 }
 
+/// Deliveries that may be under way at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places {
+    /// To one endpoint.
+    pub(super) endpoint: usize,
+    /// To all endpoints of an account; but each endpoint may always have one.
+    pub(super) account: usize,
+}
+
+/// What one account's endpoints have under way.
+#[derive(Debug, Default)]
+struct Share {
+    in_flight: usize,
+    /// Endpoints that would send more, whoever has waited longest first.
+    waiting: VecDeque<u64>,
+}
+
 /// All lines.
 #[derive(Debug)]
 pub(super) struct Queue {
     lines: HashMap<u64, Line>,
     places: usize,
+    account_places: usize,
+    /// By account.
+    shares: HashMap<u32, Share>,
     /// What the next slice says.
     slice: Box<DeliverySlice>,
     failing: BTreeMap<u64, Option<i64>>,
@@ -59,11 +79,13 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Behind this delivery, with so many places for each endpoint.
-    pub(super) fn new(last_delivery: i64, places: usize) -> Self {
+    /// Behind this delivery, with so many places.
+    pub(super) fn new(last_delivery: i64, places: Places) -> Self {
         Queue {
             lines: HashMap::new(),
-            places: places.max(1),
+            places: places.endpoint.max(1),
+            account_places: places.account,
+            shares: HashMap::new(),
             slice: Box::default(),
             failing: BTreeMap::new(),
             number: 1,
@@ -78,9 +100,9 @@ impl Queue {
         }
     }
 
-    /// An endpoint, with what waits of it in the store.
-    pub(super) fn open(&mut self, endpoint: u64, waiting: u64, failing_since: Option<i64>) {
-        self.lines.entry(endpoint).or_insert_with(|| Line::new(endpoint, waiting, failing_since));
+    /// An account's endpoint, with what waits of it in the store.
+    pub(super) fn open(&mut self, (account, endpoint): (u32, u64), waiting: u64, failing_since: Option<i64>) {
+        self.lines.entry(endpoint).or_insert_with(|| Line::new((account, endpoint), waiting, failing_since));
         self.dirty.insert(endpoint);
     }
 
@@ -189,7 +211,18 @@ impl Queue {
         for endpoint in std::mem::take(&mut self.dirty) {
             let Some(line) = self.lines.get_mut(&endpoint) else { continue };
             line.wake(now);
-            shipments.extend(std::iter::from_fn(|| line.next(now, places)));
+            let share = self.shares.entry(line.account).or_default();
+            while share.in_flight < self.account_places || line.in_flight == 0 {
+                let Some(shipment) = line.next(now, places) else { break };
+                share.in_flight += 1;
+                shipments.push(shipment);
+            }
+            if line.may_send(now, places) && !share.waiting.contains(&endpoint) {
+                share.waiting.push_back(endpoint);
+            }
+            if share.in_flight == 0 && share.waiting.is_empty() {
+                self.shares.remove(&line.account);
+            }
             refills.extend(line.wants(now, room));
             let alarm = line.alarm(now, places);
             self.set_alarm(endpoint, alarm);
@@ -213,9 +246,20 @@ impl Queue {
         self.alarms.first().map(|(at, _)| *at)
     }
 
+    /// A place of its account is free again, for whoever has waited longest.
+    fn leave_place(&mut self, shipment: &Shipment) {
+        self.dirty.insert(shipment.endpoint);
+        let Some(share) = self.shares.get_mut(&shipment.account) else { return };
+        share.in_flight = share.in_flight.saturating_sub(1);
+        self.dirty.extend(share.waiting.pop_front());
+        if share.in_flight == 0 && share.waiting.is_empty() {
+            self.shares.remove(&shipment.account);
+        }
+    }
+
     /// An attempt is over, and this is what it comes to.
     pub(super) fn landed(&mut self, shipment: &Shipment, verdict: Verdict, log: Vec<Attempt>, now: i64) {
-        self.dirty.insert(shipment.endpoint);
+        self.leave_place(shipment);
         let Some(line) = self.lines.get_mut(&shipment.endpoint) else { return };
         if !line.landed(shipment) {
             return;
@@ -235,7 +279,7 @@ impl Queue {
 
     /// What was to be delivered is no more: it is given up, though no receiver failed. The log says so.
     pub(super) fn drop_gone(&mut self, shipment: &Shipment, log: Vec<Attempt>, now: i64) {
-        self.dirty.insert(shipment.endpoint);
+        self.leave_place(shipment);
         if self.lines.get_mut(&shipment.endpoint).is_some_and(|line| line.landed(shipment)) {
             let attempts = shipment.attempt.saturating_sub(1);
             self.settle(shipment, Fate { state: DeliveryState::Failed, attempts, due: now, log });
@@ -264,7 +308,7 @@ impl Queue {
 
     /// An attempt could not be made, because what is sent could not be read.
     pub(super) fn put_back(&mut self, shipment: &Shipment, now: i64) {
-        self.dirty.insert(shipment.endpoint);
+        self.leave_place(shipment);
         if let Some(line) = self.lines.get_mut(&shipment.endpoint)
             && line.landed(shipment)
         {

@@ -12,7 +12,8 @@ use crate::feed::{Place, SeenNow};
 use crate::store::{DueQuery, Happened, LIVE, Waiting};
 
 const ENDPOINT: u64 = 9;
-const PLACES: usize = 4;
+const ACCOUNT: u32 = 1;
+const PLACES: Places = Places { endpoint: 4, account: 4 };
 const ATTEMPTS_MAX: u32 = 3;
 
 #[derive(Debug, Clone)]
@@ -162,7 +163,7 @@ struct Life {
 impl Life {
     fn new() -> Self {
         let mut queue = Queue::new(0, PLACES);
-        queue.open(ENDPOINT, 0, None);
+        queue.open((ACCOUNT, ENDPOINT), 0, None);
         Life {
             queue,
             store: Model::default(),
@@ -250,7 +251,7 @@ impl Life {
         }
         let last = self.store.rows.keys().next_back().copied().unwrap_or(0).max(self.store.given_up);
         self.queue = Queue::new(last, PLACES);
-        self.queue.open(ENDPOINT, self.store.waiting().count() as u64, None);
+        self.queue.open((ACCOUNT, ENDPOINT), self.store.waiting().count() as u64, None);
         (self.refills, self.flying) = (Vec::new(), Vec::new());
         self.matched = self.store.matched;
         self.match_on();
@@ -299,7 +300,7 @@ proptest! {
         // In the end the receiver is well, and everything has left.
         for _ in 0..20_000 {
             life.now += 7;
-            (0..PLACES).for_each(|_| life.land(true));
+            (0..PLACES.endpoint).for_each(|_| life.land(true));
             life.flush();
             life.written();
             life.refill();
@@ -341,4 +342,39 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
         life.take(&Step::Land(vec![false]));
     }
     panic!("it waits for others");
+}
+
+/// So many deliveries of one entity each, to this endpoint.
+fn fill(queue: &mut Queue, endpoint: u64, entities: std::ops::Range<u64>) {
+    for entity in entities {
+        queue.push(endpoint, LIVE, &event(i64::try_from(endpoint * 1_000 + entity).unwrap(), entity), 0);
+    }
+}
+
+#[test]
+fn endpoints_of_an_account_share_its_places_and_each_has_one() {
+    let mut queue = Queue::new(0, Places { endpoint: 4, account: 6 });
+    for (account, endpoint) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5)] {
+        queue.open((account, endpoint), 0, None);
+        fill(&mut queue, endpoint, 0..10);
+    }
+    let under_way =
+        |queue: &Queue| -> Vec<usize> { (1..=5).map(|endpoint| queue.line(endpoint).unwrap().in_flight).collect() };
+    let (first, _) = queue.turn(0);
+    assert_eq!(under_way(&queue), [4, 2, 1, 1, 4], "another account's are its own");
+    // Places that are left go to whoever has waited, and never to more than there are.
+    let mut flying: VecDeque<Shipment> = first.into();
+    for now in 1..=32 {
+        let landed = flying.iter().position(|shipment| shipment.account == 1).unwrap();
+        queue.landed(&flying.remove(landed).unwrap(), Verdict::Delivered, Vec::new(), now);
+        flying.extend(queue.turn(now).0);
+        let [one, two, three, four, _] = under_way(&queue)[..] else { panic!("five endpoints") };
+        assert!(one + two + three + four <= 6 + 3, "{one} {two} {three} {four}");
+    }
+    while let Some(shipment) = flying.pop_front() {
+        queue.landed(&shipment, Verdict::Delivered, Vec::new(), 100);
+        flying.extend(queue.turn(100).0);
+    }
+    assert!(queue.lines().all(|line| line.waiting == 0 && line.in_flight == 0), "none was forgotten");
+    assert!(queue.shares.is_empty());
 }

@@ -11,10 +11,11 @@ use super::wanted::{EventKind, EventKinds, WebhookFilter};
 use crate::accounts::Identity;
 use crate::accounts::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use crate::answer::Invalid;
+use crate::bounds::Bounds;
 use crate::caller::Scope;
 use crate::id::{WebhookId, WebhookKind};
 use crate::present::present;
-use crate::store::{Effect, Kind};
+use crate::store::{Condition, Effect, Kind};
 use crate::text::{Description, Text, WebhookUrl};
 use crate::time::Timestamp;
 
@@ -204,7 +205,8 @@ impl Webhook {
         };
         let mut webhook = Webhook { view, secrets: Vec::new() };
         let secret = webhook.new_secret();
-        Step::PutSecret(webhook, Vec::new(), secret)
+        let room = Condition::FewerThan(Kind::Webhook, Bounds::get().webhook_endpoints_max);
+        Step::PutSecret(webhook, vec![room], secret)
     }
 
     fn change(&self, change: ChangeWebhook, now: i64) -> Step<Self> {

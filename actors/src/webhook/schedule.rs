@@ -74,6 +74,7 @@ mod tests {
             jitter: 0.1,
             timeout: Duration::from_secs(15),
             places: 32,
+            account_places: 128,
             retry_after_max: Duration::from_secs(3600),
             disable_after: Duration::from_secs(432_000),
             keep_deliveries: Duration::from_secs(2_592_000),

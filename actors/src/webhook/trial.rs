@@ -69,7 +69,8 @@ async fn attempt(endpoint: &Endpoint, event: Happened, courier: &dyn Courier) ->
     let event = sample(event, endpoint.scope, sent_at);
     let body = event.body();
     let signing = Signing { secrets: &endpoint.secrets, event: event.id(), body: &body, now_ms: sent_at.0, attempt: 1 };
-    let parcel = Parcel { url: endpoint.url.clone(), headers: headers(signing), body: body.clone() };
+    let account = endpoint.scope.account_number();
+    let parcel = Parcel { account, url: endpoint.url.clone(), headers: headers(signing), body: body.clone() };
     let started = Instant::now();
     let came = courier.post(parcel).await;
     Attempt::of(sent_at, started.elapsed(), came)

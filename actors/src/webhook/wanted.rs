@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
+use crate::bounds::Bounds;
 use crate::conversation::messages::{Channel, Priority};
 use crate::id::DocumentId;
 use crate::present::present;
@@ -31,8 +34,8 @@ impl<'de> Deserialize<'de> for EventKind {
     }
 }
 
-impl utoipa::PartialSchema for EventKind {
-    fn schema() -> utoipa::openapi::RefOr<Schema> {
+impl PartialSchema for EventKind {
+    fn schema() -> RefOr<Schema> {
         let words = Happened::EVENTS.iter().map(|kind| kind.word());
         ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).into()
     }
@@ -74,8 +77,8 @@ impl<'de> Deserialize<'de> for EventKinds {
     }
 }
 
-impl utoipa::PartialSchema for EventKinds {
-    fn schema() -> utoipa::openapi::RefOr<Schema> {
+impl PartialSchema for EventKinds {
+    fn schema() -> RefOr<Schema> {
         let words = [ALL].into_iter().chain(Happened::EVENTS.iter().map(|kind| kind.word()));
         let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
         ArrayBuilder::new().items(word).min_items(Some(1)).unique_items(true).into()
@@ -90,15 +93,15 @@ impl ToSchema for EventKinds {}
 pub struct WebhookFilter {
     /// Of conversations of these channels.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, min_items = 1, value_type = Option<Vec<Channel>>)]
+    #[schema(schema_with = values::<Channel>)]
     channel: Option<Values<Channel>>,
     /// Of conversations of these priorities.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, min_items = 1, value_type = Option<Vec<Priority>>)]
+    #[schema(schema_with = values::<Priority>)]
     priority: Option<Values<Priority>>,
     /// Of these documents.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, min_items = 1, value_type = Option<Vec<DocumentId>>)]
+    #[schema(schema_with = values::<DocumentId>)]
     document_id: Option<Values<DocumentId>>,
 }
 
@@ -145,17 +148,45 @@ impl<'de> Deserialize<'de> for WebhookFilter {
     }
 }
 
-/// At least one value, none twice.
+/// At least one value, none twice, and as many as the bounds allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 struct Values<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de> + PartialEq> Deserialize<'de> for Values<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let values = Vec::deserialize(deserializer)?;
+        let values = deserializer.deserialize_seq(Few(PhantomData))?;
         distinct(&values).map_err(de::Error::custom)?;
         Ok(Values(values))
     }
+}
+
+/// Takes as many values as the bounds allow: none behind them is kept, or compared with the others.
+struct Few<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Few<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
+        let most = Bounds::get().filter_values_max;
+        let mut values = Vec::new();
+        while let Some(value) = sequence.next_element()? {
+            if values.len() == most {
+                return Err(de::Error::custom(format_args!("must hold at most {most} values")));
+            }
+            values.push(value);
+        }
+        Ok(values)
+    }
+}
+
+fn values<T: PartialSchema>() -> RefOr<Schema> {
+    let most = Bounds::get().filter_values_max;
+    ArrayBuilder::new().items(T::schema()).min_items(Some(1)).max_items(Some(most)).into()
 }
 
 fn distinct<T: PartialEq>(values: &[T]) -> Result<(), &'static str> {

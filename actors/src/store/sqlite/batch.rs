@@ -213,6 +213,13 @@ impl<'c> Batch<'c> {
                 let mut owned = self.connection.prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
                 owned.exists([int(id.number())])?.then_some(Broken::HasDocuments)
             }
+            Condition::FewerThan(kind, most) => {
+                let behind = i64::try_from(most.saturating_sub(1)).unwrap_or(i64::MAX);
+                let mut last = self
+                    .connection
+                    .prepare_cached("SELECT 1 FROM records WHERE scope = ?1 AND kind = ?2 LIMIT 1 OFFSET ?3")?;
+                last.exists(params![scope.number(), kind as i64, behind])?.then_some(Broken::Full(most))
+            }
         })
     }
 

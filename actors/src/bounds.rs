@@ -10,6 +10,8 @@ use serde::Deserialize;
 pub struct Bounds {
     /// Bytes of one message's content.
     pub content_bytes_max: usize,
+    /// Edits of one message.
+    pub message_edits_max: u64,
     /// Keys of one metadata object.
     pub metadata_keys_max: usize,
     /// Bytes of one metadata object, as compact JSON.
@@ -42,6 +44,7 @@ impl Bounds {
     pub fn get() -> &'static Bounds {
         BOUNDS.get_or_init(|| Bounds {
             content_bytes_max: usize::MAX,
+            message_edits_max: u64::MAX,
             metadata_keys_max: usize::MAX,
             metadata_bytes_max: usize::MAX,
             customer_name_chars_max: usize::MAX,

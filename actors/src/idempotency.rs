@@ -20,6 +20,95 @@ use crate::time::Timestamp;
 /// What identifies a key in its scope: a hash, so that a key's text is kept nowhere.
 pub type KeyHash = [u8; 16];
 
+/// What a request is, so that the same key with another one is noticed: digests of all of it, and of all but its body.
+///
+/// What is kept of it goes with what the request brought: whoever has the files could confirm a guess of a short text
+/// that is redacted. What is left then tells requests apart by all but their bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    whole: [u8; 16],
+    head: [u8; 8],
+    /// What earlier versions kept of it.
+    earlier: [u8; 16],
+}
+
+/// All of a request but its body.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "HTTP's own names")]
+pub struct RequestHead<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    pub query: &'a str,
+    /// The acting user; empty where there is none.
+    pub user: &'a str,
+}
+
+/// Bytes of a fingerprint as it is kept: the whole, then the head.
+const WHOLE_BYTES: usize = 16;
+const KEPT_BYTES: usize = WHOLE_BYTES + 8;
+
+impl Fingerprint {
+    /// Of a request with this body.
+    #[must_use]
+    pub fn of(head: RequestHead<'_>, body: &[u8]) -> Self {
+        let RequestHead { method, path, query, user } = head;
+        let [method, path, query, user] = [method, path, query, user].map(str::as_bytes);
+        let whole = beginning(&digest(&[method, path, query, user, body]));
+        Fingerprint { whole, head: beginning(&digest(&[method, path, query, user])), earlier: whole }
+    }
+
+    /// One of a test's own, told apart by the number.
+    #[cfg(test)]
+    pub(crate) fn numbered(number: u8) -> Self {
+        Fingerprint::of(RequestHead { method: "POST", path: "/", query: "", user: "" }, &[number])
+    }
+
+    /// Of one of so many parts of the body, which is kept by itself and goes by itself.
+    #[must_use]
+    pub fn of_part(self, part: &[u8], count: usize) -> Self {
+        Fingerprint { whole: beginning(&digest(&[&self.head, &count.to_le_bytes(), part])), ..self }
+    }
+
+    /// As it is kept.
+    #[must_use]
+    pub fn bytes(self) -> [u8; KEPT_BYTES] {
+        let mut bytes = [0; KEPT_BYTES];
+        for (to, from) in bytes.iter_mut().zip(self.whole.iter().chain(&self.head)) {
+            *to = *from;
+        }
+        bytes
+    }
+
+    /// Whether what was kept is of this request, as far as can be told.
+    #[must_use]
+    pub fn is_of(self, kept: &[u8]) -> bool {
+        match kept.len() {
+            KEPT_BYTES => kept == self.bytes(),
+            WHOLE_BYTES => kept == self.earlier,
+            0 => true,
+            _ => kept == self.head,
+        }
+    }
+}
+
+/// A digest that tells the parts' lengths.
+fn digest(parts: &[&[u8]]) -> impl AsRef<[u8]> {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part.len().to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize()
+}
+
+fn beginning<const N: usize>(digest: &impl AsRef<[u8]>) -> [u8; N] {
+    let mut beginning = [0; N];
+    for (to, from) in beginning.iter_mut().zip(digest.as_ref()) {
+        *to = *from;
+    }
+    beginning
+}
+
 /// The first 8 bytes of a key's hash: by these it stands in memory. The row, which has all of it, decides.
 pub(crate) type Short = u64;
 
@@ -130,7 +219,7 @@ pub enum Looked {
 pub struct Reservation {
     keys: Arc<Keys>,
     hash: KeyHash,
-    request: [u8; 16],
+    request: Fingerprint,
     settled: bool,
 }
 
@@ -147,18 +236,7 @@ impl Keys {
         let mut hasher = Sha256::new();
         hasher.update(scope.number().to_le_bytes());
         hasher.update(key.as_bytes());
-        first_half(&hasher.finalize())
-    }
-
-    /// What a request is, so that the same key with another one is noticed.
-    #[must_use]
-    pub fn request_hash(parts: &[&[u8]]) -> [u8; 16] {
-        let mut hasher = Sha256::new();
-        for part in parts {
-            hasher.update(part.len().to_le_bytes());
-            hasher.update(part);
-        }
-        first_half(&hasher.finalize())
+        beginning(&hasher.finalize())
     }
 
     /// At most `keys_max` in memory; beyond, `slice` of them go behind.
@@ -169,7 +247,7 @@ impl Keys {
 
     /// Reserves the key, or says what it is.
     #[must_use]
-    pub fn look(self: &Arc<Self>, hash: KeyHash, request: [u8; 16]) -> Looked {
+    pub fn look(self: &Arc<Self>, hash: KeyHash, request: Fingerprint) -> Looked {
         let key = short(&hash);
         let mut shard = self.shard(key).lock();
         match shard.get(&key) {
@@ -256,14 +334,6 @@ impl Keys {
     }
 }
 
-fn first_half(digest: &[u8]) -> [u8; 16] {
-    let mut half = [0; 16];
-    for (to, from) in half.iter_mut().zip(digest) {
-        *to = *from;
-    }
-    half
-}
-
 impl Reservation {
     /// The key's hash, for the row.
     #[must_use]
@@ -271,9 +341,9 @@ impl Reservation {
         self.hash
     }
 
-    /// The request's hash, for the row.
+    /// What the request is, for the row.
     #[must_use]
-    pub fn request(&self) -> [u8; 16] {
+    pub fn request(&self) -> Fingerprint {
         self.request
     }
 
@@ -329,7 +399,7 @@ impl Idempotency {
     ///
     /// # Errors
     /// The store is away.
-    pub async fn look(&self, scope: Scope, key: &str, request: [u8; 16]) -> Result<Known, ListFailure> {
+    pub async fn look(&self, scope: Scope, key: &str, request: Fingerprint) -> Result<Known, ListFailure> {
         let hash = Keys::hash(scope, key);
         loop {
             let position = match self.keys.look(hash, request) {
@@ -347,7 +417,7 @@ impl Idempotency {
             let kept = self.store.kept(position).await?;
             match kept.filter(|kept| kept.hash == hash && kept.at > Timestamp::now().0 - KEPT_MS) {
                 None => self.keys.forget_at(&hash, position),
-                Some(kept) if kept.request != request => return Ok(Known::Reused),
+                Some(kept) if !request.is_of(&kept.request) => return Ok(Known::Reused),
                 Some(kept) => {
                     let KeptRow { done, id, etag, body, .. } = kept;
                     return Ok(Known::Replay(Answer { done, id, etag, body, replayed: true }));

@@ -40,6 +40,14 @@ impl Metadata {
         Ok(result)
     }
 
+    /// As it was accepted before: the bounds of today may be others.
+    ///
+    /// # Errors
+    /// It is no object.
+    pub(crate) fn accepted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Map::deserialize(deserializer).map(Metadata)
+    }
+
     fn within_bounds(&self) -> Result<(), String> {
         let bounds = Bounds::get();
         if self.0.len() > bounds.metadata_keys_max {

@@ -9,7 +9,7 @@ use actix_web::dev::Payload;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use actix_web::web;
 use bytes::{Bytes, BytesMut};
-use colloquy_actors::idempotency::Keys;
+use colloquy_actors::idempotency::{Fingerprint, RequestHead};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -263,7 +263,7 @@ impl Incoming {
     }
 
     /// Parses it, a large one off this thread; with an idempotency key it is hashed as well.
-    pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<(B, Option<[u8; 16]>), Problem> {
+    pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<(B, Option<Fingerprint>), Problem> {
         let words = call.idempotency_key.is_some().then(|| {
             let user = call.caller.by.user.map(|user| user.to_string()).unwrap_or_default();
             [
@@ -275,10 +275,10 @@ impl Incoming {
         });
         let Incoming { bytes, large, held } = self;
         if !large {
-            return read_and_hash::<B>(&bytes, words.as_ref());
+            return read_and_mark::<B>(&bytes, words.as_ref());
         }
         let work = move || {
-            let read = read_and_hash::<B>(&bytes, words.as_ref());
+            let read = read_and_mark::<B>(&bytes, words.as_ref());
             drop(held);
             read
         };
@@ -286,12 +286,11 @@ impl Incoming {
     }
 }
 
-fn read_and_hash<B: Body>(bytes: &[u8], words: Option<&[String; 4]>) -> Result<(B, Option<[u8; 16]>), Problem> {
+fn read_and_mark<B: Body>(bytes: &[u8], words: Option<&[String; 4]>) -> Result<(B, Option<Fingerprint>), Problem> {
     let body = B::parse(bytes)?;
-    let hash = words.map(|[method, path, query, user]| {
-        Keys::request_hash(&[method.as_bytes(), path.as_bytes(), query.as_bytes(), user.as_bytes(), bytes])
-    });
-    Ok((body, hash))
+    let fingerprint =
+        words.map(|[method, path, query, user]| Fingerprint::of(RequestHead { method, path, query, user }, bytes));
+    Ok((body, fingerprint))
 }
 
 /// Whether a body is declared as what the operation reads.

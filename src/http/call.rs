@@ -8,7 +8,7 @@ use colloquy_actors::accounts::Principal;
 use colloquy_actors::answer::Precondition;
 use colloquy_actors::caller::{Caller, Scope};
 use colloquy_actors::id::{Id, Prefix, UserId};
-use colloquy_actors::idempotency::Reservation;
+use colloquy_actors::idempotency::{Fingerprint, Reservation};
 
 use super::edge::Edge;
 use super::problem::Problem;
@@ -37,7 +37,7 @@ pub(crate) struct Call {
     pub(crate) if_match: Option<Precondition>,
     pub(crate) idempotency_key: Option<String>,
     /// What the request is, where it has an idempotency key.
-    pub(crate) fingerprint: Option<[u8; 16]>,
+    pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) reservation: Option<Reservation>,
     /// Whether its answer shows a document.
     pub(crate) whole: bool,

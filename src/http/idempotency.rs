@@ -2,7 +2,9 @@
 
 use colloquy_actors::answer::Answer;
 use colloquy_actors::caller::Scope;
-use colloquy_actors::idempotency::{Known, Reservation};
+use colloquy_actors::idempotency::{Fingerprint, Known, Reservation};
+
+use serde_json::value::RawValue;
 
 use super::call::Call;
 use super::edge::Edge;
@@ -26,7 +28,7 @@ pub(super) async fn look(
     edge: &Edge,
     scope: Scope,
     key: &str,
-    request: [u8; 16],
+    request: Fingerprint,
 ) -> Result<Result<Reservation, Answer>, Problem> {
     match edge.system.idempotency.look(scope, key, request).await? {
         Known::Fresh(reservation) => Ok(Ok(reservation)),
@@ -44,15 +46,16 @@ pub(super) enum Place {
     Answered(Answer),
 }
 
-/// Reserves the call's key for each of its operations. The first has the key itself, so that another request with the same
-/// key meets it. Either none is refused here, or nothing stays reserved.
-pub(super) async fn reserve_places(call: &Call, count: usize) -> Result<Vec<Place>, Problem> {
+/// Reserves the call's key for each of its operations, as they came. The first has the key itself, so that another request
+/// with the same key meets it. Either none is refused here, or nothing stays reserved.
+pub(super) async fn reserve_places(call: &Call, operations: &[Box<RawValue>]) -> Result<Vec<Place>, Problem> {
     let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
-        return Ok((0..count).map(|_| Place::Free(None)).collect());
+        return Ok(operations.iter().map(|_| Place::Free(None)).collect());
     };
-    let mut places = Vec::with_capacity(count);
+    let mut places = Vec::with_capacity(operations.len());
     let mut waits = false;
-    for place in 0..count {
+    for (place, operation) in operations.iter().enumerate() {
+        let request = request.of_part(operation.get().as_bytes(), operations.len());
         // A caller's key has printable characters only, so it is never that of a place.
         let key = if place == 0 { key.clone() } else { format!("{key}\0{place}") };
         match call.edge.system.idempotency.look(call.caller.scope, &key, request).await? {

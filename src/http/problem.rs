@@ -350,7 +350,9 @@ impl From<ConversationError> for Problem {
             ConversationError::NotPending => {
                 Problem::new(Kind::InvalidTransition, error.to_string()).at("snoozed_until")
             }
-            ConversationError::Redacted => Problem::new(Kind::Conflict, "the message is redacted"),
+            ConversationError::Redacted | ConversationError::TooManyEdits(_) => {
+                Problem::new(Kind::Conflict, error.to_string())
+            }
             ConversationError::Invalid(invalid) => invalid.into(),
         }
     }

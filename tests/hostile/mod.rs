@@ -1,8 +1,11 @@
 //! One client harms nobody but itself: each file holds attacks of one kind, each test is one attack, run beside another
 //! account that goes on with its work.
 
+mod confirming;
 mod customers;
+mod edits;
 mod fill;
+mod identifiers;
 mod lines;
 mod links;
 mod lists;

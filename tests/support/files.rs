@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every file below the folder that holds the text.
-pub(crate) fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
+pub(crate) fn files_with(folder: &Path, text: impl AsRef<[u8]>) -> Vec<PathBuf> {
+    let text = text.as_ref();
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files_with(&path, text));
-        } else if holds(&fs::read(&path).unwrap_or_default(), text.as_bytes()) {
+        } else if holds(&fs::read(&path).unwrap_or_default(), text) {
             found.push(path);
         }
     }

@@ -308,7 +308,7 @@ impl<R: Rules> Turn<'_, R> {
             at: self.setting.now,
             rows,
             header,
-            rewrites: Vec::new(),
+            redacts: None,
             conditions: Vec::new(),
             answer,
             effects: Vec::new(),

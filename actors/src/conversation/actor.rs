@@ -4,7 +4,7 @@ use super::messages::{ConversationCommand, ConversationError, Request};
 use super::state::{Changed, Conversation, Found, Live};
 use crate::accounts::names::Names;
 use crate::answer::{Answer, Invalid};
-use crate::id::ConversationId;
+use crate::id::{ConversationId, MessageId};
 use crate::journal::Kept;
 use crate::runtime::{Away, BoxFuture, Decision, Entity};
 use crate::store::{Broken, Commit, Store, Stored, StoredConversation, Subject};
@@ -31,8 +31,8 @@ impl Entity for Conversation {
     type Command = ConversationCommand;
     type Reply = Answer;
     type Refusal = ConversationError;
-    /// The sequence of a message's row.
-    type Lookup = (ConversationId, u64);
+    /// A message of it.
+    type Lookup = (ConversationId, MessageId);
     type Found = Found;
     type Change = Changed;
     type Commit = Commit;
@@ -49,7 +49,7 @@ impl Entity for Conversation {
     fn lookup(&self, command: &ConversationCommand) -> Option<Self::Lookup> {
         let mine = self.live.as_ref().is_some_and(|live| live.scope == command.caller.scope);
         match &command.request {
-            Request::Edit(message, _) | Request::Redact(message) if mine => Some((self.id, message.sequence())),
+            Request::Edit(message, _) | Request::Redact(message) if mine => Some((self.id, *message)),
             Request::Create { .. }
             | Request::Read
             | Request::Change(_)
@@ -105,8 +105,8 @@ impl Kept for Conversation {
         }
     }
 
-    fn find(store: &dyn Store, (conversation, sequence): Self::Lookup) -> BoxFuture<Result<Found, Away>> {
-        let finding = store.message(Conversation::subject(conversation), sequence);
+    fn find(store: &dyn Store, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, Away>> {
+        let finding = store.message(Conversation::subject(conversation), message);
         Box::pin(async move { finding.await.map_err(|_| Away) })
     }
 }

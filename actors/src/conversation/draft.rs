@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::id::{ConversationId, MessageId, UserId};
 use crate::metadata::Metadata;
 use crate::runtime::Decision;
-use crate::store::{Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, NewRow, Rewrite, Seen};
+use crate::store::{Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, NewRow, Seen};
 use crate::time::Timestamp;
 
 /// What an event of a conversation says.
@@ -35,20 +35,15 @@ pub(super) struct Draft {
     expected: u64,
     pub(super) live: Live,
     rows: Vec<NewRow>,
-    pub(super) rewrites: Vec<Rewrite>,
+    /// The sequence of the message that is redacted.
+    pub(super) redacts: Option<u64>,
 }
 
 impl Draft {
     pub(super) fn new(id: ConversationId, live: Live, asked: &Asked) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
         let at = asked.now.max(live.updated_at);
-        Draft {
-            id,
-            expected: live.sequence,
-            live: Live { updated_at: at, ..live },
-            rows: Vec::new(),
-            rewrites: Vec::new(),
-        }
+        Draft { id, expected: live.sequence, live: Live { updated_at: at, ..live }, rows: Vec::new(), redacts: None }
     }
 
     fn row(&mut self, happened: Happened, payload: Bytes, sender: Option<SenderType>, edits: Option<u64>) {
@@ -173,7 +168,7 @@ impl Draft {
             at: self.live.updated_at,
             rows: self.rows,
             header,
-            rewrites: self.rewrites,
+            redacts: self.redacts,
             conditions,
             answer,
             effects,

@@ -298,6 +298,9 @@ pub enum ConversationError {
     /// A redacted message can't be edited.
     #[error("the message is redacted")]
     Redacted,
+    /// A message can't be edited any more often.
+    #[error("a message takes at most {0} edits: send another one")]
+    TooManyEdits(u64),
     /// A value is not acceptable.
     #[error("{}: {}", .0.field, .0.reason)]
     Invalid(Invalid),
@@ -366,7 +369,8 @@ pub struct MessageView {
     pub sender_type: SenderType,
     /// Who exactly.
     pub sender_id: Option<SenderId>,
-    /// The caller's own data.
+    /// The caller's own data, read as it was accepted, whatever the bounds are today.
+    #[serde(deserialize_with = "Metadata::accepted")]
     pub metadata: Metadata,
     /// When it was accepted.
     pub sent_at: Timestamp,
@@ -374,6 +378,15 @@ pub struct MessageView {
     pub edited_at: Option<Timestamp>,
     /// Whether its content was erased.
     pub redacted: bool,
+}
+
+impl MessageView {
+    /// Redaction: what it says goes, the message stays.
+    pub(crate) fn erase(&mut self) {
+        self.content.clear();
+        self.metadata = Metadata::default();
+        self.redacted = true;
+    }
 }
 
 /// An earlier text of a message.

@@ -11,14 +11,13 @@ mod talk;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::Serialize;
 
 pub use self::state::{Changed, Conversation, Found};
 
-use self::draft::{raw, to_json};
+use self::draft::raw;
 use self::messages::{
     Channel, ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
-    EmbeddedCustomer, MessageView, Priority, Request, RevisionView, SenderId, SenderType, Status,
+    EmbeddedCustomer, MessageView, Priority, Request, SenderId, SenderType, Status,
 };
 use self::talk::read_message;
 use crate::accounts::Identity;
@@ -27,10 +26,11 @@ use crate::answer::{Answer, Invalid, Precondition};
 use crate::caller::{Caller, Scope};
 use crate::id::{ConversationId, CustomerId, MessageId, UserId};
 use crate::idempotency::Reservation;
-use crate::page::{ListFailure, Page, Paging, Start};
+use crate::page::{ListFailure, Page, Paging};
 use crate::runtime::{AskError, Cause, Directory};
 use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, Kind, MessageQuery, ReadError, Store, Stored, StoredPage, Subject,
+    ConversationHeader, ConversationQuery, Facets, Kind, MessageQuery, ReadError, RevisionQuery, Store, Stored,
+    StoredPage, Subject,
 };
 use crate::time::Timestamp;
 
@@ -221,15 +221,7 @@ impl Conversations {
             Some(message.message_id.to_string())
         };
         let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
-        let mut data = BytesMut::from(&b"["[..]);
-        for message in &found.items {
-            if data.len() > 1 {
-                data.put_u8(b',');
-            }
-            data.extend_from_slice(message.as_bytes());
-        }
-        data.put_u8(b']');
-        Ok(page(data.freeze(), first, last, &found))
+        Ok(page(array(found.items.iter().map(|message| message.as_bytes())), first, last, &found))
     }
 
     /// One message.
@@ -242,11 +234,11 @@ impl Conversations {
         id: ConversationId,
         message: MessageId,
     ) -> Result<Answer, AskError<ConversationError>> {
-        let found = self.store.message(Conversation::subject(id), message.sequence()).await.map_err(|_| away())?;
-        read_message(message, scope, found.as_ref()).map_err(AskError::Refused)
+        let found = self.store.message(Conversation::subject(id), message).await.map_err(|_| away())?;
+        read_message(message, scope, found).map_err(AskError::Refused)
     }
 
-    /// The earlier texts of a message, oldest first.
+    /// A page of a message's earlier texts.
     ///
     /// # Errors
     /// It is not there for this caller, or the store is away.
@@ -257,19 +249,9 @@ impl Conversations {
         message: MessageId,
         paging: Paging,
     ) -> Result<Page, ListFailure> {
-        let found = self.store.message(Conversation::subject(id), message.sequence()).await?;
-        read_message(message, scope, found.as_ref()).map_err(|_| ListFailure::NotFound)?;
-        let texts = found.map(|found| found.texts).unwrap_or_default();
-        let replaced_at = texts.iter().skip(1).map(|(_, at, _)| Timestamp(*at));
-        let revisions: Vec<RevisionView> = texts
-            .iter()
-            .zip(replaced_at)
-            .filter_map(|((_, _, payload), replaced_at)| {
-                let text: MessageView = serde_json::from_slice(payload).ok()?;
-                Some(RevisionView { content: text.content, metadata: text.metadata, replaced_at })
-            })
-            .collect();
-        Ok(slice(revisions, paging))
+        let query = RevisionQuery { scope, conversation: Conversation::subject(id), message, paging };
+        let found = self.store.revisions(query).await?.ok_or(ListFailure::NotFound)?;
+        Ok(page(array(found.items.iter().map(|revision| &revision[..])), None, None, &found))
     }
 }
 
@@ -307,20 +289,17 @@ fn page<T>(data: Bytes, first: Option<String>, last: Option<String>, found: &Sto
     Page { data, count, total: found.total, first, last, before: found.before, after: found.after }
 }
 
-/// A page of a short list that is all in memory.
-fn slice<T: Serialize>(mut all: Vec<T>, paging: Paging) -> Page {
-    let skip = match paging.start {
-        Start::Offset(skip) => usize::try_from(skip).unwrap_or(usize::MAX).min(all.len()),
-        Start::After(_) | Start::Before(_) => 0,
-    };
-    let total = all.len();
-    if paging.order == crate::page::Order::Desc {
-        all.reverse();
+/// A JSON array of what is JSON already.
+fn array<'i>(items: impl Iterator<Item = &'i [u8]>) -> Bytes {
+    let mut data = BytesMut::from(&b"["[..]);
+    for item in items {
+        if data.len() > 1 {
+            data.put_u8(b',');
+        }
+        data.extend_from_slice(item);
     }
-    let items: Vec<T> = all.into_iter().skip(skip).take(usize::try_from(paging.limit).unwrap_or(0)).collect();
-    let after = skip + items.len() < total;
-    let total = u64::try_from(total).unwrap_or(u64::MAX);
-    page(to_json(&items), None, None, &StoredPage { items, total, before: skip > 0, after })
+    data.put_u8(b']');
+    data.freeze()
 }
 
 fn refused(field: &'static str, reason: &str) -> AskError<ConversationError> {

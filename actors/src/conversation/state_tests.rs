@@ -16,7 +16,7 @@ use crate::caller::{By, Mode};
 use crate::conversation::messages::MessageView;
 use crate::id::CustomerId;
 use crate::id::MessageId;
-use crate::idempotency::{Keys, Looked};
+use crate::idempotency::{Fingerprint, Keys, Looked};
 use crate::store::{Commit, NewRow};
 use crate::time::Timestamp;
 
@@ -157,11 +157,11 @@ impl Play {
 
     fn found(&self, id: MessageId) -> Found {
         let (_, texts) = self.messages.iter().find(|(held, _)| *held == id)?;
-        let text = |sequence: &u64| {
-            let (_, payload, at) = &self.rows[usize::try_from(*sequence).unwrap() - 1];
-            (*sequence, *at, payload.clone())
-        };
-        Some(StoredMessage { scope: self.caller.scope, texts: texts.iter().map(text).collect() })
+        let (sequence, latest) = (*texts.first()?, *texts.last()?);
+        let (_, payload, _) = &self.rows[usize::try_from(latest).unwrap() - 1];
+        let now = serde_json::from_slice(payload).unwrap();
+        let edits = u64::try_from(texts.len()).unwrap() - 1;
+        Some(StoredMessage { scope: self.caller.scope, sequence, latest, edits, now })
     }
 
     fn shown(&self) -> Value {
@@ -194,7 +194,7 @@ impl Play {
             }
             Ask::Edit { message: index, same } => {
                 let id = message(*index)?;
-                let held: MessageView = serde_json::from_slice(&self.found(id)?.texts.last()?.2).unwrap();
+                let held = self.found(id)?.now;
                 let content = if *same && !held.content.is_empty() { held.content } else { text };
                 Request::Edit(id, Box::new(serde_json::from_value(json!({"content": content})).unwrap()))
             }
@@ -209,8 +209,7 @@ impl Play {
     fn expected(&self, ask: &Ask, request: &Request) -> Result<Vec<Happened>, ConversationError> {
         let status = self.live().state.status;
         let redacted = |id: &MessageId| {
-            let latest: MessageView =
-                serde_json::from_slice(&self.found(*id).unwrap().texts.last().unwrap().2).unwrap();
+            let latest = self.found(*id).unwrap().now;
             (latest.redacted, latest.content)
         };
         let updated = |changes: bool| Ok(if changes { vec![Happened::ConversationUpdated] } else { Vec::new() });
@@ -272,7 +271,7 @@ impl Play {
         let Some(request) = self.request(ask) else { return Ok(()) };
         let expected = self.expected(ask, &request);
         let etag = match &request {
-            Request::Edit(id, _) | Request::Redact(id) => self.found(*id).unwrap().texts.last().unwrap().0.to_string(),
+            Request::Edit(id, _) | Request::Redact(id) => self.found(*id).unwrap().latest.to_string(),
             Request::Create { .. }
             | Request::Read
             | Request::Change(_)
@@ -335,8 +334,10 @@ impl Play {
             let counts = (count(SenderType::Customer), count(SenderType::Agent), count(SenderType::System));
             prop_assert_eq!((row.tallies.customer, row.tallies.agent, row.tallies.system), counts);
         }
-        for rewrite in &commit.rewrites {
-            self.rows[usize::try_from(rewrite.sequence).unwrap() - 1].1 = rewrite.payload.clone();
+        if let Some(original) = commit.redacts {
+            let message = self.messages.iter().find(|(_, texts)| texts.first() == Some(&original));
+            let now = self.found(message.unwrap().0).unwrap().now;
+            prop_assert!(now.redacted && now.content.is_empty() && now.metadata.is_empty());
         }
         Ok(())
     }
@@ -406,15 +407,6 @@ proptest! {
             play.now += passes;
             play.turn(&ask, wanted)?;
         }
-        let redacted: Vec<_> = play.messages.iter().filter_map(|(id, _)| {
-            let all = play.found(*id)?.texts;
-            let latest: MessageView = serde_json::from_slice(&all.last()?.2).ok()?;
-            latest.redacted.then_some(all)
-        }).collect();
-        for (_, payload) in redacted.iter().flatten().map(|(sequence, _, payload)| (sequence, payload)) {
-            let text: MessageView = serde_json::from_slice(payload).unwrap();
-            prop_assert!(text.redacted && text.content.is_empty() && text.metadata.is_empty());
-        }
     }
 }
 
@@ -425,14 +417,17 @@ fn nothing_changed_is_kept_only_with_a_key() {
     assert!(matches!(play.decide(empty(), None), Decision::Answer(_)));
     let keys = Arc::new(Keys::default());
     let hash = Keys::hash(play.caller.scope, "a key");
-    let Looked::Fresh(reservation, _) = keys.look(hash, [0; 16]) else { panic!("a new key") };
+    let Looked::Fresh(reservation, _) = keys.look(hash, Fingerprint::numbered(0)) else { panic!("a new key") };
     let (caller, people) = (play.caller.clone(), Arc::clone(&play.people));
     let reservation = Some(reservation);
     let command = ConversationCommand { caller, if_match: None, reservation, request: empty(), people };
     let Decision::Keep { commit, reply } = play.conversation.judge(command, None, play.now) else { panic!("kept") };
     assert!(commit.rows.is_empty());
     assert_eq!(commit.answer.unwrap().body, Some(reply.body));
-    assert!(matches!(keys.look(hash, [0; 16]), Looked::Fresh(..)), "the commit is gone: so is the reservation");
+    assert!(
+        matches!(keys.look(hash, Fingerprint::numbered(0)), Looked::Fresh(..)),
+        "the commit is gone: so is the reservation"
+    );
 }
 
 #[test]

@@ -4,16 +4,15 @@
 use bytes::Bytes;
 
 use super::draft::{Draft, to_json};
-use super::messages::{
-    ConversationError, EditMessage, MessageType, MessageView, SendMessage, SenderId, SenderType, Status,
-};
+use super::messages::{ConversationError, EditMessage, MessageType, SendMessage, SenderId, SenderType, Status};
 use super::state::{Asked, Conversation, Decided, Found, Live};
 use crate::answer::{Answer, Done, Invalid, Precondition};
+use crate::bounds::Bounds;
 use crate::caller::Scope;
 use crate::id::{MessageId, UserId};
 use crate::metadata::Metadata;
 use crate::runtime::Decision;
-use crate::store::{Header, Rewrite, StoredMessage};
+use crate::store::{Header, StoredMessage};
 use crate::text::is_https_url;
 use crate::time::Timestamp;
 
@@ -46,8 +45,8 @@ impl Conversation {
         if_match: Option<&Precondition>,
         found: Found,
     ) -> Decided {
-        let held = Held::of(id, live.scope, found.as_ref())?;
-        held.check(if_match)?;
+        let held = held(id, live.scope, found)?;
+        check(&held, if_match)?;
         if held.now.redacted {
             return Err(ConversationError::Redacted);
         }
@@ -61,7 +60,11 @@ impl Conversation {
             after.metadata = after.metadata.patched(patch.as_ref()).map_err(refused)?;
         }
         if after.content == held.now.content && after.metadata == held.now.metadata {
-            return Ok(Decision::Answer(held.answer()));
+            return Ok(Decision::Answer(answer(&held)));
+        }
+        let edits_max = Bounds::get().message_edits_max;
+        if held.edits >= edits_max {
+            return Err(ConversationError::TooManyEdits(edits_max));
         }
         let mut draft = Draft::new(self.id, live.clone(), &asked);
         after.edited_at = Some(Timestamp(draft.live.updated_at));
@@ -79,62 +82,42 @@ impl Conversation {
         if_match: Option<&Precondition>,
         found: Found,
     ) -> Decided {
-        let held = Held::of(id, live.scope, found.as_ref())?;
-        held.check(if_match)?;
+        let mut held = held(id, live.scope, found)?;
+        check(&held, if_match)?;
         let answer = Answer { done: Done::Deleted, id: None, etag: None, body: Bytes::new(), replayed: false };
         if held.now.redacted {
             return Ok(Decision::Answer(answer));
         }
         let mut draft = Draft::new(self.id, live.clone(), &asked);
-        draft.edited(&erased(held.now), held.sequence);
-        for (sequence, _, payload) in found.iter().flat_map(|found| &found.texts) {
-            let text: MessageView = serde_json::from_slice(payload).map_err(|_| ConversationError::MessageNotFound)?;
-            draft.rewrites.push(Rewrite { sequence: *sequence, payload: to_json(&erased(text)) });
-        }
+        held.now.erase();
+        draft.edited(&held.now, held.sequence);
+        draft.redacts = Some(held.sequence);
         Ok(draft.commit(asked, Header::Unchanged, Vec::new(), answer, true))
     }
 }
 
-/// A message as its row holds it.
-struct Held {
-    now: MessageView,
-    sequence: u64,
-    latest: u64,
+/// The message as it stands, if it is this very one and the caller's own.
+fn held(id: MessageId, scope: Scope, found: Found) -> Result<StoredMessage, ConversationError> {
+    let found = found.filter(|found| found.scope == scope && found.now.message_id == id);
+    found.ok_or(ConversationError::MessageNotFound)
 }
 
-impl Held {
-    fn of(id: MessageId, scope: Scope, found: Option<&StoredMessage>) -> Result<Self, ConversationError> {
-        let found = found.filter(|found| found.scope == scope).ok_or(ConversationError::MessageNotFound)?;
-        let read = |text: Option<&(u64, i64, Bytes)>| {
-            let (sequence, _, payload) = text?;
-            Some((*sequence, serde_json::from_slice::<MessageView>(payload).ok()?))
-        };
-        let (sequence, _) = read(found.texts.first()).ok_or(ConversationError::MessageNotFound)?;
-        let (latest, now) = read(found.texts.last()).ok_or(ConversationError::MessageNotFound)?;
-        if now.message_id == id { Ok(Held { now, sequence, latest }) } else { Err(ConversationError::MessageNotFound) }
-    }
+fn check(held: &StoredMessage, if_match: Option<&Precondition>) -> Result<(), ConversationError> {
+    let etag = held.latest.to_string();
+    if if_match.is_some_and(|wanted| !wanted.holds(&etag)) { Err(ConversationError::Precondition) } else { Ok(()) }
+}
 
-    fn check(&self, if_match: Option<&Precondition>) -> Result<(), ConversationError> {
-        let etag = self.latest.to_string();
-        if if_match.is_some_and(|wanted| !wanted.holds(&etag)) { Err(ConversationError::Precondition) } else { Ok(()) }
-    }
-
-    fn answer(&self) -> Answer {
-        let etag = Some(self.latest.to_string());
-        Answer { done: Done::Ok, id: None, etag, body: to_json(&self.now), replayed: false }
-    }
+fn answer(held: &StoredMessage) -> Answer {
+    let etag = Some(held.latest.to_string());
+    Answer { done: Done::Ok, id: None, etag, body: to_json(&held.now), replayed: false }
 }
 
 /// A message as it is read by itself: the answer to a GET.
 ///
 /// # Errors
 /// There is no such message for this caller.
-pub(super) fn read_message(
-    id: MessageId,
-    scope: Scope,
-    found: Option<&StoredMessage>,
-) -> Result<Answer, ConversationError> {
-    Held::of(id, scope, found).map(|held| held.answer())
+pub(super) fn read_message(id: MessageId, scope: Scope, found: Found) -> Result<Answer, ConversationError> {
+    held(id, scope, found).map(|held| answer(&held))
 }
 
 /// What a message is to say.
@@ -170,11 +153,4 @@ fn acceptable(kind: MessageType, content: &str) -> Result<(), ConversationError>
         MessageType::Text => Ok(()),
         MessageType::Image | MessageType::File => is_https_url(content).map_err(refused),
     }
-}
-
-fn erased(mut message: MessageView) -> MessageView {
-    message.content.clear();
-    message.metadata = Metadata::default();
-    message.redacted = true;
-    message
 }

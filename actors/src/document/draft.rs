@@ -294,7 +294,7 @@ fn commit(document: &Document, live: &Live, asked: Asked, (expected, header): (u
         at: live.facts.last_at,
         rows: Vec::new(),
         header,
-        rewrites: Vec::new(),
+        redacts: None,
         conditions: Vec::new(),
         answer,
         effects: Vec::new(),

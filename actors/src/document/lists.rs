@@ -6,9 +6,11 @@ use super::messages::{CommentList, ContentType, Part, Reply, Request};
 use super::state::{Document, Facts, to_json};
 use crate::answer::Invalid;
 use crate::caller::{Caller, Scope};
-use crate::id::{ActivityId, DocumentId, UserId};
+use crate::id::{ActivityId, DocumentId, KeyId, UserId};
 use crate::page::{ListFailure, Order, Page, Paging, Start};
-use crate::store::{ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, ReadError, StoredPage};
+use crate::store::{
+    ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, ReadError, StoredPage, Subject,
+};
 use crate::time::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
@@ -29,13 +31,31 @@ pub struct DocumentList {
     pub paging: Paging,
 }
 
+/// Whoever does something to a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActivityActor {
+    /// A user, by itself or by a key that acts for it.
+    User(UserId),
+    /// A key with the account's own rights.
+    Key(KeyId),
+}
+
+impl ActivityActor {
+    fn subject(self) -> Subject {
+        match self {
+            ActivityActor::User(id) => Subject { kind: Kind::User, number: id.number(), tail: id.tail() },
+            ActivityActor::Key(id) => Subject { kind: Kind::Key, number: id.number(), tail: id.tail() },
+        }
+    }
+}
+
 /// What is wanted of a document's activity.
 #[derive(Debug, Clone)]
 pub struct ActivityList {
     /// Only this.
     pub action: Option<Happened>,
-    /// Only what this user or key did: its identifier's number.
-    pub actor: Option<u64>,
+    /// Only what this user or key did.
+    pub actor: Option<ActivityActor>,
     /// Only after this instant …
     pub since: Option<Timestamp>,
     /// … and before this one.
@@ -187,7 +207,7 @@ impl Documents {
             scope,
             document: Document::subject(id),
             action,
-            actor,
+            actor: actor.map(ActivityActor::subject),
             since: since.map(|at| at.0),
             until: until.map(|at| at.0),
             paging,

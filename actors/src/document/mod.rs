@@ -49,7 +49,7 @@ pub(crate) use hashing::HashPlaces;
 pub use hashing::HashSettings;
 pub use history::{Comparison, DiffFormat};
 pub use links::{Link, Shut};
-pub use lists::{ActivityList, ActivityView, DocumentList};
+pub use lists::{ActivityActor, ActivityList, ActivityView, DocumentList};
 pub use merging::{Computed, MergeJob};
 pub use state::{Changed, Document};
 pub use work::{Job, Worked};

@@ -43,8 +43,8 @@ pub enum Item {
     Endpoint(i64, Arc<Endpoint>),
     /// A webhook endpoint that is no more.
     EndpointGone(i64, WebhookId),
-    /// These rows of this entity were redacted: what is held of their text is to be let go.
-    Redacted(u64, Arc<[u64]>),
+    /// Texts of this entity were redacted: what is held of its events is to be let go.
+    Redacted(u64),
     /// Everything up to this position has come.
     Reached(i64),
 }
@@ -294,9 +294,9 @@ impl Batch<'_> {
         self.items.push(Item::EndpointGone(position, id));
     }
 
-    /// Publishes that the text of these rows was erased.
-    pub(crate) fn redacted(&mut self, entity: u64, sequences: impl Iterator<Item = u64>) {
-        self.items.push(Item::Redacted(entity, sequences.collect()));
+    /// Publishes that texts of this entity were redacted.
+    pub(crate) fn redacted(&mut self, entity: u64) {
+        self.items.push(Item::Redacted(entity));
     }
 
     /// Everything up to this position is committed.

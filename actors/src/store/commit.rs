@@ -181,15 +181,6 @@ pub struct Seen {
     pub sender: Option<SenderType>,
 }
 
-/// New payload for an earlier row of the same entity: redaction.
-#[derive(Debug)]
-pub struct Rewrite {
-    /// Which row.
-    pub sequence: u64,
-    /// What stands there from now on.
-    pub payload: Bytes,
-}
-
 /// What lists show of a conversation, and what its actor starts from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConversationState {
@@ -372,8 +363,9 @@ pub struct Commit {
     pub rows: Vec<NewRow>,
     /// What lists show.
     pub header: Header,
-    /// Earlier rows that change.
-    pub rewrites: Vec<Rewrite>,
+    /// The sequence of the message whose texts of before are to be erased. From the commit on no reader shows them; the
+    /// file loses them behind, in slices, also after a crash.
+    pub redacts: Option<u64>,
     /// What must hold outside.
     pub conditions: Vec<Condition>,
     /// The kept answer.

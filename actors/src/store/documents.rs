@@ -186,8 +186,8 @@ pub struct ActivityQuery {
     pub document: Subject,
     /// Only this.
     pub action: Option<Happened>,
-    /// Only what this user or key did: its identifier's number.
-    pub actor: Option<u64>,
+    /// Only what this user or key did.
+    pub actor: Option<Subject>,
     /// Only after this instant, in Unix milliseconds …
     pub since: Option<i64>,
     /// … and before this one.

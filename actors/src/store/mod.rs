@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 pub use commit::{
     Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow,
-    Rewrite, Seen, Subject, Tallies,
+    Seen, Subject, Tallies,
 };
 pub use delivery::{
     Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE,
@@ -34,12 +34,13 @@ pub use documents::{
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,
-    Span, Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedQuery, Timing,
+    RevisionQuery, Span, Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedQuery,
+    Timing,
 };
 
 use crate::caller::Scope;
 use crate::feed::Event;
-use crate::id::VersionId;
+use crate::id::{MessageId, VersionId};
 use crate::idempotency::KeyHash;
 use crate::runtime::{Away, CommitFailure, Incarnation};
 
@@ -90,8 +91,11 @@ pub trait Store: Send + Sync + 'static {
     /// The same, behind everything submitted before; lifts the ban that a failed commit left.
     fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>>;
 
-    /// A message with all its earlier texts, by the sequence of its row.
-    fn message(&self, conversation: Subject, sequence: u64) -> Later<Result<Option<StoredMessage>, ReadError>>;
+    /// A message as it stands; it costs the same however often it was edited.
+    fn message(&self, conversation: Subject, message: MessageId) -> Later<Result<Option<StoredMessage>, ReadError>>;
+
+    /// A page of a message's earlier texts, as JSON.
+    fn revisions(&self, query: RevisionQuery) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>>;
 
     /// A page of messages, as JSON.
     fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>>;

@@ -8,9 +8,9 @@ use super::commit::{ConversationState, NameField, Subject, Tallies};
 use super::documents::StoredDocument;
 use crate::answer::Done;
 use crate::caller::Scope;
-use crate::conversation::messages::{Channel, Priority, SenderType, Status};
+use crate::conversation::messages::{Channel, MessageView, Priority, SenderType, Status};
 use crate::feed::{Event, EventFilter};
-use crate::id::{ConversationId, CustomerId, UserId};
+use crate::id::{ConversationId, CustomerId, MessageId, UserId};
 use crate::page::Paging;
 
 /// An entity as it is committed.
@@ -73,13 +73,32 @@ pub struct ConversationHeader {
     pub updated_at: i64,
 }
 
-/// A message with all its texts.
-#[derive(Debug)]
+/// A message as it stands.
+#[derive(Debug, Clone)]
 pub struct StoredMessage {
     /// Whose data.
     pub scope: Scope,
-    /// The message's own row, then its edits, oldest first: (sequence, when, payload).
-    pub texts: Vec<(u64, i64, Bytes)>,
+    /// The sequence of the message's own row.
+    pub sequence: u64,
+    /// The sequence of the row that it stands in: that of its last edit, or its own.
+    pub latest: u64,
+    /// How often it was edited; its redaction counts.
+    pub edits: u64,
+    /// What it says.
+    pub now: MessageView,
+}
+
+/// A list of a message's earlier texts.
+#[derive(Debug, Clone, Copy)]
+pub struct RevisionQuery {
+    /// Whose data.
+    pub scope: Scope,
+    /// In which conversation.
+    pub conversation: Subject,
+    /// Of which message.
+    pub message: MessageId,
+    /// Which part; an offset.
+    pub paging: Paging,
 }
 
 /// A page, in the list's order.
@@ -100,8 +119,8 @@ pub struct StoredPage<T> {
 pub struct KeptRow {
     /// Which key.
     pub hash: [u8; 16],
-    /// Which request.
-    pub request: [u8; 16],
+    /// Which request: what is left of its [`crate::idempotency::Fingerprint`].
+    pub request: Vec<u8>,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// What was done.

@@ -81,8 +81,7 @@ impl PostOffice {
         turn: &mut Turn<Mail>,
     ) {
         let endpoint = retry.asker.webhook.number();
-        let target = self.targets.get(&endpoint).filter(|target| target.scope == retry.asker.caller.scope);
-        let mut found = match (found, target) {
+        let mut found = match (found, self.target_of(&retry.asker)) {
             (Err(_), _) => return retry.asker.refuse(DeliveryError::Away),
             (Ok(Some(found)), Some(target)) if found.id() == retry.delivery && target.enabled => found,
             (Ok(Some(found)), Some(_)) if found.id() == retry.delivery => {

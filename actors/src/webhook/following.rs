@@ -122,7 +122,7 @@ impl PostOffice {
                     self.moved(position, endpoint);
                 }
                 Item::EndpointGone(position, id) => self.gone(position, id.number()),
-                Item::Redacted(entity, _) => self.queue.forget(entity),
+                Item::Redacted(entity) => self.queue.forget(entity),
                 Item::Reached(position) => self.matcher.reached(position),
             }
         }

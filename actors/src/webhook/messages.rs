@@ -162,7 +162,7 @@ impl Asker {
             at: now,
             rows: Vec::new(),
             header: Header::Unchanged,
-            rewrites: Vec::new(),
+            redacts: None,
             conditions: Vec::new(),
             answer: Some(KeptAnswer { reservation, done: Done::Accepted, id: None, etag: None, body: Some(body) }),
             effects: Vec::new(),

@@ -16,7 +16,7 @@ use super::figures::Figures;
 use super::following::{Behind, Reading};
 use super::line::{Refill, Shipment};
 use super::matcher::Matcher;
-use super::messages::{AllHealth, ReplayAsk, Retry};
+use super::messages::{AllHealth, Asker, ReplayAsk, Retry};
 use super::queue::{Queue, Verdict};
 use super::record::DisabledReason;
 use super::replaying::Jobs;
@@ -184,6 +184,12 @@ impl PostOffice {
             wakes_at: None,
             draining: None,
         }
+    }
+
+    /// The endpoint that somebody names, if it is the one of all the identifier's bits and the asker's own.
+    pub(super) fn target_of(&self, asker: &Asker) -> Option<&Arc<Endpoint>> {
+        let target = self.targets.get(&asker.webhook.number());
+        target.filter(|target| target.id == asker.webhook && target.scope == asker.caller.scope)
     }
 
     fn open(&self, turn: &mut Turn<Mail>) {

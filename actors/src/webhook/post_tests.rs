@@ -119,7 +119,7 @@ impl Desk {
                 at: now_ms(),
                 rows: vec![row],
                 header: Header::Unchanged,
-                rewrites: Vec::new(),
+                redacts: None,
                 conditions: Vec::new(),
                 answer: None,
                 effects: Vec::new(),

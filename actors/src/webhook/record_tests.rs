@@ -9,7 +9,7 @@ use super::super::restore_endpoint;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
 use crate::caller::{By, Caller, Mode};
-use crate::idempotency::{Keys, Looked};
+use crate::idempotency::{Fingerprint, Keys, Looked};
 use crate::runtime::{Decision, Entity};
 use crate::store::Happened;
 
@@ -179,7 +179,9 @@ struct Play {
 
 impl Play {
     fn decide(&self, scope: Scope, key: &str, request: WebhookRequest) -> Decision<Record<Webhook>> {
-        let Looked::Fresh(reservation, _) = self.keys.look(Keys::hash(scope, key), [0; 16]) else { panic!("{key}") };
+        let Looked::Fresh(reservation, _) = self.keys.look(Keys::hash(scope, key), Fingerprint::numbered(0)) else {
+            panic!("{key}")
+        };
         let caller = Caller { scope, by: By::server("a test") };
         let identity = Arc::new(Identity::default());
         let reservation = Some(reservation);

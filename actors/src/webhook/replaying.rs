@@ -66,8 +66,7 @@ impl Jobs {
 impl PostOffice {
     /// Looks where the replay begins; it is refused where the endpoint gets nothing.
     pub(super) fn replay(&mut self, ask: ReplayAsk, turn: &mut Turn<Mail>) {
-        let target = self.targets.get(&ask.asker.webhook.number());
-        match target.filter(|target| target.scope == ask.asker.caller.scope) {
+        match self.target_of(&ask.asker) {
             None => return ask.asker.refuse(DeliveryError::NotFound),
             Some(target) if !target.enabled => return ask.asker.refuse(DeliveryError::Disabled),
             Some(_) => {}
@@ -99,7 +98,7 @@ impl PostOffice {
     pub(super) fn replay_begins(&mut self, ask: ReplayAsk, found: Result<Replay, ReadError>, turn: &mut Turn<Mail>) {
         let Ok(replay) = found else { return ask.asker.refuse(DeliveryError::Away) };
         // It may have been disabled meanwhile.
-        match self.targets.get(&replay.endpoint) {
+        match self.target_of(&ask.asker) {
             None => return ask.asker.refuse(DeliveryError::NotFound),
             Some(target) if !target.enabled => return ask.asker.refuse(DeliveryError::Disabled),
             Some(_) => {}

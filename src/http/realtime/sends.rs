@@ -12,7 +12,7 @@ use colloquy_actors::accounts::{KeyType, Permission};
 use colloquy_actors::caller::Caller;
 use colloquy_actors::conversation::messages::{Request, SendMessage};
 use colloquy_actors::id::ConversationId;
-use colloquy_actors::idempotency::Keys;
+use colloquy_actors::idempotency::{Fingerprint, RequestHead};
 use colloquy_actors::time::Timestamp;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -116,7 +116,8 @@ async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
     // As the POST has it, so that each knows what the other did.
     let path = format!("/v1/conversations/{}/messages", send.conversation);
     let user = caller.by.user.map(|user| user.to_string()).unwrap_or_default();
-    let request = Keys::request_hash(&[b"POST", path.as_bytes(), b"", user.as_bytes(), &send.message]);
+    let head = RequestHead { method: "POST", path: &path, query: "", user: &user };
+    let request = Fingerprint::of(head, &send.message);
     // The answer echoes it as it came; as a key it is the same with and without quotes.
     let key = conditions::sound_key(&send.reference).unwrap_or(&send.reference);
     let reservation = match idempotency::look(edge, caller.scope, key, request).await? {

@@ -49,7 +49,7 @@ impl Subscriptions {
     pub(super) fn has(&self, conversation: Option<ConversationId>) -> bool {
         match conversation {
             None => self.account.is_some(),
-            Some(id) => self.conversations.get(&id.number()).is_some_and(|one| !one.leaving),
+            Some(id) => self.conversations.get(&id.number()).is_some_and(|one| one.id == id && !one.leaving),
         }
     }
 

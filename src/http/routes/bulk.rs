@@ -99,8 +99,11 @@ fn any_of(names: &[std::borrow::Cow<'static, str>]) -> Schema {
     Schema::AnyOf(schemas.build())
 }
 
-/// The operations as they were understood, or why not.
-pub(super) struct Operations(Vec<Result<Wanted, Problem>>);
+/// The operations as they came, and as they were understood, or why not.
+pub(super) struct Operations {
+    came: Vec<Box<RawValue>>,
+    wanted: Vec<Result<Wanted, Problem>>,
+}
 
 /// What one operation asks.
 enum Wanted {
@@ -118,7 +121,8 @@ impl Body for Operations {
         if !OPERATIONS.contains(&request.operations.len()) {
             return Err(Problem::invalid("operations", "must be 1 to 100 operations"));
         }
-        Ok(Operations(request.operations.iter().map(|operation| wanted(operation.get())).collect()))
+        let wanted = request.operations.iter().map(|operation| wanted(operation.get())).collect();
+        Ok(Operations { came: request.operations, wanted })
     }
 
     fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
@@ -149,11 +153,12 @@ fn read<B: Body>(body: &str) -> Result<B, Problem> {
     B::parse(body.as_bytes()).map_err(|problem| if problem.field.is_empty() { problem.at("body") } else { problem })
 }
 
-pub(super) async fn run(call: Call, Operations(operations): Operations) -> Result<Output, Problem> {
-    let places = idempotency::reserve_places(&call, operations.len()).await?;
-    let mut outcomes = Vec::with_capacity(operations.len());
+pub(super) async fn run(call: Call, Operations { came, wanted }: Operations) -> Result<Output, Problem> {
+    let places = idempotency::reserve_places(&call, &came).await?;
+    drop(came);
+    let mut outcomes = Vec::with_capacity(wanted.len());
     let mut last_permit = None;
-    for (index, (operation, place)) in operations.into_iter().zip(places).enumerate() {
+    for (index, (operation, place)) in wanted.into_iter().zip(places).enumerate() {
         // The permit of the request is that of its first operation.
         let admitted = if index == 0 { Ok(()) } else { admit(&call, &mut last_permit).await };
         outcomes.push(match (admitted, place) {

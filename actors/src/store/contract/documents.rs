@@ -68,7 +68,7 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
         at: 1_000,
         rows: vec![row],
         header,
-        rewrites: Vec::new(),
+        redacts: None,
         conditions: Vec::new(),
         answer: None,
         effects: Vec::new(),

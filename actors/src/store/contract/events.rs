@@ -83,7 +83,7 @@ impl Talk {
             at,
             rows,
             header: if expected > 0 && messages { Header::Unchanged } else { put },
-            rewrites: Vec::new(),
+            redacts: None,
             conditions: Vec::new(),
             answer: None,
             effects: Vec::new(),

@@ -16,7 +16,7 @@ use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversation;
 use crate::conversation::messages::{ConversationCommand, ConversationError, CustomerShown, Request, Status};
 use crate::id::{ConversationId, CustomerId, Id, KeyId};
-use crate::idempotency::{Keys, Looked, Reservation};
+use crate::idempotency::{Fingerprint, Keys, Looked, Reservation};
 use crate::journal::Kept;
 use crate::page::{Order, Paging, Start};
 use crate::runtime::{CommitFailure, Decision, Incarnation};
@@ -387,7 +387,7 @@ impl<E: Asked> Acting<E> {
 
     /// The same, with an idempotency key that has not been used.
     pub(in crate::store) fn ask_with_key(&mut self, key: &str, asked: E::Ask) -> Result<Answer, Failed<E::Refusal>> {
-        let looked = self.views.keys.look(Keys::hash(self.scope, key), [1; 16]);
+        let looked = self.views.keys.look(Keys::hash(self.scope, key), Fingerprint::numbered(1));
         let Looked::Fresh(reservation, _) = looked else { panic!("{key} has been used") };
         let decision = self.decide(asked, Some(reservation));
         self.conclude(decision)

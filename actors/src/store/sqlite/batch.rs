@@ -8,12 +8,16 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::codec::{Counted, int, uint};
 use super::deliveries::Tidying;
 use super::lagging::Lag;
+use super::redacting;
 use crate::caller::Scope;
 use crate::id::CustomerId;
 use crate::store::{
     Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind, NameField, NewRow,
     Subject, Tallies, Written,
 };
+
+/// Bytes of redacted texts that are erased with the redactions of one transaction: mostly all of them.
+const ERASE_BYTES: usize = 1 << 18;
 
 /// Where a commit's rows begin.
 #[derive(Debug, Clone, Copy, Default)]
@@ -110,6 +114,8 @@ pub(super) struct Batch<'c> {
     /// Entities' last sequences, as of this transaction.
     sequences: &'c mut HashMap<u64, u64>,
     counters: BTreeMap<CounterKey, i64>,
+    /// Bytes of redacted texts that it still has room to erase.
+    erase_room: usize,
 }
 
 impl<'c> Batch<'c> {
@@ -129,7 +135,7 @@ impl<'c> Batch<'c> {
         counts: &'c mut Counts,
         sequences: &'c mut HashMap<u64, u64>,
     ) -> Self {
-        Batch { connection, counts, sequences, counters: BTreeMap::new() }
+        Batch { connection, counts, sequences, counters: BTreeMap::new(), erase_room: ERASE_BYTES }
     }
 
     /// Judges and writes one commit.
@@ -154,7 +160,9 @@ impl<'c> Batch<'c> {
         for (index, row) in commit.rows.iter().enumerate() {
             self.insert_row(commit, index, row, seals)?;
         }
-        self.rewrite(commit)?;
+        if let Some(original) = commit.redacts {
+            redacting::begin(self.connection, commit.subject.number, original, &mut self.erase_room)?;
+        }
         self.write_header(commit)?;
         if let Some(chore) = commit.chore {
             self.insert_chore(chore)?;
@@ -296,13 +304,21 @@ impl<'c> Batch<'c> {
             seal.map(|seal| seal.0),
             seal.map(|seal| seal.1).unwrap_or_default(),
             kept.map(|kept| kept.reservation.hash()),
-            kept.map(|kept| kept.reservation.request()),
+            kept.map(|kept| kept.reservation.request().bytes()),
             kept.map(|kept| kept.done.code()),
             kept.and_then(|kept| kept.id.as_deref()),
             kept.and_then(|kept| kept.etag.as_deref()),
             kept.and_then(|kept| kept.body.as_deref()),
             &row.payload[..],
         ])?;
+        if let Some(original) = row.edits {
+            self.connection
+                .prepare_cached(
+                    "INSERT INTO edits SELECT ?1, ?2, coalesce(max(number), 0) + 1, ?3 FROM edits
+                     WHERE entity = ?1 AND original = ?2",
+                )?
+                .execute(params![entity, int(original), pos])?;
+        }
         self.sequences.insert(commit.subject.number, sequence);
         Ok(())
     }
@@ -322,7 +338,7 @@ impl<'c> Batch<'c> {
             commit.at,
             &*commit.by.request_id,
             kept.map(|kept| kept.reservation.hash()),
-            kept.map(|kept| kept.reservation.request()),
+            kept.map(|kept| kept.reservation.request().bytes()),
             kept.map(|kept| kept.done.code()),
             kept.and_then(|kept| kept.id.as_deref()),
             kept.and_then(|kept| kept.etag.as_deref()),
@@ -341,16 +357,6 @@ impl<'c> Batch<'c> {
             .prepare_cached("UPDATE rows SET edit = ?3 WHERE entity = ?1 AND seq = ?2")?
             .execute(params![entity, int(original), to])?;
         Ok(before)
-    }
-
-    fn rewrite(&self, commit: &Commit) -> rusqlite::Result<()> {
-        for rewrite in &commit.rewrites {
-            self.connection
-                .prepare_cached("UPDATE rows SET payload = ?3, salt = NULL WHERE entity = ?1 AND seq = ?2")?
-                .execute(params![int(commit.subject.number), int(rewrite.sequence), &rewrite.payload[..]])?;
-            super::deliveries::erase_answers(self.connection, commit.subject.number, rewrite.sequence)?;
-        }
-        Ok(())
     }
 
     fn write_header(&mut self, commit: &Commit) -> rusqlite::Result<()> {

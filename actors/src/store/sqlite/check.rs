@@ -83,6 +83,12 @@ const CHECKS: &[(&str, &str)] = &[
          WHERE r.edit IS NOT NULL AND (e.pos IS NULL OR e.entity <> r.entity OR e.happened <> 5)",
     ),
     (
+        "edits are numbered, and messages point to the last",
+        "SELECT 'entity ' || entity FROM edits GROUP BY entity, original HAVING count(*) <> max(number) OR min(number) <> 1
+         UNION ALL SELECT 'position ' || pos FROM rows r WHERE happened = 4 AND edit IS NOT
+           (SELECT pos FROM edits e WHERE e.entity = r.entity AND e.original = r.seq ORDER BY number DESC LIMIT 1)",
+    ),
+    (
         "the first that waits in a lane is due, and no other",
         "WITH waits AS (SELECT d.* FROM deliveries d LEFT JOIN endpoints ON n = endpoint
            WHERE state = 0 AND (lane < 0 OR d > ifnull(given_up, 0)) AND ifnull(unsettled, 0) <> 2)

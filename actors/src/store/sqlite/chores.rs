@@ -11,6 +11,7 @@ use super::erasing;
 use super::fresh::{Due, Slicing};
 use super::lagging::{Fold, Lag, Lagging};
 use super::older_keys;
+use super::redacting;
 use super::renames::{self, Renames};
 use super::retention::Retention;
 use crate::caller::Scope;
@@ -19,7 +20,7 @@ use crate::time::Timestamp;
 
 /// Headers folded in one slice.
 const SLICE: usize = 256;
-/// Bytes of documents' texts erased in one slice: some milliseconds.
+/// Bytes of texts erased in one slice: some milliseconds.
 const ERASE_SLICE_BYTES: usize = 1 << 20;
 /// The first attempt to empty the log waits so long for readers of older pages; every further one twice as long.
 const WAIT_FIRST: Duration = Duration::from_millis(25);
@@ -27,6 +28,10 @@ const WAIT_FIRST: Duration = Duration::from_millis(25);
 const WAIT_MAX: Duration = Duration::from_millis(3200);
 /// Between two slices of what is to be freed, when nothing else comes.
 const WAIT_BUSY: Duration = Duration::from_millis(20);
+/// Between two slices of redacted texts, which have a time by which they must be gone.
+const WAIT_REDACTING: Duration = Duration::from_millis(1);
+/// A store that closes goes on with them for so long; what is left goes after the next start.
+const REDACT_AT_END: Duration = Duration::from_secs(3);
 /// How long other connections are waited for otherwise.
 const WAIT_OTHERWISE: Duration = Duration::from_secs(10);
 
@@ -69,6 +74,8 @@ pub(super) struct Housekeeping {
     erase_at: Option<(Instant, Duration)>,
     /// Whether texts of documents that are gone may be left.
     erasing: bool,
+    /// Whether earlier texts of redacted messages may be left.
+    redacting: bool,
     expiring: bool,
     low_water: i64,
     probe_at: Instant,
@@ -85,6 +92,7 @@ impl Housekeeping {
             uses_at: now + pace.uses_every,
             erase_at: None,
             erasing: true,
+            redacting: true,
             expiring: true,
             low_water: 0,
             probe_at: now,
@@ -102,8 +110,14 @@ impl Housekeeping {
         self.renames.waiting()
     }
 
-    /// A text was redacted: the log must lose it.
-    pub(super) fn erase(&mut self) {
+    /// A message was redacted: the file must lose its earlier texts.
+    pub(super) fn erase_messages(&mut self) {
+        self.redacting = true;
+        self.erase();
+    }
+
+    /// A text was erased: the log must lose it.
+    fn erase(&mut self) {
         self.erase_at.get_or_insert((Instant::now() + self.pace.erase_within, WAIT_FIRST));
     }
 
@@ -114,6 +128,9 @@ impl Housekeeping {
 
     /// How long the writer may sleep.
     pub(super) fn tick(&self) -> Duration {
+        if self.redacting {
+            return self.pace.tick.min(WAIT_REDACTING);
+        }
         if self.retention.busy() || self.erasing || self.renames.waiting() > 0 {
             self.pace.tick.min(WAIT_BUSY)
         } else {
@@ -178,6 +195,7 @@ impl Housekeeping {
         if !closing {
             self.retention.run(connection, Timestamp::now())?;
         }
+        self.erase_redacted(connection, closing)?;
         if self.erasing {
             self.erase_texts(connection)?;
         }
@@ -203,6 +221,23 @@ impl Housekeeping {
                 return Ok(());
             }
         }
+    }
+
+    /// One slice of the earlier texts of redacted messages; with `closing`, as many as there is time for.
+    fn erase_redacted(&mut self, connection: &Connection, closing: bool) -> rusqlite::Result<()> {
+        let begun = Instant::now();
+        while self.redacting {
+            connection.execute_batch("BEGIN IMMEDIATE")?;
+            self.redacting = redacting::slice(connection, ERASE_SLICE_BYTES)?;
+            connection.execute_batch("COMMIT")?;
+            if self.redacting {
+                self.erase();
+            }
+            if !closing || begun.elapsed() > REDACT_AT_END {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// One slice of the texts of documents that are gone; what is left when the store closes goes after the next start.

@@ -13,6 +13,8 @@ use crate::webhook::Attempt;
 
 /// Rows that one slice gives up or takes away besides what it came for.
 const TIDIED: usize = 128;
+/// What erasing the answers of one delivery costs beside their text, in bytes of text.
+const ANSWERS_BYTES: usize = 512;
 /// Attempts that a log keeps: the newest.
 const LOG_MAX: usize = 32;
 /// An endpoint's rows that wait up to `given_up` still have to be ended.
@@ -61,17 +63,38 @@ pub(super) fn apply(
 
 /// A message was redacted: what receivers answered to its deliveries may repeat it.
 pub(super) fn erase_answers(connection: &Connection, entity: u64, sequence: u64) -> rusqlite::Result<()> {
-    let mut query = connection.prepare_cached(
-        "SELECT d, log FROM deliveries
-         WHERE pos = (SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2) AND log IS NOT NULL",
-    )?;
-    let mut update = connection.prepare_cached("UPDATE deliveries SET log = ?2 WHERE d = ?1")?;
-    let mut rows = query.query([int(entity), int(sequence)])?;
-    while let Some(row) = rows.next()? {
-        let log = read_log(row, 1)?;
-        update.execute(params![row.get::<_, i64>(0)?, written(&log.into_iter().map(silent).collect::<Vec<_>>())])?;
+    let found = connection
+        .prepare_cached("SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2")?
+        .query_row([int(entity), int(sequence)], |row| row.get(0))
+        .optional()?;
+    if let Some(position) = found {
+        let mut room = usize::MAX;
+        erase_some_answers(connection, (position, 0), &mut room)?;
     }
     Ok(())
+}
+
+/// The same for the deliveries of the event at this position, behind one of them, as long as there is room, in bytes; the
+/// last one where there may be more.
+pub(super) fn erase_some_answers(
+    connection: &Connection,
+    (position, behind): (i64, i64),
+    room: &mut usize,
+) -> rusqlite::Result<Option<i64>> {
+    let mut query = connection
+        .prepare_cached("SELECT d, log FROM deliveries WHERE pos = ?1 AND d > ?2 AND log IS NOT NULL ORDER BY d")?;
+    let mut update = connection.prepare_cached("UPDATE deliveries SET log = ?2 WHERE d = ?1")?;
+    let mut rows = query.query([position, behind])?;
+    let mut last = behind;
+    while *room > 0 {
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let bytes = row.get_ref(1)?.as_blob()?.len();
+        *room = room.saturating_sub(ANSWERS_BYTES + bytes);
+        last = row.get(0)?;
+        let log = read_log(row, 1)?;
+        update.execute(params![last, written(&log.into_iter().map(silent).collect::<Vec<_>>())])?;
+    }
+    Ok(Some(last))
 }
 
 /// The attempts that a column holds.
@@ -85,7 +108,8 @@ fn written(log: &[Attempt]) -> Option<Vec<u8>> {
     if log.is_empty() { None } else { serde_json::to_vec(log).ok() }
 }
 
-fn silent(attempt: Attempt) -> Attempt {
+/// An attempt without what the receiver said.
+pub(super) fn silent(attempt: Attempt) -> Attempt {
     Attempt { answer: None, error: None, ..attempt }
 }
 

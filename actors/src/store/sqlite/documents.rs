@@ -8,6 +8,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::codec::{self, Counted, int, uint};
+use super::known;
 use super::lists::{Scan, Where, counted, offset, rows_read};
 use crate::caller::Scope;
 use crate::cores::Long;
@@ -313,13 +314,10 @@ pub(super) fn list(
     query: &DocumentQuery,
 ) -> rusqlite::Result<Result<StoredPage<DocumentRow>, &'static str>> {
     if let Some((at, field)) = query.paging.start.cursor() {
-        let mut find =
-            connection.prepare_cached("SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3")?;
+        let subject = Subject { kind: Kind::Document, number: at.number, tail: at.tail };
         // By creation, an identifier says its place even when what it named is gone: its events are still there.
-        let mut find_gone = connection.prepare_cached("SELECT 1 FROM rows WHERE entity = ?1 AND scope = ?2")?;
-        let mut gone = || find_gone.exists([int(at.number), query.scope.number()]);
-        let known = find.exists([int(at.number), int(at.tail), query.scope.number()])?
-            || (query.sort == DocumentOrder::Creation && gone()?);
+        let known = known::is_there(connection, query.scope, subject)?
+            || (query.sort == DocumentOrder::Creation && known::was_document(connection, query.scope, subject)?);
         if !known {
             return Ok(Err(field));
         }
@@ -469,7 +467,10 @@ pub(super) fn activity(
         filter.and("happened = ?", action as i64);
     }
     if let Some(actor) = query.actor {
-        let actor = filter.value(int(actor));
+        if !known::is_actor(connection, query.document, actor)? {
+            return Ok(Err("actor"));
+        }
+        let actor = filter.value(int(actor.number));
         filter.conditions.push(format!("coalesce(by_user, by_key) = {actor}"));
     }
     if let Some(since) = query.since {
@@ -485,11 +486,7 @@ pub(super) fn activity(
     let mut count = connection.prepare_cached(&sql)?;
     let total = count.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?;
     if let Some((at, field)) = query.paging.start.cursor() {
-        let position = int(at.tail);
-        let mut find = connection.prepare_cached("SELECT seq FROM rows WHERE pos = ?1 AND entity = ?2")?;
-        let place: Option<Option<i64>> =
-            find.query_row([position, int(query.document.number)], |row| row.get(0)).optional()?;
-        let Some(seq) = place.flatten() else { return Ok(Err(field)) };
+        let Some(seq) = known::activity(connection, query.document, at)? else { return Ok(Err(field)) };
         filter.and(&format!("seq {} ?", scan.compare()), seq);
     }
     let skip = offset(query.paging.start);

@@ -57,8 +57,9 @@ fn silence(connection: &Connection, n: i64, behind: i64, bytes: usize) -> rusqli
     let mut find = connection.prepare_cached(
         "SELECT pos, seq, payload, answer FROM rows WHERE entity = ?1 AND pos > ?2 ORDER BY pos LIMIT ?3",
     )?;
-    let mut update =
-        connection.prepare_cached("UPDATE rows SET payload = ?2, answer = ?3, salt = NULL WHERE pos = ?1")?;
+    let mut update = connection.prepare_cached(
+        "UPDATE rows SET payload = ?2, answer = ?3, salt = NULL, request = substr(request, 17) WHERE pos = ?1",
+    )?;
     let mut found = find.query([n, behind, ROWS_AT_ONCE])?;
     let mut left = bytes;
     let mut last = None;

@@ -7,6 +7,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use super::codec::{int, uint};
+use super::known;
+use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted};
 use super::timeline;
 use crate::caller::Scope;
@@ -18,8 +20,8 @@ use crate::store::{EventPage, EventQuery, FeedRow, Happened, Kind, ReadError, Sp
 /// The columns that [`event`] reads.
 const EVENT: &str = "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
 
-/// A row as the event that it is.
-fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
+/// A row as the event that it is, without what is hidden.
+fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<Event>> {
     let Some(happened) = Happened::from_code(row.get(5)?) else { return Ok(None) };
     let place = Place {
         position: row.get(0)?,
@@ -33,7 +35,7 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
         priority: row.get::<_, Option<i64>>(8)?.and_then(Priority::from_code),
         assignee: row.get::<_, Option<i64>>(9)?.map(uint),
     };
-    let payload: Bytes = row.get::<_, Vec<u8>>(10)?.into();
+    let payload: Bytes = veil.shown(row.get(3)?, happened as i64, row.get(10)?)?.into();
     Ok(Some(Event::new(place, happened, row.get(6)?, seen, payload)))
 }
 
@@ -54,20 +56,11 @@ pub(super) fn page(
     let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut events = Vec::with_capacity(places.positions.len());
+    let veil = Veil::of(connection)?;
     for position in places.positions {
-        events.extend(statement.query_row([position], event)?.map(Arc::new));
+        events.extend(statement.query_row([position], |row| event(row, &veil))?.map(Arc::new));
     }
     Ok(Ok(Some(EventPage { events, total: places.total, cursor: places.cursor, more: places.more })))
-}
-
-/// Whether there is such an entity in this scope, of a sort that has events.
-fn is_there(connection: &Connection, scope: Scope, subject: Subject) -> rusqlite::Result<bool> {
-    match subject.kind {
-        Kind::Conversation => connection
-            .prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?
-            .exists([int(subject.number), int(subject.tail), scope.number()]),
-        Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook | Kind::Document => Ok(false),
-    }
 }
 
 /// Where the rows of one entity stand; its sequences have no gap.
@@ -113,7 +106,8 @@ impl<'c> Log<'c> {
         let mut statement = self.connection.prepare_cached(&sql)?;
         let most = i64::from(limit) + 1;
         let values = params![self.entity, int(start), int(end), kinds, channel, assignee, most];
-        let rows = statement.query_map(values, event)?;
+        let veil = Veil::of(self.connection)?;
+        let rows = statement.query_map(values, |row| event(row, &veil))?;
         rows.filter_map(Result::transpose).map(|event| event.map(Arc::new)).collect()
     }
 
@@ -137,7 +131,8 @@ fn of_entity(
     (scope, subject): (Scope, Subject),
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
-    if !is_there(connection, scope, subject)? {
+    // Of all entities, conversations alone show theirs one by one.
+    if subject.kind != Kind::Conversation || !known::is_there(connection, scope, subject)? {
         return Ok(Ok(None));
     }
     let log = Log::open(connection, int(subject.number))?;
@@ -175,7 +170,8 @@ fn of_entity(
 /// out of the lists meanwhile.
 pub(super) fn at(connection: &Connection, position: i64) -> rusqlite::Result<Option<Arc<Event>>> {
     let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL");
-    let found = connection.prepare_cached(&sql)?.query_row([position], event).optional()?;
+    let veil = Veil::of(connection)?;
+    let found = connection.prepare_cached(&sql)?.query_row([position], |row| event(row, &veil)).optional()?;
     Ok(found.flatten().map(Arc::new))
 }
 
@@ -190,19 +186,20 @@ pub(super) fn behind(connection: &Connection, position: i64, limit: u32) -> rusq
     let sql = format!("SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND payload IS NOT NULL ORDER BY pos");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([position])?;
+    let veil = Veil::of(connection)?;
     let mut found = Vec::new();
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     while found.len() < most
         && let Some(row) = rows.next()?
     {
-        found.extend(feed_row(row)?);
+        found.extend(feed_row(row, &veil)?);
     }
     Ok(found)
 }
 
-fn feed_row(row: &Row<'_>) -> rusqlite::Result<Option<FeedRow>> {
+fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>> {
     if row.get::<_, Option<i64>>(2)?.is_some() {
-        return Ok(event(row)?.map(|event| FeedRow::Event(Arc::new(event))));
+        return Ok(event(row, veil)?.map(|event| FeedRow::Event(Arc::new(event))));
     }
     let (position, number, payload) = (row.get(0)?, uint(row.get(3)?), row.get_ref(10)?.as_blob_or_null()?);
     let shown = payload.and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));

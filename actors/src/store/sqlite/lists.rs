@@ -8,11 +8,14 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::codec::{self, Counted, LISTED, RECORD, STATE, int, uint};
+use super::known;
 use super::lagging::{Lag, Lagging};
 use crate::conversation::messages::Status;
 use crate::id::first_number_at;
 use crate::page::{Order, Start};
-use crate::store::{ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord};
+use crate::store::{
+    ConversationHeader, ConversationQuery, Facets, Kind, RecordQuery, StoredPage, StoredRecord, Subject,
+};
 
 /// The most that an offset may be: SQLite's integers.
 pub(super) fn offset(start: Start) -> u64 {
@@ -133,9 +136,8 @@ pub(super) fn conversations(
     query: &ConversationQuery,
 ) -> rusqlite::Result<Result<StoredPage<ConversationHeader>, &'static str>> {
     if let Some((at, field)) = query.paging.start.cursor() {
-        let mut find =
-            connection.prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?;
-        if !find.exists([int(at.number), int(at.tail), query.scope.number()])? {
+        let subject = Subject { kind: Kind::Conversation, number: at.number, tail: at.tail };
+        if !known::is_there(connection, query.scope, subject)? {
             return Ok(Err(field));
         }
     }

@@ -1,12 +1,12 @@
-//! Single things out of the file: entities for their actors, messages with their texts, kept answers.
+//! Single things out of the file: entities for their actors, kept answers.
 
-use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, RECORD, STATE, STATE_COLUMNS, TALLIES, int, uint};
+use super::redacting::Veil;
 use crate::answer::Done;
 use crate::caller::Scope;
-use crate::store::{KeptRow, Kind, Stored, StoredConversation, StoredMessage, StoredRecord, Subject};
+use crate::store::{KeptRow, Kind, Stored, StoredConversation, StoredRecord, Subject};
 
 /// An entity as it is committed.
 pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<Stored>> {
@@ -60,46 +60,17 @@ fn conversation(connection: &Connection, subject: Subject) -> rusqlite::Result<O
     })
 }
 
-/// A message and its edits, oldest first.
-pub(super) fn message(
-    connection: &Connection,
-    conversation: Subject,
-    sequence: u64,
-) -> rusqlite::Result<Option<StoredMessage>> {
-    type Text = (Option<i64>, u64, i64, Bytes, i64);
-    let text = |row: &rusqlite::Row<'_>| -> rusqlite::Result<Text> {
-        Ok((row.get(0)?, uint(row.get(1)?), row.get(2)?, row.get::<_, Vec<u8>>(3)?.into(), row.get(4)?))
-    };
-    let first = connection
-        .prepare_cached(
-            "SELECT edit, seq, at, payload, scope FROM rows WHERE entity = ?1 AND seq = ?2 AND happened = 4",
-        )?
-        .query_row([int(conversation.number), int(sequence)], text)
-        .optional()?;
-    let Some((latest, seq, at, payload, scope)) = first else { return Ok(None) };
-    let mut edits = Vec::new();
-    let mut next = latest;
-    while let Some(pos) = next {
-        let (before, seq, at, payload, _) = connection
-            .prepare_cached("SELECT edit, seq, at, payload, scope FROM rows WHERE pos = ?1")?
-            .query_row([pos], text)?;
-        edits.push((seq, at, payload));
-        next = before;
-    }
-    edits.push((seq, at, payload));
-    edits.reverse();
-    Ok(Some(StoredMessage { scope: Scope::from_number(scope), texts: edits }))
-}
-
-/// The answer that was kept at this position.
+/// The answer that was kept at this position, without what is hidden.
 pub(super) fn kept(connection: &Connection, position: i64) -> rusqlite::Result<Option<KeptRow>> {
-    let found = connection
-        .prepare_cached("SELECT key, request, at, done, answer_id, etag, coalesce(answer, payload, x'') FROM rows WHERE pos = ?1 AND key IS NOT NULL")?
-        .query_row([position], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?, row.get(4)?, row.get(5)?, row.get::<_, Vec<u8>>(6)?))
-        })
-        .optional()?;
-    Ok(found.and_then(|(hash, request, at, done, id, etag, body)| {
-        Some(KeptRow { hash, request, at, done: Done::from_code(done)?, id, etag, body: body.into() })
-    }))
+    let mut query = connection.prepare_cached(
+        "SELECT key, request, at, done, answer_id, etag, entity, happened, coalesce(answer, payload, x'') FROM rows
+         WHERE pos = ?1 AND key IS NOT NULL",
+    )?;
+    let mut rows = query.query([position])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let Some(done) = Done::from_code(row.get(3)?) else { return Ok(None) };
+    let body = Veil::of(connection)?.shown(row.get(6)?, row.get(7)?, row.get(8)?)?.into();
+    let (hash, at) = (row.get(0)?, row.get(2)?);
+    let request = row.get::<_, Option<Vec<u8>>>(1)?.unwrap_or_default();
+    Ok(Some(KeptRow { hash, request, at, done, id: row.get(4)?, etag: row.get(5)?, body }))
 }

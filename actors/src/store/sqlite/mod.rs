@@ -13,14 +13,17 @@ mod events;
 mod figures;
 mod fresh;
 mod headroom;
+mod known;
 mod lagging;
 mod lists;
 mod loads;
 mod older_keys;
 pub(crate) mod readers;
 mod recovery;
+mod redacting;
 mod renames;
 mod retention;
+mod revisions;
 mod schema;
 mod slices;
 mod timed;
@@ -29,6 +32,8 @@ mod transcript;
 mod waiting;
 mod writer;
 
+#[cfg(test)]
+mod redacting_tests;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -58,9 +64,9 @@ use self::writer::{Work, Writer};
 use super::{
     ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice,
     DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect, EndpointTotals, EventPage, EventQuery, FeedRow,
-    FramedVersion, KeptRow, Kind, Later, MessageQuery, ReadError, RecordQuery, Settle, Span, Store, Stored,
-    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed, TimedQuery, Unwritten,
-    VersionQuery, WebhookState, Written,
+    FramedVersion, KeptRow, Kind, Later, MessageQuery, ReadError, RecordQuery, RevisionQuery, Settle, Span, Store,
+    Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed, TimedQuery,
+    Unwritten, VersionQuery, WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
@@ -69,7 +75,7 @@ use crate::caller::Scope;
 use crate::cores;
 use crate::fair_queue::QueueBounds;
 use crate::feed::{Event, Feed};
-use crate::id::VersionId;
+use crate::id::{MessageId, VersionId};
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{Away, CommitFailure, Incarnation};
 use crate::threads;
@@ -397,9 +403,13 @@ impl Store for SqliteStore {
         Box::pin(async move { answer.await.unwrap_or(Err(Away)) })
     }
 
-    fn message(&self, conversation: Subject, sequence: u64) -> Later<Result<Option<StoredMessage>, ReadError>> {
+    fn message(&self, conversation: Subject, message: MessageId) -> Later<Result<Option<StoredMessage>, ReadError>> {
         let class = ReadClass::Entities(conversation.kind);
-        self.loads.read(class, move |connection| loads::message(connection, conversation, sequence))
+        self.loads.read(class, move |connection| known::message(connection, conversation, message))
+    }
+
+    fn revisions(&self, query: RevisionQuery) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>> {
+        self.lists.read(ReadClass::of(query.scope), move |connection| revisions::page(connection, &query))
     }
 
     fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {

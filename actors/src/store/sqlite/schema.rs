@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -139,6 +139,23 @@ CREATE TABLE erasures(document INTEGER PRIMARY KEY, erased_to INTEGER NOT NULL) 
 const V4: &str = "
 CREATE TABLE link_uses(document INTEGER NOT NULL, share INTEGER NOT NULL, uses INTEGER NOT NULL,
   PRIMARY KEY(document, share)) STRICT, WITHOUT ROWID;
+";
+
+/// Messages' edits by number, and redactions that are under way.
+///
+/// `edits` holds where the edits of a message stand, 1, 2, 3 …, the last of which `rows.edit` of the message points to: so
+/// a page of its earlier texts costs what it shows. `redactions` names messages that are redacted and whose earlier texts
+/// are still to be erased, in slices: from edit `next` on (0: the message's own row), and there from the delivery behind
+/// `delivery` on.
+const V5: &str = "
+CREATE TABLE IF NOT EXISTS edits(entity INTEGER NOT NULL, original INTEGER NOT NULL, number INTEGER NOT NULL, pos INTEGER NOT NULL,
+  PRIMARY KEY(entity, original, number)) STRICT, WITHOUT ROWID;
+WITH RECURSIVE chain(entity, original, pos) AS (
+  SELECT entity, seq, edit FROM rows WHERE happened = 4 AND edit IS NOT NULL
+  UNION ALL SELECT chain.entity, original, edit FROM chain JOIN rows ON rows.pos = chain.pos WHERE edit IS NOT NULL)
+INSERT OR IGNORE INTO edits SELECT entity, original, row_number() OVER (PARTITION BY entity, original ORDER BY pos), pos FROM chain;
+CREATE TABLE IF NOT EXISTS redactions(entity INTEGER NOT NULL, original INTEGER NOT NULL, next INTEGER NOT NULL, delivery INTEGER NOT NULL,
+  PRIMARY KEY(entity, original)) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings the file to this version.

@@ -24,14 +24,14 @@ use super::writer::{Work, Writer};
 use super::{SqliteStore, StoreSettings, Views, check, connect, log_of, older_keys, recovery, schema};
 use crate::caller::{By, Mode, Scope};
 use crate::feed::EventFilter;
-use crate::idempotency::{KEPT_MS, Keys, Looked, short};
+use crate::idempotency::{Fingerprint, KEPT_MS, Keys, Looked, short};
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
 use crate::store::{Broken, Commit, EventQuery, Happened, Header, Kind, NewRow, Span, Subject, Tallies};
 use crate::time::Timestamp;
 
 /// A folder with a store's files.
-struct Folder(TempDir);
+pub(super) struct Folder(TempDir);
 
 const QUICK: Pace = Pace {
     tick: Duration::from_millis(5),
@@ -43,7 +43,7 @@ const QUICK: Pace = Pace {
 };
 
 impl Folder {
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.0.path().join("colloquy.db")
     }
 
@@ -138,17 +138,21 @@ contract! {
 }
 
 /// A writer without its thread.
-struct Bare {
-    writer: Writer,
-    folder: TempDir,
+pub(super) struct Bare {
+    pub(super) writer: Writer,
+    pub(super) folder: Folder,
 }
 
 type Outcome = Receiver<Result<(), CommitFailure<Broken>>>;
 
 impl Bare {
     fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().join("colloquy.db");
+        Self::on(Folder::new())
+    }
+
+    /// On files that are there.
+    pub(super) fn on(folder: Folder) -> Self {
+        let path = folder.path();
         let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE).unwrap();
         schema::migrate(&mut connection).unwrap();
         let counts = recovery::recover(&mut connection).unwrap();
@@ -171,8 +175,8 @@ impl Bare {
         Bare { writer, folder }
     }
 
-    /// One batch of commits of one row each.
-    fn batch(&mut self, commits: Vec<(Incarnation, Commit)>) -> Vec<Result<(), CommitFailure<Broken>>> {
+    /// One batch of commits.
+    pub(super) fn batch(&mut self, commits: Vec<(Incarnation, Commit)>) -> Vec<Result<(), CommitFailure<Broken>>> {
         let mut works = Vec::new();
         let outcomes: Vec<Outcome> = commits
             .into_iter()
@@ -211,7 +215,7 @@ fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
         at: 1,
         rows: vec![row],
         header: Header::Unchanged,
-        rewrites: Vec::new(),
+        redacts: None,
         conditions: Vec::new(),
         answer: None,
         effects: Vec::new(),
@@ -223,7 +227,7 @@ fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
 fn the_log_grows_in_steps_and_what_stands_before_the_zeros_is_recovered() {
     const COMMITS: u64 = 200;
     let mut bare = Bare::new();
-    let log = log_of(&bare.folder.path().join("colloquy.db"));
+    let log = log_of(&bare.folder.path());
     let one = Incarnation::next();
     let mut lengths = std::collections::BTreeSet::new();
     for n in 0..COMMITS {
@@ -234,7 +238,7 @@ fn the_log_grows_in_steps_and_what_stands_before_the_zeros_is_recovered() {
     assert!(lengths.len() < 20, "{lengths:?}");
     let crashed = tempfile::tempdir().unwrap();
     let path = crashed.path().join("colloquy.db");
-    std::fs::copy(bare.folder.path().join("colloquy.db"), &path).unwrap();
+    std::fs::copy(bare.folder.path(), &path).unwrap();
     std::fs::copy(&log, log_of(&path)).unwrap();
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
     let rows: i64 = connection.query_row("SELECT count(*) FROM rows", [], |row| row.get(0)).unwrap();
@@ -359,6 +363,9 @@ fn a_check_finds_what_was_altered() {
         "UPDATE records SET seq = seq + 1",
         "UPDATE rows SET payload = x'7b7d' WHERE pos = 2",
         "UPDATE rows SET edit = 1 WHERE edit IS NOT NULL",
+        "UPDATE edits SET number = number + 1",
+        "UPDATE edits SET pos = pos + 1",
+        "DELETE FROM edits",
         "UPDATE rows SET number = NULL WHERE number = 1",
         "DELETE FROM rows WHERE seq = 2",
         "DELETE FROM rows WHERE pos = (SELECT max(pos) FROM rows)",
@@ -464,7 +471,7 @@ fn a_slice_of_keys_is_deleted_in_pieces_when_its_day_is_over() {
     let all = || (1..20_000_u64).map(|key| (short(&hash(key)), i64::try_from(key).unwrap()));
     let keys = Arc::new(Keys::bounded(10, 5));
     keys.put_behind(older_keys::write(connection, all().collect(), Timestamp(0)).unwrap());
-    let slices = |key: u64| match keys.look(hash(key), [0; 16]) {
+    let slices = |key: u64| match keys.look(hash(key), Fingerprint::numbered(0)) {
         Looked::Fresh(_, slices) => slices,
         Looked::Running | Looked::Done { .. } => Vec::new(),
     };

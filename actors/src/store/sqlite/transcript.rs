@@ -6,10 +6,11 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, TALLIES, int, uint};
-use crate::conversation::messages::{MessageView, SenderType};
+use super::known;
+use crate::conversation::messages::SenderType;
 use crate::id::MessageId;
 use crate::page::{Cursor, Order, Start};
-use crate::store::{MessageQuery, StoredPage, Subject, Tallies};
+use crate::store::{MessageQuery, StoredPage, Tallies};
 
 /// Ranks count the messages that the filter lets through, from 1.
 struct Transcript<'c> {
@@ -33,16 +34,12 @@ pub(super) fn messages(
     connection: &Connection,
     query: &MessageQuery,
 ) -> rusqlite::Result<Result<Messages, &'static str>> {
-    let Subject { number, tail, .. } = query.conversation;
-    let found = connection
-        .prepare_cached("SELECT 1 FROM conversations WHERE n = ?1 AND tail = ?2 AND scope = ?3")?
-        .exists(params![int(number), int(tail), query.scope.number()])?;
-    if !found {
+    if !known::is_there(connection, query.scope, query.conversation)? {
         return Ok(Ok(None));
     }
-    let entity = int(number);
+    let entity = int(query.conversation.number);
     if let Some((at, field)) = query.paging.start.cursor()
-        && !is_message(connection, entity, at)?
+        && known::message(connection, query.conversation, MessageId::from_parts(at.number, at.tail))?.is_none()
     {
         return Ok(Err(field));
     }
@@ -51,16 +48,6 @@ pub(super) fn messages(
         .query_row([entity], |row| row.get(0))?;
     let transcript = Transcript { connection, entity, sender: query.sender, last: uint(last.unwrap_or(0)) };
     transcript.page(query).map(|page| Ok(Some(page)))
-}
-
-/// Whether the conversation has this very message.
-fn is_message(connection: &Connection, entity: i64, at: Cursor) -> rusqlite::Result<bool> {
-    let payload: Option<Vec<u8>> = connection
-        .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = ?2 AND happened = 4")?
-        .query_row([entity, int(sequence(at))], |row| row.get(0))
-        .optional()?;
-    let message = payload.and_then(|payload| serde_json::from_slice::<MessageView>(&payload).ok());
-    Ok(message.is_some_and(|message| message.message_id == MessageId::from_parts(at.number, at.tail)))
 }
 
 impl Transcript<'_> {

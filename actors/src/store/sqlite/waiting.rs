@@ -4,8 +4,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::codec::{self, Counted, RECORD, int, uint};
-use super::deliveries::{kinds, read_log};
+use super::deliveries::{kinds, read_log, silent};
 use super::lists::Scan;
+use super::redacting::Veil;
 use crate::caller::Scope;
 use crate::page::{Cursor, Start};
 use crate::store::{
@@ -157,12 +158,17 @@ fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
 /// One delivery with its log.
 pub(super) fn one(connection: &Connection, endpoint: u64, number: i64) -> rusqlite::Result<Option<StoredDelivery>> {
     let given_up = given_up(connection, endpoint)?;
-    connection
+    let found = connection
         .prepare_cached(&format!("SELECT {DELIVERY}, log FROM deliveries WHERE d = ?1 AND endpoint = ?2"))?
         .query_row([number, int(endpoint)], |row| {
             Ok(StoredDelivery { log: read_log(row, 10)?, ..delivery(row, given_up)? })
         })
-        .optional()
+        .optional()?;
+    let Some(mut found) = found else { return Ok(None) };
+    if Veil::of(connection)?.hides_at(found.position)? {
+        found.log = found.log.into_iter().map(silent).collect();
+    }
+    Ok(Some(found))
 }
 
 /// A page of an endpoint's deliveries: a merge of what the index holds in order, by what happened and where it stands.

@@ -295,8 +295,8 @@ impl Writer {
         self.figures.commit(commit.rows.len());
         self.slicing.note(&commit, first);
         publish(&mut commit, first, published);
-        if !commit.rewrites.is_empty() {
-            self.housekeeping.erase();
+        if commit.redacts.is_some() {
+            self.housekeeping.erase_messages();
         }
         if matches!(commit.header, Header::DocumentGone) {
             self.housekeeping.erase_documents();
@@ -355,11 +355,8 @@ impl Writer {
 
 /// Hands what happened to the feed, where anybody wants it.
 fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
-    if matches!(commit.header, Header::DocumentGone) {
-        published.redacted(commit.subject.number, 1..=commit.expected);
-    }
-    if !commit.rewrites.is_empty() {
-        published.redacted(commit.subject.number, commit.rewrites.iter().map(|rewrite| rewrite.sequence));
+    if matches!(commit.header, Header::DocumentGone) || commit.redacts.is_some() {
+        published.redacted(commit.subject.number);
     }
     commit.effects.retain_mut(|effect| match effect {
         Effect::Endpoint(endpoint) => {

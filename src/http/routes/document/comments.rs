@@ -1,9 +1,9 @@
 //! What is said about a document, and what was done to it.
 
-use colloquy_actors::document::ActivityList;
 use colloquy_actors::document::messages::{AddComment, ChangeComment, CommentList, Request};
+use colloquy_actors::document::{ActivityActor, ActivityList};
 use colloquy_actors::feed::Happened;
-use colloquy_actors::id::{ActivityId, ActivityKind, CommentKind, DocumentKind, KeyId, UserId};
+use colloquy_actors::id::{ActivityId, ActivityKind, CommentKind, DocumentKind};
 use colloquy_actors::page::Order;
 use colloquy_actors::time::Timestamp;
 use serde::Deserialize;
@@ -109,9 +109,9 @@ fn action(word: &str) -> Result<Happened, Problem> {
     found.ok_or_else(|| Problem::invalid("action", "must be what happens to documents, such as document.updated"))
 }
 
-/// The number of the user or key.
-fn actor(text: &str) -> Result<u64, Problem> {
-    let user = text.parse::<UserId>().map(|id| id.number());
-    let found = user.or_else(|_| text.parse::<KeyId>().map(|id| id.number()));
+/// The user or key of this identifier.
+fn actor(text: &str) -> Result<ActivityActor, Problem> {
+    let user = text.parse().map(ActivityActor::User);
+    let found = user.or_else(|_| text.parse().map(ActivityActor::Key));
     found.map_err(|_| Problem::invalid("actor", "must be a valid user ID or key ID"))
 }

@@ -1,0 +1,213 @@
+//! Earlier texts of redacted messages leave the file in slices, so that no commit waits for a message that was edited a
+//! thousand times. From the redaction on they are shown to nobody: until the file has lost them, what is read of a message
+//! goes through [`Veil`]. What a redaction has still to erase stands in the file, so a crash only delays it.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Deserialize;
+
+use super::codec::int;
+use super::{deliveries, known};
+use crate::conversation::messages::MessageView;
+use crate::id::MessageId;
+use crate::store::Happened;
+use crate::time::Timestamp;
+
+/// What erasing a row costs beside their text, in bytes of text.
+const ROW_BYTES: usize = 512;
+
+/// Bytes that earlier versions kept of a request: a digest of all of it.
+const EARLIER_BYTES: usize = 16;
+/// How far apart operations of one bulk request stand at most, about, in positions.
+const BULK_REACH: i64 = 10_000;
+
+/// How far a redaction has come.
+#[derive(Debug, Clone, Copy)]
+struct Redaction {
+    entity: i64,
+    /// The sequence of the message's own row.
+    original: i64,
+    /// The number of the edit that is to be erased next; 0 is the message's own row.
+    next: i64,
+    /// The last delivery of that row whose answers were erased.
+    delivery: i64,
+}
+
+/// Erases what the running transaction has room for, in bytes of text, and notes what is left.
+pub(super) fn begin(connection: &Connection, entity: u64, original: u64, room: &mut usize) -> rusqlite::Result<()> {
+    let mut redaction = Redaction { entity: int(entity), original: int(original), next: 0, delivery: 0 };
+    if redaction.erase(connection, room)? {
+        return Ok(());
+    }
+    connection.prepare_cached("INSERT OR REPLACE INTO redactions VALUES (?1, ?2, ?3, ?4)")?.execute([
+        redaction.entity,
+        redaction.original,
+        redaction.next,
+        redaction.delivery,
+    ])?;
+    Ok(())
+}
+
+/// Goes on with one redaction, for about so many bytes of text; whether there was any.
+pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<bool> {
+    let read = |row: &Row<'_>| {
+        Ok(Redaction { entity: row.get(0)?, original: row.get(1)?, next: row.get(2)?, delivery: row.get(3)? })
+    };
+    let found = connection
+        .prepare_cached("SELECT entity, original, next, delivery FROM redactions LIMIT 1")?
+        .query_row([], read)
+        .optional()?;
+    let Some(mut redaction) = found else { return Ok(false) };
+    let mut room = bytes;
+    let Redaction { entity, original, .. } = redaction;
+    if redaction.erase(connection, &mut room)? {
+        let mut done = connection.prepare_cached("DELETE FROM redactions WHERE entity = ?1 AND original = ?2")?;
+        done.execute([entity, original])?;
+    } else {
+        connection
+            .prepare_cached("UPDATE redactions SET next = ?3, delivery = ?4 WHERE entity = ?1 AND original = ?2")?
+            .execute([entity, original, redaction.next, redaction.delivery])?;
+    }
+    Ok(true)
+}
+
+/// A row that holds a text of the message.
+struct Text {
+    pos: i64,
+    at: i64,
+    bytes: usize,
+}
+
+impl Redaction {
+    /// Erases texts as long as there is room; whether none is left.
+    fn erase(&mut self, connection: &Connection, room: &mut usize) -> rusqlite::Result<bool> {
+        let Some((last, redacted)) = self.redacted(connection)? else { return Ok(true) };
+        while *room > 0 {
+            let Some(text) = self.next_text(connection, last)? else { return Ok(true) };
+            if self.delivery == 0 {
+                *room = room.saturating_sub(ROW_BYTES + text.bytes);
+                self.erase_text(connection, &redacted, &text)?;
+            }
+            match deliveries::erase_some_answers(connection, (text.pos, self.delivery), room)? {
+                Some(behind) => self.delivery = behind,
+                None => (self.next, self.delivery) = (self.next + 1, 0),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The message as its redaction left it, and the position of that.
+    fn redacted(&self, connection: &Connection) -> rusqlite::Result<Option<(i64, MessageView)>> {
+        let sql =
+            "SELECT e.pos, e.payload FROM rows r JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2";
+        connection
+            .prepare_cached(sql)?
+            .query_row([self.entity, self.original], |row| Ok((row.get(0)?, known::text(row, 1)?)))
+            .optional()
+    }
+
+    /// The next row that is to be erased; the last is the redaction itself.
+    fn next_text(&self, connection: &Connection, last: i64) -> rusqlite::Result<Option<Text>> {
+        let sql = if self.next == 0 {
+            "SELECT pos, at, length(payload) FROM rows WHERE entity = ?1 AND seq = ?2 AND ?3 = 0 AND pos < ?4"
+        } else {
+            "SELECT r.pos, r.at, length(r.payload) FROM edits e JOIN rows r ON r.pos = e.pos
+             WHERE e.entity = ?1 AND e.original = ?2 AND e.number = ?3 AND e.pos < ?4"
+        };
+        let text = |row: &Row<'_>| {
+            let bytes = row.get::<_, Option<i64>>(2)?.unwrap_or(0);
+            Ok(Text { pos: row.get(0)?, at: row.get(1)?, bytes: usize::try_from(bytes).unwrap_or(0) })
+        };
+        connection.prepare_cached(sql)?.query_row([self.entity, self.original, self.next, last], text).optional()
+    }
+
+    /// Leaves of a text what its redaction left of the message, with the time of the edit. What is made of a text goes with
+    /// it: the salt of its digest, and the digest of the request that brought it, which may have begun the conversation.
+    fn erase_text(&self, connection: &Connection, redacted: &MessageView, text: &Text) -> rusqlite::Result<()> {
+        let edited_at = (self.next > 0).then_some(Timestamp(text.at));
+        // A shape of ours: it can't fail.
+        let payload = serde_json::to_vec(&MessageView { edited_at, ..redacted.clone() }).unwrap_or_default();
+        if self.next == 0 {
+            forget_request(connection, text.pos)?;
+        }
+        connection
+            .prepare_cached("UPDATE rows SET payload = ?2, answer = NULL, salt = NULL WHERE pos = ?1")?
+            .execute(params![text.pos, payload])?;
+        Ok(())
+    }
+}
+
+/// Takes the digest of the body from the request that brought the message at this position, and from the one that began
+/// its conversation with it, which stands before. Earlier versions kept that of a whole bulk request beside each of its
+/// operations: it goes from all of them that stand near.
+fn forget_request(connection: &Connection, pos: i64) -> rusqlite::Result<()> {
+    let request: Option<Option<Vec<u8>>> = connection
+        .prepare_cached("SELECT request FROM rows WHERE pos = ?1")?
+        .query_row([pos], |row| row.get(0))
+        .optional()?;
+    if let Some(Some(request)) = request
+        && request.len() == EARLIER_BYTES
+    {
+        connection
+            .prepare_cached(
+                "UPDATE rows SET request = x'' WHERE key IS NOT NULL AND pos BETWEEN ?1 - ?2 AND ?1 + ?2 AND request = ?3",
+            )?
+            .execute(params![pos, BULK_REACH, request])?;
+    }
+    let mut forget = connection.prepare_cached(
+        "UPDATE rows SET request = substr(request, 17) WHERE pos = ?1 AND entity = (SELECT entity FROM rows WHERE pos = ?2)
+         AND happened = ?3 AND key IS NOT NULL",
+    )?;
+    forget.execute([pos, pos, Happened::MessageCreated as i64])?;
+    forget.execute([pos - 1, pos, Happened::ConversationCreated as i64])?;
+    Ok(())
+}
+
+/// What readers look through: it hides texts that are redacted and that the file still holds.
+pub(super) struct Veil<'c>(Option<&'c Connection>);
+
+impl<'c> Veil<'c> {
+    /// As of the running transaction; mostly nothing is hidden.
+    pub(super) fn of(connection: &'c Connection) -> rusqlite::Result<Self> {
+        let any = connection.prepare_cached("SELECT 1 FROM redactions")?.exists([])?;
+        Ok(Veil(any.then_some(connection)))
+    }
+
+    /// The payload of an entity's row as it may be shown.
+    pub(super) fn shown(&self, entity: i64, happened: i64, payload: Vec<u8>) -> rusqlite::Result<Vec<u8>> {
+        if self.hides(entity, happened, &payload)?
+            && let Ok(mut text) = serde_json::from_slice::<MessageView>(&payload)
+        {
+            text.erase();
+            // A shape of ours: it can't fail.
+            return Ok(serde_json::to_vec(&text).unwrap_or_default());
+        }
+        Ok(payload)
+    }
+
+    /// Whether the text at this position is hidden.
+    pub(super) fn hides_at(&self, position: i64) -> rusqlite::Result<bool> {
+        let Some(connection) = self.0 else { return Ok(false) };
+        let found: Option<(i64, i64, Option<Vec<u8>>)> = connection
+            .prepare_cached("SELECT entity, happened, payload FROM rows WHERE pos = ?1")?
+            .query_row([position], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((entity, happened, Some(payload))) = found else { return Ok(false) };
+        self.hides(entity, happened, &payload)
+    }
+
+    fn hides(&self, entity: i64, happened: i64, payload: &[u8]) -> rusqlite::Result<bool> {
+        /// All that is to be known of a text here.
+        #[derive(Deserialize)]
+        struct Named {
+            message_id: MessageId,
+        }
+        let Some(connection) = self.0 else { return Ok(false) };
+        let texts = [Happened::MessageCreated as i64, Happened::MessageUpdated as i64];
+        let (true, Ok(named)) = (texts.contains(&happened), serde_json::from_slice::<Named>(payload)) else {
+            return Ok(false);
+        };
+        connection
+            .prepare_cached("SELECT 1 FROM redactions WHERE entity = ?1 AND original = ?2")?
+            .exists([entity, int(named.message_id.sequence())])
+    }
+}

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::dev::Payload;
@@ -15,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::budget::{Budget, BytesPermit, Holder, Slack};
 use super::call::Call;
 use super::operation::{Verb, register};
 use super::problem::{Kind, Outcome, Problem};
@@ -108,30 +108,6 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Form<T> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Empty {}
 
-/// Bytes of large bodies that are in memory.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight(AtomicUsize);
-
-#[derive(Debug)]
-struct Held(Arc<InFlight>, usize);
-
-impl InFlight {
-    fn take(self: &Arc<Self>, bytes: usize, most: usize) -> Result<Held, Problem> {
-        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        let held = Held(Arc::clone(self), bytes);
-        if before + bytes <= most {
-            return Ok(held);
-        }
-        Err(Problem::unavailable("too many large bodies at once", Outcome::None, 1))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
-}
-
 /// The bounds of a body, from the settings.
 #[derive(Debug)]
 pub(crate) struct BodyLimits {
@@ -139,9 +115,8 @@ pub(crate) struct BodyLimits {
     /// What a larger one is refused as.
     pub(crate) refusal: Kind,
     pub(crate) offload_bytes: usize,
-    pub(crate) in_flight_max: usize,
     pub(crate) timeout: Duration,
-    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) in_flight: Arc<Budget>,
 }
 
 /// What a page's form sends.
@@ -199,12 +174,18 @@ fn cut_off() -> Problem {
 pub(crate) struct Incoming {
     bytes: Bytes,
     large: bool,
-    held: Option<Held>,
+    /// Held until its request is answered: until then what it says is in memory in one form or another.
+    pub(crate) permit: Option<BytesPermit>,
 }
 
 impl BodyLimits {
     /// Reads a whole body, or says which bound it breaks.
-    pub(crate) async fn read(&self, headers: &HeaderMap, pieces: &mut Pieces<'_>) -> Result<Incoming, Problem> {
+    pub(crate) async fn read(
+        &self,
+        headers: &HeaderMap,
+        holder: Holder,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<Incoming, Problem> {
         let declared = match headers.get(CONTENT_LENGTH) {
             Some(length) => length.to_str().ok().and_then(|text| text.parse::<usize>().ok()),
             None => None,
@@ -213,19 +194,26 @@ impl BodyLimits {
             return Err(self.too_large());
         }
         let late = || Problem::new(Kind::RequestTimeout, "the whole body must come in time");
-        tokio::time::timeout(self.timeout, self.gather(declared, pieces)).await.map_err(|_| late())?
+        tokio::time::timeout(self.timeout, self.gather(declared, holder, pieces)).await.map_err(|_| late())?
     }
 
-    async fn gather(&self, declared: Option<usize>, pieces: &mut Pieces<'_>) -> Result<Incoming, Problem> {
+    async fn gather(
+        &self,
+        declared: Option<usize>,
+        holder: Holder,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<Incoming, Problem> {
         let mut incoming = Incoming::default();
-        self.hold(&mut incoming, declared.unwrap_or(0))?;
+        // Without a declared length it may become as large as allowed.
+        let most = declared.unwrap_or(self.bytes_max);
+        self.hold(&mut incoming, declared.unwrap_or(0), (holder, most))?;
         let mut gathered = BytesMut::new();
         while let Some(chunk) = pieces.next().await? {
             let so_far = incoming.bytes.len() + gathered.len() + chunk.len();
             if so_far > self.bytes_max {
                 return Err(self.too_large());
             }
-            self.hold(&mut incoming, so_far)?;
+            self.hold(&mut incoming, so_far, (holder, most))?;
             // The usual body comes in one piece and is not copied.
             if incoming.bytes.is_empty() && gathered.is_empty() {
                 incoming.bytes = chunk;
@@ -243,11 +231,12 @@ impl BodyLimits {
         Ok(incoming)
     }
 
-    fn hold(&self, incoming: &mut Incoming, bytes: usize) -> Result<(), Problem> {
+    fn hold(&self, incoming: &mut Incoming, bytes: usize, (holder, most): (Holder, usize)) -> Result<(), Problem> {
         if bytes > self.offload_bytes && !incoming.large {
             incoming.large = true;
-            // Without a declared length it may become as large as allowed.
-            incoming.held = Some(self.in_flight.take(self.bytes_max, self.in_flight_max)?);
+            let permit = self.in_flight.take(holder, most, Slack::None);
+            let refused = || Problem::unavailable("too many large bodies at once", Outcome::None, 1);
+            incoming.permit = Some(permit.ok_or_else(refused)?);
         }
         Ok(())
     }
@@ -273,16 +262,11 @@ impl Incoming {
                 user,
             ]
         });
-        let Incoming { bytes, large, held } = self;
+        let Incoming { bytes, large, .. } = self;
         if !large {
             return read_and_mark::<B>(&bytes, words.as_ref());
         }
-        let work = move || {
-            let read = read_and_mark::<B>(&bytes, words.as_ref());
-            drop(held);
-            read
-        };
-        web::block(work).await.unwrap_or_else(|_| Err(Problem::crashed()))
+        web::block(move || read_and_mark::<B>(&bytes, words.as_ref())).await.unwrap_or_else(|_| Err(Problem::crashed()))
     }
 }
 
@@ -358,14 +342,5 @@ mod tests {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
             assert_eq!(check_media_type(&headers, Verb::Post, false).is_ok(), right, "{coding}");
         }
-    }
-
-    #[test]
-    fn large_bodies_share_what_memory_there_is() {
-        let in_flight = Arc::new(InFlight::default());
-        let first = in_flight.take(6, 10).unwrap();
-        assert_eq!(in_flight.take(6, 10).unwrap_err().kind, Kind::Unavailable);
-        drop(first);
-        assert!(in_flight.take(6, 10).is_ok());
     }
 }

@@ -17,13 +17,15 @@ use futures_util::FutureExt;
 
 use super::admission;
 use super::body::{Incoming, Pieces, check_media_type};
+use super::budget::Holder;
 use super::call::{Call, Who};
+use super::concurrency::UnderWay;
 use super::conditions;
 use super::credential::{self, Acting};
 use super::edge::Edge;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
 use super::operation::{Door, Operation, Verb};
-use super::problem::{Kind, Outcome, Problem};
+use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::realtime::Outlet;
 use super::reply::Output;
 use super::respond;
@@ -37,6 +39,10 @@ pub(super) struct Exchange {
     pub(super) request: HttpRequest,
     pub(super) request_id: Arc<str>,
     pub(super) permit: Option<Permit>,
+    /// On whose behalf its answer is in memory; none where all share one answer.
+    pub(super) holder: Option<Holder>,
+    /// A large answer that is in the making.
+    making: Option<UnderWay>,
     /// Its number in the table.
     pub(super) operation: Option<usize>,
     /// It came when the server was stopping.
@@ -59,10 +65,21 @@ pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<Se
     let (request, mut payload) = request.into_parts();
     let request_id = request_id(request.headers());
     let too_late = entered.too_late;
-    let mut exchange = Exchange { edge, request: request.clone(), request_id, permit: None, operation: None, too_late };
+    let mut exchange = Exchange {
+        edge,
+        request: request.clone(),
+        request_id,
+        permit: None,
+        holder: None,
+        making: None,
+        operation: None,
+        too_late,
+    };
     let name = Arc::clone(&exchange.request_id);
     let verdict = or_crashed(&name, exchange.judge(&mut payload)).await;
-    let response = respond::response(&exchange, verdict, payload);
+    let prepared = respond::prepared(&exchange, verdict).await;
+    exchange.making = None;
+    let response = respond::response(&exchange, prepared, payload);
     exchange.edge.traffic.count(exchange.operation, response.status().as_u16(), started.elapsed());
     drop(exchange);
     Ok(ServiceResponse::new(request, response))
@@ -121,6 +138,7 @@ impl Exchange {
         let now_ms = Timestamp::now().0;
         let address = admission::client_address(&edge.proxies, &self.request);
         let who = credential::identify(&edge, operation.door, &self.request, (address, now_ms))?;
+        self.holder = holder(operation.door, &who, address);
         let (chunked, mut body) = (self.request.headers().contains_key(TRANSFER_ENCODING), Pieces::of(body));
         let acting = tokio::select! {
             biased;
@@ -129,6 +147,11 @@ impl Exchange {
         };
         if self.too_late && !operation.watched {
             return Err(Problem::unavailable("the server is stopping", Outcome::None, 1));
+        }
+        // What changes a document answers with it: without room for that nothing is changed.
+        let full = |holder| edge.answers.is_spent(holder);
+        if operation.whole && operation.verb != Verb::Get && self.holder.is_some_and(full) {
+            return Err(Problem::unavailable(TOO_MANY_ANSWERS, Outcome::None, 1));
         }
         if let Some(known) = operation.known {
             let call = self.call(operation, place.clone(), (who.clone(), self.caller(&who, acting, address)?), now_ms);
@@ -145,16 +168,31 @@ impl Exchange {
         call.if_match = if operation.conditional { conditions::if_match(headers)? } else { None };
         let key = if operation.repeatable { conditions::idempotency_key(headers)? } else { None };
         call.idempotency_key = key.map(str::to_owned);
-        let working = (operation.run)(call, incoming);
-        match self.request.conn_data::<Outlet>() {
+        self.work(operation, call, incoming).await
+    }
+
+    /// Lets the handler work, as soon as it may and for as long as somebody waits for what it reads.
+    async fn work(&mut self, operation: &Operation, call: Call, incoming: Incoming) -> Result<Output, Problem> {
+        let (edge, holder) = (Arc::clone(&call.edge), self.holder.filter(|_| operation.plentiful));
+        let working = async {
+            let making = match holder {
+                Some(holder) => Some(edge.making.enter(holder).await?),
+                None => None,
+            };
+            let output = (operation.run)(call, incoming).await?;
+            Ok::<_, Problem>((output, making))
+        };
+        let (output, making) = match self.request.conn_data::<Outlet>() {
             // Dropped, nothing more is read for it. A change that has begun is not left halfway.
             Some(outlet) if operation.verb == Verb::Get => tokio::select! {
                 biased;
-                done = working => done,
-                () = outlet.hung_up() => Err(Problem::unavailable("the client has hung up", Outcome::None, 1)),
+                done = working => done?,
+                () = outlet.hung_up() => return Err(Problem::unavailable("the client has hung up", Outcome::None, 1)),
             },
-            Some(_) | None => working.await,
-        }
+            Some(_) | None => working.await?,
+        };
+        self.making = making;
+        Ok(output)
     }
 
     /// The request as its handler receives it, but for what its headers ask beside.
@@ -210,7 +248,8 @@ impl Exchange {
             (false, true) => &self.edge.document_body,
             (false, false) => &self.edge.body,
         };
-        let incoming = limits.read(headers, body).await?;
+        let Some(holder) = self.holder else { return Ok(Incoming::default()) };
+        let incoming = limits.read(headers, holder, body).await?;
         if !incoming.is_empty() {
             check_media_type(headers, operation.verb, operation.form)?;
         }
@@ -225,6 +264,18 @@ impl Exchange {
         };
         let request_id = Arc::clone(&self.request_id);
         Ok(Caller { scope, by: By { key, user: acting.known()?, address: Some(address), request_id } })
+    }
+}
+
+/// On whose behalf bytes are held for a request.
+fn holder(door: Door, who: &Who, address: IpAddr) -> Option<Holder> {
+    match (door, who) {
+        (Door::Open, _) => None,
+        (_, Who::Key(principal) | Who::Ticket(principal, _)) => {
+            Some(Holder::Account(principal.account.view.account_id.bits()))
+        }
+        (_, Who::Operator) => Some(Holder::Operator),
+        (_, Who::Nobody) => Some(Holder::at(address)),
     }
 }
 

@@ -8,9 +8,12 @@ use colloquy_actors::system::System;
 use ipnet::IpNet;
 
 use super::body::BodyLimits;
+use super::budget::Budget;
+use super::concurrency::ConcurrencyLimit;
 use super::cors::Cors;
 use super::headers::Fixed;
 use super::openapi;
+use super::outgoing::ReadPace;
 use super::problem::Kind;
 use super::realtime::{LineLimits, OpenLines};
 use super::router::Table;
@@ -30,6 +33,11 @@ pub(crate) struct Edge {
     pub(crate) document_body: BodyLimits,
     /// The same for forms.
     pub(crate) form_body: BodyLimits,
+    /// Large answers that are on their way out.
+    pub(crate) answers: Arc<Budget>,
+    pub(crate) read_pace: ReadPace,
+    /// Those that are in the making.
+    pub(crate) making: Arc<ConcurrencyLimit>,
     /// What clients write before a path.
     pub(crate) public_url: String,
     pub(crate) request_line_bytes_max: usize,
@@ -53,12 +61,11 @@ impl Edge {
     pub(crate) fn new(config: &Config, system: Arc<System>, courier: Arc<HttpCourier>, public_url: &str) -> Self {
         let table = Table::new(routes::operations());
         let document = openapi::document(table.operations(), public_url);
-        let in_flight = Arc::default();
+        let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
         let limits = |bytes_max, refusal| BodyLimits {
             bytes_max,
             refusal,
             offload_bytes: config.limits.offload_body_bytes,
-            in_flight_max: config.limits.bodies_in_flight_bytes,
             timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
             in_flight: Arc::clone(&in_flight),
         };
@@ -68,6 +75,9 @@ impl Edge {
             body: limits(config.limits.max_body_bytes, Kind::PayloadTooLarge),
             document_body: limits(config.limits.max_document_bytes, Kind::PayloadTooLarge),
             form_body: limits(config.limits.max_form_bytes, Kind::InvalidRequest),
+            answers: Budget::new(config.limits.answers_in_flight_bytes),
+            making: ConcurrencyLimit::new(config.limits.large_answers_at_once),
+            read_pace: ReadPace { bytes_per_second_min: config.server.read_bytes_per_second_min },
             public_url: public_url.to_owned(),
             request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,

@@ -7,6 +7,8 @@
 //! - `credential.rs`, `admission.rs` who calls and what that allows; `body.rs`, `json.rs`, `query.rs`, `conditions.rs`,
 //!   `idempotency.rs` what is asked, and under which conditions
 //! - `reply.rs`, `respond.rs`, `links.rs`, `headers.rs`, `accept.rs`, `cors.rs` what goes back
+//! - `budget.rs`, `concurrency.rs`, `outgoing.rs` what bodies and answers may hold in memory, how many large answers are
+//!   made at once, and how they leave
 //! - `realtime/` what stays open: event streams and WebSockets
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `running.rs` which
@@ -15,7 +17,9 @@
 mod accept;
 mod admission;
 mod body;
+mod budget;
 mod call;
+mod concurrency;
 mod conditions;
 mod cors;
 mod credential;
@@ -29,6 +33,7 @@ mod links;
 mod objects;
 mod openapi;
 mod operation;
+mod outgoing;
 mod problem;
 mod query;
 mod realtime;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use colloquy_actors::bounds::Bounds;
 use serde_json::{Map, Value, json};
 
 use super::body::FORM;
@@ -37,8 +38,12 @@ pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
         "info": {
             "title": "Colloquy",
             "version": "1.0.0",
-            "description": "The server behind an AI-assisted customer-service platform. Every error has the same shape; \
-                every answer names its request in `X-Request-Id`; every POST may be repeated under an `Idempotency-Key`.",
+            "description": format!(
+                "The server behind an AI-assisted customer-service platform. Every error has the same shape; every answer \
+                 names its request in `X-Request-Id`; every POST may be repeated under an `Idempotency-Key`. A query or \
+                 form has at most {} names.",
+                Bounds::get().query_names_max
+            ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": public_url}],

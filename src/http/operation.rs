@@ -120,6 +120,8 @@ pub(crate) struct Operation {
     pub(crate) repeatable: bool,
     /// Whether its answer shows a document: it is kept without the content.
     pub(crate) whole: bool,
+    /// Whether its answer may be large: few of these are made at once for one caller.
+    pub(crate) plentiful: bool,
     /// Whether it also answers as `text/event-stream`.
     pub(crate) streams: bool,
     /// What is asked before the body is read.
@@ -232,6 +234,7 @@ impl Operation {
             conditional: false,
             repeatable: false,
             whole: false,
+            plentiful: false,
             streams: false,
             known: None,
             watched: false,
@@ -298,7 +301,12 @@ impl Operation {
     /// It answers 200 with a page of these.
     pub(crate) fn lists<T: ToSchema>(mut self) -> Self {
         self.success = Success::Page(self.schema::<T>());
-        self
+        self.plentiful()
+    }
+
+    /// It reads what may be large.
+    pub(crate) fn plentiful(self) -> Self {
+        Operation { plentiful: true, ..self }
     }
 
     /// It answers the same as a stream, where that is asked for.
@@ -359,14 +367,15 @@ pub(crate) fn register<T: ToSchema>(schemas: &mut Vec<(String, Value)>) -> Strin
 }
 
 /// Query, body, idempotency, then the operation itself: in the order in which the contract has them checked.
-async fn carry_out<Q, B, F, Fut>(mut call: Call, incoming: Incoming, run: F) -> Result<Output, Problem>
+async fn carry_out<Q, B, F, Fut>(mut call: Call, mut incoming: Incoming, run: F) -> Result<Output, Problem>
 where
     Q: DeserializeOwned,
     B: Body,
     F: Fn(Call, Q, B) -> Fut,
-    Fut: Future<Output = Result<Output, Problem>>,
+    Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let asked: Q = query::parse(call.query())?;
+    let permit = incoming.permit.take();
     let (body, fingerprint) = incoming.parse::<B>(&call).await?;
     call.fingerprint = fingerprint;
     if !B::IN_PLACES
@@ -374,7 +383,15 @@ where
     {
         return completed(&call, replay).await;
     }
-    run(call, asked, body).await
+    let running = run(call, asked, body);
+    let Some(permit) = permit else { return running.await };
+    // It goes on when its caller is gone, and so long it is in memory.
+    let held = async move {
+        let answered = running.await;
+        drop(permit);
+        answered
+    };
+    actix_web::rt::spawn(held).await.unwrap_or_else(|_| Err(Problem::crashed()))
 }
 
 /// An answer that is given again, with what is not kept of it.

@@ -21,6 +21,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// How many characters of what a caller sent an error may show.
 const ECHO_MAX: usize = 100;
 
+/// Why there is no room for an answer.
+pub(crate) const TOO_MANY_ANSWERS: &str = "too many large answers wait for their readers";
+
 /// An error's status, code and first words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {

@@ -30,7 +30,7 @@ pub(crate) enum Output {
 pub(crate) type Outcome = Result<Answer, Problem>;
 
 /// A page and what was asked for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Listing {
     pub(crate) page: Page,
     pub(crate) paging: Paging,

@@ -10,18 +10,20 @@ use actix_web::http::header::{
     SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY, WWW_AUTHENTICATE,
 };
 use actix_web::http::{ConnectionType, StatusCode, Version};
-use actix_web::{HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::answer::{Answer, Done};
 use colloquy_actors::page::Start;
 
+use super::budget::{BytesPermit, Slack};
 use super::dispatch::{Exchange, Verdict};
 use super::headers::{REPLAYED, REQUEST_ID, add_limits};
 use super::operation::{Home, Operation, Verb};
-use super::problem::{More, Problem};
-use super::realtime::{Handshake, PROTOCOL, Socket};
+use super::outgoing::{Large, Nothing, SMALL_MAX};
+use super::problem::{More, Problem, TOO_MANY_ANSWERS};
+use super::realtime::{Handshake, Outlet, PROTOCOL, Socket};
 use super::reply::{Keep, Listing, Outcome, Output, Text};
-use super::{accept, conditions, links};
+use super::{accept, conditions, links, problem};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -34,8 +36,48 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const HTML: &str = "text/html; charset=utf-8";
 
+/// A body and its tag.
+struct Tagged {
+    body: Bytes,
+    etag: String,
+}
+
+/// A verdict for whose answer there is room.
+pub(super) struct Prepared {
+    verdict: Result<Verdict, Problem>,
+    room: Option<BytesPermit>,
+    /// What takes long to write where it is large.
+    tagged: Option<Tagged>,
+}
+
+/// Finds room for the answer, and writes a large one off this thread, which others wait for.
+pub(super) async fn prepared(exchange: &Exchange, verdict: Result<Verdict, Problem>) -> Prepared {
+    let (verdict, room) = exchange.room(verdict);
+    let output = match &verdict {
+        Ok(Verdict::Done(output)) if room.is_some() => Some(output),
+        Ok(Verdict::Done(_) | Verdict::Methods(_)) | Err(_) => None,
+    };
+    let work: Box<dyn FnOnce() -> Tagged + Send> = match output {
+        Some(Output::Page(listing)) => {
+            let listing = listing.clone();
+            Box::new(move || page(&listing))
+        }
+        Some(Output::Text(text)) => {
+            let body = text.body.clone();
+            Box::new(move || tagged(body))
+        }
+        Some(Output::Answer(_) | Output::Lasting(_) | Output::Bulk(..) | Output::Events(_) | Output::Line(_))
+        | None => return Prepared { verdict, room, tagged: None },
+    };
+    match web::block(work).await {
+        Ok(tagged) => Prepared { verdict, room, tagged: Some(tagged) },
+        Err(_) => Prepared { verdict: Err(Problem::crashed()), room: None, tagged: None },
+    }
+}
+
 /// Writes the response; a line takes the rest of the request as what comes through it.
-pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, payload: Payload) -> HttpResponse {
+pub(super) fn response(exchange: &Exchange, prepared: Prepared, payload: Payload) -> HttpResponse {
+    let Prepared { verdict, room, tagged } = prepared;
     let preflight = matches!(verdict, Ok(Verdict::Methods(_)));
     let for_people = match &verdict {
         Ok(Verdict::Done(Output::Text(text))) => text.media_type == HTML,
@@ -46,6 +88,7 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, p
     let switches = matches!(verdict, Ok(Verdict::Done(Output::Line(_))));
     let after;
     let mut permit = exchange.permit.as_ref();
+    let whole = |parts| exchange.whole(parts, room);
     let (mut response, body) = match verdict {
         Ok(Verdict::Done(Output::Events(events))) => (stream_head(), BodyStream::new(events).boxed()),
         Ok(Verdict::Done(Output::Line(opening))) => {
@@ -53,8 +96,8 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, p
         }
         Ok(Verdict::Done(Output::Answer(answer))) => whole(exchange.answer(answer, PRIVATE)),
         Ok(Verdict::Done(Output::Lasting(answer))) => whole(exchange.answer(answer, LASTING)),
-        Ok(Verdict::Done(Output::Page(listing))) => whole(exchange.page(&listing)),
-        Ok(Verdict::Done(Output::Text(text))) => whole(exchange.text(text)),
+        Ok(Verdict::Done(Output::Page(listing))) => whole(exchange.page(&listing, tagged)),
+        Ok(Verdict::Done(Output::Text(text))) => whole(exchange.text(text, tagged)),
         Ok(Verdict::Done(Output::Bulk(outcomes, last_permit))) => {
             after = last_permit;
             permit = after.as_ref().or(permit);
@@ -77,16 +120,16 @@ pub(super) fn response(exchange: &Exchange, verdict: Result<Verdict, Problem>, p
         response.force_close();
     }
     let mut response = response.body(body);
+    if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        response = response.set_body(Nothing.boxed());
+        response.head_mut().no_chunking(true);
+    }
     if streams && exchange.request.version() < Version::HTTP_11 {
         // It knows no chunks (RFC 9112, 6.1): what has no length ends with its connection.
         response.head_mut().no_chunking(true);
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     response
-}
-
-fn whole((response, body): Parts) -> (HttpResponseBuilder, BoxBody) {
-    (response, body.boxed())
 }
 
 /// No proxy may hold a stream back to make it shorter.
@@ -127,6 +170,28 @@ fn shared(text: String) -> Option<HeaderValue> {
 }
 
 impl Exchange {
+    /// Room for a large answer, before it is copied or hashed; without room the refusal is the answer.
+    fn room(&self, verdict: Result<Verdict, Problem>) -> (Result<Verdict, Problem>, Option<BytesPermit>) {
+        let bytes = bytes_of(&verdict);
+        let Some(holder) = self.holder.filter(|_| bytes > SMALL_MAX) else { return (verdict, None) };
+        let reads = self.row().is_some_and(|row| row.verb == Verb::Get);
+        let (slack, outcome) =
+            if reads { (Slack::None, problem::Outcome::None) } else { (Slack::Twice, problem::Outcome::Unknown) };
+        match self.edge.answers.take(holder, bytes, slack) {
+            Some(permit) => (verdict, Some(permit)),
+            None => (Err(Problem::unavailable(TOO_MANY_ANSWERS, outcome, 1)), None),
+        }
+    }
+
+    /// A response with its body, in the way in which a body of its size leaves.
+    fn whole(&self, (response, body): Parts, room: Option<BytesPermit>) -> (HttpResponseBuilder, BoxBody) {
+        if body.len() <= SMALL_MAX {
+            return (response, body.boxed());
+        }
+        let outlet = self.request.conn_data::<Outlet>().copied();
+        (response, Large::new(body, room, self.edge.read_pace, outlet).boxed())
+    }
+
     fn row(&self) -> Option<&Operation> {
         self.operation.and_then(|number| self.edge.table.operations().get(number))
     }
@@ -169,26 +234,11 @@ impl Exchange {
         }
     }
 
-    fn page(&self, listing: &Listing) -> Parts {
-        let (page, paging) = (&listing.page, listing.paging);
-        let offset = match paging.start {
-            Start::Offset(offset) => offset,
-            Start::After(_) | Start::Before(_) => 0,
-        };
-        let mut tail =
-            format!(",\"meta\":{{\"total\":{},\"limit\":{},\"offset\":{offset}}}}}", page.total, paging.limit);
-        let mut body = BytesMut::with_capacity(page.data.len() + tail.len() + 8);
-        body.extend_from_slice(b"{\"data\":");
-        body.extend_from_slice(&page.data);
-        body.extend_from_slice(tail.as_bytes());
-        let body = body.freeze();
-        let etag = hash(&body);
+    fn page(&self, listing: &Listing, tagged: Option<Tagged>) -> Parts {
+        let Tagged { body, etag } = tagged.unwrap_or_else(|| page(listing));
         let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
         response.insert_header((VARY, VARY_BY_CALLER));
-        tail.clear();
-        // Writing to a String can't fail.
-        let _ = write!(tail, "W/\"{etag}\"");
-        response.insert_header((ETAG, tail));
+        response.insert_header((ETAG, format!("W/\"{etag}\"")));
         let uri = self.request.uri();
         if let Some(link) = links::link(uri.path(), self.request.query_string(), listing).and_then(shared) {
             response.insert_header((LINK, link));
@@ -200,7 +250,7 @@ impl Exchange {
         (response, body)
     }
 
-    fn text(&self, text: Text) -> Parts {
+    fn text(&self, text: Text, ready: Option<Tagged>) -> Parts {
         let (keep, checked) = match text.keep {
             Keep::Not => (NO_STORE, false),
             Keep::Checked => (PUBLIC, true),
@@ -211,7 +261,7 @@ impl Exchange {
             response.insert_header((VARY, VARY_BY_CALLER));
         }
         if checked {
-            let etag = hash(&text.body);
+            let Tagged { etag, .. } = ready.unwrap_or_else(|| tagged(text.body.clone()));
             response.insert_header((ETAG, format!("\"{etag}\"")));
             if conditions::has_already(self.request.headers(), &etag) {
                 return not_modified(response);
@@ -243,6 +293,24 @@ impl Exchange {
             Some(More::Conflict(_) | More::Page(_)) | None => problem.body(instance),
         };
         (response, body)
+    }
+}
+
+/// How large the answer will be, but for what is little.
+fn bytes_of(verdict: &Result<Verdict, Problem>) -> usize {
+    match verdict {
+        Ok(Verdict::Done(output)) => match output {
+            Output::Answer(answer) | Output::Lasting(answer) => answer.body.len(),
+            Output::Page(listing) => listing.page.data.len(),
+            Output::Text(text) => text.body.len(),
+            Output::Bulk(outcomes, _) => outcomes.iter().flatten().map(|answer| answer.body.len()).sum(),
+            Output::Events(_) | Output::Line(_) => 0,
+        },
+        Ok(Verdict::Methods(_)) => 0,
+        Err(problem) => match problem.more.as_deref() {
+            Some(More::Written(body) | More::Page(body)) => body.len(),
+            Some(More::Conflict(_)) | None => 0,
+        },
     }
 }
 
@@ -279,9 +347,24 @@ fn bulk(outcomes: &[Outcome]) -> Parts {
     (response, body.freeze())
 }
 
-/// A tag for bytes that have no revision of their own.
-fn hash(bytes: &[u8]) -> String {
+/// A page as it goes out.
+fn page(Listing { page, paging, .. }: &Listing) -> Tagged {
+    let offset = match paging.start {
+        Start::Offset(offset) => offset,
+        Start::After(_) | Start::Before(_) => 0,
+    };
+    let tail = format!(",\"meta\":{{\"total\":{},\"limit\":{},\"offset\":{offset}}}}}", page.total, paging.limit);
+    let mut body = BytesMut::with_capacity(page.data.len() + tail.len() + 8);
+    body.extend_from_slice(b"{\"data\":");
+    body.extend_from_slice(&page.data);
+    body.extend_from_slice(tail.as_bytes());
+    tagged(body.freeze())
+}
+
+/// Bytes that have no revision of their own, with a tag.
+fn tagged(body: Bytes) -> Tagged {
     let mut hasher = DefaultHasher::new();
-    hasher.write(bytes);
-    format!("{:016x}", hasher.finish())
+    hasher.write(&body);
+    let etag = format!("{:016x}", hasher.finish());
+    Tagged { body, etag }
 }

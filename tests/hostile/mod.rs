@@ -11,7 +11,9 @@ mod links;
 mod lists;
 mod names;
 mod neighbour;
+mod slow_readers;
 mod threads;
+mod uploads;
 mod webhooks;
 
 use neighbour::Neighbour;

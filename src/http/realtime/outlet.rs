@@ -1,6 +1,6 @@
 //! A connection below HTTP. Its own side is to be shut when a WebSocket has said goodbye: clients wait for that, and the
-//! server itself would first listen on for as long as the rest of a refused body is read. And whether its client has hung up,
-//! which the server itself finds out only when it answers.
+//! server itself would first listen on for as long as the rest of a refused body is read. So is that of a client that takes
+//! its answer too slowly. And whether its client has hung up, which the server itself finds out only when it answers.
 
 use std::any::Any;
 use std::os::fd::{AsRawFd, RawFd};
@@ -44,7 +44,7 @@ impl Outlet {
     }
 
     /// Sends nothing any more.
-    pub(super) fn shut(self) {
+    pub(crate) fn shut(self) {
         // An error means that the client was faster.
         let _ = shutdown(self.0, Shutdown::Write);
     }

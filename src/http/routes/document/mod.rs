@@ -82,6 +82,7 @@ fn whole() -> Vec<Operation> {
         get("/api/v1/documents/{document_id}", "getDocument", documents::read)
             .about(TAG, "Get a document", "With the head's content, or that of the version that is named.")
             .door(READ)
+            .plentiful()
             .shows::<DocumentView<'_>>(),
         put("/api/v1/documents/{document_id}", "updateDocument", documents::update)
             .about(
@@ -117,6 +118,7 @@ fn versions() -> Vec<Operation> {
         get("/api/v1/documents/{document_id}/versions/{version}", "getVersionOfDocument", versions::read)
             .about(TAG_VERSIONS, "Get a version", "By its ID, number or label, or the newest of a branch; with its content.")
             .door(READ)
+            .plentiful()
             .shows::<VersionView<'_>>(),
         post("/api/v1/documents/{document_id}/versions", "addVersion", versions::add)
             .about(
@@ -151,6 +153,7 @@ fn versions() -> Vec<Operation> {
         get("/api/v1/documents/{document_id}/diff", "compareVersions", versions::diff)
             .about(TAG_VERSIONS, "Compare versions", "As a patch, as data, as a page, or counted.")
             .door(READ)
+            .plentiful()
             .writes("text/x-diff; charset=utf-8")
             .or_writes(&["application/json", HTML]),
     ]

@@ -1,0 +1,142 @@
+//! Clients that take their answers slowly, or not at all: what waits for them is bounded, and they are cut off.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Neighbour;
+use crate::support::{Account, Server, Setup, until};
+
+const READERS: usize = 200;
+/// How long the slow ones read.
+const READING: Duration = Duration::from_secs(8);
+/// What a connection's own buffers may take, so that the rest waits in the server.
+const RECEIVE_BYTES: u32 = 4_096;
+/// The longest that what happens in seconds may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+/// A connection that takes little at once.
+async fn narrow(server: &Server) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(RECEIVE_BYTES).unwrap();
+    socket.connect(server.address().parse().unwrap()).await.unwrap()
+}
+
+/// A conversation with 100 messages of 64 KiB; gives the path of their list.
+async fn hundred_messages(account: &Account) -> String {
+    let c = account.test();
+    let path = format!("/v1/conversations/{}/messages", c.conversation().await);
+    let message = json!({"content": "x".repeat(65_536)});
+    for _ in 0..10 {
+        let ten = (0..10).map(|_| async { c.post(&path, message.clone()).await.expect(201) });
+        join_all(ten).await;
+    }
+    path
+}
+
+fn get(path: &str, key: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n")
+}
+
+/// Reads a status line as fast as it comes, and then one byte a second.
+async fn one_byte_a_second(server: &Server, request: &str) -> (u16, String) {
+    let mut stream = narrow(server).await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = vec![0; 1_024];
+    let count = timeout(SOON, stream.read(&mut head)).await.expect("an answer").unwrap_or(0);
+    let text = String::from_utf8_lossy(&head[..count]).into_owned();
+    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    let mut byte = [0];
+    let ends = Instant::now() + READING;
+    while status == 200 && Instant::now() < ends && matches!(stream.read(&mut byte).await, Ok(1)) {
+        sleep(Duration::from_secs(1)).await;
+    }
+    (status, text)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_that_read_one_byte_a_second_of_a_list_of_6_mib() {
+    let server = Server::start();
+    let account = server.account().await;
+    let path = hundred_messages(&account).await;
+    let neighbour = Neighbour::of(&server).await;
+    let request = get(&format!("{path}?limit=100"), account.test_key());
+    let attack = async {
+        let readers = join_all((0..READERS).map(|_| one_byte_a_second(&server, &request)));
+        let small = async {
+            sleep(READING / 2).await;
+            account.test().get(&format!("{path}?limit=1&offset=99")).await.expect(200)
+        };
+        tokio::join!(readers, small).0
+    };
+    let beside = neighbour.beside("200 readers of one byte a second", attack).await;
+    let of = |wanted: u16| beside.attack.iter().filter(|(status, _)| *status == wanted).count();
+    assert_eq!(of(200) + of(503), READERS, "{:?}", beside.attack.iter().map(|(status, _)| status).collect::<Vec<_>>());
+    assert!((1..=20).contains(&of(200)), "{} lists of 6.3 MiB in the account's quarter of 256 MiB", of(200));
+    let refused = &beside.attack.iter().find(|(status, _)| *status == 503).unwrap().1;
+    assert!(refused.contains("retry-after: 1") && refused.contains(r#""outcome":"none""#), "{refused}");
+    assert!(beside.peak_bytes < 500 * MIB, "{} bytes", beside.peak_bytes);
+    until("what the readers held is free again", SOON, async || {
+        (server.metric("answers_in_flight_bytes").await == 0).then_some(())
+    })
+    .await;
+    account.test().get(&format!("{path}?limit=100")).await.expect(200);
+}
+
+#[tokio::test]
+async fn one_that_reads_too_slowly_is_cut_off_and_one_that_reads_is_not() {
+    let server = Setup::default().env("COLLOQUY__SERVER__READ_BYTES_PER_SECOND_MIN", "8_000_000").start();
+    let account = server.account().await;
+    let path = hundred_messages(&account).await;
+    let request = get(&format!("{path}?limit=100"), account.test_key());
+    let mut slow = narrow(&server).await;
+    slow.write_all(request.as_bytes()).await.unwrap();
+    until("the answer waits", SOON, async || (server.metric("answers_in_flight_bytes").await > 6 * MIB).then_some(()))
+        .await;
+    until("it is cut off", SOON, async || (server.metric("answers_in_flight_bytes").await == 0).then_some(())).await;
+    let mut rest = Vec::new();
+    // It may end with a reset.
+    let _ = timeout(SOON, slow.read_to_end(&mut rest)).await.expect("the connection is closed");
+    assert!((rest.len() as u64) < 6 * MIB, "all {} bytes came", rest.len());
+    assert_eq!(account.test().get(&format!("{path}?limit=100")).await.expect(200).data().len(), 100);
+}
+
+/// Writes the same request again and again and reads nothing, until the server takes no more; gives how much it took.
+async fn flood(server: &Server, request: &str, bytes_max: usize) -> usize {
+    let mut stream = narrow(server).await;
+    let many = request.repeat(1_000);
+    let mut written = 0;
+    while written < bytes_max {
+        match timeout(Duration::from_secs(3), stream.write(many.as_bytes())).await {
+            // The next one need not begin where a request does: parsed or refused, it is answered.
+            Ok(Ok(count)) if count == many.len() => written += count,
+            Ok(Ok(count)) => {
+                written += count;
+                if stream.write_all(&many.as_bytes()[count..]).await.is_err() {
+                    break;
+                }
+            }
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    written
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_in_a_row_whose_empty_answers_nobody_reads() {
+    let server = Server::start();
+    let neighbour = Neighbour::of(&server).await;
+    let request = "OPTIONS /healthz HTTP/1.1\r\nHost: test\r\n\r\n";
+    let attack = async {
+        let floods = join_all((0..4).map(|_| timeout(READING * 3, flood(&server, request, 64 << 20)))).await;
+        floods.into_iter().map(|flood| flood.unwrap_or(0)).sum::<usize>()
+    };
+    let beside = neighbour.beside("OPTIONS in a row, unread", attack).await;
+    assert!(beside.attack < 64 << 20, "the server took {} bytes of requests", beside.attack);
+    assert!(beside.peak_bytes < 300 * MIB, "{} bytes", beside.peak_bytes);
+}

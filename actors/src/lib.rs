@@ -11,6 +11,7 @@
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
+//! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take turns.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own. `offload`: where computing goes that
 //!   would hold an arbiter up, [`cores`] on which cores. [`threads`]: how every thread is started, and what follows its panic.
@@ -31,7 +32,8 @@
 //! 5. **Alone.** A panic fails the command that caused it. The entity begins anew from the store; its neighbours notice
 //!    nothing. The fifth crash in 30 seconds quarantines the entity.
 //! 6. **Bounded.** An entity holds at most 256 commands; the next is refused at the door, with nothing done. Active entities,
-//!    their memory, loads and keys in memory are bounded too.
+//!    their memory, loads and keys in memory are bounded too. So are reads that wait; accounts take turns with them, and what
+//!    nobody waits for any more is not read.
 //! 7. **In its time, once.** What a conversation does by itself, it does when its time has come, or at the next start; whatever
 //!    comes first wins, and the other finds nothing left to do.
 //! 8. **An event exists if and only if its change was committed**: both are one row.

@@ -226,3 +226,119 @@ fn in_one_transaction<T>(
     connection.prepare_cached("COMMIT")?.execute([])?;
     found
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn readers(connections: usize, bounds: QueueBounds) -> Readers<u32> {
+        let connections = (0..connections).map(|_| Connection::open_in_memory().unwrap()).collect();
+        Readers::start("test", connections, bounds).unwrap()
+    }
+
+    fn roomy() -> QueueBounds {
+        QueueBounds { each: 100, all: 1_000, wait: SOON }
+    }
+
+    fn wait<T>(later: Later<T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(later)
+    }
+
+    /// A statement that ends only by being interrupted.
+    fn endless(connection: &Connection) -> rusqlite::Result<i64> {
+        let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+        connection.query_row(sql, [], |row| row.get(0))
+    }
+
+    fn one(connection: &Connection) -> rusqlite::Result<i64> {
+        connection.query_row("SELECT 1", [], |row| row.get(0))
+    }
+
+    /// Holds one thread for this one until what it gives is dropped.
+    fn hold(readers: &Readers<u32>, whom: u32) -> (Later<Result<(), ReadError>>, Sender<()>) {
+        let ((begun, begins), (held, ended)) = (channel(), channel::<()>());
+        let holding = readers.read(whom, move |_| {
+            begun.send(()).unwrap();
+            let _ = ended.recv();
+            Ok(())
+        });
+        begins.recv_timeout(SOON).unwrap();
+        (holding, held)
+    }
+
+    #[test]
+    fn what_takes_too_long_is_interrupted_and_the_next_begins_anew() {
+        let readers = readers(1, roomy());
+        for _ in 0..2 {
+            let begun = Instant::now();
+            assert_eq!(wait(readers.read(1, endless)), Err(ReadError::TooSlow));
+            assert!((READ_MAX..SOON).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        }
+        assert_eq!(wait(readers.read(1, one)), Ok(1));
+        readers.close();
+        assert_eq!(wait(readers.read(1, one)), Err(ReadError::Away));
+    }
+
+    #[test]
+    fn what_is_read_for_whoever_has_left_is_broken_off_and_what_waits_is_not_begun() {
+        let readers = readers(1, roomy());
+        let (begun, begins) = channel();
+        let running = readers.read(1, move |connection| {
+            begun.send(()).unwrap();
+            endless(connection)
+        });
+        begins.recv_timeout(SOON).unwrap();
+        let was_read = Arc::new(AtomicBool::new(false));
+        let waiting = readers.read(1, {
+            let was_read = Arc::clone(&was_read);
+            move |_| {
+                was_read.store(true, Ordering::SeqCst);
+                Ok(())
+            }
+        });
+        drop(waiting);
+        let left = Instant::now();
+        drop(running);
+        assert_eq!(wait(readers.read(1, one)), Ok(1));
+        assert!(left.elapsed() < READ_MAX && !was_read.load(Ordering::SeqCst), "{:?}", left.elapsed());
+        readers.close();
+    }
+
+    #[test]
+    fn nobody_has_all_threads() {
+        let readers = readers(3, roomy());
+        let held = [hold(&readers, 1), hold(&readers, 1)];
+        let third = readers.read(1, one);
+        assert_eq!(wait(readers.read(2, one)), Ok(1), "another one is read at once");
+        drop(held);
+        assert_eq!(wait(third), Ok(1));
+        readers.close();
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused_and_what_waits_is_read_before_the_end() {
+        let readers = Arc::new(readers(1, QueueBounds { each: 2, ..roomy() }));
+        let (_, held) = hold(&readers, 1);
+        let done = Arc::new(AtomicUsize::new(0));
+        let count = || {
+            let done = Arc::clone(&done);
+            readers.read(1, move |_| Ok(done.fetch_add(1, Ordering::SeqCst)))
+        };
+        let mut waiting = [count(), count(), count()].into_iter().map(Some).collect::<Vec<_>>();
+        assert_eq!(wait(waiting.pop().unwrap().unwrap()), Err(ReadError::Busy));
+        let closing = std::thread::spawn({
+            let readers = Arc::clone(&readers);
+            move || readers.close()
+        });
+        drop(held);
+        closing.join().unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+    }
+}

@@ -43,7 +43,7 @@ fn watched(out: &mut String, threads: &[ThreadFigures]) {
 }
 
 fn webhooks(out: &mut String, deliveries: &DeliveryFigures) {
-    let DeliveryFigures { pending, in_flight, attempts } = deliveries;
+    let DeliveryFigures { pending, in_flight, attempts, .. } = deliveries;
     family(out, "webhook_deliveries_pending", "gauge");
     line(out, "webhook_deliveries_pending", &[], pending);
     family(out, "webhook_attempts_in_flight", "gauge");

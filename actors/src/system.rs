@@ -299,8 +299,18 @@ impl System {
     /// Figures of the actors and the store, in Prometheus' text format.
     pub fn metrics(&self) -> String {
         let mut store = self.store.figures();
-        store.push(("search_positions_behind", self.documents.finder.behind()));
-        crate::metrics::text(&self.overviews(), &store, &self.deliveries.figures(), &threads::figures())
+        let deliveries = self.deliveries.figures();
+        store.push(("search_positions_behind", self.positions_behind(self.documents.finder.position())));
+        store.push(("webhook_positions_behind", self.positions_behind(deliveries.matched)));
+        crate::metrics::text(&self.overviews(), &store, &deliveries, &threads::figures())
+    }
+
+    /// How many positions what is committed is ahead of this one.
+    fn positions_behind(&self, position: i64) -> f64 {
+        let behind = self.events.feed.last().saturating_sub(position).max(0);
+        #[expect(clippy::cast_precision_loss, reason = "a gauge needs no precision")]
+        let behind = behind as f64;
+        behind
     }
 }
 

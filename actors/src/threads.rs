@@ -194,7 +194,7 @@ impl Restarts {
         self.last_wait = Some(wait);
         self.began = Instant::now() + wait;
         change(self.name, |counts| counts.restarts += 1);
-        tracing::error!(thread = self.name, wait_ms = wait.as_millis(), "a thread panicked: it begins anew");
+        tracing::error!(thread = self.name, wait_ms = wait.as_millis(), "a thread begins anew");
         wait
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::Neighbour;
-use crate::support::{Account, Client, Receiver, Reply, Server, Setup, raw, until};
+use crate::support::{Account, Client, Receiver, Reply, Server, Setup, raw, stored, until, until_now};
 
 const HOOKS: &str = "/v1/webhooks";
 /// Never asked for anything in these tests.
@@ -299,4 +299,128 @@ async fn receivers_whose_header_never_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn receivers_whose_answer_never_ends() {
     beside_receivers("answers without end", &[Misbehaves::EndlessBody, Misbehaves::EndlessInterim]).await;
+}
+
+/// A receiver that takes connections and leaves them at that.
+fn deaf() -> (std::net::TcpListener, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+/// The longest that the writer may keep a message waiting in a debug build on a busy machine.
+const HELD_MAX: Duration = Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_thousands_of_endpoints_also_across_a_kill_9() {
+    const ENDPOINTS: usize = 3_000;
+    const MESSAGES: usize = 60;
+    let (_deaf, url) = deaf();
+    let endpoints_max = ENDPOINTS.to_string();
+    let mut server = Setup::default()
+        .delivering("[3600]", "60")
+        .env("COLLOQUY__BOUNDS__WEBHOOK_ENDPOINTS_MAX", &endpoints_max)
+        .start();
+    let attacker = server.account().await;
+    flood(&attacker, std::iter::repeat_n(url, ENDPOINTS), 0).await;
+    let client = attacker.test();
+    let conversation = client.conversation().await;
+    let neighbour = Neighbour::of(&server).await;
+    let other = server.account().await.test();
+    let quiet = other.conversation().await;
+    let attack = async {
+        let path = format!("/v1/conversations/{conversation}/messages");
+        let send = async |n| client.post(&path, json!({"content": format!("number {n}")})).await.expect(201).status;
+        join_all((0..MESSAGES).map(send)).await;
+        // Not every hundredth message: none may wait while all rows of many events are written at once.
+        let mut longest = Duration::ZERO;
+        while server.metric("webhook_deliveries_pending").await < (ENDPOINTS * MESSAGES / 2) as u64 {
+            let asked = Instant::now();
+            other.message(&quiet, "are you there?").await;
+            longest = longest.max(asked.elapsed());
+        }
+        longest
+    };
+    let beside = neighbour.beside("60 events of 3,000 endpoints", attack).await;
+    eprintln!("hostile: the longest that a message took was {:?}", beside.attack);
+    assert!(beside.attack < HELD_MAX, "{:?}", beside.attack);
+    drop(neighbour);
+    server.restart();
+    // What was matched in part when it was killed is matched to its end, and nothing twice.
+    let file = server.work().join("data/colloquy.db");
+    let count = "SELECT count(*), count(DISTINCT endpoint || ' ' || pos) FROM deliveries";
+    let all = json!(ENDPOINTS * MESSAGES);
+    until_now("all is matched, each once", Duration::from_secs(90), || {
+        let found = stored::query(&file, count, &[]).concat();
+        assert_eq!(found[0], found[1], "some were made twice");
+        (found[0] == all).then_some(())
+    });
+    until("metrics say so", Duration::from_secs(20), async || {
+        (server.metric("webhook_positions_behind").await == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_deleted_right_before_a_kill_9_leave_no_deliveries() {
+    const ENDPOINTS: usize = 20;
+    const MESSAGES: usize = 20;
+    let (_deaf, url) = deaf();
+    let mut server = Setup::default().delivering("[3600]", "60").start();
+    let account = server.account().await;
+    let client = account.test();
+    flood(&account, std::iter::repeat_n(url, ENDPOINTS), MESSAGES).await;
+    let file = server.work().join("data/colloquy.db");
+    let left = |file: &PathBuf| stored::query(file, "SELECT count(*) FROM deliveries", &[]).concat()[0].clone();
+    until_now("all deliveries are made", Duration::from_secs(20), || {
+        (left(&file) == json!(ENDPOINTS * MESSAGES)).then_some(())
+    });
+    let list = client.get(&format!("{HOOKS}?limit=100")).await.expect(200);
+    let paths: Vec<String> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| format!("{HOOKS}/{}", one["webhook_id"].as_str().unwrap()))
+        .collect();
+    join_all(paths.iter().map(async |path| client.delete(path).await.expect(204).status)).await;
+    server.kill9();
+    server.restart();
+    until_now("no delivery is left", Duration::from_secs(20), || (left(&file) == json!(0)).then_some(()));
+    let counters = "SELECT count(*) FROM counters WHERE field = 20";
+    until_now("nothing is counted", Duration::from_secs(20), || {
+        (stored::query(&file, counters, &[]).concat()[0] == json!(0)).then_some(())
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_that_the_file_does_not_take_is_given_up_once_and_others_go_on() {
+    let receiver = Receiver::start().await;
+    let mut server = delivering().start();
+    server.expect_errors();
+    let account = server.account().await;
+    let client = account.test();
+    let hook = json!({"url": receiver.url(), "events": ["conversation.closed", "message.created"]});
+    let hook = client.post(HOOKS, hook).await.expect(201).id("webhook_id");
+    let conversation = client.conversation().await;
+    server.term();
+    // As a damaged page would: rows of one kind of event are refused.
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON deliveries WHEN new.happened = 3
+                  BEGIN SELECT RAISE(ABORT, 'it is refused'); END";
+    stored::execute(&server.work().join("data/colloquy.db"), refuse, &[]);
+    server.restart();
+    let client = client.at(&server.address());
+    client.post(&format!("/v1/conversations/{conversation}/close"), json!({})).await.expect(200);
+    let other = client.conversation().await;
+    for n in 0..20 {
+        client.message(&other, &format!("number {n}")).await;
+    }
+    let list = format!("{HOOKS}/{hook}/deliveries?status=delivered&event=message.created");
+    until("the messages are delivered, and it is known", Duration::from_secs(20), async || {
+        let answer = client.get(&list).await;
+        (answer.status == 200 && answer.total() == 20).then_some(())
+    })
+    .await;
+    let log = server.log();
+    assert_eq!(log.matches("is given up").count(), 1, "{log}");
+    assert!(log.contains("a delivery can't be written: it is given up"), "{log}");
 }

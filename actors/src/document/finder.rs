@@ -85,12 +85,9 @@ impl Finder {
         Ok(index.find(shelf(scope, in_bin), query, limit, offset).await?)
     }
 
-    /// How many positions what is committed is ahead of what searches know.
-    pub(crate) fn behind(&self) -> f64 {
-        let behind = self.shared.feed.last().saturating_sub(self.shared.index().position()).max(0);
-        #[expect(clippy::cast_precision_loss, reason = "a gauge needs no precision")]
-        let behind = behind as f64;
-        behind
+    /// Searches know everything up to this position.
+    pub(crate) fn position(&self) -> i64 {
+        self.shared.index().position()
     }
 
     /// Ends the thread and closes the index. Blocks: not for an arbiter.

@@ -36,14 +36,22 @@ type Later<M> = Pin<Box<dyn Future<Output = M>>>;
 /// What the handling of a message sets going.
 pub struct Turn<M> {
     later: Vec<Later<M>>,
-    ended: bool,
+    then: Then,
+}
+
+/// What follows the handling of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoesOn,
+    BeginsAnew,
+    Ends,
 }
 
 impl<M: 'static> Turn<M> {
     /// One with nothing set going.
     #[must_use]
     pub fn new() -> Self {
-        Turn { later: Vec::new(), ended: false }
+        Turn { later: Vec::new(), then: Then::GoesOn }
     }
 
     /// Waits for this on the same thread; what comes of it is a message.
@@ -61,7 +69,12 @@ impl<M: 'static> Turn<M> {
 
     /// Nothing more is taken: the thread ends.
     pub fn end(&mut self) {
-        self.ended = true;
+        self.then = Then::Ends;
+    }
+
+    /// The state is made anew, after a wait as that after a panic.
+    pub fn begin_anew(&mut self) {
+        self.then = Then::BeginsAnew;
     }
 
     /// What was set going, for whoever drives a state without this runtime.
@@ -145,10 +158,14 @@ impl<S: Solo> SoloActor<S> {
             self.crashed(context);
             return;
         }
-        if turn.ended {
-            self.tasks.abort_all();
-            context.stop();
-            return;
+        match turn.then {
+            Then::GoesOn => {}
+            Then::BeginsAnew => return self.crashed(context),
+            Then::Ends => {
+                self.tasks.abort_all();
+                context.stop();
+                return;
+            }
         }
         // Those that are done are taken out, or they would gather.
         while self.tasks.try_join_next().is_some() {}

@@ -11,8 +11,9 @@ mod model;
 pub(super) use self::deliveries::{
     deliveries_are_listed_newest_first_with_exact_totals, deliveries_that_ended_go_when_they_are_old,
     the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
-    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
-    what_receivers_answered_goes_with_the_redacted_message, whoever_delivers_finds_after_a_crash_what_it_had_written,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow, what_is_left_of_an_endpoint_that_is_no_more_goes,
+    what_receivers_answered_goes_with_the_redacted_message, whoever_begins_anew_reads_behind_what_was_handed_in,
+    whoever_delivers_finds_after_a_crash_what_it_had_written,
 };
 pub(super) use self::documents::{
     a_document_comes_back_as_it_was_committed, a_link_leads_to_its_document_until_it_is_taken_back,

@@ -148,11 +148,20 @@ pub enum ReplayChange {
     Done(i64),
 }
 
+/// How far what happened is matched with endpoints.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// Everything up to this position is.
+    pub position: i64,
+    /// Of the event directly behind it, endpoints up to this number are: an event of many takes several slices.
+    pub within: u64,
+}
+
 /// Everything that whoever delivers has to say at once: written whole or not at all, in this order.
 #[derive(Debug, Default)]
 pub struct DeliverySlice {
-    /// Everything up to this position is matched.
-    pub matched: Option<i64>,
+    /// How far what happened is matched.
+    pub matched: Option<Matched>,
     /// What became of deliveries that the store has, in order.
     pub changes: Vec<(i64, Change)>,
     /// Endpoints that are given up.
@@ -178,9 +187,16 @@ pub struct Written {
     pub left: bool,
 }
 
-/// A slice that was not written; where the store still has a voice it gives it back, to be written later.
+/// Why a slice was not written.
 #[derive(Debug)]
-pub struct Unwritten(pub Option<Box<DeliverySlice>>);
+pub enum Unwritten {
+    /// The store is away; it may be written later.
+    NotNow(Box<DeliverySlice>),
+    /// Something is wrong with it or with the file, which no repetition mends.
+    Never,
+    /// The store is closed.
+    Closed,
+}
 
 /// What is asked of an endpoint's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,8 +300,8 @@ impl StoredEndpoint {
 /// What whoever delivers begins with.
 #[derive(Debug, Clone, Default)]
 pub struct WebhookState {
-    /// Everything up to this position is matched.
-    pub matched: i64,
+    /// How far what happened is matched.
+    pub matched: Matched,
     /// The last number that a delivery got.
     pub last_delivery: i64,
     /// The last lane that a replay got.

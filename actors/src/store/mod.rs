@@ -25,8 +25,8 @@ pub use commit::{
 };
 pub use delivery::{
     Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE,
-    LaneKey, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting, WebhookState,
-    Written,
+    LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting,
+    WebhookState, Written,
 };
 pub use documents::{
     ActivityQuery, ActivityRow, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, DocumentRow, NewVersion,
@@ -157,6 +157,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Writes what became of deliveries, whole or not at all.
     fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>>;
+
+    /// Lets deliveries and replays go of endpoints that are no more, behind all slices that were handed in before. Gives the
+    /// last position then: every deletion up to it has been seen to.
+    fn begin_deliveries(&self) -> Later<Result<i64, ReadError>>;
 
     /// What whoever delivers begins with.
     fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>>;

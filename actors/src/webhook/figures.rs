@@ -1,6 +1,6 @@
 //! What deliveries come to, in numbers that operators may read at any time.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use super::queue::Verdict;
 
@@ -9,6 +9,8 @@ use super::queue::Verdict;
 pub(super) struct Figures {
     pub(super) pending: AtomicU64,
     pub(super) in_flight: AtomicUsize,
+    /// Everything up to this position is matched with endpoints.
+    pub(super) matched: AtomicI64,
     delivered: AtomicU64,
     retried: AtomicU64,
     failed: AtomicU64,
@@ -29,6 +31,7 @@ impl Figures {
         DeliveryFigures {
             pending: read(&self.pending),
             in_flight: self.in_flight.load(Ordering::Relaxed),
+            matched: self.matched.load(Ordering::Relaxed),
             attempts: [
                 ("delivered", read(&self.delivered)),
                 ("retried", read(&self.retried)),
@@ -45,6 +48,8 @@ pub struct DeliveryFigures {
     pub pending: u64,
     /// Attempts that are under way.
     pub in_flight: usize,
+    /// Everything up to this position is matched with endpoints.
+    pub matched: i64,
     /// Attempts by what they came to.
     pub attempts: [(&'static str, u64); 3],
 }

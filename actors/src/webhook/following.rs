@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::endpoint::Endpoint;
 use super::matcher::Moved;
 use super::post::{Mail, PAUSE, PostOffice, now_ms};
+use super::queue::Keep;
 use super::restore::restore_endpoint;
 use crate::feed::{Ended, Event, Interest, Item, Subscription};
 use crate::runtime::Turn;
@@ -22,6 +23,24 @@ const NEWS_MAX: usize = 256;
 /// A page of what happened; with the endpoints as they are now, where one of them changed.
 pub(super) type Behind = (Vec<FeedRow>, Option<WebhookState>);
 
+/// Something that happened and is not matched yet: what comes is matched as far as the next slice has room.
+#[derive(Debug)]
+pub(super) enum Unmatched {
+    /// An event.
+    Event(Arc<Event>, Keep),
+    /// An endpoint as it is from this position on.
+    Endpoint(i64, Arc<Endpoint>),
+    /// An endpoint that is no more.
+    Gone(i64, u64),
+    /// Nothing else up to this position.
+    Reached(i64),
+    /// The end of what was read of the store at once; whether there was room for more.
+    PageEnd {
+        /// Nothing was behind it.
+        whole: bool,
+    },
+}
+
 /// How far it is in the log of what happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
@@ -36,7 +55,7 @@ pub(super) enum Reading {
 impl PostOffice {
     /// Reads on, where it is not told anyway and there is room for what comes.
     pub(super) fn read(&mut self, turn: &mut Turn<Mail>) {
-        if self.queue.news() >= NEWS_MAX {
+        if !self.unmatched.is_empty() || self.queue.news() >= NEWS_MAX {
             return;
         }
         match self.reading {
@@ -65,8 +84,32 @@ impl PostOffice {
         }
     }
 
-    /// A page of what happened. Far behind it reads without listening, so that nothing queues up meanwhile; at the end it
-    /// joins the feed and reads once more, up to exactly there.
+    /// Matches what has come, as far as the next slice has room: an event of many endpoints takes several.
+    pub(super) fn match_on(&mut self) {
+        loop {
+            let room = NEWS_MAX.saturating_sub(self.queue.news());
+            if room == 0 {
+                return;
+            }
+            let Some(next) = self.unmatched.pop_front() else { return };
+            match next {
+                Unmatched::Event(event, keep) => {
+                    for endpoint in self.matcher.event(&event, room) {
+                        self.queue.push(endpoint, LIVE, (&event, keep), now_ms());
+                    }
+                    if self.matcher.position() < event.position {
+                        self.unmatched.push_front(Unmatched::Event(event, keep));
+                    }
+                }
+                Unmatched::Endpoint(position, version) => self.moved(position, version),
+                Unmatched::Gone(position, number) => self.gone(position, number),
+                Unmatched::Reached(position) => self.matcher.reached(position),
+                Unmatched::PageEnd { whole } => self.page_ended(whole),
+            }
+        }
+    }
+
+    /// A page of what happened. What was read of the store may have been redacted since: it is read again before it is sent.
     pub(super) fn read_behind(&mut self, read: Result<Behind, ReadError>) {
         let Reading::Behind { joined, .. } = self.reading else { return };
         let Ok((rows, state)) = read else {
@@ -79,10 +122,16 @@ impl PostOffice {
         }
         let whole = rows.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
         for row in rows {
-            self.row(row);
+            let unmatched = self.row(row);
+            self.unmatched.extend(unmatched);
         }
-        // Only whoever listens is told of a redaction: what was read before that may not be sent as it was.
-        self.queue.forget_all();
+        self.unmatched.push_back(Unmatched::PageEnd { whole });
+    }
+
+    /// Far behind it reads without listening, so that nothing queues up meanwhile; at the end it joins the feed and reads
+    /// once more, up to exactly there.
+    fn page_ended(&mut self, whole: bool) {
+        let Reading::Behind { joined, .. } = self.reading else { return };
         let position = self.matcher.position();
         self.reading = match joined {
             Some(joined) if whole || position >= joined => {
@@ -99,37 +148,43 @@ impl PostOffice {
         };
     }
 
-    fn row(&mut self, row: FeedRow) {
+    fn row(&self, row: FeedRow) -> Option<Unmatched> {
         match row {
-            FeedRow::Event(event) => self.event(&event),
-            FeedRow::Endpoint { position, number, body: None } => self.gone(position, number),
+            FeedRow::Event(event) => Some(Unmatched::Event(event, Keep::InStore)),
+            FeedRow::Endpoint { position, number, body: None } => Some(Unmatched::Gone(position, number)),
             FeedRow::Endpoint { position, number, body: Some(body) } => {
                 // One that has gone since got nothing that anybody could see.
-                let Some(target) = self.targets.get(&number) else { return };
-                if let Ok(version) = restore_endpoint(&body, target.id, target.scope) {
-                    self.moved(position, Arc::new(version));
-                }
+                let target = self.targets.get(&number)?;
+                let version = restore_endpoint(&body, target.id, target.scope).ok()?;
+                Some(Unmatched::Endpoint(position, Arc::new(version)))
             }
         }
     }
 
     pub(super) fn fed(&mut self, subscription: Box<Subscription>, items: Vec<Item>, ended: Option<Ended>) {
         for item in items {
-            match item {
-                Item::Event(event) => self.event(&event),
+            let unmatched = match item {
+                Item::Event(event) => Unmatched::Event(event, Keep::InMemory),
                 Item::Endpoint(position, endpoint) => {
                     self.targets.insert(endpoint.id.number(), Arc::clone(&endpoint));
-                    self.moved(position, endpoint);
+                    Unmatched::Endpoint(position, endpoint)
                 }
-                Item::EndpointGone(position, id) => self.gone(position, id.number()),
-                Item::Redacted(entity) => self.queue.forget(entity),
-                Item::Reached(position) => self.matcher.reached(position),
-            }
+                Item::EndpointGone(position, id) => Unmatched::Gone(position, id.number()),
+                Item::Redacted(entity) => {
+                    // At once, whatever is still to be matched.
+                    self.queue.forget(entity);
+                    self.distrust(|event| event.entity == entity);
+                    continue;
+                }
+                Item::Reached(position) => Unmatched::Reached(position),
+            };
+            self.unmatched.push_back(unmatched);
         }
         match ended {
             None => self.subscription = Some(subscription),
             Some(Ended::TooSlow) => {
                 self.queue.forget_all();
+                self.distrust(|_| true);
                 self.reading = Reading::Behind { joined: None, busy: false };
             }
             // The server stops.
@@ -137,9 +192,14 @@ impl PostOffice {
         }
     }
 
-    fn event(&mut self, event: &Arc<Event>) {
-        for endpoint in self.matcher.event(event) {
-            self.queue.push(endpoint, LIVE, event, now_ms());
+    /// These events, where they are not matched yet, may have been redacted.
+    fn distrust(&mut self, which: impl Fn(&Event) -> bool) {
+        for unmatched in &mut self.unmatched {
+            if let Unmatched::Event(event, keep) = unmatched
+                && which(event)
+            {
+                *keep = Keep::InStore;
+            }
         }
     }
 

@@ -1,20 +1,21 @@
 //! Which endpoints get which event: an endpoint gets what is committed while it is enabled, as its filter stood then. So
 //! whoever reads the log again, after a crash, reads the endpoints' changes in their places too.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::endpoint::Endpoint;
 use crate::caller::Scope;
 use crate::feed::Event;
+use crate::store::Matched;
 
 /// Endpoints as of a position.
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
-    /// Everything up to here is matched.
-    position: i64,
+    matched: Matched,
     endpoints: HashMap<u64, Arc<Endpoint>>,
-    by_scope: HashMap<Scope, Vec<u64>>,
+    by_scope: HashMap<Scope, BTreeSet<u64>>,
 }
 
 /// What a change of an endpoint means to its deliveries.
@@ -29,47 +30,60 @@ pub(super) enum Moved {
 }
 
 impl Matcher {
-    /// As of this position.
-    pub(super) fn new(position: i64) -> Self {
-        Matcher { position, ..Matcher::default() }
+    /// As of this place.
+    pub(super) fn new(matched: Matched) -> Self {
+        Matcher { matched, ..Matcher::default() }
     }
 
     /// Everything up to here is matched.
     pub(super) fn position(&self) -> i64 {
-        self.position
+        self.matched.position
+    }
+
+    /// The same, with what is matched of the event behind it.
+    pub(super) fn matched(&self) -> Matched {
+        self.matched
     }
 
     /// Nothing happened up to here that was not told.
     pub(super) fn reached(&mut self, position: i64) {
-        self.position = self.position.max(position);
+        if position > self.matched.position {
+            self.matched = Matched { position, within: 0 };
+        }
     }
 
     /// An endpoint as it was where the matcher begins.
     pub(super) fn begin_with(&mut self, endpoint: Arc<Endpoint>) {
         let number = endpoint.id.number();
-        self.by_scope.entry(endpoint.scope).or_default().push(number);
+        self.by_scope.entry(endpoint.scope).or_default().insert(number);
         self.endpoints.insert(number, endpoint);
     }
 
-    /// The endpoints that get this event.
-    pub(super) fn event(&mut self, event: &Event) -> Vec<u64> {
-        if event.position <= self.position {
+    /// The next endpoints that get this event, at most so many. While there are more, the position stays before it.
+    pub(super) fn event(&mut self, event: &Event, most: usize) -> Vec<u64> {
+        if event.position <= self.matched.position {
             return Vec::new();
         }
-        self.position = event.position;
-        let candidates = self.by_scope.get(&event.scope).into_iter().flatten();
+        self.reached(event.position - 1);
+        let behind = (Bound::Excluded(self.matched.within), Bound::Unbounded);
+        let candidates = self.by_scope.get(&event.scope).into_iter().flat_map(|numbers| numbers.range(behind));
         let gets = |number: &&u64| {
             self.endpoints.get(number).is_some_and(|endpoint| endpoint.enabled && endpoint.wants.admits(event))
         };
-        candidates.filter(gets).copied().collect()
+        let found: Vec<u64> = candidates.filter(gets).take(most).copied().collect();
+        match found.last() {
+            Some(last) if found.len() == most => self.matched.within = *last,
+            Some(_) | None => self.reached(event.position),
+        }
+        found
     }
 
     /// An endpoint as it is from this position on.
     pub(super) fn endpoint(&mut self, position: i64, endpoint: Arc<Endpoint>) -> Moved {
-        if position <= self.position {
+        if position <= self.matched.position {
             return Moved::No;
         }
-        self.position = position;
+        self.reached(position);
         let number = endpoint.id.number();
         let enabled = endpoint.enabled;
         let was_enabled = match self.endpoints.get_mut(&number) {
@@ -86,15 +100,17 @@ impl Matcher {
         }
     }
 
-    /// An endpoint is no more; true where it was there.
+    /// An endpoint is no more; false where that is no news. It may have deliveries also where it is not known here: who
+    /// begins anew finds no record of it.
     pub(super) fn gone(&mut self, position: i64, number: u64) -> bool {
-        if position <= self.position {
+        if position <= self.matched.position {
             return false;
         }
-        self.position = position;
-        let Some(endpoint) = self.endpoints.remove(&number) else { return false };
-        if let Some(some) = self.by_scope.get_mut(&endpoint.scope) {
-            some.retain(|other| *other != number);
+        self.reached(position);
+        if let Some(endpoint) = self.endpoints.remove(&number)
+            && let Some(some) = self.by_scope.get_mut(&endpoint.scope)
+        {
+            some.remove(&number);
             if some.is_empty() {
                 self.by_scope.remove(&endpoint.scope);
             }
@@ -131,19 +147,43 @@ mod tests {
     #[test]
     fn an_endpoint_gets_what_is_committed_while_it_is_enabled() {
         let id = WebhookId::new(1);
-        let mut matcher = Matcher::new(10);
+        let mut matcher = Matcher::new(Matched { position: 10, within: 0 });
+        let most = usize::MAX;
         let message = |position| event(position, Happened::MessageCreated, scope());
-        assert_eq!(matcher.event(&message(11)), [0; 0], "it does not exist yet");
+        assert_eq!(matcher.event(&message(11), most), [0; 0], "it does not exist yet");
         assert_eq!(matcher.endpoint(12, endpoint(id, true, &[])), Moved::Open);
-        assert_eq!(matcher.event(&message(13)), [id.number()]);
-        assert_eq!(matcher.event(&message(13)), [0; 0], "no event is matched twice");
-        assert_eq!(matcher.event(&event(14, Happened::MessageCreated, Scope::of(1, Mode::Test))), [0; 0]);
+        assert_eq!(matcher.event(&message(13), most), [id.number()]);
+        assert_eq!(matcher.event(&message(13), most), [0; 0], "no event is matched twice");
+        assert_eq!(matcher.event(&event(14, Happened::MessageCreated, Scope::of(1, Mode::Test)), most), [0; 0]);
         assert_eq!(matcher.endpoint(15, endpoint(id, true, &[Happened::ConversationClosed])), Moved::Open);
-        assert_eq!(matcher.event(&message(16)), [0; 0], "as its filter stands now");
+        assert_eq!(matcher.event(&message(16), most), [0; 0], "as its filter stands now");
         assert_eq!(matcher.endpoint(17, endpoint(id, false, &[])), Moved::Shut);
-        assert_eq!(matcher.event(&message(18)), [0; 0]);
+        assert_eq!(matcher.event(&message(18), most), [0; 0]);
         assert_eq!(matcher.endpoint(17, endpoint(id, true, &[])), Moved::No, "an older version is no news");
-        assert!(matcher.gone(20, id.number()) && !matcher.gone(21, id.number()));
+        assert!(matcher.gone(20, id.number()) && !matcher.gone(20, id.number()), "once");
+        assert!(matcher.gone(21, id.number()), "also one that is not known");
         assert_eq!(matcher.position(), 21);
+    }
+
+    #[test]
+    fn an_event_of_many_endpoints_is_matched_a_few_at_a_time_also_by_whoever_goes_on_from_there() {
+        let ids: Vec<WebhookId> = (1..=7).map(|_| WebhookId::new(1)).collect();
+        let mut all: Vec<u64> = ids.iter().map(|id| id.number()).collect();
+        all.sort_unstable();
+        let fresh = |matched: Matched| {
+            let mut matcher = Matcher::new(matched);
+            ids.iter().for_each(|id| matcher.begin_with(endpoint(*id, true, &[])));
+            matcher
+        };
+        let message = event(20, Happened::MessageCreated, scope());
+        let mut matcher = fresh(Matched::default());
+        let mut found = Vec::new();
+        while matcher.position() < 20 {
+            let some = matcher.event(&message, 3);
+            assert!(some.len() <= 3 && (some.len() == 3) == (matcher.position() < 20));
+            found.extend(some);
+            matcher = fresh(matcher.matched());
+        }
+        assert_eq!(found, all, "each once");
     }
 }

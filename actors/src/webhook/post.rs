@@ -1,7 +1,7 @@
 //! Whoever delivers: follows the feed, matches, sends, and tells the store what became of it. All that it holds is made
 //! anew from the store after a panic or a crash; nothing is lost but outcomes that were not written yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::attempt::WebhookSettings;
 use super::courier::{Courier, Lost, Parcel};
 use super::endpoint::Endpoint;
 use super::figures::Figures;
-use super::following::{Behind, Reading};
+use super::following::{Behind, Reading, Unmatched};
 use super::line::{Refill, Shipment};
 use super::matcher::Matcher;
 use super::messages::{AllHealth, Asker, ReplayAsk, Retry};
@@ -28,8 +28,8 @@ use crate::feed::{Ended, Event, Feed, Item, Subscription};
 use crate::id::WebhookId;
 use crate::runtime::{Solo, Turn};
 use crate::store::{
-    DueLanes, EventPage, Later, ReadError, Replay, Store, StoredDelivery, StoredEndpoint, Unwritten, WebhookState,
-    Written,
+    DeliverySlice, DueLanes, EventPage, Later, Matched, ReadError, Replay, Store, StoredDelivery, StoredEndpoint,
+    Unwritten, WebhookState, Written,
 };
 use crate::time::Timestamp;
 
@@ -70,7 +70,7 @@ pub(super) enum Mail {
     Landed(Box<Landed>),
     Refilled(Refill, Option<DueLanes>),
     Written(Result<Written, Unwritten>),
-    WriteAgain(Unwritten),
+    WriteAgain(Box<DeliverySlice>),
     Disable(WebhookId, Scope, DisabledReason),
     Disabled(WebhookId, Scope, DisabledReason, bool),
     Wake,
@@ -111,8 +111,9 @@ pub(super) struct PostOffice {
     pub(super) barriers: Vec<(u64, Ask)>,
     pub(super) reading: Reading,
     pub(super) subscription: Option<Box<Subscription>>,
+    pub(super) unmatched: VecDeque<Unmatched>,
     in_flight: usize,
-    matched_written: i64,
+    matched_written: Matched,
     flush_at: Option<Instant>,
     flushed_at: Instant,
     left: bool,
@@ -142,7 +143,7 @@ impl Solo for PostOffice {
             Mail::Landed(landed) => self.landed(*landed, turn),
             Mail::Refilled(refill, found) => self.queue.refilled(&refill, found, now_ms()),
             Mail::Written(written) => self.written(written, turn),
-            Mail::WriteAgain(unwritten) => self.write(unwritten, turn),
+            Mail::WriteAgain(slice) => self.write(slice, turn),
             Mail::Disable(id, scope, reason) => self.disable(id, scope, reason, turn),
             Mail::Disabled(id, scope, reason, done) => {
                 if !done && self.targets.get(&id.number()).is_some_and(|target| target.enabled) {
@@ -176,8 +177,9 @@ impl PostOffice {
             barriers: Vec::new(),
             reading: Reading::Opening,
             subscription: None,
+            unmatched: VecDeque::new(),
             in_flight: 0,
-            matched_written: 0,
+            matched_written: Matched::default(),
             flush_at: None,
             flushed_at: Instant::now(),
             left: true,
@@ -193,10 +195,14 @@ impl PostOffice {
     }
 
     fn open(&self, turn: &mut Turn<Mail>) {
-        let Means { store, feed, .. } = self.means.clone();
+        let store = Arc::clone(&self.means.store);
         turn.later(async move {
-            let last = feed.last();
-            Mail::Opened(Box::new(store.webhook_state().await.map(|state| (last, state))))
+            // Behind all that an earlier life has handed in: what is read then stands.
+            let opened = match store.begin_deliveries().await {
+                Ok(last) => store.webhook_state().await.map(|state| (last, state)),
+                Err(error) => Err(error),
+            };
+            Mail::Opened(Box::new(opened))
         });
     }
 
@@ -207,9 +213,11 @@ impl PostOffice {
         };
         // What happened before there was any endpoint concerns nobody.
         let nobody = state.endpoints.iter().all(|endpoint| endpoint.as_matched.is_none());
-        let first = state.endpoints.iter().map(|endpoint| endpoint.made - 1).min().unwrap_or(last);
-        let position = if nobody { first.max(state.matched) } else { state.matched };
-        self.matcher = Matcher::new(position);
+        let first = state.endpoints.iter().map(|endpoint| endpoint.made - 1).min().unwrap_or(last).min(last);
+        self.matcher = Matcher::new(state.matched);
+        if nobody {
+            self.matcher.reached(first);
+        }
         self.matched_written = state.matched;
         self.queue = Queue::new(state.last_delivery, self.means.settings.places());
         for stored in &state.endpoints {
@@ -254,6 +262,8 @@ impl PostOffice {
             self.drain(turn);
             return;
         }
+        self.match_on();
+        self.means.figures.matched.store(self.matcher.position(), Ordering::Relaxed);
         self.pass_asked(turn);
         let (shipments, refills) = self.queue.turn(now_ms());
         for shipment in shipments {
@@ -387,24 +397,23 @@ impl PostOffice {
             self.means.feed.reach();
         }
         // Old deliveries are looked for now and then.
-        self.flushed_at.elapsed() >= 12 * FLUSH_IDLE || self.matcher.position() != self.matched_written
+        self.flushed_at.elapsed() >= 12 * FLUSH_IDLE || self.matcher.matched() != self.matched_written
     }
 
     fn write_slice(&mut self, turn: &mut Turn<Mail>) {
-        let position = self.matcher.position();
-        if position != self.matched_written {
-            self.queue.matched(position);
-            self.matched_written = position;
+        let matched = self.matcher.matched();
+        if matched != self.matched_written {
+            self.queue.matched(matched);
+            self.matched_written = matched;
         }
         let now = now_ms();
         let keep = i64::try_from(self.means.settings.keep_deliveries.as_millis()).unwrap_or(i64::MAX);
         let slice = self.queue.take_slice(now, now.saturating_sub(keep));
         self.flush_at = None;
-        self.write(Unwritten(Some(slice)), turn);
+        self.write(slice, turn);
     }
 
-    fn write(&mut self, unwritten: Unwritten, turn: &mut Turn<Mail>) {
-        let Some(slice) = unwritten.0 else { return };
+    fn write(&mut self, slice: Box<DeliverySlice>, turn: &mut Turn<Mail>) {
         let written = self.means.store.deliver(slice);
         turn.later(async move { Mail::Written(written.await) });
     }
@@ -417,9 +426,15 @@ impl PostOffice {
                 self.queue.written();
                 self.pass_barriers(turn);
             }
-            Err(Unwritten(Some(slice))) => turn.after(PAUSE, Mail::WriteAgain(Unwritten(Some(slice)))),
-            // The store is closed: what it does not know is delivered again after the next start.
-            Err(Unwritten(None)) => turn.end(),
+            Err(Unwritten::NotNow(slice)) => turn.after(PAUSE, Mail::WriteAgain(slice)),
+            Err(Unwritten::Never) => {
+                tracing::error!(
+                    "what became of deliveries can't be written and is given up: they begin anew from the store"
+                );
+                turn.begin_anew();
+            }
+            // What it does not know is delivered again after the next start.
+            Err(Unwritten::Closed) => turn.end(),
         }
     }
 

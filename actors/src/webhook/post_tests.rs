@@ -223,3 +223,20 @@ fn what_happened_before_is_delivered_again_in_order() {
     assert_eq!(desk.taken(200), twice);
     desk.stop(&deliveries);
 }
+
+#[test]
+fn panics_while_slices_are_written_neither_repeat_nor_lose_a_deliverys_number() {
+    let folder = TempDir::new().unwrap();
+    let desk = Desk::new(folder.path());
+    desk.courier.script.lock().extend([200, 200, PANIC].into_iter().cycle().take(12));
+    let deliveries = desk.start();
+    desk.events(1..=60);
+    desk.until(&deliveries, 60);
+    let states = DeliveryState::ALL.map(|state| desk.total(&deliveries, state));
+    assert_eq!(states, [0, 60, 0], "one for each event");
+    let mut taken = desk.taken(200);
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken, (1..=60).collect::<Vec<u64>>());
+    desk.stop(&deliveries);
+}

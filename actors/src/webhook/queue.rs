@@ -9,7 +9,7 @@ use super::attempt::Attempt;
 use super::line::{Entry, HELD_MAX, Held, Hurried, Line, Refill, Shipment};
 use crate::feed::Event;
 use crate::store::{
-    Change, Commit, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, NewDelivery, ReplayChange,
+    Change, Commit, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched, NewDelivery, ReplayChange,
 };
 
 /// Deliveries that all lines hold together, about; each may fill its places.
@@ -34,6 +34,15 @@ struct Flying {
     number: u64,
     touched: HashSet<u64>,
     about: HashSet<i64>,
+}
+
+/// Where an event stays until it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Here, while there is room.
+    InMemory,
+    /// In the store alone: what is known of it may have been redacted.
+    InStore,
 }
 
 /// Deliveries that may be under way at once.
@@ -118,7 +127,7 @@ impl Queue {
     }
 
     /// An event is to be delivered.
-    pub(super) fn push(&mut self, endpoint: u64, lane: i64, event: &Arc<Event>, now: i64) {
+    pub(super) fn push(&mut self, endpoint: u64, lane: i64, (event, keep): (&Arc<Event>, Keep), now: i64) {
         let room = self.room();
         let Some(line) = self.lines.get_mut(&endpoint) else { return };
         let number = self.next_delivery;
@@ -136,7 +145,10 @@ impl Queue {
             at: self.last_at,
             fate,
         });
-        let held = Held::new(Arc::clone(event), &self.bytes, BYTES_MAX);
+        let held = match keep {
+            Keep::InMemory => Held::new(Arc::clone(event), &self.bytes, BYTES_MAX),
+            Keep::InStore => None,
+        };
         line.push(key, Entry { number, position: event.position, attempts: 0, event: held }, room);
         self.touch(endpoint);
     }
@@ -147,8 +159,8 @@ impl Queue {
     }
 
     /// Everything up to here is matched.
-    pub(super) fn matched(&mut self, position: i64) {
-        self.slice.matched = Some(position);
+    pub(super) fn matched(&mut self, matched: Matched) {
+        self.slice.matched = Some(matched);
     }
 
     /// What becomes of a replay.

@@ -35,7 +35,7 @@ struct Model {
 
 impl Model {
     fn apply(&mut self, slice: &DeliverySlice) {
-        self.matched = slice.matched.unwrap_or(self.matched);
+        self.matched = slice.matched.map_or(self.matched, |matched| matched.position);
         for (number, change) in &slice.changes {
             let given_up = self.given_up;
             let Some(row) = self.rows.get_mut(number) else { continue };
@@ -182,8 +182,8 @@ impl Life {
 
     fn match_on(&mut self) {
         for (position, entity) in self.log.iter().filter(|(position, _)| *position > self.matched) {
-            self.queue.push(ENDPOINT, LIVE, &event(*position, *entity), self.now);
-            self.queue.matched(*position);
+            self.queue.push(ENDPOINT, LIVE, (&event(*position, *entity), Keep::InMemory), self.now);
+            self.queue.matched(Matched { position: *position, within: 0 });
         }
         self.matched = self.log.last().map_or(0, |last| last.0);
     }
@@ -347,7 +347,8 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
 /// So many deliveries of one entity each, to this endpoint.
 fn fill(queue: &mut Queue, endpoint: u64, entities: std::ops::Range<u64>) {
     for entity in entities {
-        queue.push(endpoint, LIVE, &event(i64::try_from(endpoint * 1_000 + entity).unwrap(), entity), 0);
+        let event = event(i64::try_from(endpoint * 1_000 + entity).unwrap(), entity);
+        queue.push(endpoint, LIVE, (&event, Keep::InMemory), 0);
     }
 }
 

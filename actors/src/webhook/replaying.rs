@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::messages::{DeliveryError, ReplayAsk};
 use super::post::{Mail, PostOffice, now_ms};
+use super::queue::Keep;
 use crate::caller::Scope;
 use crate::feed::EventFilter;
 use crate::runtime::Turn;
@@ -150,7 +151,7 @@ impl PostOffice {
         let over = |at: i64, slack: i64| until.is_some_and(|until| at > until.saturating_add(slack));
         for event in &page.events {
             if since.is_none_or(|since| event.at >= since) && !over(event.at, 0) && target.wants.admits(event) {
-                self.queue.push(endpoint, lane, event, now);
+                self.queue.push(endpoint, lane, (event, Keep::InMemory), now);
                 job.waiting += 1;
             }
         }

@@ -6,7 +6,7 @@ use crate::conversation::messages::Request;
 use crate::page::{Cursor, Order, Paging, Start};
 use crate::store::{
     Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate, GivenUp, Happened, LIVE, LaneKey,
-    NewDelivery, Replay, ReplayChange, StoredDelivery, StoredPage, Written,
+    Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredPage, Written,
 };
 use crate::time::Timestamp;
 use crate::webhook::Attempt;
@@ -179,12 +179,46 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         kinds: vec![Happened::MessageCreated, Happened::ConversationClosed],
     };
     let replays = vec![ReplayChange::Open(replay.clone()), ReplayChange::Reached(9, 12)];
-    write(&house, DeliverySlice { matched: Some(33), replays, ..DeliverySlice::default() });
+    let matched = Matched { position: 33, within: 7 };
+    write(&house, DeliverySlice { matched: Some(matched), replays, ..DeliverySlice::default() });
     let house = house.crash();
     let state = wait(house.store().webhook_state()).unwrap();
-    assert_eq!((state.matched, state.last_delivery, state.last_lane), (33, 2, 9));
+    assert_eq!((state.matched, state.last_delivery, state.last_lane), (matched, 2, 9));
     assert_eq!(state.replays, [(Replay { next: 12, ..replay }, 0)]);
     write(&house, DeliverySlice { replays: vec![ReplayChange::Done(9)], ..DeliverySlice::default() });
     assert_eq!(wait(house.store().webhook_state()).unwrap().replays, []);
     assert_eq!(numbers(&due(&house, 10)), [[1], [2]]);
+}
+
+pub(in crate::store) fn whoever_begins_anew_reads_behind_what_was_handed_in<B: Bench>() {
+    let house = House::<B>::new();
+    for number in 1..=100 {
+        let pending = new(number, 1, Happened::MessageCreated, fate(DeliveryState::Pending, 0, 10));
+        let slice = DeliverySlice { new: vec![pending], now: 50, ..DeliverySlice::default() };
+        // Nobody waits for it: whoever handed it in has panicked.
+        drop(house.store().deliver(Box::new(slice)));
+        wait(house.store().begin_deliveries()).unwrap();
+        assert_eq!(wait(house.store().webhook_state()).unwrap().last_delivery, number);
+    }
+}
+
+pub(in crate::store) fn what_is_left_of_an_endpoint_that_is_no_more_goes<B: Bench>() {
+    let house = House::<B>::new();
+    waiting(&house, 300);
+    let replay = Replay {
+        lane: 9,
+        endpoint: ENDPOINT,
+        scope: live(),
+        next: 3,
+        last: 40,
+        since: None,
+        until: None,
+        kinds: Vec::new(),
+    };
+    write(&house, DeliverySlice { replays: vec![ReplayChange::Open(replay)], ..DeliverySlice::default() });
+    wait(house.store().begin_deliveries()).unwrap();
+    let slices = std::iter::repeat_with(|| write(&house, DeliverySlice::default())).take_while(|written| written.left);
+    assert!(slices.count() > 2, "a few rows at a time");
+    assert_eq!(DeliveryState::ALL.map(|state| total(&house, state)), [0; 3]);
+    assert_eq!(wait(house.store().webhook_state()).unwrap().replays, []);
 }

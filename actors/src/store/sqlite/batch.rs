@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Counted, int, uint};
-use super::deliveries::Tidying;
+use super::deliveries::{Care, Tidying};
 use super::lagging::Lag;
 use super::redacting;
 use crate::caller::Scope;
@@ -120,8 +120,13 @@ pub(super) struct Batch<'c> {
 
 impl<'c> Batch<'c> {
     /// Writes what became of deliveries.
-    pub(super) fn deliver(&mut self, slice: &DeliverySlice, tidying: &mut Tidying) -> rusqlite::Result<Delivered> {
-        let written = super::deliveries::apply(self.connection, slice, tidying)?;
+    pub(super) fn deliver(
+        &mut self,
+        slice: &DeliverySlice,
+        tidying: &mut Tidying,
+        care: Care,
+    ) -> rusqlite::Result<Delivered> {
+        let written = super::deliveries::apply(self.connection, slice, tidying, care)?;
         let mut answers = Vec::with_capacity(slice.answers.len());
         for commit in &slice.answers {
             answers.push(First { pos: self.counts.next_pos, number: 0 });

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{Counted, int, uint};
+use super::writer::{Failure, judge};
 use crate::store::{
-    Change, DeliverySlice, DeliveryState, Fate, GivenUp, Happened, LaneKey, NewDelivery, ReplayChange, Written,
+    Change, DeliverySlice, DeliveryState, Fate, GivenUp, Happened, Kind, LaneKey, NewDelivery, ReplayChange, Written,
 };
 use crate::webhook::Attempt;
 
@@ -28,21 +29,55 @@ pub(super) struct Tidying {
     behind: i64,
 }
 
+/// What becomes of a slice of which something can't be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Nothing of it is written: it is tried again with more care.
+    Whole,
+    /// That alone is given up, with a word in the log.
+    Each,
+}
+
+/// Endpoints that are no more, and whose deliveries did not go: a crash came between. They go from here on, in slices.
+pub(super) fn forget_gone(connection: &Connection) -> rusqlite::Result<()> {
+    // From one endpoint to the next along the index, not from row to row.
+    connection
+        .prepare_cached(
+            "INSERT INTO endpoints(n, failing_since, given_up, unsettled)
+             WITH RECURSIVE with_rows(n) AS (
+               SELECT min(endpoint) FROM deliveries
+               UNION ALL
+               SELECT (SELECT min(endpoint) FROM deliveries WHERE endpoint > with_rows.n) FROM with_rows WHERE n IS NOT NULL),
+             known(n) AS (SELECT n FROM with_rows WHERE n IS NOT NULL UNION SELECT n FROM endpoints)
+             SELECT n, NULL, 0, ?1 FROM known
+             WHERE NOT EXISTS (SELECT 1 FROM records WHERE records.n = known.n AND kind = ?2)
+             ON CONFLICT DO UPDATE SET unsettled = excluded.unsettled",
+        )?
+        .execute([TO_GO, Kind::Webhook as i64])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM replays WHERE NOT EXISTS (SELECT 1 FROM records WHERE n = endpoint AND kind = ?1)",
+        )?
+        .execute([Kind::Webhook as i64])?;
+    Ok(())
+}
+
 /// Writes a slice into the running transaction, but for its answers.
 pub(super) fn apply(
     connection: &Connection,
     slice: &DeliverySlice,
     tidying: &mut Tidying,
+    care: Care,
 ) -> rusqlite::Result<Written> {
-    let mut pen = Pen { connection, counters: BTreeMap::new(), given_up: HashMap::new(), now: slice.now };
+    let mut pen = Pen { connection, counters: BTreeMap::new(), given_up: HashMap::new(), now: slice.now, care };
     for (number, change) in &slice.changes {
-        pen.change(*number, change)?;
+        pen.carefully("a delivery's outcome", *number, |pen| pen.change(*number, change))?;
     }
     for given_up in &slice.given_up {
         pen.give_up(*given_up)?;
     }
     for new in &slice.new {
-        pen.insert(new)?;
+        pen.carefully("a delivery", new.number, |pen| pen.insert(new))?;
     }
     if let Some(last) = slice.new.last() {
         pen.mark("last_delivery", last.number)?;
@@ -54,7 +89,8 @@ pub(super) fn apply(
         pen.replay(change)?;
     }
     if let Some(matched) = slice.matched {
-        pen.mark("matched", matched)?;
+        pen.mark("matched", matched.position)?;
+        pen.mark("matched_within", int(matched.within))?;
     }
     let left = pen.settle_one()? | pen.prune(slice.keep_from, tidying)?;
     pen.count()?;
@@ -120,6 +156,7 @@ struct Pen<'c> {
     counters: BTreeMap<(u64, i64, i64), i64>,
     given_up: HashMap<u64, i64>,
     now: i64,
+    care: Care,
 }
 
 /// What a change has to know of a row.
@@ -135,6 +172,29 @@ struct Found {
 }
 
 impl Pen<'_> {
+    /// Writes one thing of the slice; where each is taken care of, one that can't be written is given up, alone.
+    fn carefully(
+        &mut self,
+        what: &str,
+        number: i64,
+        write: impl FnOnce(&mut Self) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        if self.care == Care::Whole {
+            return write(self);
+        }
+        let counters = self.counters.clone();
+        self.connection.execute_batch("SAVEPOINT careful")?;
+        match write(self) {
+            Ok(()) => self.connection.execute_batch("RELEASE careful"),
+            Err(error) if judge(&error) == Failure::Poisoned => {
+                tracing::error!(%error, number, "{what} can't be written: it is given up");
+                self.counters = counters;
+                self.connection.execute_batch("ROLLBACK TO careful; RELEASE careful")
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn count_one(&mut self, endpoint: u64, happened: i64, state: DeliveryState, delta: i64) {
         *self.counters.entry((endpoint, happened, state as i64)).or_insert(0) += delta;
     }
@@ -152,7 +212,9 @@ impl Pen<'_> {
     }
 
     fn mark(&self, key: &str, value: i64) -> rusqlite::Result<()> {
-        self.connection.prepare_cached("UPDATE meta SET value = ?2 WHERE key = ?1")?.execute(params![key, value])?;
+        self.connection
+            .prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value")?
+            .execute(params![key, value])?;
         Ok(())
     }
 

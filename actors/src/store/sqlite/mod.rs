@@ -513,7 +513,14 @@ impl Store for SqliteStore {
         let (reply, answer) = oneshot::channel();
         // Unsent, the reply is dropped and the answer is that the store is away for good.
         let _ = self.send(Work::Deliver { slice, reply });
-        Box::pin(async move { answer.await.unwrap_or(Err(Unwritten(None))) })
+        Box::pin(async move { answer.await.unwrap_or(Err(Unwritten::Closed)) })
+    }
+
+    fn begin_deliveries(&self) -> Later<Result<i64, ReadError>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away.
+        let _ = self.send(Work::BeginDeliveries { reply });
+        Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
     }
 
     fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>> {

@@ -135,6 +135,8 @@ contract! {
     deliveries_that_ended_go_when_they_are_old,
     what_receivers_answered_goes_with_the_redacted_message,
     whoever_delivers_finds_after_a_crash_what_it_had_written,
+    whoever_begins_anew_reads_behind_what_was_handed_in,
+    what_is_left_of_an_endpoint_that_is_no_more_goes,
 }
 
 /// A writer without its thread.

@@ -10,8 +10,8 @@ use super::redacting::Veil;
 use crate::caller::Scope;
 use crate::page::{Cursor, Start};
 use crate::store::{
-    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, Happened, Kind, LaneKey, Replay, StoredDelivery,
-    StoredEndpoint, StoredPage, Waiting, WebhookState,
+    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, Happened, Kind, LaneKey, Matched, Replay,
+    StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
 };
 
 /// What whoever delivers begins with.
@@ -19,13 +19,16 @@ pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
     let meta = |key: &str| -> rusqlite::Result<i64> {
         connection.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
     };
-    let matched = meta("matched")?;
+    let within: Option<i64> =
+        connection.query_row("SELECT value FROM meta WHERE key = 'matched_within'", [], |row| row.get(0)).optional()?;
+    let matched = Matched { position: meta("matched")?, within: uint(within.unwrap_or(0)) };
+    let newest: Option<i64> = connection.query_row("SELECT max(d) FROM deliveries", [], |row| row.get(0))?;
     let last_lane: Option<i64> = connection.query_row("SELECT max(lane) FROM replays", [], |row| row.get(0))?;
     Ok(WebhookState {
         matched,
-        last_delivery: meta("last_delivery")?,
+        last_delivery: meta("last_delivery")?.max(newest.unwrap_or(0)),
         last_lane: last_lane.unwrap_or(0),
-        endpoints: endpoints(connection, matched)?,
+        endpoints: endpoints(connection, matched.position)?,
         replays: replays(connection)?,
     })
 }

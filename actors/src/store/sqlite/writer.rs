@@ -13,7 +13,7 @@ use tracing::{error, warn};
 
 use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
 use super::chores::Housekeeping;
-use super::deliveries::Tidying;
+use super::deliveries::{Care, Tidying};
 use super::figures::Figures;
 use super::fresh::{Due, Slicing};
 use super::headroom::Headroom;
@@ -37,12 +37,13 @@ pub(super) enum Work {
     Reload { subject: Subject, reply: oneshot::Sender<Result<Option<Stored>, Away>> },
     ChoreDone { chore: Chore },
     Deliver { slice: Box<DeliverySlice>, reply: oneshot::Sender<Result<Written, Unwritten>> },
+    BeginDeliveries { reply: oneshot::Sender<i64> },
     Close { done: std::sync::mpsc::SyncSender<()> },
 }
 
 /// How a transaction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+pub(super) enum Failure {
     /// No room, or the disk refused to write: nothing of the batch stands.
     Away,
     /// Something in the batch can't be written; the others may.
@@ -106,7 +107,7 @@ impl Writer {
             return;
         }
         let begun = Instant::now();
-        let verdicts = match self.transact(batch) {
+        let verdicts = match self.transact(batch, Care::Whole) {
             Ok(verdicts) => verdicts,
             Err(Failure::Away) => batch.iter().map(|_| Err(CommitFailure::Away)).collect(),
             Err(Failure::Poisoned) => self.one_by_one(batch),
@@ -116,7 +117,7 @@ impl Writer {
     }
 
     /// All of them in one transaction.
-    fn transact(&mut self, works: &[Work]) -> Result<Vec<Outcome>, Failure> {
+    fn transact(&mut self, works: &[Work], care: Care) -> Result<Vec<Outcome>, Failure> {
         if !works.iter().any(Work::writes) {
             return Ok(works.iter().map(|_| Ok(Done::default())).collect());
         }
@@ -124,7 +125,7 @@ impl Writer {
         // Headers that are due go along: alone they would cost an fsync of their own.
         let due = self.housekeeping.due(&mut self.fold, &self.lagging);
         let slices = self.slicing.whole();
-        let result = self.try_transact(works, (&due, &slices));
+        let result = self.try_transact(works, care, (&due, &slices));
         self.healthy.store(result.is_ok(), Ordering::Relaxed);
         if result.is_ok() {
             for (n, lag) in due {
@@ -152,6 +153,7 @@ impl Writer {
     fn try_transact(
         &mut self,
         works: &[Work],
+        care: Care,
         (due, slices): (&[(u64, Lag)], &[Due]),
     ) -> rusqlite::Result<Vec<Outcome>> {
         if self.sequences.len() > SEQUENCES_MAX {
@@ -182,7 +184,11 @@ impl Writer {
                     super::chores::done(&self.connection, *chore)?;
                     Ok(Done::Nothing)
                 }
-                Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(slice, &mut self.tidying)?)),
+                Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(slice, &mut self.tidying, care)?)),
+                Work::BeginDeliveries { .. } => {
+                    super::deliveries::forget_gone(&self.connection)?;
+                    Ok(Done::Nothing)
+                }
                 Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => Ok(Done::Nothing),
             };
             verdicts.push(verdict);
@@ -210,8 +216,9 @@ impl Writer {
     fn one_by_one(&mut self, works: &[Work]) -> Vec<Outcome> {
         let mut verdicts: Vec<Outcome> = Vec::with_capacity(works.len());
         for work in works {
-            let verdict = match self.transact(std::slice::from_ref(work)) {
+            let verdict = match self.transact(std::slice::from_ref(work), Care::Each) {
                 Ok(mut one) => one.pop().unwrap_or(Ok(Done::Nothing)),
+                Err(Failure::Poisoned) if matches!(work, Work::Deliver { .. }) => Ok(Done::Unwritable),
                 Err(failure) => {
                     warn!(?failure, "a commit could not be written");
                     Err(CommitFailure::Away)
@@ -230,7 +237,7 @@ impl Writer {
     /// The output gate: the batch is durable; the views first, then the replies.
     fn settle(&mut self, batch: &mut Vec<Work>, verdicts: Vec<Outcome>) {
         let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> = Vec::with_capacity(batch.len());
-        let (mut reloads, mut delivered) = (Vec::new(), Vec::new());
+        let (mut reloads, mut delivered, mut begun) = (Vec::new(), Vec::new(), Vec::new());
         let feed = Arc::clone(&self.views.feed);
         let mut published = feed.batch();
         for (work, verdict) in batch.drain(..).zip(verdicts) {
@@ -248,6 +255,9 @@ impl Writer {
                 }
                 Work::ChoreDone { .. } => {}
                 Work::Deliver { slice, reply } => delivered.push((reply, kept(slice, verdict))),
+                Work::BeginDeliveries { reply } if verdict.is_ok() => begun.push(reply),
+                // Dropped, it says that the store is away.
+                Work::BeginDeliveries { .. } => {}
                 Work::Close { done } => {
                     let _ = done.send(());
                 }
@@ -260,9 +270,12 @@ impl Writer {
         for (settle, outcome) in replies {
             settle(outcome);
         }
+        // Whoever delivers may have ended.
         for (reply, outcome) in delivered {
-            // Whoever delivers may have ended.
             let _ = reply.send(outcome);
+        }
+        for reply in begun {
+            let _ = reply.send(self.counts.next_pos - 1);
         }
         for (subject, reply) in reloads {
             let loaded = loads::load(&self.connection, subject).map_err(|error| {
@@ -284,7 +297,7 @@ impl Writer {
     ) -> Result<(), CommitFailure<Broken>> {
         let first = match verdict {
             Ok(Done::Rows(first)) => first,
-            Ok(Done::Nothing | Done::Slice(_)) => First::default(),
+            Ok(Done::Nothing | Done::Slice(_) | Done::Unwritable) => First::default(),
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Broken(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
@@ -418,13 +431,19 @@ enum Done {
     Rows(First),
     /// What became of deliveries.
     Slice(Delivered),
+    /// Of deliveries nothing, and nothing ever will be.
+    Unwritable,
 }
 
 type Outcome = Result<Done, CommitFailure<Broken>>;
 
 /// The keys of a slice's answers stand where these were written.
 fn kept(slice: Box<DeliverySlice>, verdict: Outcome) -> Result<Written, Unwritten> {
-    let Ok(Done::Slice((written, answers))) = verdict else { return Err(Unwritten(Some(slice))) };
+    let (written, answers) = match verdict {
+        Ok(Done::Slice(delivered)) => delivered,
+        Ok(Done::Unwritable) => return Err(Unwritten::Never),
+        Ok(Done::Nothing | Done::Rows(_)) | Err(_) => return Err(Unwritten::NotNow(slice)),
+    };
     for (commit, first) in slice.answers.into_iter().zip(answers) {
         if let Some(kept) = commit.answer {
             kept.reservation.settle(first.pos);
@@ -436,14 +455,14 @@ fn kept(slice: Box<DeliverySlice>, verdict: Outcome) -> Result<Written, Unwritte
 impl Work {
     fn writes(&self) -> bool {
         match self {
-            Work::Commit { .. } | Work::ChoreDone { .. } | Work::Deliver { .. } => true,
+            Work::Commit { .. } | Work::ChoreDone { .. } | Work::Deliver { .. } | Work::BeginDeliveries { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }
     }
 }
 
 /// A failed fsync is final: what the disk holds is not known any more, and only a new start finds out.
-fn judge(error: &rusqlite::Error) -> Failure {
+pub(super) fn judge(error: &rusqlite::Error) -> Failure {
     let Some(cause) = error.sqlite_error() else {
         error!(%error, "a commit can't be written");
         return Failure::Poisoned;

@@ -57,6 +57,7 @@ pub struct Server {
     pub drain_seconds: f64,
     pub request_head_timeout_seconds: f64,
     pub body_timeout_seconds: f64,
+    pub connections_max: usize,
     pub keep_alive_seconds: f64,
     pub write_timeout_seconds: f64,
     pub read_bytes_per_second_min: u32,
@@ -412,6 +413,9 @@ impl Server {
         }
         if !(self.write_timeout_seconds >= 0.0 && self.write_timeout_seconds <= 86_400.0) {
             wrong("server.write_timeout_seconds", "must be 0 to 86400")?;
+        }
+        if !(1..=1_000_000).contains(&self.connections_max) {
+            wrong("server.connections_max", "must be 1 to 1000000")?;
         }
         if self.workers > 1_024 {
             wrong("server.workers", "must be at most 1024")?;

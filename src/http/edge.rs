@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use super::body::BodyLimits;
 use super::budget::Budget;
 use super::concurrency::ConcurrencyLimit;
+use super::connections::Connections;
 use super::cors::Cors;
 use super::headers::Fixed;
 use super::openapi;
@@ -22,6 +23,7 @@ use super::traffic::Traffic;
 use super::{docs, routes};
 use crate::config::Config;
 use crate::courier::HttpCourier;
+use crate::descriptors;
 
 /// The shared part of the edge.
 pub(crate) struct Edge {
@@ -45,6 +47,9 @@ pub(crate) struct Edge {
     pub(crate) fixed: Fixed,
     pub(crate) cors: Cors,
     pub(crate) proxies: Vec<IpNet>,
+    /// Connections that there may be.
+    pub(crate) connections_max: usize,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) metrics_public: bool,
     pub(crate) traffic: Traffic,
     pub(crate) running: Running,
@@ -61,6 +66,7 @@ impl Edge {
     pub(crate) fn new(config: &Config, system: Arc<System>, courier: Arc<HttpCourier>, public_url: &str) -> Self {
         let table = Table::new(routes::operations());
         let document = openapi::document(table.operations(), public_url);
+        let connections_max = descriptors::connections(config.server.connections_max);
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
         let limits = |bytes_max, refusal| BodyLimits {
             bytes_max,
@@ -84,6 +90,8 @@ impl Edge {
             fixed: Fixed::new(&config.security_headers),
             cors: Cors::new(&config.cors),
             proxies: config.server.proxies(),
+            connections_max,
+            connections: Connections::new(connections_max, config.server.proxies()),
             metrics_public: config.metrics.public,
             traffic: Traffic::new(table.operations().len()),
             running: Running::default(),

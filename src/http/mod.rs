@@ -12,7 +12,7 @@
 //! - `realtime/` what stays open: event streams and WebSockets
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `running.rs` which
-//!   are under way; `server.rs` the listener
+//!   are under way; `connections.rs` who is connected; `server.rs` the listener
 
 mod accept;
 mod admission;
@@ -21,6 +21,7 @@ mod budget;
 mod call;
 mod concurrency;
 mod conditions;
+mod connections;
 mod cors;
 mod credential;
 mod dispatch;

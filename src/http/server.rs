@@ -11,7 +11,6 @@ use actix_web::{App, HttpServer};
 
 use super::dispatch::serve;
 use super::edge::Edge;
-use super::realtime::Outlet;
 use crate::config;
 
 /// Connections that may wait to be taken.
@@ -40,14 +39,19 @@ impl Bound {
     /// Serves until it is stopped.
     pub(crate) fn serve(self, settings: &config::Server, edge: Arc<Edge>) -> io::Result<Server> {
         let seconds = Duration::from_secs_f64;
+        let connections = Arc::clone(&edge.connections);
+        let connections_max = edge.connections_max;
         let app = move || {
             edge.system.register_worker();
             let edge = Arc::clone(&edge);
             App::new().default_service(fn_service(move |request: ServiceRequest| serve(Arc::clone(&edge), request)))
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let workers = if settings.workers == 0 { cores } else { settings.workers };
         let server = HttpServer::new(app)
-            .workers(if settings.workers == 0 { cores } else { settings.workers })
+            .workers(workers)
+            // Of each worker. Beyond it new ones wait until others have ended.
+            .max_connections(connections_max.div_ceil(workers))
             .backlog(BACKLOG)
             .tcp_nodelay(true)
             .keep_alive(KeepAlive::Timeout(seconds(settings.keep_alive_seconds)))
@@ -56,7 +60,7 @@ impl Bound {
             .client_disconnect_timeout(seconds(settings.linger_seconds))
             .shutdown_timeout(whole(settings.drain_seconds))
             .disable_signals()
-            .on_connect(Outlet::note)
+            .on_connect(move |connection, with| connections.note(connection, with))
             .listen(self.listener)?;
         Ok(server.run())
     }

@@ -2,6 +2,7 @@
 //! account that goes on with its work.
 
 mod confirming;
+mod connections;
 mod customers;
 mod edits;
 mod fill;
@@ -11,6 +12,7 @@ mod links;
 mod lists;
 mod names;
 mod neighbour;
+mod offsets;
 mod slow_readers;
 mod threads;
 mod uploads;

@@ -27,6 +27,11 @@ impl Outlet {
         }
     }
 
+    /// Ends a connection that is not wanted.
+    pub(crate) fn refuse(stream: &TcpStream) {
+        let _ = shutdown(stream.as_raw_fd(), Shutdown::Both);
+    }
+
     /// Returns when the client has closed its side of the connection.
     pub(crate) async fn hung_up(self) {
         loop {

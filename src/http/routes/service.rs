@@ -79,6 +79,7 @@ pub(super) async fn readiness(call: Call, _: NoQuery) -> Result<Output, Problem>
 pub(super) async fn metrics(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let mut text = call.edge.traffic.text(call.edge.table.operations());
     text.push_str(&call.edge.open.text());
+    text.push_str(&call.edge.connections.text());
     text.push_str(&call.edge.body.in_flight.text("bodies", "Bytes of large bodies whose requests are under way."));
     text.push_str(&call.edge.answers.text("answers", "Bytes of large answers on their way out."));
     text.push_str(&call.edge.system.metrics());

@@ -1,0 +1,112 @@
+//! Who is connected: one client address has a part of all connections at most, so that it can't keep others out.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use actix_web::dev::Extensions;
+use actix_web::rt::net::TcpStream;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+
+use super::budget::Holder;
+use super::realtime::Outlet;
+
+/// One address may have one part in so many.
+const ADDRESS_SHARE: usize = 4;
+
+#[derive(Debug, Default)]
+struct Open {
+    total: usize,
+    by_address: HashMap<Holder, usize>,
+}
+
+/// The connections that are open.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    each: usize,
+    proxies: Vec<IpNet>,
+    open: Mutex<Open>,
+}
+
+/// One connection; dropped with it.
+#[derive(Debug)]
+struct Connection {
+    connections: Arc<Connections>,
+    address: Holder,
+}
+
+impl Connections {
+    /// Of so many in all; proxies, through which many clients come, may have them all.
+    pub(crate) fn new(max: usize, proxies: Vec<IpNet>) -> Arc<Self> {
+        Arc::new(Connections { each: max.div_ceil(ADDRESS_SHARE), proxies, open: Mutex::default() })
+    }
+
+    /// Counts a new connection, or ends it where its address has too many.
+    pub(crate) fn note(self: &Arc<Self>, connection: &dyn Any, with: &mut Extensions) {
+        Outlet::note(connection, with);
+        let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
+        // One whose peer is gone already ends by itself.
+        let Ok(peer) = stream.peer_addr() else { return };
+        match self.enter(peer.ip().to_canonical()) {
+            Some(connection) => drop(with.insert(connection)),
+            None => Outlet::refuse(stream),
+        }
+    }
+
+    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Connection> {
+        let holder = Holder::at(address);
+        let mut open = self.open.lock();
+        let mine = open.by_address.get(&holder).copied().unwrap_or(0);
+        if mine >= self.each && !self.proxies.iter().any(|proxy| proxy.contains(&address)) {
+            return None;
+        }
+        open.total += 1;
+        open.by_address.insert(holder, mine + 1);
+        Some(Connection { connections: Arc::clone(self), address: holder })
+    }
+
+    /// How many are open, in Prometheus' text format.
+    pub(crate) fn text(&self) -> String {
+        let total = self.open.lock().total;
+        format!(
+            "# HELP colloquy_connections Connections that are open.\n# TYPE colloquy_connections gauge\n\
+             colloquy_connections {total}\n"
+        )
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut open = self.connections.open.lock();
+        open.total = open.total.saturating_sub(1);
+        if let Some(mine) = open.by_address.get_mut(&self.address) {
+            *mine = mine.saturating_sub(1);
+            if *mine == 0 {
+                open.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_quarter_and_a_proxy_all() {
+        let connections = Connections::new(8, vec!["192.0.2.9/32".parse().unwrap()]);
+        let enter = |address: &str| connections.enter(address.parse().unwrap());
+        let mut mine: Vec<Connection> = (0..2).map(|_| enter("192.0.2.1").unwrap()).collect();
+        assert!(enter("192.0.2.1").is_none());
+        assert!(enter("192.0.2.2").is_some());
+        mine.pop();
+        assert!(enter("192.0.2.1").is_some());
+        let proxied: Vec<Connection> = (0..8).map(|_| enter("192.0.2.9").unwrap()).collect();
+        drop((mine, proxied));
+        let open = connections.open.lock();
+        assert_eq!((open.total, open.by_address.len()), (0, 0));
+    }
+}

@@ -1,0 +1,124 @@
+//! Connections, many at once: with nothing on them, or with one request each second.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::Neighbour;
+use crate::support::{Server, Setup, until};
+
+const MIB: u64 = 1 << 20;
+/// Connections that send nothing, and addresses that they come from.
+const SILENT: usize = 10_000;
+const ADDRESSES: usize = 4;
+/// Connections that go on, and the requests that each sends, one a second.
+const KEPT: usize = 2_000;
+const REQUESTS: usize = 5;
+/// The longest that what happens in seconds may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Lets this process open what its own connections need.
+fn open_many_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// A connection from the n-th address of this machine.
+async fn from(n: usize, server: &Server) -> Option<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("127.0.0.{}:0", n + 2).parse().unwrap()).unwrap();
+    socket.connect(server.address().parse().unwrap()).await.ok()
+}
+
+/// Whether the server keeps a connection on which nothing is said.
+async fn is_kept(stream: &mut TcpStream) -> bool {
+    timeout(Duration::from_millis(200), stream.read(&mut [0])).await.is_err()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_connections_that_send_nothing() {
+    open_many_files();
+    let server = Server::start();
+    let neighbour = Neighbour::of(&server).await;
+    let attack = async {
+        let mut silent = Vec::with_capacity(SILENT);
+        for n in 0..SILENT {
+            silent.push(from(n % ADDRESSES, &server).await.expect("a connection"));
+        }
+        server.anonymous().get("/healthz").await.expect(200);
+        silent
+    };
+    let beside = neighbour.beside("10,000 connections that send nothing", attack).await;
+    assert!(beside.peak_bytes < 700 * MIB, "{} bytes", beside.peak_bytes);
+    until("those that send nothing are closed", SOON, async || {
+        (server.metric("connections").await < 100).then_some(())
+    })
+    .await;
+    drop(beside.attack);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_has_a_quarter_of_all_connections() {
+    let server = Setup::default().env("COLLOQUY__SERVER__CONNECTIONS_MAX", "80").start();
+    let mut taken = join_all((0..100).map(|_| from(0, &server))).await.into_iter().flatten().collect::<Vec<_>>();
+    let kept = join_all(taken.iter_mut().map(is_kept)).await.into_iter().filter(|kept| *kept).count();
+    assert_eq!(kept, 20, "a quarter of 80");
+    for _ in 0..10 {
+        server.anonymous().get("/healthz").await.expect(200);
+    }
+    drop(taken);
+    until("there is room again", SOON, async || is_kept(&mut from(0, &server).await?).await.then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_no_file_can_be_opened_it_goes_on_as_soon_as_one_can() {
+    let mut server = Setup::default().env("COLLOQUY__SERVER__CONNECTIONS_MAX", "100_000").start();
+    server.expect_errors();
+    let files = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as u64;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(server.pid()).unwrap());
+    let few = Rlimit { current: Some(files + 50), maximum: Some(files + 50) };
+    rustix::process::prlimit(pid, Resource::Nofile, few).unwrap();
+    let taken = join_all((0..200).map(|n| from(n % 8, &server))).await;
+    assert!(taken.iter().flatten().count() > 100, "what waits to be accepted is connected too");
+    drop(taken);
+    until("it answers again", SOON, async || server.anonymous().get("/healthz").try_send().await.ok())
+        .await
+        .expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_connections_at_one_request_a_second_each() {
+    open_many_files();
+    let server = Server::start();
+    let account = server.account().await;
+    let limits = json!({"plan": "enterprise", "rate_per_minute": 1_000_000, "burst_per_minute": 1_000_000});
+    account.operator().patch(&format!("/admin/v1/accounts/{}", account.account_id), limits).await.expect(200);
+    let neighbour = Neighbour::of(&server).await;
+    // A conversation takes 256 requests at a time.
+    let conversations = join_all((0..20).map(|_| async { account.test().conversation().await })).await;
+    let key = account.test_key();
+    let client = async |n: usize| {
+        let path = format!("/v1/conversations/{}", conversations[n % conversations.len()]);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n");
+        let mut stream = from(n % ADDRESSES, &server).await.expect("a connection");
+        let mut pace = interval(Duration::from_secs(1));
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut answers = 0;
+        for _ in 0..REQUESTS {
+            pace.tick().await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = vec![0; 4_096];
+            let count = stream.read(&mut answer).await.unwrap();
+            answers += usize::from(answer[..count].starts_with(b"HTTP/1.1 200"));
+        }
+        answers
+    };
+    let beside = neighbour.beside("2,000 connections, a request a second each", join_all((0..KEPT).map(client))).await;
+    assert_eq!(beside.attack.iter().sum::<usize>(), KEPT * REQUESTS, "each was answered");
+    assert!(beside.peak_bytes < 400 * MIB, "{} bytes", beside.peak_bytes);
+}

@@ -67,6 +67,8 @@ pub struct Settings {
     pub tickets_per_account: usize,
     /// Conversations in which the lines of one account say that somebody is present.
     pub presences_per_account: usize,
+    /// Bytes of events that wait for the lines of one account.
+    pub queue_bytes_per_account: usize,
     /// How webhooks are sent.
     pub webhooks: WebhookSettings,
     /// How long the bin keeps a document.
@@ -150,6 +152,7 @@ impl System {
     pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, NotOpened> {
         set_plans(settings.basic, settings.pro);
         let views = Views::default();
+        views.feed.set_share(settings.queue_bytes_per_account);
         let (store, operator) = SqliteStore::open(
             &settings.store_path,
             views.clone(),

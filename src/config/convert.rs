@@ -140,6 +140,7 @@ impl Config {
             webhooks: WebhookSettings::from(&self.webhooks),
             tickets_per_account: self.realtime.tickets_per_account,
             presences_per_account: self.realtime.presences_per_account,
+            queue_bytes_per_account: self.realtime.queue_bytes_per_account,
             bin_kept: Duration::from_secs_f64(self.documents.bin_days * 86_400.0),
             policy: self.supervision.policy(""),
             policies: self.policies(),

@@ -136,6 +136,7 @@ pub struct Realtime {
     pub frames_per_second: f64,
     pub frames_burst: u32,
     pub frame_bytes_per_account: usize,
+    pub queue_bytes_per_account: usize,
 }
 
 /// `[plans]`
@@ -289,6 +290,7 @@ impl Config {
             ("realtime.presences_per_account", self.realtime.presences_per_account),
             ("realtime.frames_burst", self.realtime.frames_burst as usize),
             ("realtime.frame_bytes_per_account", self.realtime.frame_bytes_per_account),
+            ("realtime.queue_bytes_per_account", self.realtime.queue_bytes_per_account),
             ("bounds.content_bytes_max", bounds.content_bytes_max),
             ("bounds.customer_name_chars_max", bounds.customer_name_chars_max),
             ("bounds.name_chars_max", bounds.name_chars_max),

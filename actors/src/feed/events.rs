@@ -67,7 +67,7 @@ impl Events {
         Ok(EventListing { data: data.freeze(), total: page.total, next })
     }
 
-    /// Follows events behind `after`, or from now on where none is given.
+    /// Follows events behind `after`.
     ///
     /// # Errors
     /// As [`Events::list`].
@@ -75,17 +75,14 @@ impl Events {
         &self,
         source: Source,
         filter: EventFilter,
-        after: Option<u64>,
+        after: u64,
         falling: Falling,
     ) -> Result<EventReader, ListFailure> {
         let (span, scope) = span(source);
         self.check(scope, &filter)?;
         // Whatever a list would refuse is refused before the stream begins.
-        if after.is_some() || matches!(source, Source::Entity(..)) {
-            let (after, filter) = (after.unwrap_or(0), filter.clone());
-            let probe = EventQuery { span, after, until: None, filter, limit: 1, total: false };
-            self.store.events(probe).await?.ok_or(ListFailure::NotFound)?;
-        }
+        let probe = EventQuery { span, after, until: None, filter: filter.clone(), limit: 1, total: false };
+        self.store.events(probe).await?.ok_or(ListFailure::NotFound)?;
         let from = (Arc::clone(&self.store), Arc::clone(&self.feed));
         Ok(EventReader::new(from, source, filter, after, falling))
     }

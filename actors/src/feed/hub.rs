@@ -1,19 +1,20 @@
 //! From the writer's hand to whoever listens. The writer publishes each batch between its fsync and its replies; a thread
 //! of the hub's hands the events to the subscribers that want them. So a commit costs what matches it, and a slow
-//! subscriber costs nobody but itself: beyond its queue it is let go.
+//! subscriber costs nobody but itself: beyond its queue, or its account's share of what may wait, it is let go.
 //!
 //! A subscription names the position at which it joins. Everything up to that is in the store when [`Feed::subscribe`]
 //! returns, everything after it comes through the queue: read the one, then the other, and nothing is missed or doubled.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::mpsc;
 
 use super::Event;
+use super::inbox::Inbox;
+use super::queue::{Put, Queue, Share};
 use crate::caller::Scope;
 use crate::cores;
 use crate::id::WebhookId;
@@ -24,8 +25,8 @@ use crate::webhook::Endpoint;
 /// Which events a subscriber gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Interest {
-    /// Those of one entity, by the number of its identifier.
-    Entity(u64),
+    /// Those of one entity of an account and mode, by the number of its identifier.
+    Entity(Scope, u64),
     /// Those of one account and mode.
     Scope(Scope),
     /// Those of every account and mode that has a webhook endpoint, and what becomes of endpoints.
@@ -65,7 +66,7 @@ pub enum Ended {
 pub struct Subscription {
     /// Everything up to here is in the store; the queue brings what comes after.
     pub joined: i64,
-    queue: mpsc::Receiver<Item>,
+    queue: Arc<Queue>,
     interest: Interest,
     number: u64,
     feed: Arc<Shared>,
@@ -77,7 +78,7 @@ impl Subscription {
     /// # Errors
     /// Nothing more will come.
     pub async fn next(&mut self) -> Result<Item, Ended> {
-        match self.queue.recv().await {
+        match poll_fn(|context| self.queue.poll(context)).await {
             Some(item) => Ok(item),
             None if self.feed.closed.load(Ordering::Relaxed) => Err(Ended::Closed),
             None => Err(Ended::TooSlow),
@@ -86,7 +87,7 @@ impl Subscription {
 
     /// The next item, if it has come already.
     pub fn waiting(&mut self) -> Option<Item> {
-        self.queue.try_recv().ok()
+        self.queue.waiting()
     }
 }
 
@@ -99,22 +100,32 @@ impl Drop for Subscription {
                 table.wanted.remove(&self.interest);
             }
         }
-        table.send(Message::Leave(self.interest, self.number));
+        table.inbox.put(Message::Leave(self.interest, self.number));
+        drop(table);
+        self.queue.let_go();
     }
 }
 
 /// What the hub's thread is told, in the order in which it happened.
-enum Message {
+pub(super) enum Message {
     Batch(Vec<Item>),
+    /// Events of this account that stood here were taken out: whoever wanted them is let go.
+    Lost(u32),
     Join(Interest, Listener),
     Leave(Interest, u64),
     Close,
 }
 
-struct Listener {
+/// A subscriber as the thread knows it; dropped, it is brought nothing more.
+pub(super) struct Listener {
     number: u64,
-    queue: mpsc::Sender<Item>,
-    lost: bool,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.queue.end();
+    }
 }
 
 /// What the writer looks at.
@@ -127,12 +138,20 @@ struct Table {
     /// The last position that was published.
     last: i64,
     subscriptions: u64,
-    thread: Sender<Message>,
+    inbox: Arc<Inbox>,
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.inbox.end();
+    }
 }
 
 struct Shared {
     table: Mutex<Table>,
     closed: AtomicBool,
+    /// Bytes of events that may wait for the lines of one account.
+    share_max: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -149,26 +168,32 @@ impl Feed {
     /// A feed with its thread; the process ends where none can be had.
     #[must_use]
     pub fn new() -> Self {
-        let (thread, told) = channel();
+        let (inbox, share_max) = (Arc::new(Inbox::default()), Arc::new(AtomicUsize::new(usize::MAX)));
+        let (told, most) = (Arc::clone(&inbox), Arc::clone(&share_max));
         let table = Table {
             wanted: HashMap::new(),
             endpoints: HashMap::new(),
             known: HashMap::new(),
             last: 0,
             subscriptions: 0,
-            thread,
+            inbox,
         };
-        let shared = Arc::new(Shared { table: Mutex::new(table), closed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { table: Mutex::new(table), closed: AtomicBool::new(false), share_max });
         // A panic lets everybody who listened go: they go on from the store, as those do who are too slow.
         let started = threads::spawn_restarting("feed", move || {
             cores::keep_prompt();
-            run(&told);
+            run(&told, &most);
         });
         if let Err(error) = started {
             tracing::error!(%error, "no thread can be had for the feed: the process ends");
             std::process::exit(threads::EXIT_CODE);
         }
         Feed(shared)
+    }
+
+    /// Lets so many bytes of events wait for the lines of one account.
+    pub(crate) fn set_share(&self, bytes_max: usize) {
+        self.0.share_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// What the store knew when it was opened.
@@ -188,14 +213,14 @@ impl Feed {
     /// Listens from now on, with a queue of so many places.
     #[must_use]
     pub fn subscribe(&self, interest: Interest, places: usize) -> Subscription {
-        let (queue, received) = mpsc::channel(places);
+        let queue = Arc::new(Queue::new(places));
         let mut table = self.0.table.lock();
         table.subscriptions += 1;
         let number = table.subscriptions;
         *table.wanted.entry(interest).or_default() += 1;
         // Under the lock: what was published before stands before it in the thread's queue, what comes after stands after.
-        table.send(Message::Join(interest, Listener { number, queue, lost: false }));
-        Subscription { joined: table.last, queue: received, interest, number, feed: Arc::clone(&self.0) }
+        table.inbox.put(Message::Join(interest, Listener { number, queue: Arc::clone(&queue) }));
+        Subscription { joined: table.last, queue, interest, number, feed: Arc::clone(&self.0) }
     }
 
     /// The last position that was committed.
@@ -226,7 +251,7 @@ impl Feed {
     /// Lets everybody go.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
-        self.0.table.lock().send(Message::Close);
+        self.0.table.lock().inbox.put(Message::Close);
     }
 }
 
@@ -237,11 +262,6 @@ impl Default for Feed {
 }
 
 impl Table {
-    fn send(&self, message: Message) {
-        // The thread lives as long as the table.
-        let _ = self.thread.send(message);
-    }
-
     fn endpoint(&mut self, id: WebhookId, scope: Scope) {
         if self.known.insert(id, scope).is_none() {
             *self.endpoints.entry(scope).or_default() += 1;
@@ -272,7 +292,7 @@ impl Batch<'_> {
         let Table { wanted, endpoints, .. } = &*self.table;
         let wanted = |interest| wanted.contains_key(&interest);
         endpoints.contains_key(&scope)
-            || wanted(Interest::Entity(entity.number))
+            || wanted(Interest::Entity(scope, entity.number))
             || wanted(Interest::Scope(scope))
             || (entity.kind == Kind::Document && wanted(Interest::Documents))
     }
@@ -309,60 +329,117 @@ impl Drop for Batch<'_> {
     fn drop(&mut self) {
         let items = std::mem::take(&mut self.items);
         if !items.is_empty() {
-            self.table.send(Message::Batch(items));
+            self.table.inbox.put(Message::Batch(items));
         }
     }
 }
 
-type Listeners = HashMap<Interest, Vec<Listener>>;
+/// Whom the thread hands events to, and what waits for the lines of each account.
+#[derive(Default)]
+struct Listeners {
+    by_interest: HashMap<Interest, Vec<Listener>>,
+    shares: HashMap<u32, Share>,
+}
 
-fn run(told: &Receiver<Message>) {
-    let mut listeners = Listeners::new();
-    let mut closed = false;
-    while let Ok(message) = told.recv() {
-        match message {
-            Message::Batch(items) => items.iter().for_each(|item| hand_out(&mut listeners, item)),
-            // One that comes too late is dropped, which tells it.
-            Message::Join(..) if closed => {}
-            Message::Join(interest, listener) => listeners.entry(interest).or_default().push(listener),
-            Message::Leave(interest, number) => {
-                if let Some(some) = listeners.get_mut(&interest) {
-                    some.retain(|listener| listener.number != number);
-                    if some.is_empty() {
-                        listeners.remove(&interest);
-                    }
+impl Interest {
+    /// Whose lines have it; none where it is one of the house's own.
+    fn account(self) -> Option<u32> {
+        match self {
+            Interest::Entity(scope, _) | Interest::Scope(scope) => Some(scope.account_number()),
+            Interest::Webhooks | Interest::Documents => None,
+        }
+    }
+}
+
+impl Listeners {
+    fn join(&mut self, interest: Interest, listener: Listener) {
+        self.by_interest.entry(interest).or_default().push(listener);
+    }
+
+    fn leave(&mut self, interest: Interest, number: u64) {
+        let Some(some) = self.by_interest.get_mut(&interest) else { return };
+        some.retain(|listener| listener.number != number);
+        if some.is_empty() {
+            self.by_interest.remove(&interest);
+        }
+        if let Some(account) = interest.account()
+            && self.shares.get_mut(&account).is_some_and(Share::is_empty)
+        {
+            self.shares.remove(&account);
+        }
+    }
+
+    /// Lets everybody go who wanted events of this account.
+    fn lose(&mut self, account: u32) {
+        for (interest, some) in &self.by_interest {
+            if interest.account().is_none_or(|own| own == account) {
+                some.iter().for_each(|listener| listener.queue.let_go());
+            }
+        }
+    }
+
+    fn hand_out(&mut self, item: &Item, share_max: usize) {
+        match item {
+            Item::Event(event) => {
+                self.give_lines(event, item, share_max);
+                self.give(Interest::Webhooks, item);
+                if event.happened.is_of_document() {
+                    self.give(Interest::Documents, item);
                 }
             }
-            Message::Close => {
-                closed = true;
-                listeners.clear();
+            Item::Reached(_) => {
+                self.give(Interest::Webhooks, item);
+                self.give(Interest::Documents, item);
             }
+            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => self.give(Interest::Webhooks, item),
+        }
+    }
+
+    /// To those of the house's own.
+    fn give(&mut self, interest: Interest, item: &Item) {
+        if let Some(some) = self.by_interest.get_mut(&interest) {
+            some.retain(|listener| listener.queue.put(item, None) != Put::Lost);
+        }
+    }
+
+    /// To the lines that want it.
+    fn give_lines(&mut self, event: &Event, item: &Item, share_max: usize) {
+        for interest in [Interest::Entity(event.scope, event.entity), Interest::Scope(event.scope)] {
+            let Some(some) = self.by_interest.get_mut(&interest) else { continue };
+            let share = self.shares.entry(event.scope.account_number()).or_default();
+            let held = share.hold(item);
+            some.retain(|listener| match listener.queue.put(item, Some(&held)) {
+                Put::Waits => true,
+                Put::Unlisted => {
+                    share.list(&listener.queue);
+                    true
+                }
+                Put::Lost => false,
+            });
+            drop(held);
+            share.keep_within(share_max);
         }
     }
 }
 
-fn hand_out(listeners: &mut Listeners, item: &Item) {
-    let mut to = |interest: Interest| {
-        let Some(some) = listeners.get_mut(&interest) else { return };
-        for listener in some.iter_mut() {
-            // One whose queue is full, or who has left, is let go: dropping its sender tells it.
-            listener.lost = listener.queue.try_send(item.clone()).is_err();
-        }
-        some.retain(|listener| !listener.lost);
-    };
-    match item {
-        Item::Event(event) => {
-            to(Interest::Entity(event.entity));
-            to(Interest::Scope(event.scope));
-            to(Interest::Webhooks);
-            if event.happened.is_of_document() {
-                to(Interest::Documents);
+fn run(told: &Inbox, share_max: &AtomicUsize) {
+    let mut listeners = Listeners::default();
+    let mut closed = false;
+    while let Some(message) = told.next() {
+        match message {
+            Message::Batch(items) => {
+                let share_max = share_max.load(Ordering::Relaxed);
+                items.iter().for_each(|item| listeners.hand_out(item, share_max));
+            }
+            Message::Lost(account) => listeners.lose(account),
+            // One that comes too late is dropped, which tells it.
+            Message::Join(..) if closed => {}
+            Message::Join(interest, listener) => listeners.join(interest, listener),
+            Message::Leave(interest, number) => listeners.leave(interest, number),
+            Message::Close => {
+                closed = true;
+                listeners = Listeners::default();
             }
         }
-        Item::Reached(_) => {
-            to(Interest::Webhooks);
-            to(Interest::Documents);
-        }
-        Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => to(Interest::Webhooks),
     }
 }

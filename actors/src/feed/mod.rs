@@ -9,6 +9,8 @@ mod event;
 mod events;
 mod filter;
 mod hub;
+mod inbox;
+mod queue;
 mod reader;
 
 pub use cursor::Cursor;

@@ -76,32 +76,27 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Begins behind `after`, or where none is given with what comes next.
+    /// Begins behind `after`.
+    #[must_use]
     pub fn new(
         (store, feed): (Arc<dyn Store>, Arc<Feed>),
         source: Source,
         filter: EventFilter,
-        after: Option<u64>,
+        after: u64,
         falling: Falling,
     ) -> Self {
-        let mut reader = EventReader {
+        EventReader {
             store,
             feed,
             source,
             filter,
             falling,
-            cursor: after.unwrap_or(0),
+            cursor: after,
             subscription: None,
             until: None,
             ready: VecDeque::new(),
             reading: None,
-        };
-        if after.is_none() {
-            // It needs no place to fall behind to: a queue overflows only when it holds what gives it one.
-            reader.join();
-            reader.until = None;
         }
-        reader
     }
 
     /// Where it stands: what was read last, or skipped by its filter.
@@ -160,7 +155,7 @@ impl EventReader {
 
     fn join(&mut self) {
         let interest = match self.source {
-            Source::Entity(_, subject) => Interest::Entity(subject.number),
+            Source::Entity(scope, subject) => Interest::Entity(scope, subject.number),
             Source::Scope(scope) => Interest::Scope(scope),
         };
         let subscription = self.feed.subscribe(interest, QUEUE);

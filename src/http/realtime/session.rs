@@ -325,5 +325,5 @@ async fn follow(
             shows = Shows::Documents;
         }
     }
-    Ok((events.follow(source, filter, Some(after), Falling::Out).await?, shows))
+    Ok((events.follow(source, filter, after, Falling::Out).await?, shows))
 }

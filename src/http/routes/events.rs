@@ -148,7 +148,7 @@ async fn stream(
         Some(after) => after,
         None => events.end(source).await?,
     };
-    let reader = events.follow(source, filter, Some(after), Falling::Behind).await.map_err(|failure| {
+    let reader = events.follow(source, filter, after, Falling::Behind).await.map_err(|failure| {
         let problem = Problem::from(failure);
         // Whatever says where a stream begins is what is at fault.
         if resumes(call) && problem.field == "after" { problem.at(LAST_EVENT_ID_SHOWN) } else { problem }

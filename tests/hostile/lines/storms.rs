@@ -245,6 +245,43 @@ async fn fragments_without_content_and_without_end() {
     neighbour.beside("fragments without content and without end", attack).await;
 }
 
+const SILENT: usize = 20;
+const FOLLOWED: usize = 40;
+const WAVE: usize = 6_000;
+const WAVE_BYTES: usize = 60_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_never_read_while_thousands_of_large_events_come() {
+    let server = Server::start();
+    let account = server.account().await;
+    let c = account.test();
+    let (customer, mut conversations) = (c.customer().await, Vec::new());
+    for _ in 0..FOLLOWED {
+        conversations.push(c.conversation_of(&customer).await);
+    }
+    // Each follows all conversations, one by one, and never reads again.
+    let keys = [c.clone()];
+    let silent = open(&keys, SILENT, async |socket: &mut Socket| {
+        for id in &conversations {
+            socket.subscribe(json!(id), None).await;
+        }
+    });
+    let silent = silent.await;
+    let mut streams = Vec::new();
+    for _ in 0..SILENT {
+        streams.push(EventStream::open(c.get("/v1/events")).await);
+    }
+    let neighbour = Neighbour::of(&server).await;
+    let attack = async {
+        let text = "x".repeat(WAVE_BYTES);
+        let sends = (0..WAVE).map(|n| c.message(&conversations[n % FOLLOWED], &text));
+        futures_util::stream::iter(sends).buffer_unordered(4).for_each(|_| async {}).await;
+    };
+    let beside = neighbour.beside("40 readers that never read 360 MB of events", attack).await;
+    assert!(beside.peak_bytes < 300 << 20, "{} bytes", beside.peak_bytes);
+    drop((silent, streams));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_and_sockets_opened_and_closed_in_a_loop() {
     let server = Server::start();

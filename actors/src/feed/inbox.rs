@@ -1,0 +1,164 @@
+//! What was published and not yet handed out. The writer never waits here: where more gathers than may, the events of the
+//! account that has most of them are taken out, and whoever wanted them is told to read on from the store.
+
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::hub::Message;
+use super::{Event, Item};
+
+/// Bytes of what was published, at most.
+const BYTES_MAX: usize = 64 << 20;
+
+/// The queue between the writer and the feed's thread.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pending: Mutex<Pending>,
+    came: Condvar,
+}
+
+#[derive(Default)]
+struct Pending {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    ended: bool,
+}
+
+impl Inbox {
+    /// Puts a message behind the others.
+    pub(super) fn put(&self, message: Message) {
+        let mut pending = self.pending.lock();
+        pending.bytes += message.bytes();
+        pending.messages.push_back(message);
+        while pending.bytes > BYTES_MAX && pending.cut() {}
+        drop(pending);
+        self.came.notify_one();
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&self) {
+        self.pending.lock().ended = true;
+        self.came.notify_one();
+    }
+
+    /// The next message; none where nothing more comes.
+    pub(super) fn next(&self) -> Option<Message> {
+        let mut pending = self.pending.lock();
+        loop {
+            if let Some(message) = pending.messages.pop_front() {
+                pending.bytes -= message.bytes();
+                return Some(message);
+            }
+            if pending.ended {
+                return None;
+            }
+            self.came.wait(&mut pending);
+        }
+    }
+}
+
+impl Pending {
+    /// Takes out the events of the account that has most of them; false where there are none.
+    fn cut(&mut self) -> bool {
+        let mut sums: HashMap<u32, usize> = HashMap::new();
+        for item in self.messages.iter().flat_map(Message::items) {
+            if let Item::Event(event) = item {
+                *sums.entry(event.scope.account_number()).or_default() += item.bytes();
+            }
+        }
+        let Some((account, _)) = sums.into_iter().max_by_key(|(_, bytes)| *bytes) else { return false };
+        tracing::warn!(
+            account,
+            "events of this account come faster than they are handed out: its readers go on from the store"
+        );
+        let of_it = |event: &Event| event.scope.account_number() == account;
+        let mut kept = VecDeque::with_capacity(self.messages.len());
+        for message in self.messages.drain(..) {
+            let Message::Batch(mut items) = message else {
+                kept.push_back(message);
+                continue;
+            };
+            let before = items.len();
+            items.retain(|item| !matches!(item, Item::Event(event) if of_it(event)));
+            // In their place, so that nobody gets what came later and believes that it is whole.
+            let told = matches!(kept.back(), Some(Message::Lost(other)) if *other == account);
+            if items.len() < before && !told {
+                kept.push_back(Message::Lost(account));
+            }
+            if !items.is_empty() {
+                kept.push_back(Message::Batch(items));
+            }
+        }
+        self.messages = kept;
+        self.bytes = self.messages.iter().map(Message::bytes).sum();
+        true
+    }
+}
+
+impl Message {
+    fn items(&self) -> &[Item] {
+        if let Message::Batch(items) = self { items } else { &[] }
+    }
+
+    fn bytes(&self) -> usize {
+        self.items().iter().map(Item::bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{Happened, Place, SeenNow};
+    use super::*;
+    use crate::caller::{Mode, Scope};
+
+    fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
+        let scope = Scope::of(account, Mode::Live);
+        let place = Place { position: 1, scope, number: 1, entity: 1, sequence: 1 };
+        let payload = vec![b'x'; bytes].into();
+        let event = Event::new(place, Happened::MessageCreated, 0, SeenNow::default(), payload);
+        Message::Batch([Item::Event(Arc::new(event))].into_iter().chain(with).collect())
+    }
+
+    /// What is handed out, in short.
+    fn words(inbox: &Inbox) -> Vec<String> {
+        inbox.end();
+        let word = |item: &Item| match item {
+            Item::Event(event) => format!("event of {}", event.scope.account_number()),
+            Item::Reached(position) => format!("reached {position}"),
+            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => "other".to_owned(),
+        };
+        let messages = std::iter::from_fn(|| inbox.next());
+        let words = messages.flat_map(|message| match &message {
+            Message::Lost(account) => vec![format!("lost by {account}")],
+            Message::Batch(items) => items.iter().map(word).collect(),
+            Message::Join(..) | Message::Leave(..) | Message::Close => vec!["other".to_owned()],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn within_its_bytes_everything_is_handed_out_in_order() {
+        let inbox = Inbox::default();
+        inbox.put(batch(1, 10, [Item::Reached(1)]));
+        inbox.put(batch(2, 10, []));
+        assert_eq!(words(&inbox), ["event of 1", "reached 1", "event of 2"]);
+        assert_eq!(inbox.pending.lock().bytes, 0);
+    }
+
+    #[test]
+    fn beyond_its_bytes_the_account_with_most_of_them_loses_them() {
+        let inbox = Inbox::default();
+        inbox.put(batch(1, 8 << 20, []));
+        inbox.put(batch(2, 1 << 20, []));
+        for _ in 0..3 {
+            inbox.put(batch(1, 8 << 20, []));
+        }
+        inbox.put(batch(2, 10, [Item::Reached(7)]));
+        let told = words(&inbox);
+        assert_eq!(told, ["lost by 1", "event of 2", "lost by 1", "event of 2", "reached 7"]);
+        assert_eq!(inbox.pending.lock().bytes, 0);
+    }
+}

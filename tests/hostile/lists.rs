@@ -183,21 +183,20 @@ impl Longest {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_finds_no_room_in_the_queue_or_waits_too_long_is_refused_with_503() {
+    const ROOM: &str = "room for 4";
     let few = Setup::default().env("COLLOQUY__LIMITS__READS_WAITING_PER_ACCOUNT", "4");
     let short = Setup::default().env("COLLOQUY__LIMITS__READ_WAIT_SECONDS", "0.1");
-    for (what, setup) in [("room for 4", few), ("a wait of 0.1 s", short)] {
+    for (what, setup) in [(ROOM, few), ("a wait of 0.1 s", short)] {
         let server = setup.start();
         let (attacker, other) = (server.account().await.test(), server.account().await.test());
-        fill::conversations(&attacker, MANY / 2).await;
+        fill::conversations(&attacker, 2 * MANY).await;
         other.conversation().await;
-        let lists = fill::ask_for(2, 64, async |n| page_or_refused(attacker.get(&dear(n)).await));
+        let lists = fill::ask_for(2, AT_ONCE / 2, async |n| page_or_refused(attacker.get(&dear(n)).await));
         let others = fill::ask_for(2, 1, async |_| other.get("/v1/conversations").await.status);
         let (statuses, others) = tokio::join!(lists, others);
         assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200, 503], "{what}: {statuses:?}");
-        assert_eq!(
-            others.keys().copied().collect::<Vec<_>>(),
-            [200],
-            "{what}: another account is not refused: {others:?}"
-        );
+        assert!(others.contains_key(&200), "{what}: another account goes on: {others:?}");
+        // On a busy machine a thread may take 0.1 s to wake up.
+        assert!(!others.contains_key(&503) || what != ROOM, "another account has room: {others:?}");
     }
 }

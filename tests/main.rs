@@ -54,6 +54,7 @@ mod streams;
 mod support;
 mod tidy;
 mod timers;
+mod unreadable;
 mod users;
 mod webhook_delivery;
 mod webhook_targets;

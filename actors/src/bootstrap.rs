@@ -54,7 +54,7 @@ pub(crate) fn first_start(
         let new = CreateKey { kind, name, scopes: None, allowed_ips: Vec::new(), expires_at: None, user_id: None };
         let request = KeyRequest::Create(new, account);
         let answer = create::<Key>(store, views, KeyId::new(now), Scope::account(number.0), request)?;
-        let shown: serde_json::Value = serde_json::from_slice(&answer.body)?;
+        let shown: serde_json::Value = serde_json::from_slice(&answer.body).map_err(|_| OpenError::FirstStart)?;
         shown.get("key").and_then(|key| key.as_str()).map(str::to_owned).ok_or(OpenError::FirstStart)
     };
     Ok(FirstStart {

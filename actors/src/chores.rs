@@ -12,6 +12,7 @@ use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::id::UserId;
 use crate::page::{Order, Paging, Start};
+use crate::runtime::AskError;
 use crate::store::{Chore, ConversationQuery, Facets, Store};
 use crate::threads::Background;
 
@@ -58,8 +59,10 @@ async fn do_all(store: &dyn Store, conversations: &Conversations) {
 /// Takes every conversation of this scope from the user; whether none is left.
 async fn unassign(store: &dyn Store, conversations: &Conversations, scope: Scope, user: UserId) -> bool {
     let facets = Facets { assignee: Some(user), ..Facets::default() };
-    let paging = Paging { limit: 100, start: Start::Offset(0), order: Order::Asc };
+    // Those that can't be read stay in the list, before what follows: what is done leaves it.
+    let mut unreadable = 0;
     loop {
+        let paging = Paging { limit: 100, start: Start::Offset(unreadable), order: Order::Asc };
         let query = ConversationQuery { scope, facets, by_update: false, paging };
         let Ok(page) = store.conversations(query).await else { return false };
         if page.items.is_empty() {
@@ -68,8 +71,14 @@ async fn unassign(store: &dyn Store, conversations: &Conversations, scope: Scope
         for header in page.items {
             let caller = Caller { scope, by: By::server("a user was deleted") };
             let asked = conversations.ask(header.id, caller, None, None, Request::Unassign(user)).await;
-            if asked.is_err() {
-                tokio::time::sleep(PAUSE).await;
+            match asked {
+                Ok(_) => {}
+                Err(AskError::Unreadable) => unreadable += 1,
+                Err(_) => {
+                    tokio::time::sleep(PAUSE).await;
+                    unreadable = 0;
+                    break;
+                }
             }
         }
     }

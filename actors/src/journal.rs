@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::accounts::names::Names;
-use crate::runtime::{Away, BoxFuture, Entity, Incarnation, Journal, Settle};
+use crate::damage::Unreadable;
+use crate::runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
 use crate::store::{Broken, Commit, Store, Stored, Subject};
 
 /// An entity that the store keeps.
@@ -11,11 +12,14 @@ pub trait Kept: Entity<Commit = Commit, Broken = Broken> {
     /// How the store names it.
     fn subject(id: Self::Id) -> Subject;
 
-    /// What was committed; none where it can't be read as this kind.
-    fn restore(id: Self::Id, stored: Stored, names: &Names) -> Option<Self>;
+    /// What was committed.
+    ///
+    /// # Errors
+    /// It can't be read as this kind: nothing is taken in its place.
+    fn restore(id: Self::Id, stored: Stored, names: &Names) -> Result<Self, Unreadable>;
 
     /// What a command must know of the store.
-    fn find(store: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>>;
+    fn find(store: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>>;
 }
 
 /// The store as one kind's journal.
@@ -34,12 +38,12 @@ impl StoreJournal {
     fn restored<E: Kept>(
         &self,
         id: E::Id,
-        loading: BoxFuture<Result<Option<Stored>, Away>>,
-    ) -> BoxFuture<Result<Option<E>, Away>> {
+        loading: BoxFuture<Result<Option<Stored>, LoadError>>,
+    ) -> BoxFuture<Result<Option<E>, LoadError>> {
         let names = Arc::clone(&self.names);
         Box::pin(async move {
             match loading.await? {
-                Some(stored) => E::restore(id, stored, &names).map(Some).ok_or(Away),
+                Some(stored) => E::restore(id, stored, &names).map(Some).map_err(|_| LoadError::Unreadable),
                 None => Ok(None),
             }
         })
@@ -47,15 +51,15 @@ impl StoreJournal {
 }
 
 impl<E: Kept> Journal<E> for StoreJournal {
-    fn load(&self, id: E::Id) -> BoxFuture<Result<Option<E>, Away>> {
+    fn load(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>> {
         self.restored(id, self.store.load(E::subject(id)))
     }
 
-    fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, Away>> {
+    fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>> {
         self.restored(id, self.store.reload(E::subject(id)))
     }
 
-    fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, Away>> {
+    fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, LoadError>> {
         E::find(&*self.store, lookup)
     }
 

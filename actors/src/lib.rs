@@ -12,6 +12,7 @@
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
 //! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take turns.
+//! - `damage`: what can't be read back.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own. `offload`: where computing goes that
 //!   would hold an arbiter up, [`cores`] on which cores. [`threads`]: how every thread is started, and what follows its panic.
@@ -40,6 +41,8 @@
 
 mod bootstrap;
 mod chores;
+pub mod damage;
+mod json;
 mod offload;
 mod timers;
 mod words;

@@ -27,6 +27,14 @@ impl Metadata {
         self.0.is_empty()
     }
 
+    /// As it was stored, also where less is allowed since.
+    ///
+    /// # Errors
+    /// It is no object.
+    pub fn stored(json: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(json).map(Metadata)
+    }
+
     /// What it would be after the patch (RFC 7396); `None` empties it.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::damage::Unreadable;
+
 /// Which part of a list is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paging {
@@ -95,6 +97,24 @@ pub enum ListFailure {
     /// The store is away.
     #[error("the store is away")]
     Away,
+    /// What is stored can't be read; that was told where it was found.
+    #[error("what is stored can't be read")]
+    Unreadable,
+}
+
+impl From<Unreadable> for ListFailure {
+    fn from(_: Unreadable) -> Self {
+        ListFailure::Unreadable
+    }
+}
+
+impl From<crate::runtime::LoadError> for ListFailure {
+    fn from(error: crate::runtime::LoadError) -> Self {
+        match error {
+            crate::runtime::LoadError::Away => ListFailure::Away,
+            crate::runtime::LoadError::Unreadable => ListFailure::Unreadable,
+        }
+    }
 }
 
 impl From<crate::store::ReadError> for ListFailure {
@@ -103,6 +123,7 @@ impl From<crate::store::ReadError> for ListFailure {
             crate::store::ReadError::TooSlow => ListFailure::TooSlow,
             crate::store::ReadError::Busy => ListFailure::Busy,
             crate::store::ReadError::Away => ListFailure::Away,
+            crate::store::ReadError::Unreadable => ListFailure::Unreadable,
             crate::store::ReadError::NoCursor(field) => {
                 ListFailure::Invalid(crate::answer::Invalid::new(field, "must be an ID or a cursor of this list"))
             }

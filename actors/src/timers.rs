@@ -15,6 +15,7 @@ use crate::alarm::Alarm;
 use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
+use crate::runtime::AskError;
 use crate::store::{Store, Timed, TimedQuery, Timing};
 use crate::threads::Background;
 use crate::time::Timestamp;
@@ -171,7 +172,11 @@ impl Timers {
                     Timing::Inactivity(_) => (Request::CloseIdle { after_ms }, "inactivity"),
                 };
                 let caller = Caller { scope: one.scope, by: By::server(chore) };
-                asked.spawn(async move { conversations.ask(one.id, caller, None, None, request).await.is_ok() });
+                asked.spawn(async move {
+                    let answer = conversations.ask(one.id, caller, None, None, request).await;
+                    // What can't be read is not asked again at once: it stays as it is.
+                    matches!(answer, Ok(_) | Err(AskError::Unreadable))
+                });
             }
             match asked.join_next().await {
                 Some(answered) => well &= matches!(answered, Ok(true)),

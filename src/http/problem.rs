@@ -241,6 +241,12 @@ impl Problem {
         Problem { outcome: Some(Outcome::Unknown), ..Problem::new(Kind::ServerError, "an internal failure") }
     }
 
+    /// What is stored can't be read: a fault of ours, and nothing was done.
+    pub(crate) fn unreadable() -> Self {
+        let problem = Problem::new(Kind::ServerError, "what is stored of the resource can't be read");
+        Problem { outcome: Some(Outcome::None), ..problem }
+    }
+
     /// The same, with this parameter at fault.
     pub(crate) fn at(self, field: &'static str) -> Self {
         Problem { field: Cow::Borrowed(field), ..self }
@@ -341,6 +347,7 @@ impl From<TargetError> for Problem {
 impl From<ConversationError> for Problem {
     fn from(error: ConversationError) -> Self {
         match error {
+            ConversationError::Unreadable => Problem::unreadable(),
             ConversationError::NotFound => Problem::new(Kind::NotFound, "no such conversation"),
             ConversationError::MessageNotFound => Problem::new(Kind::NotFound, "no such message"),
             ConversationError::Precondition => Problem::new(Kind::PreconditionFailed, "If-Match names another state"),
@@ -439,6 +446,7 @@ impl From<ListFailure> for Problem {
             ListFailure::TooSlow => Problem::unavailable("the list took too long", Outcome::None, 1),
             ListFailure::Busy => Problem::unavailable("too much is asked for at once", Outcome::None, 1),
             ListFailure::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
+            ListFailure::Unreadable => Problem::unreadable(),
         }
     }
 }
@@ -450,6 +458,7 @@ impl<R: Into<Problem>> From<AskError<R>> for Problem {
             AskError::Unavailable { cause, retry_after } => {
                 Problem::unavailable(why(cause), Outcome::None, whole_seconds(retry_after))
             }
+            AskError::Unreadable => Problem::unreadable(),
             AskError::Crashed => Problem::crashed(),
             AskError::TimedOut => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
             AskError::Unknown => Problem::unavailable("the outcome is not known", Outcome::Unknown, 1),

@@ -32,3 +32,8 @@ pub(crate) fn query(file: &Path, sql: &str, values: &[Value]) -> Vec<Vec<Value>>
 pub(crate) fn execute(file: &Path, sql: &str, values: &[Value]) {
     assert_eq!(query(file, sql, values), Vec::<Vec<Value>>::new());
 }
+
+/// A blob as a value.
+pub(crate) fn blob(bytes: &[u8]) -> Value {
+    json!({"hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()})
+}

@@ -76,6 +76,8 @@ pub type Secrets = Vec<(SecretHash, Option<i64>)>;
 struct Tables {
     secrets: HashMap<SecretHash, (KeyId, Option<i64>)>,
     keys: HashMap<KeyId, (Arc<KnownKey>, Secrets)>,
+    /// The accounts of keys whose records can't be read: these let nobody in.
+    unreadable_keys: HashMap<KeyId, u32>,
     accounts: HashMap<AccountId, Arc<KnownAccount>>,
     /// By number: those that have set it.
     auto_closing: HashMap<u32, u32>,
@@ -174,6 +176,19 @@ impl Identity {
     #[must_use]
     pub fn key(&self, id: KeyId) -> Option<Arc<KnownKey>> {
         self.tables.read().keys.get(&id).map(|(key, _)| Arc::clone(key))
+    }
+
+    /// The small number of the account whose key it is, also where its record can't be read.
+    #[must_use]
+    pub fn account_of_key(&self, id: KeyId) -> Option<u32> {
+        let tables = self.tables.read();
+        let known = tables.keys.get(&id).map(|(key, _)| key.account);
+        known.or_else(|| tables.unreadable_keys.get(&id).copied())
+    }
+
+    /// Takes note of a key whose record can't be read.
+    pub(crate) fn put_unreadable_key(&self, id: KeyId, account: u32) {
+        self.tables.write().unreadable_keys.insert(id, account);
     }
 
     /// What a user of this scope's account may do; none where there is no such user.

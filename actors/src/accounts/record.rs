@@ -11,10 +11,11 @@ use super::Identity;
 use super::names::Names;
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::{Id, Prefix};
 use crate::idempotency::Reservation;
 use crate::journal::Kept;
-use crate::runtime::{Away, BoxFuture, Decision, Entity};
+use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{
     Broken, Chore, Commit, Condition, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow, Store, Stored,
     Subject, Tallies,
@@ -266,7 +267,7 @@ impl<R: Rules> Turn<'_, R> {
         let header = Header::Record {
             new,
             name: state.label().to_owned(),
-            body: serde_json::to_string(&state).unwrap_or_default(),
+            body: crate::json::text(&state),
             names: state.names(),
         };
         let effects = state.effects(before, &self.setting);
@@ -389,20 +390,20 @@ impl<R: Rules> Kept for Record<R> {
         subject::<R>(id)
     }
 
-    fn restore(id: Self::Id, stored: Stored, _: &Names) -> Option<Self> {
-        let Stored::Record(record) = stored else { return None };
-        let state = serde_json::from_str(&record.body).ok()?;
-        Some(Record { id, held: Some(Held { scope: record.scope, state }), sequence: record.sequence })
+    fn restore(id: Self::Id, stored: Stored, _: &Names) -> Result<Self, Unreadable> {
+        let Stored::Record(record) = stored else { return Err(Unreadable::found(id, "it is no record")) };
+        let state = serde_json::from_str(&record.body).map_err(|error| Unreadable::found(id, error))?;
+        Ok(Record { id, held: Some(Held { scope: record.scope, state }), sequence: record.sequence })
     }
 
-    fn find(_: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>> {
+    fn find(_: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>> {
         match lookup {}
     }
 }
 
 /// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
 pub(crate) fn to_json<T: Serialize>(shape: &T) -> Bytes {
-    serde_json::to_vec(shape).unwrap_or_default().into()
+    crate::json::bytes(shape)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::Identity;
 use super::record::{Record, RecordCommand, RecordError, Rules, Secret};
 use crate::answer::{Answer, Precondition};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::Id;
 use crate::idempotency::Reservation;
 use crate::page::{ListFailure, Page, Paging};
@@ -64,7 +65,8 @@ impl<R: Rules> Records<R> {
         let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
         let mut data = BytesMut::from(&b"["[..]);
         for record in &found.items {
-            let state: R = serde_json::from_str(&record.body).map_err(|_| ListFailure::Away)?;
+            let state: R =
+                serde_json::from_str(&record.body).map_err(|error| Unreadable::found(record.subject, error))?;
             if data.len() > 1 {
                 data.put_u8(b',');
             }

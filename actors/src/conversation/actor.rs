@@ -4,9 +4,10 @@ use super::messages::{ConversationCommand, ConversationError, Request};
 use super::state::{Changed, Conversation, Found, Live};
 use crate::accounts::names::Names;
 use crate::answer::{Answer, Invalid};
+use crate::damage::Unreadable;
 use crate::id::{ConversationId, MessageId};
 use crate::journal::Kept;
-use crate::runtime::{Away, BoxFuture, Decision, Entity};
+use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{Broken, Commit, Store, Stored, StoredConversation, Subject};
 
 impl Conversation {
@@ -98,15 +99,15 @@ impl Kept for Conversation {
         Conversation::subject(id)
     }
 
-    fn restore(id: ConversationId, stored: Stored, names: &Names) -> Option<Self> {
+    fn restore(id: ConversationId, stored: Stored, names: &Names) -> Result<Self, Unreadable> {
         match stored {
-            Stored::Conversation(stored) => Some(Conversation::restored(id, *stored, names)),
-            Stored::Record(_) | Stored::Document(_) => None,
+            Stored::Conversation(stored) => Ok(Conversation::restored(id, *stored, names)),
+            Stored::Record(_) | Stored::Document(_) => Err(Unreadable::found(id, "it is no conversation")),
         }
     }
 
-    fn find(store: &dyn Store, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, Away>> {
+    fn find(store: &dyn Store, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, LoadError>> {
         let finding = store.message(Conversation::subject(conversation), message);
-        Box::pin(async move { finding.await.map_err(|_| Away) })
+        Box::pin(async move { Ok(finding.await?) })
     }
 }

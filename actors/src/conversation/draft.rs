@@ -235,10 +235,10 @@ pub(super) fn raw(json: &str) -> &RawValue {
 }
 
 pub(super) fn compact(metadata: &Metadata) -> Box<str> {
-    serde_json::to_string(metadata).unwrap_or_else(|_| "{}".to_owned()).into()
+    crate::json::text(metadata).into()
 }
 
 /// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
-    serde_json::to_vec(shape).unwrap_or_default().into()
+    crate::json::bytes(shape)
 }

@@ -272,6 +272,9 @@ pub struct CustomerShown {
 /// Why a conversation refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversationError {
+    /// What is stored of it can't be read; that was told where it was found.
+    #[error("what is stored can't be read")]
+    Unreadable,
     /// There is no such conversation for this caller.
     #[error("no such conversation")]
     NotFound,

@@ -11,6 +11,7 @@ mod talk;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::value::RawValue;
 
 pub use self::state::{Changed, Conversation, Found};
 
@@ -24,10 +25,11 @@ use crate::accounts::Identity;
 use crate::accounts::names::Names;
 use crate::answer::{Answer, Invalid, Precondition};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::{ConversationId, CustomerId, MessageId, UserId};
 use crate::idempotency::Reservation;
 use crate::page::{ListFailure, Page, Paging};
-use crate::runtime::{AskError, Cause, Directory};
+use crate::runtime::{AskError, Directory, LoadError};
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, Kind, MessageQuery, ReadError, RevisionQuery, Store, Stored,
     StoredPage, Subject,
@@ -153,7 +155,7 @@ impl Conversations {
         reason: &str,
     ) -> Result<CustomerShown, AskError<ConversationError>> {
         let subject = Subject { kind: Kind::Customer, number: id.number(), tail: id.tail() };
-        let found = self.store.load(subject).await.map_err(|_| away())?;
+        let found = self.store.load(subject).await?;
         match found {
             Some(Stored::Record(record)) if record.scope == scope => {
                 let name = self.names.cell(id.number(), &record.name, record.sequence);
@@ -189,6 +191,9 @@ impl Conversations {
         let found = self.store.conversations(query).await?;
         let id = |index: Option<usize>| found.items.get(index?).map(|header| header.id.to_string());
         let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
+        for header in &found.items {
+            check_metadata(header)?;
+        }
         let shown: Vec<Shown<'_>> = found.items.iter().map(|header| self.shown(scope, header)).collect();
         let views: Vec<ConversationView<'_>> = shown.iter().map(Shown::view).collect();
         let mut data = Vec::with_capacity(1024 * (views.len() + 1));
@@ -206,21 +211,28 @@ impl Conversations {
     ///
     /// # Errors
     /// The conversation is not there, the store is away, or the list took too long.
-    pub async fn messages(&self, scope: Scope, id: ConversationId, query: MessageList) -> Result<Page, ListFailure> {
+    pub async fn messages(
+        &self,
+        scope: Scope,
+        conversation: ConversationId,
+        query: MessageList,
+    ) -> Result<Page, ListFailure> {
         let query = MessageQuery {
             scope,
-            conversation: Conversation::subject(id),
+            conversation: Conversation::subject(conversation),
             sender: query.sender_type,
             after_seq: query.after_seq,
             before_seq: query.before_seq,
             paging: query.paging,
         };
         let found = self.store.messages(query).await?.ok_or(ListFailure::NotFound)?;
-        let id = |index: Option<usize>| {
-            let message: MessageView = serde_json::from_str(found.items.get(index?)?).ok()?;
-            Some(message.message_id.to_string())
+        let id = |text: Option<&Arc<str>>| match text {
+            Some(text) => serde_json::from_str(text)
+                .map(|message: MessageView| Some(message.message_id.to_string()))
+                .map_err(|error| Unreadable::found(format_args!("{conversation}: a message's text"), error)),
+            None => Ok(None),
         };
-        let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
+        let (first, last) = (id(found.items.first())?, id(found.items.last())?);
         Ok(page(array(found.items.iter().map(|message| message.as_bytes())), first, last, &found))
     }
 
@@ -234,7 +246,7 @@ impl Conversations {
         id: ConversationId,
         message: MessageId,
     ) -> Result<Answer, AskError<ConversationError>> {
-        let found = self.store.message(Conversation::subject(id), message).await.map_err(|_| away())?;
+        let found = self.store.message(Conversation::subject(id), message).await?;
         read_message(message, scope, found).map_err(AskError::Refused)
     }
 
@@ -306,14 +318,22 @@ fn refused(field: &'static str, reason: &str) -> AskError<ConversationError> {
     AskError::Refused(ConversationError::Invalid(Invalid::new(field, reason)))
 }
 
-fn away() -> AskError<ConversationError> {
-    AskError::Unavailable { cause: Cause::StoreAway, retry_after: std::time::Duration::from_secs(1) }
+/// Whether a conversation's metadata can be shown.
+fn check_metadata(header: &ConversationHeader) -> Result<(), Unreadable> {
+    // What most have need not be looked at.
+    if &*header.state.metadata == "{}" {
+        return Ok(());
+    }
+    let checked = serde_json::from_str::<&RawValue>(&header.state.metadata);
+    checked.map(|_| ()).map_err(|error| Unreadable::found(format_args!("{}: metadata", header.id), error))
 }
 
 /// A filter that names what is not there.
 fn in_a_list(error: AskError<ConversationError>) -> ListFailure {
     match error {
         AskError::Refused(ConversationError::Invalid(invalid)) => ListFailure::Invalid(invalid),
+        AskError::Refused(ConversationError::NotFound | ConversationError::MessageNotFound) => ListFailure::NotFound,
+        AskError::Refused(ConversationError::Unreadable) | AskError::Unreadable => ListFailure::Unreadable,
         AskError::Refused(_)
         | AskError::Unavailable { .. }
         | AskError::Crashed
@@ -323,7 +343,7 @@ fn in_a_list(error: AskError<ConversationError>) -> ListFailure {
 }
 
 impl From<ReadError> for AskError<ConversationError> {
-    fn from(_: ReadError) -> Self {
-        away()
+    fn from(error: ReadError) -> Self {
+        LoadError::from(error).into()
     }
 }

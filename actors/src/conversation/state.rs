@@ -12,6 +12,7 @@ use crate::accounts::Identity;
 use crate::accounts::names::CustomerName;
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::{ConversationId, UserId};
 use crate::idempotency::Reservation;
 use crate::metadata::Metadata;
@@ -171,7 +172,10 @@ impl Conversation {
             conditions.extend(assignee.filter(|user| live.state.assignee != Some(*user)).map(Condition::UserExists));
         }
         if let Some(patch) = &change.metadata {
-            let held: Metadata = serde_json::from_str(&live.state.metadata).unwrap_or_default();
+            let held = Metadata::stored(&live.state.metadata).map_err(|error| {
+                Unreadable::found(format_args!("{}: metadata", self.id), error);
+                ConversationError::Unreadable
+            })?;
             let refused = |reason| ConversationError::Invalid(Invalid::new("metadata", reason));
             after.metadata = compact(&held.patched(patch.as_ref()).map_err(refused)?);
         }

@@ -7,9 +7,10 @@ use super::state::{Change, Changed, Document, Live};
 use super::work::{self, Job, Worked};
 use crate::accounts::names::Names;
 use crate::answer::Invalid;
+use crate::damage::Unreadable;
 use crate::id::DocumentId;
 use crate::journal::Kept;
-use crate::runtime::{Away, BoxFuture, Decision, Entity};
+use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{Broken, Commit, Store, Stored, Subject};
 
 impl Entity for Document {
@@ -85,14 +86,14 @@ impl Kept for Document {
         Document::subject(id)
     }
 
-    fn restore(id: DocumentId, stored: Stored, _: &Names) -> Option<Self> {
+    fn restore(id: DocumentId, stored: Stored, _: &Names) -> Result<Self, Unreadable> {
         match stored {
-            Stored::Document(stored) => Some(Document { id, live: Some(Live::restored(*stored)?) }),
-            Stored::Conversation(_) | Stored::Record(_) => None,
+            Stored::Document(stored) => Ok(Document { id, live: Some(Live::restored(id, *stored)?) }),
+            Stored::Conversation(_) | Stored::Record(_) => Err(Unreadable::found(id, "it is no document")),
         }
     }
 
-    fn find(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>> {
+    fn find(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
         work::run(store, job)
     }
 }

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use super::documents::{Failure, away};
+use super::documents::Failure;
 use super::graph::{Base, BaseMerge, Plan};
 use super::merge::{Labels, Options, Strategy, Style, merge};
 use crate::bounds::Bounds;
 use crate::offload;
+use crate::runtime::AskError;
 
 /// How git calls the sides of such a merge; what a conflict's `base` shows.
 const LABELS: Labels<'static> =
@@ -59,7 +60,7 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
             let bytes_max = Bounds::get().document_bytes_max.saturating_mul(DOCUMENTS_MAX);
             if text.len() > bytes_max { Arc::default() } else { Arc::from(text) }
         };
-        offload::compare(bytes, work).await.ok_or_else(away)
+        offload::compare(bytes, work).await.ok_or(AskError::Crashed)
     }
 
     async fn text(&mut self, base: Base) -> Result<Arc<str>, Failure> {
@@ -68,7 +69,7 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
             Base::Version(number) => return (self.read)(number).await,
             Base::Merged(place) => place,
         };
-        let made = self.made.get_mut(place).ok_or_else(away)?;
+        let made = self.made.get_mut(place).ok_or_else(|| AskError::impossible("a base that was not made"))?;
         made.uses = made.uses.saturating_sub(1);
         Ok(if made.uses == 0 { std::mem::take(&mut made.text) } else { Arc::clone(&made.text) })
     }

@@ -14,10 +14,11 @@ use super::work::{unpack, unpacked_bytes};
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::{DocumentId, ShareId, VersionId};
 use crate::idempotency::Reservation;
 use crate::offload;
-use crate::runtime::{AskError, Cause, Directory};
+use crate::runtime::{AskError, Directory, LoadError};
 use crate::store::{Store, StoredVersion};
 use crate::text::DocumentContent;
 use crate::threads::Background;
@@ -98,7 +99,7 @@ impl Documents {
         };
         let scope = caller.scope;
         let Reply::Answer(answer) = self.ask(id, (caller, who), if_match, reservation, request).await? else {
-            return Err(away());
+            return Err(AskError::impossible("to a change of a document"));
         };
         match given {
             // What was given is the head's content now.
@@ -134,7 +135,7 @@ impl Documents {
             | Reply::Listed(_)
             | Reply::Comments(..)
             | Reply::Prepared(_)
-            | Reply::Overtaken(_) => Err(away()),
+            | Reply::Overtaken(_) => Err(AskError::impossible("to a look at a document")),
         }
     }
 
@@ -168,7 +169,8 @@ impl Documents {
     /// # Errors
     /// The content can't be read.
     pub async fn completed(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
-        let shown: Value = serde_json::from_slice(&answer.body).map_err(|_| away())?;
+        let shown: Value = serde_json::from_slice(&answer.body)
+            .map_err(|error| Unreadable::found("an answer that shows a document", error))?;
         let text = |field: &str| shown.get(field).and_then(Value::as_str);
         let id: Option<DocumentId> = text("id").and_then(|id| id.parse().ok());
         let version: Option<VersionId> = text("version").and_then(|id| id.parse().ok());
@@ -188,10 +190,11 @@ impl Documents {
         id: DocumentId,
         version: VersionFound,
     ) -> Result<(StoredVersion, String), Failure> {
-        let found = self.store.version(scope, Document::subject(id), version.number).await.map_err(|_| away())?;
+        let found = self.store.version(scope, Document::subject(id), version.number).await.map_err(LoadError::from)?;
         let (stored, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
-        let unpacked = go_over(unpacked_bytes(&frames), move || unpack(&frames)).await?;
-        Ok((stored, unpacked.ok_or_else(away)?.0))
+        let place = (Document::subject(id), version.number);
+        let unpacked = go_over(unpacked_bytes(&frames), move || unpack(&frames, place)).await?;
+        Ok((stored, unpacked.ok_or(AskError::Unreadable)?.0))
     }
 }
 
@@ -230,8 +233,4 @@ fn with_content(document: &[u8], content: Option<&str>) -> Bytes {
 
 pub(super) fn invalid(field: &'static str, reason: &str) -> Failure {
     AskError::Refused(DocumentError::Invalid(Invalid::new(field, reason)))
-}
-
-pub(super) fn away() -> Failure {
-    AskError::Unavailable { cause: Cause::StoreAway, retry_after: Duration::from_secs(1) }
 }

@@ -13,6 +13,7 @@ use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionVi
 use super::work::Packed;
 use crate::answer::Answer;
 use crate::id::{ShareId, VersionId};
+use crate::json::text;
 use crate::runtime::Decision;
 use crate::store::{
     Commit, Condition, DocumentHeader, DocumentListed, Happened, Header, KeptAnswer, NewRow, NewVersion, StoredVersion,
@@ -164,14 +165,14 @@ impl<'d> Draft<'d> {
                 }
                 None => comment.outdated = true,
             }
-            moved.push((comment.comment_id.sequence(), serde_json::to_string(comment).ok()));
+            moved.push((comment.comment_id.sequence(), Some(text(comment))));
         }
         self.comments.extend(moved);
     }
 
     /// Puts a comment, or takes it away.
     pub(super) fn comment(&mut self, number: u64, comment: Option<CommentView>) {
-        let body = comment.as_ref().and_then(|comment| serde_json::to_string(comment).ok());
+        let body = comment.as_ref().map(text);
         self.comments.push((number, body));
         let comments = Arc::make_mut(&mut self.live.comments);
         let place = comments.iter().position(|held| held.comment_id.sequence() == number);
@@ -245,7 +246,7 @@ impl<'d> Draft<'d> {
                 owner: facts.permissions.owner,
                 deleted_at: facts.deleted_at,
             },
-            body: serde_json::to_string(facts).unwrap_or_default(),
+            body: text(facts),
             readers,
             links,
             version: self.version.take(),

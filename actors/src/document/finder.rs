@@ -13,6 +13,7 @@ use super::work::{unpack, unpacked_bytes};
 use crate::caller::Scope;
 use crate::fair_queue::QueueBounds;
 use crate::feed::{Ended, Event, Feed, Interest, Item};
+use crate::id::DocumentId;
 use crate::offload;
 use crate::page::ListFailure;
 use crate::search::{Closed, Entry, Found, Held, INDEXER, Search, SearchError};
@@ -231,7 +232,8 @@ impl Follower<'_> {
         loop {
             match self.entry(scope, number).await {
                 Ok(Some((entry, turn))) => return self.index.put(position, entry, turn).await,
-                Ok(None) => return self.index.remove(position, number).await,
+                // What can't be read is not found, and does not keep the others out.
+                Ok(None) | Err(ReadError::Unreadable) => return self.index.remove(position, number).await,
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -241,13 +243,7 @@ impl Follower<'_> {
     async fn entry(&self, scope: Scope, number: u64) -> Result<Option<(Entry, Option<Held>)>, ReadError> {
         let store = &self.shared.store;
         let Some((row, in_bin)) = store.document(scope, number).await? else { return Ok(None) };
-        let facts: Facts = match serde_json::from_str(&row.body) {
-            Ok(facts) => facts,
-            Err(error) => {
-                tracing::error!(%error, number, "a document can't be read; it is not to be found");
-                return Ok(None);
-            }
-        };
+        let facts = Facts::stored(DocumentId::from_parts(row.subject.number, row.subject.tail), &row.body)?;
         let Some((_, frames)) = store.version(Scope::OPERATORS, row.subject, facts.head).await? else {
             return Ok(None);
         };
@@ -256,9 +252,9 @@ impl Follower<'_> {
         // On this thread: it has nothing else to do.
         let unpacked = {
             let _long = offload::long(bytes);
-            unpack(&frames)
+            unpack(&frames, (row.subject, facts.head))
         };
-        let content = unpacked.map(|(content, _)| content).unwrap_or_default();
+        let (content, _) = unpacked.ok_or(ReadError::Unreadable)?;
         Ok(Some((Entry { number, scope: shelf(scope, in_bin), title: facts.title, content }, turn)))
     }
 

@@ -2,7 +2,7 @@
 
 use super::access::Who;
 use super::diff;
-use super::documents::{Documents, Failure, away, go_over, invalid};
+use super::documents::{Documents, Failure, go_over, invalid};
 use super::lists::{in_a_list, page};
 use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
 use super::state::{Document, to_json};
@@ -12,7 +12,7 @@ use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, VersionId};
 use crate::offload;
 use crate::page::{Page, Paging};
-use crate::runtime::AskError;
+use crate::runtime::{AskError, LoadError};
 use crate::store::{StoredVersion, VersionQuery};
 use crate::time::Timestamp;
 use bytes::Bytes;
@@ -61,7 +61,7 @@ impl Documents {
 
     async fn parents(&self, scope: Scope, id: DocumentId, version: &StoredVersion) -> Result<Vec<VersionId>, Failure> {
         let found = self.store.version_ids(scope, Document::subject(id), version.parents.clone()).await;
-        found.map_err(|_| away())
+        Ok(found.map_err(LoadError::from)?)
     }
 
     /// What differs between two versions; version 1 is compared with the empty text.
@@ -118,7 +118,7 @@ impl Documents {
             return Err(invalid("branch", "must be a branch of this document"));
         }
         let numbers = found.items.iter().flat_map(|version| version.parents.iter().copied()).collect();
-        let parents = self.store.version_ids(scope, Document::subject(id), numbers).await.map_err(|_| away())?;
+        let parents = self.store.version_ids(scope, Document::subject(id), numbers).await.map_err(LoadError::from)?;
         let mut parents = parents.into_iter();
         let mut shown = Vec::with_capacity(found.items.len());
         for version in &found.items {

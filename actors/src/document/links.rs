@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::Who;
-use super::documents::{Documents, Failure, away};
+use super::documents::{Documents, Failure};
 use super::hashing::{Claim, HashPlace, NoPlace};
 use super::messages::{CreateShare, DocumentError, Opened, Part, Reply, Request};
 use super::shares::{TooManyTries, hash_password, new_token, password_fits, token_hash};
@@ -14,7 +14,7 @@ use crate::caller::{By, Caller, Scope};
 use crate::id::{DocumentId, ShareId};
 use crate::idempotency::Reservation;
 use crate::offload;
-use crate::runtime::{AskError, Cause};
+use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::Subject;
 use crate::time::Timestamp;
 
@@ -52,6 +52,7 @@ impl From<Failure> for Shut {
             AskError::Refused(DocumentError::NotFound) => Shut::Gone,
             AskError::Refused(_)
             | AskError::Unavailable { .. }
+            | AskError::Unreadable
             | AskError::Crashed
             | AskError::TimedOut
             | AskError::Unknown => Shut::Unknown(failure),
@@ -86,7 +87,7 @@ impl Documents {
                 self.ask(id, by.clone(), None, None, Request::List(Part::Shares)).await?;
                 let place = self.hash_place(by.0.scope, id.bits()).await?;
                 let hashed = offload::long_with(place, move || hash_password(&password)).await;
-                Some(hashed.ok_or(AskError::Crashed)?.map_err(|_| away())?)
+                Some(hashed.ok_or(AskError::Crashed)?.map_err(|_| AskError::Crashed)?)
             }
             None => None,
         };
@@ -101,7 +102,7 @@ impl Documents {
     /// There is none, or it can't be told now.
     pub async fn knows_link(&self, token: &str) -> Result<(), Shut> {
         let hash = token_hash(token).ok_or(Shut::Gone)?;
-        let found = self.store.link(hash).await.map_err(|_| Shut::Unknown(away()))?;
+        let found = self.store.link(hash).await.map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
         found.map(|_| ()).ok_or(Shut::Gone)
     }
 
@@ -111,7 +112,7 @@ impl Documents {
     /// It stays shut.
     pub async fn open_link(&self, token: &str, password: Option<&str>, by: &By) -> Result<Link, Shut> {
         let hash = token_hash(token).ok_or(Shut::Gone)?;
-        let found = self.store.link(hash).await.map_err(|_| Shut::Unknown(away()))?;
+        let found = self.store.link(hash).await.map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
         let (Subject { number, tail, .. }, scope) = found.ok_or(Shut::Gone)?;
         let document = DocumentId::from_parts(number, tail);
         let caller = Caller { scope, by: By { key: None, user: None, ..by.clone() } };
@@ -124,7 +125,7 @@ impl Documents {
             | Reply::Comments(..)
             | Reply::Prepared(_)
             | Reply::Overtaken(_) => {
-                return Err(Shut::Unknown(away()));
+                return Err(Shut::Unknown(AskError::impossible("to the opening of a link")));
             }
         };
         let Opened { share, role, password: wanted } = opened;

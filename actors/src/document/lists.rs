@@ -1,20 +1,23 @@
 //! The way in to lists: documents, found and sorted; what one document holds; what was done to it.
 
 use super::access::{DocumentRole, Who, role_of};
-use super::documents::{Documents, Failure, away, go_over, invalid};
+use super::documents::{Documents, Failure, go_over, invalid};
 use super::messages::{CommentList, ContentType, Part, Reply, Request};
 use super::state::{Document, Facts, to_json};
 use crate::answer::Invalid;
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::{ActivityId, DocumentId, KeyId, UserId};
 use crate::page::{ListFailure, Order, Page, Paging, Start};
+use crate::runtime::{AskError, LoadError};
 use crate::store::{
-    ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, ReadError, StoredPage, Subject,
+    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, ReadError, StoredPage,
+    Subject,
 };
 use crate::time::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// A list of documents.
@@ -116,8 +119,7 @@ impl Documents {
         };
         let id = |row: &DocumentRow| DocumentId::from_parts(row.subject.number, row.subject.tail);
         let ids = |row: &DocumentRow| id(row).to_string();
-        let shown = found.items.iter().map(|row| listed(id(row), row, who)).collect::<Option<Vec<Bytes>>>();
-        let shown = shown.ok_or(ListFailure::Away)?;
+        let shown = found.items.iter().map(|row| listed(id(row), row, who)).collect::<Result<Vec<Bytes>, _>>()?;
         Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
     }
 
@@ -153,7 +155,7 @@ impl Documents {
     pub async fn part(&self, id: DocumentId, by: (Caller, Who), part: Part, paging: Paging) -> Result<Page, Failure> {
         let scope = by.0.scope;
         let Reply::Listed(mut all) = self.ask(id, by, None, None, Request::List(part)).await? else {
-            return Err(away());
+            return Err(AskError::impossible("to a list of a document's"));
         };
         if part == Part::Collaborators {
             all.retain(|one| self.is_there(scope, one));
@@ -182,7 +184,7 @@ impl Documents {
     /// The document is not there for this caller.
     pub async fn comments(&self, id: DocumentId, by: (Caller, Who), list: CommentList) -> Result<Page, Failure> {
         let Reply::Comments(found, total) = self.ask(id, by, None, None, Request::ListComments(list)).await? else {
-            return Err(away());
+            return Err(AskError::impossible("to a list of comments"));
         };
         let bytes = found.iter().map(|comment| comment.body.len()).sum();
         go_over(bytes, move || {
@@ -213,16 +215,14 @@ impl Documents {
             paging,
         };
         let found = self.store.activity(query).await.map_err(in_a_list)?;
-        let views: Vec<ActivityView> = found
-            .items
-            .iter()
-            .map(|row| {
-                let (version, details) = details(&row.payload, role);
-                let id = ActivityId::at_position(row.at, row.position);
-                let (action, actor, at) = (row.happened.word(), row.actor.clone(), Timestamp(row.at));
-                ActivityView { id, action, actor, at, version, details }
-            })
-            .collect();
+        let view = |row: &ActivityRow| {
+            let id = ActivityId::at_position(row.at, row.position);
+            let (version, details) = details(&row.payload, role)
+                .map_err(|error| Unreadable::found(format_args!("{id}: an event's data"), error))?;
+            let (action, actor, at) = (row.happened.word(), row.actor.clone(), Timestamp(row.at));
+            Ok(ActivityView { id, action, actor, at, version, details })
+        };
+        let views: Vec<ActivityView> = found.items.iter().map(view).collect::<Result<_, Unreadable>>()?;
         let shown: Vec<Bytes> = views.iter().map(to_json).collect();
         let ids = |view: &ActivityView| view.id.to_string();
         Ok(page(&shown, (views.first().map(ids), views.last().map(ids)), &found))
@@ -230,19 +230,23 @@ impl Documents {
 }
 
 /// A document as a list shows it to this caller.
-fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Option<Bytes> {
-    let facts: Facts = serde_json::from_str(&row.body).ok()?;
+fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Result<Bytes, Unreadable> {
+    let facts = Facts::stored(id, &row.body)?;
     let role = role_of(who, &facts.permissions);
-    Some(to_json(&facts.view(id, role, row.updated_at)))
+    Ok(to_json(&facts.view(id, role, row.updated_at)))
 }
 
 /// What an event says beside the document, and which version it is about. Links and the permission set are the owner's to
 /// see; everybody sees collaborators.
-fn details(payload: &[u8], role: DocumentRole) -> (Option<String>, Value) {
+fn details(payload: &[u8], role: DocumentRole) -> serde_json::Result<(Option<String>, Value)> {
     const BESIDE: [&str; 7] = ["changes", "permanent", "share", "share_id", "comment", "collaborators", "removed"];
     const OWNERS: [&str; 5] = ["share", "share_id", "visibility", "default_role", "link_sharing"];
-    let Ok(Value::Object(mut data)) = serde_json::from_slice(payload) else { return (None, json!({})) };
-    let mut details = serde_json::Map::new();
+    if payload.is_empty() {
+        // Retention has taken it.
+        return Ok((None, json!({})));
+    }
+    let mut data: Map<String, Value> = serde_json::from_slice(payload)?;
+    let mut details = Map::new();
     for field in BESIDE {
         if let Some(value) = data.remove(field) {
             details.insert(field.to_owned(), value);
@@ -263,7 +267,7 @@ fn details(payload: &[u8], role: DocumentRole) -> (Option<String>, Value) {
         Some(Value::String(id)) => Some(id),
         Some(_) | None => None,
     };
-    (version, Value::Object(details))
+    Ok((version, Value::Object(details)))
 }
 
 pub(super) fn page<T>(shown: &[Bytes], (first, last): (Option<String>, Option<String>), found: &StoredPage<T>) -> Page {
@@ -283,6 +287,8 @@ pub(super) fn page<T>(shown: &[Bytes], (first, last): (Option<String>, Option<St
 pub(super) fn in_a_list(error: ReadError) -> Failure {
     match error {
         ReadError::NoCursor(field) => invalid(field, "must be an ID of this list"),
-        ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::Expired => away(),
+        ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::Unreadable | ReadError::Expired => {
+            LoadError::from(error).into()
+        }
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::access::Who;
 use super::bases;
-use super::documents::{Documents, Failure, away};
+use super::documents::{Documents, Failure};
 use super::frames::Frame;
 use super::graph;
 use super::merge::{Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve};
@@ -24,7 +24,7 @@ use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, VersionId};
 use crate::idempotency::Reservation;
 use crate::offload;
-use crate::runtime::{AskError, Cause};
+use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::StoredVersion;
 
 /// How often a merge is computed again because the document has moved on.
@@ -118,7 +118,7 @@ impl Documents {
                 | Reply::Listed(_)
                 | Reply::Comments(..)
                 | Reply::Overtaken(_) => {
-                    return Err(away());
+                    return Err(AskError::impossible("to the preparation of a merge"));
                 }
             };
             let computed = match computed {
@@ -135,7 +135,7 @@ impl Documents {
                     again += usize::from(is_counted);
                 }
                 Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) | Reply::Prepared(_) => {
-                    return Err(away());
+                    return Err(AskError::impossible("to a merge"));
                 }
             }
         }
@@ -145,15 +145,15 @@ impl Documents {
     async fn computed(&self, scope: Scope, id: DocumentId, job: MergeJob) -> Result<Computed, Failure> {
         let document = Document::subject(id);
         let read = async |number: u64| {
-            let found = self.store.version(scope, document, number).await.map_err(|_| away())?;
+            let found = self.store.version(scope, document, number).await.map_err(LoadError::from)?;
             let (_, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
             offload::go_over(unpacked_bytes(&frames), move || {
                 // Copied there: on an arbiter, 8 MiB would hold the others up.
-                unpack(&frames).map(|(content, frame)| (Arc::from(content), frame))
+                unpack(&frames, (document, number)).map(|(content, frame)| (Arc::from(content), frame))
             })
             .await
             .flatten()
-            .ok_or_else(away)
+            .ok_or(AskError::Unreadable)
         };
         let in_time = timeout(self.directory.policy().ask_timeout, job.compute(read)).await;
         let too_late = AskError::Unavailable { cause: Cause::TimedOut, retry_after: Duration::from_secs(1) };
@@ -174,13 +174,13 @@ impl MergeJob {
             let parents = |number: u64| place(number).and_then(|place| versions.get(place)).map(|one| &*one.parents);
             graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
-        let plan = offload::compute(0, planning).await.ok_or_else(away)?;
+        let plan = offload::compute(0, planning).await.ok_or(AskError::Crashed)?;
         let ours = read(target).await?;
         let _aside = offload::aside(ours.0.len());
         let theirs = read(source).await?.0;
         let base = bases::base(&plan, async |number| Ok(read(number).await?.0)).await?;
         let bytes = base.len() + ours.0.len() + theirs.len();
-        offload::compare(bytes, move || self.merge(&base, &ours, &theirs)).await.flatten().ok_or_else(away)
+        offload::compare(bytes, move || self.merge(&base, &ours, &theirs)).await.flatten().ok_or(AskError::Crashed)
     }
 
     fn merge(self, base: &str, (ours, frame): &Held, theirs: &str) -> Option<Computed> {
@@ -228,7 +228,7 @@ impl Outcome {
         match self {
             Outcome::Tried(body) => Ok(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }),
             Outcome::Refused(refusal) => Err(AskError::Refused(refusal)),
-            Outcome::Packed(_) => Err(away()),
+            Outcome::Packed(_) => Err(AskError::impossible("to a dry run")),
         }
     }
 }

@@ -1,14 +1,16 @@
 //! The way in to who may do what: collaborators, who are users and have e-mail addresses, and the permission set.
 
 use super::access::Who;
-use super::documents::{Documents, Failure, away, invalid};
+use super::documents::{Documents, Failure, invalid};
 use super::messages::{AddCollaborator, Part, Reply, Request, SetPermissions};
 use super::state::{tag, to_json};
 use crate::answer::{Answer, Done, Precondition};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::{DocumentId, UserId};
 use crate::idempotency::Reservation;
 use crate::page::{Order, Paging, Start};
+use crate::runtime::{AskError, LoadError};
 use crate::store::{Kind, NameField, RecordQuery, Stored, Subject};
 use crate::text::Email;
 use bytes::Bytes;
@@ -23,7 +25,7 @@ impl Documents {
         let scope = by.0.scope;
         match self.ask(id, by, None, None, Request::List(Part::Permissions)).await? {
             Reply::Listed(mut found) => {
-                let body = found.pop().unwrap_or_default();
+                let body = found.pop().ok_or_else(|| AskError::impossible("no permission set"))?;
                 self.permissions_shown(scope, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
                     .await
             }
@@ -32,13 +34,14 @@ impl Documents {
             | Reply::Opened(_)
             | Reply::Comments(..)
             | Reply::Prepared(_)
-            | Reply::Overtaken(_) => Err(away()),
+            | Reply::Overtaken(_) => Err(AskError::impossible("to a look at a permission set")),
         }
     }
 
     /// A permission set with its collaborators' e-mail addresses.
     async fn permissions_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
-        let mut set: Value = serde_json::from_slice(&answer.body).map_err(|_| away())?;
+        let mut set: Value =
+            serde_json::from_slice(&answer.body).map_err(|_| AskError::impossible("a permission set that is none"))?;
         let stored = tag(&answer.body);
         if let Some(Value::Array(list)) = set.get_mut("collaborators") {
             list.retain(|one| self.has_user(scope, one));
@@ -81,7 +84,7 @@ impl Documents {
     /// The store is away.
     pub async fn collaborator_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
         let body = self.with_emails(scope, vec![answer.body.clone()]).await?.pop();
-        Ok(Answer { body: body.unwrap_or_default(), ..answer })
+        Ok(Answer { body: body.ok_or_else(|| AskError::impossible("no collaborator"))?, ..answer })
     }
 
     /// Whether a collaborator, in JSON, is still a user.
@@ -96,7 +99,8 @@ impl Documents {
     pub(super) async fn with_emails(&self, scope: Scope, items: Vec<Bytes>) -> Result<Vec<Bytes>, Failure> {
         let mut shown = Vec::with_capacity(items.len());
         for item in items {
-            let mut one: Value = serde_json::from_slice(&item).map_err(|_| away())?;
+            let mut one: Value =
+                serde_json::from_slice(&item).map_err(|_| AskError::impossible("a collaborator that is none"))?;
             self.add_email(scope, &mut one).await?;
             shown.push(to_json(&one));
         }
@@ -141,9 +145,10 @@ impl Documents {
 
     async fn email(&self, scope: Scope, id: UserId) -> Result<Option<String>, Failure> {
         let subject = Subject { kind: Kind::User, number: id.number(), tail: id.tail() };
-        match self.store.load(subject).await.map_err(|_| away())? {
+        match self.store.load(subject).await? {
             Some(Stored::Record(record)) if record.scope == scope.account_wide() => {
-                let user: Value = serde_json::from_str(&record.body).map_err(|_| away())?;
+                let user: Value =
+                    serde_json::from_str(&record.body).map_err(|error| Unreadable::found(subject, error))?;
                 Ok(user.get("email").and_then(Value::as_str).map(str::to_owned))
             }
             Some(_) | None => Ok(None),
@@ -155,7 +160,7 @@ impl Documents {
         let paging = Paging { limit: 1, start: Start::Offset(0), order: Order::Desc };
         let names = vec![(NameField::UserEmail, email.to_lowercase())];
         let query = RecordQuery { scope: scope.account_wide(), kind: Kind::User, names, paging };
-        let found = self.store.records(query).await.map_err(|_| away())?;
+        let found = self.store.records(query).await.map_err(LoadError::from)?;
         let user = found.items.first().map(|record| UserId::from_parts(record.subject.number, record.subject.tail));
         user.ok_or_else(|| invalid("email", "must be a user's e-mail address"))
     }

@@ -18,6 +18,7 @@ use super::work::{Job, Worked};
 use crate::accounts::Identity;
 use crate::answer::{Answer, Done, Invalid};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::id::{DocumentId, ShareId, UserId, VersionId};
 use crate::idempotency::Reservation;
 use crate::metadata::Metadata;
@@ -226,23 +227,29 @@ impl Document {
 }
 
 impl Live {
-    /// As it was committed; none where it can't be read.
-    pub(super) fn restored(stored: StoredDocument) -> Option<Self> {
-        let comment = |body: &str| serde_json::from_str(body).ok().map(Arc::new);
-        let comments: Option<Vec<Arc<CommentView>>> = stored.comments.iter().map(|(_, body)| comment(body)).collect();
-        let mut facts: Facts = serde_json::from_str(&stored.body).ok()?;
+    /// As it was committed.
+    pub(super) fn restored(id: DocumentId, stored: StoredDocument) -> Result<Self, Unreadable> {
+        let comment = |(number, body): &(u64, String)| {
+            let comment = serde_json::from_str(body).map(Arc::new);
+            comment.map_err(|error| Unreadable::found(format_args!("{id}: comment {number}"), error))
+        };
+        let comments: Vec<Arc<CommentView>> = stored.comments.iter().map(comment).collect::<Result<_, _>>()?;
+        let mut facts = Facts::stored(id, &stored.body)?;
+        if !usize::try_from(facts.head).is_ok_and(|head| (1..=stored.versions.len()).contains(&head)) {
+            return Err(Unreadable::found(format_args!("{id}: head"), "there is no such version"));
+        }
         let uses: HashMap<u64, u64> = stored.link_uses.into_iter().collect();
         for share in &mut facts.shares {
             let counted = uses.get(&share.id.number()).copied();
             share.terms.uses = share.terms.uses.max(counted.unwrap_or(0));
         }
-        Some(Live {
+        Ok(Live {
             scope: stored.scope,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
             facts,
             versions: Arc::new(stored.versions.into_iter().map(StoredVersion::without_message).collect()),
-            comments: Arc::new(comments?),
+            comments: Arc::new(comments),
         })
     }
 
@@ -379,6 +386,11 @@ impl Live {
 }
 
 impl Facts {
+    /// As its header holds them.
+    pub(super) fn stored(id: DocumentId, header: &str) -> Result<Self, Unreadable> {
+        serde_json::from_str(header).map_err(|error| Unreadable::found(format_args!("{id}: header"), error))
+    }
+
     /// The document as lists show it.
     pub(super) fn view(&self, id: DocumentId, role: Option<DocumentRole>, updated_at: i64) -> DocumentView<'_> {
         DocumentView {
@@ -476,7 +488,7 @@ pub(super) fn tag(body: &[u8]) -> String {
 }
 
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
-    serde_json::to_vec(shape).unwrap_or_default().into()
+    crate::json::bytes(shape)
 }
 
 #[cfg(test)]

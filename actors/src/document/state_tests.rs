@@ -63,7 +63,7 @@ impl Desk {
     }
 
     fn content(&self, number: u64) -> String {
-        unpack(&self.frames_of(number)).unwrap().0
+        unpack(&self.frames_of(number), (Document::subject(self.document.id), number)).unwrap().0
     }
 
     fn head(&self) -> String {
@@ -118,7 +118,8 @@ impl Desk {
         let Reply::Prepared(job) = self.ask(Request::PrepareMerge(body(merge.clone())))? else { panic!("no job") };
         let Some(job) = job else { return Ok(None) };
         let read = async |number: u64| {
-            let (content, frame) = unpack(&self.frames_of(number)).unwrap();
+            let (content, frame) =
+                unpack(&self.frames_of(number), (Document::subject(self.document.id), number)).unwrap();
             Ok((Arc::from(content), frame))
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -11,8 +11,9 @@ use super::diff::line_diff;
 use super::frames::{Base, Frame, decode_chain, encode};
 use crate::bounds::Bounds;
 use crate::caller::Scope;
+use crate::damage::Unreadable;
 use crate::offload;
-use crate::runtime::{Away, BoxFuture};
+use crate::runtime::{BoxFuture, LoadError};
 use crate::store::{Store, Subject};
 
 /// What is to be computed.
@@ -58,13 +59,15 @@ pub struct Packed {
 }
 
 /// Reads what the job needs and computes it.
-pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>> {
+pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
     let readings: Vec<_> =
         job.needs().into_iter().map(|number| (number, store.version(job.scope, job.document, number))).collect();
+    let document = job.document;
     Box::pin(async move {
         let mut chains = Vec::new();
         for (number, reading) in readings {
-            let (_, frames) = reading.await.map_err(|_| Away)?.ok_or(Away)?;
+            let missing = || Unreadable::found(format_args!("{document}: version {number}"), "it is not there");
+            let (_, frames) = reading.await?.ok_or_else(missing).map_err(|_| LoadError::Unreadable)?;
             chains.push((number, frames));
         }
         let bytes: usize = chains.iter().map(|(_, frames)| unpacked_bytes(frames)).sum();
@@ -72,21 +75,20 @@ pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>
             Some(content) => offload::go_over(bytes + content, move || job.compute(&chains)).await,
             None => offload::compute(bytes, move || job.compute(&chains)).await,
         };
-        // A panic in there was reported where it happened; the caller may try again.
-        worked.flatten().ok_or(Away)
+        // A panic in there, or what can't be read, was reported where it happened.
+        worked.flatten().ok_or(LoadError::Unreadable)
     })
 }
 
 /// A version's content out of its chain of frames.
 ///
 /// # Errors
-/// The frames are damaged.
-pub(super) fn unpack(frames: &[Bytes]) -> Option<(String, Frame)> {
-    let frames: Option<Vec<Frame>> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone()).ok()).collect();
-    let frames = frames?;
-    let content = decode_chain(&frames, Bounds::get().document_bytes_max)
-        .inspect_err(|error| tracing::error!(%error, "a version can't be read"))
-        .ok()?;
+/// The frames of this version are damaged; it is told.
+pub(super) fn unpack(frames: &[Bytes], (document, number): (Subject, u64)) -> Option<(String, Frame)> {
+    let frames: Result<Vec<Frame>, _> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone())).collect();
+    let unpacked = frames.and_then(|frames| Ok((decode_chain(&frames, Bounds::get().document_bytes_max)?, frames)));
+    let place = || format!("{document}: the frames of version {number}");
+    let (content, frames) = unpacked.map_err(|error| Unreadable::found(place(), error)).ok()?;
     Some((content, frames.last()?.clone()))
 }
 
@@ -98,8 +100,9 @@ pub(super) fn unpacked_bytes(frames: &[Bytes]) -> usize {
 
 pub(super) type Chains = [(u64, Vec<Bytes>)];
 
-fn content(chains: &Chains, number: u64) -> Option<(String, Frame)> {
-    chains.iter().find(|(known, _)| *known == number).and_then(|(_, frames)| unpack(frames))
+fn content(chains: &Chains, (document, number): (Subject, u64)) -> Option<(String, Frame)> {
+    let (_, frames) = chains.iter().find(|(known, _)| *known == number)?;
+    unpack(frames, (document, number))
 }
 
 impl Job {
@@ -127,18 +130,20 @@ impl Job {
     pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {
         match &self.task {
             Task::Pack { content, parent } => self.pack(chains, content, *parent),
-            Task::Copy { version, parent } => self.pack(chains, &content(chains, *version)?.0, Some(*parent)),
-            Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, *version)?.0))),
+            Task::Copy { version, parent } => {
+                self.pack(chains, &content(chains, (self.document, *version))?.0, Some(*parent))
+            }
+            Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, (self.document, *version))?.0))),
         }
     }
 
     fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<Worked> {
         let held = match parent {
-            Some(parent) => Some((parent, content(chains, parent)?)),
+            Some(parent) => Some((parent, content(chains, (self.document, parent))?)),
             None => None,
         };
         let head = match self.anchored_at {
-            Some(head) => Some(content(chains, head)?.0),
+            Some(head) => Some(content(chains, (self.document, head))?.0),
             None => None,
         };
         let parent = held.as_ref().map(|(number, (content, frame))| (*number, content.as_str(), frame));

@@ -188,7 +188,9 @@ impl EventReader {
             Ok(Some(page)) => page,
             Ok(None) => return Err(ReadEnd::Gone),
             Err(ReadError::Expired) => return Err(ReadEnd::Expired),
-            Err(ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::NoCursor(_)) => {
+            Err(
+                ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::Unreadable | ReadError::NoCursor(_),
+            ) => {
                 return Err(ReadEnd::Away);
             }
         };

@@ -8,7 +8,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::entity::Entity;
+use super::journal::LoadError;
 use super::slot::{Place, Slot};
+use crate::damage::Unreadable;
 
 /// Why an ask brought no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +26,9 @@ pub enum AskError<R> {
         /// When asking again makes sense.
         retry_after: Duration,
     },
+    /// What is stored of the entity can't be read: nothing was done, and asking again brings nothing else.
+    #[error("unreadable")]
+    Unreadable,
     /// The entity crashed on this command; the outcome is unknown.
     #[error("crashed")]
     Crashed,
@@ -33,6 +38,29 @@ pub enum AskError<R> {
     /// The commit's outcome is not known.
     #[error("outcome unknown")]
     Unknown,
+}
+
+impl<R> AskError<R> {
+    /// An answer that this question can't have: a bug of ours, told here. Something may have been done.
+    pub(crate) fn impossible(answer: &'static str) -> Self {
+        tracing::error!(answer, "an answer that can't be");
+        Self::Crashed
+    }
+}
+
+impl<R> From<LoadError> for AskError<R> {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Away => unavailable(Cause::StoreAway, SOON),
+            LoadError::Unreadable => Self::Unreadable,
+        }
+    }
+}
+
+impl<R> From<Unreadable> for AskError<R> {
+    fn from(_: Unreadable) -> Self {
+        Self::Unreadable
+    }
 }
 
 /// Why nothing was done.
@@ -149,6 +177,11 @@ impl<E: Entity> Pledge<E> {
     /// Gives the place back, then answers.
     pub(super) fn answer(mut self, answer: Answer<E>) {
         self.settle(answer);
+    }
+
+    /// Answers that what it needs did not come out of the store.
+    pub(super) fn not_loaded(self, error: LoadError) {
+        self.answer(Err(error.into()));
     }
 
     /// Answers that nothing was done.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::ask::{AskError, Cause, Pledge, SOON, Step, Work};
 use super::entity::{Decision, Entity};
 use super::flight::{Applied, Flight};
-use super::journal::{Away, CommitFailure, Incarnation};
+use super::journal::{CommitFailure, Incarnation, LoadError};
 use super::metrics::{Restart, count};
 use super::room::wall_ms;
 use super::slot::{Gate, Slot};
@@ -23,7 +23,7 @@ pub(super) struct EntityActor<E: Entity> {
     turn: u32,
     turn_budget: u32,
     /// After a failed load: what was queued then is answered without another one.
-    turning_away: bool,
+    turning_away: Option<LoadError>,
 }
 
 /// What the runtime itself says to an actor; outside the places.
@@ -51,7 +51,7 @@ impl<E: Entity> Unpin for EntityActor<E> {}
 impl<E: Entity> EntityActor<E> {
     pub(super) fn new(slot: Arc<Slot<E>>) -> Self {
         let turn_budget = slot.room.policy.load().turn_budget;
-        Self { slot, entity: None, incarnation: Incarnation(0), turn: 0, turn_budget, turning_away: false }
+        Self { slot, entity: None, incarnation: Incarnation(0), turn: 0, turn_budget, turning_away: None }
     }
 
     /// Whether the state in memory may be used.
@@ -63,8 +63,8 @@ impl<E: Entity> EntityActor<E> {
     fn attend(&mut self, work: Work<E>, ctx: &mut Context<Self>) {
         if work.pledge.abandoned() {
             count(&self.slot.room.metrics.abandoned);
-        } else if self.turning_away {
-            work.pledge.turn_away(Cause::StoreAway, SOON);
+        } else if let Some(error) = self.turning_away {
+            work.pledge.not_loaded(error);
         } else if !self.is_fresh() {
             self.load(Some(work), ctx);
         } else if let Some(lookup) = self.entity.as_ref().and_then(|entity| entity.lookup(&work.command)) {
@@ -87,7 +87,7 @@ impl<E: Entity> EntityActor<E> {
         ctx.wait(loading.into_actor(self).map(|loaded, actor: &mut Self, ctx| actor.loaded(loaded, work, ctx)));
     }
 
-    fn loaded(&mut self, loaded: Result<Option<E>, Away>, work: Option<Work<E>>, ctx: &mut Context<Self>) {
+    fn loaded(&mut self, loaded: Result<Option<E>, LoadError>, work: Option<Work<E>>, ctx: &mut Context<Self>) {
         match loaded {
             Ok(stored) => {
                 let entity = stored.unwrap_or_else(|| E::vacant(self.slot.id));
@@ -98,12 +98,12 @@ impl<E: Entity> EntityActor<E> {
                     self.attend(work, ctx);
                 }
             }
-            Err(Away) => {
-                self.turning_away = true;
+            Err(error) => {
+                self.turning_away = Some(error);
                 ctx.address().do_send(Control::Accept);
                 self.slot.set_expendable(true);
                 if let Some(work) = work {
-                    work.pledge.turn_away(Cause::StoreAway, SOON);
+                    work.pledge.not_loaded(error);
                 }
             }
         }
@@ -140,9 +140,9 @@ impl<E: Entity> EntityActor<E> {
         let finding = self.slot.room.journal.find(lookup);
         ctx.wait(finding.into_actor(self).map(|found, actor: &mut Self, ctx| match found {
             Ok(found) => actor.judge(work, Some(found), ctx),
-            Err(Away) => {
+            Err(error) => {
                 actor.restore_expendable();
-                work.pledge.turn_away(Cause::StoreAway, SOON);
+                work.pledge.not_loaded(error);
             }
         }));
     }
@@ -276,7 +276,7 @@ impl<E: Entity> Actor for EntityActor<E> {
 
 impl<E: Entity> Supervised for EntityActor<E> {
     fn restarting(&mut self, _: &mut Self::Context) {
-        self.turning_away = false;
+        self.turning_away = None;
         self.entity = None;
     }
 }
@@ -301,7 +301,7 @@ impl<E: Entity> Handler<Control> for EntityActor<E> {
                 self.entity = None;
                 self.slot.room.metrics.restarted(Restart::Operator);
             }
-            Control::Accept => self.turning_away = false,
+            Control::Accept => self.turning_away = None,
         }
     }
 }

@@ -32,10 +32,16 @@ impl Display for Incarnation {
     }
 }
 
-/// The store does not answer.
+/// Why nothing came out of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store is away")]
-pub struct Away;
+pub enum LoadError {
+    /// It does not answer.
+    #[error("the store is away")]
+    Away,
+    /// What it holds can't be read; that was told where it was found.
+    #[error("what is stored can't be read")]
+    Unreadable,
+}
 
 /// Why a commit, or what a barrier waited for, did not become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +59,14 @@ pub enum CommitFailure<B> {
 /// Where entities come from and commits go.
 pub trait Journal<E: Entity>: Send + Sync + 'static {
     /// Reads an entity, beside the commits; `None` when nothing is stored under the id.
-    fn load(&self, id: E::Id) -> BoxFuture<Result<Option<E>, Away>>;
+    fn load(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>>;
 
     /// Reads an entity behind everything submitted before, whatever incarnation; lifts the ban on the entity that a
     /// failed commit left.
-    fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, Away>>;
+    fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>>;
 
     /// Looks up what a command must know.
-    fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, Away>>;
+    fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, LoadError>>;
 
     /// Takes a commit; first in, first out per entity. After a failed commit (all but `Broken`) of an incarnation the
     /// journal refuses everything later of the same incarnation.

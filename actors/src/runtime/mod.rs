@@ -34,7 +34,7 @@ mod tests;
 pub use ask::{AskError, Cause};
 pub use directory::Directory;
 pub use entity::{Decision, Entity};
-pub use journal::{Away, BoxFuture, CommitFailure, Incarnation, Journal, Settle};
+pub use journal::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
 pub use metrics::{Failure, Passivation, Restart};
 pub use overview::{Inspection, Life, Overview, Percentiles};
 pub use placement::Placement;

@@ -238,9 +238,13 @@ impl Search {
         let (query, shared) = (query.to_owned(), Arc::clone(&self.shared));
         // A scope and its complement, which has an account's other texts, are one account's.
         let account = Scope::from_number(scope.number().max(!scope.number())).account_number();
-        self.readers.read(account, move |connection| {
+        let found = self.readers.read(account, move |connection| {
             let found = index::find(connection, scope, &query, (limit, offset));
             found.inspect_err(|error| shared.note(error))
+        });
+        // A damaged index is made anew: soon it answers.
+        Box::pin(async move {
+            found.await.map_err(|error| if error == ReadError::Unreadable { ReadError::Away } else { error })
         })
     }
 

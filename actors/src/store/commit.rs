@@ -1,5 +1,6 @@
 //! What one command changes, as one unit.
 
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,7 +10,10 @@ use crate::accounts::{AccountView, KeyView, Role, Secrets};
 use crate::answer::Done;
 use crate::caller::{By, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
-use crate::id::{CustomerId, ShareId, UserId, WebhookId};
+use crate::id::{
+    AccountKind, ConversationKind, CustomerId, CustomerKind, DocumentKind, Id, KeyKind, Prefix, ShareId, UserId,
+    UserKind, WebhookId, WebhookKind,
+};
 use crate::idempotency::Reservation;
 use crate::webhook::Endpoint;
 
@@ -35,6 +39,23 @@ pub struct Subject {
     pub number: u64,
     /// The rest of its identifier.
     pub tail: u64,
+}
+
+impl Display for Subject {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        fn id<K: Prefix>(subject: &Subject) -> Id<K> {
+            Id::from_parts(subject.number, subject.tail)
+        }
+        match self.kind {
+            Kind::Account => id::<AccountKind>(self).fmt(f),
+            Kind::Key => id::<KeyKind>(self).fmt(f),
+            Kind::User => id::<UserKind>(self).fmt(f),
+            Kind::Customer => id::<CustomerKind>(self).fmt(f),
+            Kind::Conversation => id::<ConversationKind>(self).fmt(f),
+            Kind::Webhook => id::<WebhookKind>(self).fmt(f),
+            Kind::Document => id::<DocumentKind>(self).fmt(f),
+        }
+    }
 }
 
 /// What happened: the kind of a row.

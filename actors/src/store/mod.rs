@@ -39,10 +39,11 @@ pub use stored::{
 };
 
 use crate::caller::Scope;
+use crate::damage::Unreadable;
 use crate::feed::Event;
 use crate::id::{MessageId, VersionId};
 use crate::idempotency::KeyHash;
-use crate::runtime::{Away, CommitFailure, Incarnation};
+use crate::runtime::{CommitFailure, Incarnation, LoadError};
 
 /// Called once, on the store's thread, when a commit's fate is known.
 pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<Broken>>) + Send>;
@@ -65,12 +66,32 @@ pub enum ReadError {
     /// The store can't be reached.
     #[error("the store is away")]
     Away,
+    /// What is stored can't be read; that was told where it was found.
+    #[error("what is stored can't be read")]
+    Unreadable,
     /// The thing that this parameter names was never in the list.
     #[error("`{0}` names nothing in the list")]
     NoCursor(&'static str),
     /// Retention has taken what follows this place in the list of events.
     #[error("the cursor has expired")]
     Expired,
+}
+
+impl From<ReadError> for LoadError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Unreadable => LoadError::Unreadable,
+            ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => {
+                LoadError::Away
+            }
+        }
+    }
+}
+
+impl From<Unreadable> for ReadError {
+    fn from(_: Unreadable) -> Self {
+        ReadError::Unreadable
+    }
 }
 
 /// A store of committed changes.
@@ -86,10 +107,10 @@ pub trait Store: Send + Sync + 'static {
     fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle);
 
     /// The entity as it is committed.
-    fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>>;
+    fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>>;
 
     /// The same, behind everything submitted before; lifts the ban that a failed commit left.
-    fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>>;
+    fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>>;
 
     /// A message as it stands; it costs the same however often it was edited.
     fn message(&self, conversation: Subject, message: MessageId) -> Later<Result<Option<StoredMessage>, ReadError>>;

@@ -230,7 +230,7 @@ impl Deliveries {
 
     async fn record(&self, webhook: WebhookId) -> Result<Option<StoredRecord>, ListFailure> {
         let subject = Subject { kind: Kind::Webhook, number: webhook.number(), tail: webhook.tail() };
-        match self.store.load(subject).await.map_err(|_| ListFailure::Away)? {
+        match self.store.load(subject).await? {
             Some(Stored::Record(record)) => Ok(Some(record)),
             Some(Stored::Conversation(_) | Stored::Document(_)) | None => Ok(None),
         }

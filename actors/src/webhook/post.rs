@@ -24,6 +24,7 @@ use super::restore::restore_endpoint;
 use super::schedule::{Made, epitaph, judge, unread};
 use super::signature::{Signing, headers};
 use crate::caller::Scope;
+use crate::damage::Unreadable;
 use crate::feed::{Ended, Event, Feed, Item, Subscription};
 use crate::id::WebhookId;
 use crate::runtime::{Solo, Turn};
@@ -243,7 +244,8 @@ impl PostOffice {
                 Some(endpoint)
             }
             Err(error) => {
-                tracing::error!(webhook = %stored.id(), %error, "an endpoint can't be read: it gets nothing");
+                // It gets nothing; what happens meanwhile can be replayed once its record has been put right.
+                Unreadable::found(stored.id(), error);
                 None
             }
         }
@@ -313,7 +315,8 @@ impl PostOffice {
                 Ok(Some(event)) => {
                     Landing::Made(attempt(&*courier, &settings, &target, &event, shipment.attempt).await)
                 }
-                Ok(None) => Landing::NoEvent,
+                // What can't be read can't be sent: told where it was found, and no lane waits behind it for ever.
+                Ok(None) | Err(ReadError::Unreadable) => Landing::NoEvent,
                 Err(_) => Landing::Away,
             };
             Mail::Landed(Box::new(Landed { shipment, made }))

@@ -1,7 +1,5 @@
 //! Trying an endpoint out: a sample event, sent at once, outside order and log.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
@@ -16,9 +14,10 @@ use crate::accounts::Records;
 use crate::accounts::record::{RecordError, to_json};
 use crate::answer::{Answer, Done};
 use crate::caller::Caller;
+use crate::damage::Unreadable;
 use crate::id::WebhookId;
 use crate::idempotency::Reservation;
-use crate::runtime::{AskError, Cause};
+use crate::runtime::AskError;
 use crate::store::{Happened, Kind, Stored, Subject};
 use crate::time::Timestamp;
 
@@ -53,11 +52,11 @@ impl Records<Webhook> {
     }
 
     async fn endpoint(&self, id: WebhookId) -> Tried<Endpoint> {
-        let away = || AskError::Unavailable { cause: Cause::StoreAway, retry_after: Duration::from_secs(1) };
         let subject = Subject { kind: Kind::Webhook, number: id.number(), tail: id.tail() };
-        match self.store.load(subject).await.map_err(|_| away())? {
+        match self.store.load(subject).await? {
             Some(Stored::Record(record)) => {
-                restore_endpoint(record.body.as_bytes(), id, record.scope).map_err(|_| away())
+                let endpoint = restore_endpoint(record.body.as_bytes(), id, record.scope);
+                endpoint.map_err(|error| Unreadable::found(id, error).into())
             }
             Some(Stored::Conversation(_) | Stored::Document(_)) | None => Err(AskError::Refused(RecordError::NotFound)),
         }

@@ -45,8 +45,8 @@ pub(super) async fn rotate(call: Call, Maybe(rotate): Maybe<RotateKey>) -> Resul
 
 async fn ask_named(call: Call, request: KeyRequest) -> Result<Output, Problem> {
     let id = call.id::<KeyKind>(0)?;
-    let key = call.edge.system.identity.key(id).ok_or_else(Problem::not_found)?;
-    ask(call, Scope::account(key.account), id, request).await
+    let account = call.edge.system.identity.account_of_key(id).ok_or_else(Problem::not_found)?;
+    ask(call, Scope::account(account), id, request).await
 }
 
 async fn ask(call: Call, scope: Scope, id: KeyId, request: KeyRequest) -> Result<Output, Problem> {

@@ -89,7 +89,10 @@ pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
 pub(super) fn cause(answer: &Answer) -> Option<(Cause, Duration)> {
     match answer {
         Err(AskError::Unavailable { cause, retry_after }) => Some((*cause, *retry_after)),
-        Ok(_) | Err(AskError::Refused(_) | AskError::Crashed | AskError::TimedOut | AskError::Unknown) => None,
+        Ok(_)
+        | Err(
+            AskError::Refused(_) | AskError::Unreadable | AskError::Crashed | AskError::TimedOut | AskError::Unknown,
+        ) => None,
     }
 }
 

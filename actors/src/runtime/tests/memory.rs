@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
 use super::ledger::{Append, Broken, Ledger};
-use crate::runtime::{Away, BoxFuture, CommitFailure, Incarnation, Journal, Settle};
+use crate::runtime::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
 
 enum Job {
     Commit(Incarnation, Append, Settle<Broken>),
@@ -193,7 +193,7 @@ impl Memory {
         true
     }
 
-    fn begin_load(&self) -> Result<(), Away> {
+    fn begin_load(&self) -> Result<(), LoadError> {
         let mut inner = self.inner.lock();
         inner.loads.count += 1;
         inner.loads.now += 1;
@@ -203,7 +203,7 @@ impl Memory {
             drop(inner);
             panic!("poison in load");
         }
-        if inner.loads.are_away { Err(Away) } else { Ok(()) }
+        if inner.loads.are_away { Err(LoadError::Away) } else { Ok(()) }
     }
 
     async fn end_load(&self) {
@@ -246,7 +246,7 @@ impl Inner {
 pub(super) struct Shared(pub(super) Arc<Memory>);
 
 impl Journal<Ledger> for Shared {
-    fn load(&self, id: u64) -> BoxFuture<Result<Option<Ledger>, Away>> {
+    fn load(&self, id: u64) -> BoxFuture<Result<Option<Ledger>, LoadError>> {
         let memory = Arc::clone(&self.0);
         Box::pin(async move {
             let began = memory.begin_load();
@@ -257,7 +257,7 @@ impl Journal<Ledger> for Shared {
         })
     }
 
-    fn reload(&self, id: u64) -> BoxFuture<Result<Option<Ledger>, Away>> {
+    fn reload(&self, id: u64) -> BoxFuture<Result<Option<Ledger>, LoadError>> {
         let memory = Arc::clone(&self.0);
         Box::pin(async move {
             let began = memory.begin_load();
@@ -265,12 +265,12 @@ impl Journal<Ledger> for Shared {
             began?;
             let (found, ledger) = oneshot::channel();
             memory.enqueue(Job::Reload(id, found));
-            let ledger = ledger.await.map_err(|_| Away)?;
+            let ledger = ledger.await.map_err(|_| LoadError::Away)?;
             Ok((!ledger.entries.is_empty()).then_some(ledger))
         })
     }
 
-    fn find(&self, lookup: u64) -> BoxFuture<Result<u64, Away>> {
+    fn find(&self, lookup: u64) -> BoxFuture<Result<u64, LoadError>> {
         let (is_away, panics) = {
             let inner = self.0.inner.lock();
             (inner.finds_away, inner.finds_panic)
@@ -279,7 +279,7 @@ impl Journal<Ledger> for Shared {
             if panics {
                 panic!("poison in find");
             }
-            if is_away { Err(Away) } else { Ok(lookup * 2) }
+            if is_away { Err(LoadError::Away) } else { Ok(lookup * 2) }
         })
     }
 

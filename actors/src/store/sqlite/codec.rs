@@ -1,10 +1,15 @@
 //! Between the store's types and SQLite's: the only file that knows which column holds what.
 
-use rusqlite::{Row, types::Type};
+use std::fmt::Display;
+
+use rusqlite::{ErrorCode, Row, types::Type};
+use serde_json::value::RawValue;
 
 use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority, Status};
+use crate::damage::Unreadable;
 use crate::id::{ConversationId, CustomerId, Id, Prefix, UserId};
+use crate::runtime::LoadError;
 use crate::store::{ConversationHeader, ConversationState, Kind, StoredRecord, Subject, Tallies};
 
 /// SQLite keeps 64-bit signed integers; numbers, tails and sequences have at most 62 bits.
@@ -21,8 +26,41 @@ pub(super) fn id<K: Prefix>(n: i64, tail: i64) -> Id<K> {
     Id::from_parts(uint(n), uint(tail))
 }
 
-fn word<T>(column: usize, code: i64, from: fn(i64) -> Option<T>) -> rusqlite::Result<T> {
-    from(code).ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(column, Type::Integer, "an unknown code".into()))
+/// What a code stands for; `field` names it where it stands for nothing.
+pub(super) fn word<T>(field: &str, code: i64, from: impl FnOnce(i64) -> Option<T>) -> rusqlite::Result<T> {
+    from(code).ok_or_else(|| damaged(field, format_args!("the code {code} stands for nothing")))
+}
+
+/// That a row can't be read: `place` names the entity and its field.
+pub(super) fn damaged(place: impl Display, error: impl Display) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Null, format!("{place}: {error}").into())
+}
+
+/// Whether it is JSON, as all of ours is.
+pub(super) fn check_json(json: &[u8], place: impl FnOnce() -> String) -> rusqlite::Result<()> {
+    let checked = serde_json::from_slice::<&RawValue>(json);
+    checked.map(|_| ()).map_err(|error| damaged(place(), error))
+}
+
+/// What an error of reading means to whoever asked; it is told here.
+pub(super) fn failed(error: &rusqlite::Error) -> LoadError {
+    use rusqlite::Error;
+    let code = error.sqlite_error_code();
+    let is_damaged = matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+        || matches!(
+            error,
+            Error::FromSqlConversionFailure(..)
+                | Error::IntegralValueOutOfRange(..)
+                | Error::InvalidColumnType(..)
+                | Error::Utf8Error(..)
+                | Error::QueryReturnedNoRows
+        );
+    if is_damaged {
+        Unreadable::found("the store's file", error);
+        return LoadError::Unreadable;
+    }
+    tracing::error!(%error, "the store can't be read");
+    LoadError::Away
 }
 
 /// The columns that [`state`] reads, from index 0.
@@ -40,15 +78,25 @@ pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {
     };
     Ok(ConversationState {
         customer,
-        status: word(2, row.get(2)?, Status::from_code)?,
-        channel: word(3, row.get(3)?, Channel::from_code)?,
-        priority: word(4, row.get(4)?, Priority::from_code)?,
+        status: word("a conversation's status", row.get(2)?, Status::from_code)?,
+        channel: word("a conversation's channel", row.get(3)?, Channel::from_code)?,
+        priority: word("a conversation's priority", row.get(4)?, Priority::from_code)?,
         assignee,
         metadata: row.get::<_, Box<str>>(7)?,
         closed_at: row.get(8)?,
         snoozed_until: row.get(9)?,
         roused_at: row.get(10)?,
     })
+}
+
+/// Whether a conversation's metadata is what it must be: what is shown and patched as it stands.
+pub(super) fn check_metadata(id: ConversationId, state: &ConversationState) -> rusqlite::Result<()> {
+    // What most have need not be looked at.
+    if &*state.metadata == "{}" {
+        return Ok(());
+    }
+    let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&state.metadata);
+    object.map(|_| ()).map_err(|error| damaged(format_args!("{id}: metadata"), error))
 }
 
 /// The columns that follow [`STATE`] for a list.

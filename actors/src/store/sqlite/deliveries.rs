@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::codec::{Counted, int, uint};
+use super::codec::{self, Counted, int, uint};
 use super::writer::{Failure, judge};
+use crate::damage::Unreadable;
 use crate::store::{
     Change, DeliverySlice, DeliveryState, Fate, GivenUp, Happened, Kind, LaneKey, NewDelivery, ReplayChange, Written,
 };
@@ -127,7 +128,8 @@ pub(super) fn erase_some_answers(
         let bytes = row.get_ref(1)?.as_blob()?.len();
         *room = room.saturating_sub(ANSWERS_BYTES + bytes);
         last = row.get(0)?;
-        let log = read_log(row, 1)?;
+        // What can't be read may hold the text all the same: it goes as a whole.
+        let log = read_log(row, 1).unwrap_or_default();
         update.execute(params![last, written(&log.into_iter().map(silent).collect::<Vec<_>>())])?;
     }
     Ok(Some(last))
@@ -136,7 +138,8 @@ pub(super) fn erase_some_answers(
 /// The attempts that a column holds.
 pub(super) fn read_log(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Attempt>> {
     let log = row.get_ref(column)?.as_blob_or_null()?;
-    Ok(log.and_then(|log| serde_json::from_slice(log).ok()).unwrap_or_default())
+    let Some(log) = log else { return Ok(Vec::new()) };
+    serde_json::from_slice(log).map_err(|error| codec::damaged("a delivery's log", error))
 }
 
 fn written(log: &[Attempt]) -> Option<Vec<u8>> {
@@ -168,7 +171,8 @@ struct Found {
     position: i64,
     /// Given up means failed, whatever the row says.
     state: DeliveryState,
-    log: Vec<Attempt>,
+    /// None: it can't be read, and stays as it is.
+    log: Option<Vec<Attempt>>,
 }
 
 impl Pen<'_> {
@@ -234,22 +238,27 @@ impl Pen<'_> {
 
     fn find(&mut self, number: i64) -> rusqlite::Result<Option<Found>> {
         let read = |row: &Row<'_>| {
-            Ok(Found {
+            let Some(state) = DeliveryState::from_code(row.get(5)?) else {
+                Unreadable::found(format_args!("delivery {number}: state"), "the code stands for nothing");
+                return Ok(None);
+            };
+            let unreadable = |error| Unreadable::found(format_args!("delivery {number}: log"), error);
+            Ok(Some(Found {
                 number,
                 endpoint: uint(row.get(0)?),
                 key: LaneKey { lane: row.get(1)?, entity: uint(row.get(2)?) },
                 happened: row.get(3)?,
                 position: row.get(4)?,
-                state: DeliveryState::from_code(row.get(5)?).unwrap_or(DeliveryState::Failed),
-                log: read_log(row, 6)?,
-            })
+                state,
+                log: read_log(row, 6).map_err(unreadable).ok(),
+            }))
         };
         let found = self
             .connection
             .prepare_cached("SELECT endpoint, lane, entity, happened, pos, state, log FROM deliveries WHERE d = ?1")?
             .query_row([number], read)
             .optional()?;
-        let Some(mut found) = found else { return Ok(None) };
+        let Some(mut found) = found.flatten() else { return Ok(None) };
         if found.state == DeliveryState::Pending && found.key.lane >= 0 && number <= self.given_up(found.endpoint)? {
             found.state = DeliveryState::Failed;
         }
@@ -282,16 +291,26 @@ impl Pen<'_> {
 
     fn attempted(&mut self, mut found: Found, fate: &Fate) -> rusqlite::Result<()> {
         let ended = fate.state != DeliveryState::Pending;
-        found.log.extend(fate.log.iter().cloned());
-        let log = self.sayable(found.position, found.log)?;
+        let log = match found.log.take() {
+            Some(mut log) => {
+                log.extend(fate.log.iter().cloned());
+                Some(written(&self.sayable(found.position, log)?))
+            }
+            None => None,
+        };
+        let stays = log.is_none();
         self.connection
-            .prepare_cached("UPDATE deliveries SET state = ?2, attempts = ?3, due = ?4, log = ?5 WHERE d = ?1")?
+            .prepare_cached(
+                "UPDATE deliveries SET state = ?2, attempts = ?3, due = ?4, log = CASE WHEN ?6 THEN log ELSE ?5 END
+                 WHERE d = ?1",
+            )?
             .execute(params![
                 found.number,
                 fate.state as i64,
                 fate.attempts,
                 (!ended).then_some(fate.due),
-                written(&log)
+                log.flatten(),
+                stays
             ])?;
         if ended {
             self.count_one(found.endpoint, found.happened, DeliveryState::Pending, -1);
@@ -494,7 +513,7 @@ impl Pen<'_> {
 
 type Old = (i64, i64, i64, i64, i64);
 
-/// The kinds of events that a text names.
-pub(super) fn kinds(text: &str) -> Vec<Happened> {
-    text.split(' ').filter_map(Happened::from_word).collect()
+/// The kinds of events that a text names; none where it names something else.
+pub(super) fn kinds(text: &str) -> Option<Vec<Happened>> {
+    text.split_ascii_whitespace().map(Happened::from_word).collect()
 }

@@ -153,13 +153,15 @@ fn version(row: &Row<'_>) -> rusqlite::Result<StoredVersion> {
         Some(n) => Some(codec::id(n, row.get(8)?)),
         None => None,
     };
+    let id: VersionId = codec::id(row.get(1)?, row.get(2)?);
     let parents: Box<str> = row.get(5)?;
+    let parents: Result<Vec<u64>, _> = parents.split_ascii_whitespace().map(str::parse).collect();
     Ok(StoredVersion {
         number: uint(row.get(0)?),
-        id: codec::id(row.get(1)?, row.get(2)?),
+        id,
         label: row.get(3)?,
         branch: row.get(4)?,
-        parents: parents.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect(),
+        parents: parents.map_err(|error| codec::damaged(format_args!("{id}: parents"), error))?,
         message: row.get(6)?,
         author,
         at: row.get(9)?,
@@ -504,14 +506,14 @@ pub(super) fn activity(
     let mut rows = statement.query(params_from_iter(filter.values))?;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
-        items.extend(done(row)?);
+        items.push(done(row)?);
     }
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
     Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
 }
 
-fn done(row: &Row<'_>) -> rusqlite::Result<Option<ActivityRow>> {
-    let Some(happened) = Happened::from_code(row.get(1)?) else { return Ok(None) };
+fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
+    let happened = codec::word("what was done to a document", row.get(1)?, Happened::from_code)?;
     let (user, key): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
     let tail: Option<i64> = row.get(6)?;
     let actor = match (user, key, tail) {
@@ -520,5 +522,5 @@ fn done(row: &Row<'_>) -> rusqlite::Result<Option<ActivityRow>> {
         (_, _, _) => None,
     };
     let payload = row.get::<_, Option<Vec<u8>>>(5)?.unwrap_or_default().into();
-    Ok(Some(ActivityRow { position: row.get(0)?, happened, at: row.get(2)?, actor, payload }))
+    Ok(ActivityRow { position: row.get(0)?, happened, at: row.get(2)?, actor, payload })
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
-use super::codec::{int, uint};
+use super::codec::{self, int, uint};
 use super::known;
 use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted};
@@ -15,14 +15,22 @@ use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority};
 use crate::feed::{Event, Place, SeenNow};
 use crate::id::WebhookId;
+use crate::runtime::LoadError;
 use crate::store::{EventPage, EventQuery, FeedRow, Happened, Kind, ReadError, Span, Subject};
 
 /// The columns that [`event`] reads.
 const EVENT: &str = "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
 
+/// A row as the event that it is, with data that can be shown.
+fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
+    let event = event(row, veil)?;
+    codec::check_json(&event.payload, || format!("{}: an event's data", event.id()))?;
+    Ok(event)
+}
+
 /// A row as the event that it is, without what is hidden.
-fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<Event>> {
-    let Some(happened) = Happened::from_code(row.get(5)?) else { return Ok(None) };
+fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
+    let happened = codec::word("what an event is", row.get(5)?, Happened::from_code)?;
     let place = Place {
         position: row.get(0)?,
         scope: Scope::from_number(row.get(1)?),
@@ -31,12 +39,16 @@ fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<Event>> {
         sequence: uint(row.get(4)?),
     };
     let seen = SeenNow {
-        channel: row.get::<_, Option<i64>>(7)?.and_then(Channel::from_code),
-        priority: row.get::<_, Option<i64>>(8)?.and_then(Priority::from_code),
+        channel: seen(row.get(7)?, "an event's channel", Channel::from_code)?,
+        priority: seen(row.get(8)?, "an event's priority", Priority::from_code)?,
         assignee: row.get::<_, Option<i64>>(9)?.map(uint),
     };
     let payload: Bytes = veil.shown(row.get(3)?, happened as i64, row.get(10)?)?.into();
-    Ok(Some(Event::new(place, happened, row.get(6)?, seen, payload)))
+    Ok(Event::new(place, happened, row.get(6)?, seen, payload))
+}
+
+fn seen<T>(code: Option<i64>, field: &str, from: fn(i64) -> Option<T>) -> rusqlite::Result<Option<T>> {
+    code.map(|code| codec::word(field, code, from)).transpose()
 }
 
 /// A page of events; `fresh` was taken from memory before anything was read.
@@ -58,7 +70,7 @@ pub(super) fn page(
     let mut events = Vec::with_capacity(places.positions.len());
     let veil = Veil::of(connection)?;
     for position in places.positions {
-        events.extend(statement.query_row([position], |row| event(row, &veil))?.map(Arc::new));
+        events.push(Arc::new(statement.query_row([position], |row| shown(row, &veil))?));
     }
     Ok(Ok(Some(EventPage { events, total: places.total, cursor: places.cursor, more: places.more })))
 }
@@ -107,8 +119,7 @@ impl<'c> Log<'c> {
         let most = i64::from(limit) + 1;
         let values = params![self.entity, int(start), int(end), kinds, channel, assignee, most];
         let veil = Veil::of(self.connection)?;
-        let rows = statement.query_map(values, |row| event(row, &veil))?;
-        rows.filter_map(Result::transpose).map(|event| event.map(Arc::new)).collect()
+        statement.query_map(values, |row| shown(row, &veil))?.map(|event| event.map(Arc::new)).collect()
     }
 
     fn count(&self, (start, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<u64> {
@@ -171,8 +182,7 @@ fn of_entity(
 pub(super) fn at(connection: &Connection, position: i64) -> rusqlite::Result<Option<Arc<Event>>> {
     let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL");
     let veil = Veil::of(connection)?;
-    let found = connection.prepare_cached(&sql)?.query_row([position], |row| event(row, &veil)).optional()?;
-    Ok(found.flatten().map(Arc::new))
+    Ok(connection.prepare_cached(&sql)?.query_row([position], |row| shown(row, &veil)).optional()?.map(Arc::new))
 }
 
 /// The first field of an endpoint, as its rows hold it; no other record has it.
@@ -199,7 +209,12 @@ pub(super) fn behind(connection: &Connection, position: i64, limit: u32) -> rusq
 
 fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>> {
     if row.get::<_, Option<i64>>(2)?.is_some() {
-        return Ok(event(row, veil)?.map(|event| FeedRow::Event(Arc::new(event))));
+        return match event(row, veil) {
+            Ok(event) => Ok(Some(FeedRow::Event(Arc::new(event)))),
+            // Told, and passed by: it must not hold up what happened to everybody else.
+            Err(error) if codec::failed(&error) == LoadError::Unreadable => Ok(None),
+            Err(error) => Err(error),
+        };
     }
     let (position, number, payload) = (row.get(0)?, uint(row.get(3)?), row.get_ref(10)?.as_blob_or_null()?);
     let shown = payload.and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));

@@ -73,7 +73,7 @@ pub(super) fn message(
              FROM rows r LEFT JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2 AND r.happened = 4",
         )?
         .query_row([int(conversation.number), int(id.sequence())], |row| {
-            let now = text(row, 1)?;
+            let now = text(row, 1).map_err(|error| codec::damaged(id, error))?;
             let (latest, edits) = (uint(row.get(0)?), uint(row.get(2)?));
             Ok(StoredMessage { scope, sequence: id.sequence(), latest, edits, now })
         })

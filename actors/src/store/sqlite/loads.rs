@@ -47,6 +47,7 @@ fn conversation(connection: &Connection, subject: Subject) -> rusqlite::Result<O
         })
         .optional()?;
     let Some((state, scope, name, revision)) = header else { return Ok(None) };
+    codec::check_metadata(codec::id(int(subject.number), int(subject.tail)), &state)?;
     let sql = format!("SELECT seq, at, {TALLIES} FROM rows WHERE entity = ?1 ORDER BY seq DESC LIMIT 1");
     connection.prepare_cached(&sql)?.query_row([int(subject.number)], |row| {
         Ok(Some(StoredConversation {
@@ -68,7 +69,8 @@ pub(super) fn kept(connection: &Connection, position: i64) -> rusqlite::Result<O
     )?;
     let mut rows = query.query([position])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let Some(done) = Done::from_code(row.get(3)?) else { return Ok(None) };
+    // Never none: what is not kept is done again.
+    let done = codec::word(&format!("position {position}: what a kept answer did"), row.get(3)?, Done::from_code)?;
     let body = Veil::of(connection)?.shown(row.get(6)?, row.get(7)?, row.get(8)?)?.into();
     let (hash, at) = (row.get(0)?, row.get(2)?);
     let request = row.get::<_, Option<Vec<u8>>>(1)?.unwrap_or_default();

@@ -77,7 +77,7 @@ use crate::fair_queue::QueueBounds;
 use crate::feed::{Event, Feed};
 use crate::id::{MessageId, VersionId};
 use crate::idempotency::{KeyHash, Keys};
-use crate::runtime::{Away, CommitFailure, Incarnation};
+use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::threads;
 
 /// Why the store could not be opened.
@@ -103,9 +103,9 @@ pub enum OpenError {
     /// The first account could not be made.
     #[error("the first account could not be made; is the disk full?")]
     FirstStart,
-    /// A record that can't be read back.
-    #[error("a record can't be read: {0}")]
-    Record(#[from] serde_json::Error),
+    /// A record without which the others can't be told apart.
+    #[error("{0} can't be read: {1}; put its record right, or go back to a backup")]
+    Record(Subject, serde_json::Error),
 }
 
 /// The views in memory that the writer sets between the fsync and the replies.
@@ -390,17 +390,17 @@ impl Store for SqliteStore {
         }
     }
 
-    fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>> {
+    fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>> {
         let found =
             self.loads.read(ReadClass::Entities(subject.kind), move |connection| loads::load(connection, subject));
-        Box::pin(async move { found.await.map_err(|_| Away) })
+        Box::pin(async move { Ok(found.await?) })
     }
 
-    fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, Away>> {
+    fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>> {
         let (reply, answer) = oneshot::channel();
         // Unsent, the reply is dropped and the answer is that the store is away.
         let _ = self.send(Work::Reload { subject, reply });
-        Box::pin(async move { answer.await.unwrap_or(Err(Away)) })
+        Box::pin(async move { answer.await.unwrap_or(Err(LoadError::Away)) })
     }
 
     fn message(&self, conversation: Subject, message: MessageId) -> Later<Result<Option<StoredMessage>, ReadError>> {

@@ -12,8 +12,10 @@ use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
+use super::codec;
 use crate::cores::{self, Long};
 use crate::fair_queue::{FairQueue, QueueBounds, Queued};
+use crate::runtime::LoadError;
 use crate::store::{Later, ReadError};
 use crate::threads;
 
@@ -193,8 +195,10 @@ fn timed<T>(
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
             return ReadError::TooSlow;
         }
-        tracing::error!(%error, "the store can't be read");
-        ReadError::Away
+        match codec::failed(&error) {
+            LoadError::Unreadable => ReadError::Unreadable,
+            LoadError::Away => ReadError::Away,
+        }
     })
 }
 

@@ -11,10 +11,11 @@ use super::codec::{self, RECORD, uint};
 use super::slices::{self, Entry};
 use super::{OpenError, Operator, Views, older_keys};
 use crate::accounts::restore::{restore_account, restore_key, restore_user};
-use crate::accounts::{secret, secret_hash};
+use crate::accounts::{Identity, Role, secret, secret_hash};
 use crate::caller::Scope;
+use crate::damage::Unreadable;
 use crate::id::WebhookId;
-use crate::store::Kind;
+use crate::store::{Kind, StoredRecord};
 use crate::time::Timestamp;
 
 /// Folds what lags and finds where the counts stand.
@@ -121,23 +122,41 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
         let mut rows = query.query([kind as i64])?;
         while let Some(row) = rows.next()? {
             let record = codec::record(row, kind)?;
-            match kind {
-                Kind::Account => views.identity.put_account(restore_account(&record.body)?),
-                Kind::Key => {
-                    let used = uses.get(&codec::int(record.subject.number)).copied().unwrap_or(0);
-                    let (mut key, secrets) = restore_key(&record.body)?;
-                    key.last_used_ms = Arc::new(AtomicI64::new(used));
-                    views.identity.put_key(key, secrets);
-                }
-                Kind::User => {
-                    let (account, id, role) = restore_user(&record.body, record.scope)?;
-                    views.identity.put_user(account, id, role);
-                }
-                Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
-            }
+            let used = uses.get(&codec::int(record.subject.number)).copied().unwrap_or(0);
+            take_in(&views.identity, &record, used)?;
         }
     }
     Ok(older_keys::fill(connection, &views.keys, Timestamp::now())?)
+}
+
+/// Takes one record into the view of who may come in. One that can't be read is told; it stops the start only where going on
+/// would lose something.
+fn take_in(identity: &Identity, record: &StoredRecord, used: i64) -> Result<(), OpenError> {
+    let StoredRecord { subject, scope, body, .. } = record;
+    let told = |error: serde_json::Error| Unreadable::found(subject, error);
+    let (number, tail) = (codec::int(subject.number), codec::int(subject.tail));
+    match subject.kind {
+        // Without it, its number would be given to another account, which would see its data.
+        Kind::Account => {
+            identity.put_account(restore_account(body).map_err(|error| OpenError::Record(*subject, error))?);
+        }
+        // Left out, it lets nobody in.
+        Kind::Key => match restore_key(body).map_err(told) {
+            Ok((mut key, secrets)) => {
+                key.last_used_ms = Arc::new(AtomicI64::new(used));
+                identity.put_key(key, secrets);
+            }
+            Err(_) => identity.put_unreadable_key(codec::id(number, tail), scope.account_number()),
+        },
+        Kind::User => {
+            // Left out, the user would go from whatever names it; as an agent, a user may do the least.
+            let unknown = (*scope, codec::id(number, tail), Role::Agent);
+            let (account, id, role) = restore_user(body, *scope).map_err(told).unwrap_or(unknown);
+            identity.put_user(account, id, role);
+        }
+        Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
+    }
+    Ok(())
 }
 
 /// Whose webhook endpoints there are.

@@ -124,14 +124,13 @@ impl Redaction {
     /// it: the salt of its digest, and the digest of the request that brought it, which may have begun the conversation.
     fn erase_text(&self, connection: &Connection, redacted: &MessageView, text: &Text) -> rusqlite::Result<()> {
         let edited_at = (self.next > 0).then_some(Timestamp(text.at));
-        // A shape of ours: it can't fail.
-        let payload = serde_json::to_vec(&MessageView { edited_at, ..redacted.clone() }).unwrap_or_default();
+        let payload = crate::json::bytes(&MessageView { edited_at, ..redacted.clone() });
         if self.next == 0 {
             forget_request(connection, text.pos)?;
         }
         connection
             .prepare_cached("UPDATE rows SET payload = ?2, answer = NULL, salt = NULL WHERE pos = ?1")?
-            .execute(params![text.pos, payload])?;
+            .execute(params![text.pos, &payload[..]])?;
         Ok(())
     }
 }
@@ -178,8 +177,7 @@ impl<'c> Veil<'c> {
             && let Ok(mut text) = serde_json::from_slice::<MessageView>(&payload)
         {
             text.erase();
-            // A shape of ours: it can't fail.
-            return Ok(serde_json::to_vec(&text).unwrap_or_default());
+            return Ok(crate::json::text(&text).into_bytes());
         }
         Ok(payload)
     }

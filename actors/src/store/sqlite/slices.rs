@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{int, uint};
+use super::codec::{self, int, uint};
 use crate::feed::EventFilter;
 
 /// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers, smaller ones the writer,
@@ -183,8 +183,13 @@ impl Slice {
 const COLUMNS: &str = "first, before, entries";
 
 fn slice(row: &rusqlite::Row<'_>) -> rusqlite::Result<Slice> {
-    let entries = row.get_ref(2)?.as_blob()?.chunks_exact(ENTRY).filter_map(Entry::from_bytes).collect();
-    Ok(Slice { first: uint(row.get(0)?), before: Totals::from_bytes(row.get_ref(1)?.as_blob()?), entries })
+    let first = uint(row.get(0)?);
+    let (before, entries) = (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?);
+    if before.len() % TOTAL != 0 || entries.len() % ENTRY != 0 {
+        return Err(codec::damaged(format_args!("the feed's slice from {first}"), "it is cut off"));
+    }
+    let entries = entries.chunks_exact(ENTRY).filter_map(Entry::from_bytes).collect();
+    Ok(Slice { first, before: Totals::from_bytes(before), entries })
 }
 
 /// The slice that begins with this number.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{self, TALLIES, int, uint};
 use super::known;
@@ -157,6 +157,11 @@ impl Transcript<'_> {
              ORDER BY r.seq LIMIT ?4",
         )?;
         let sender = self.sender.map(SenderType::code);
+        let text = |row: &Row<'_>| {
+            let text: Arc<str> = row.get(0)?;
+            codec::check_json(text.as_bytes(), || format!("conversation {}: a message's text", self.entity))?;
+            Ok(text)
+        };
         let mut items = Vec::new();
         let mut read = 0;
         while read < count {
@@ -165,7 +170,7 @@ impl Transcript<'_> {
                 break;
             }
             let window = params![self.entity, int(from), sender, int(count - read), int(from + WINDOW)];
-            let rows = query.query_map(window, |row| row.get::<_, Arc<str>>(0))?;
+            let rows = query.query_map(window, text)?;
             let before = items.len();
             for row in rows {
                 items.push(row?);

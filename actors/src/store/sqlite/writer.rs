@@ -13,6 +13,7 @@ use tracing::{error, warn};
 
 use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
 use super::chores::Housekeeping;
+use super::codec;
 use super::deliveries::{Care, Tidying};
 use super::figures::Figures;
 use super::fresh::{Due, Slicing};
@@ -20,7 +21,7 @@ use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::{Views, loads};
 use crate::feed::{Batch as Published, Event, Place, SeenNow};
-use crate::runtime::{Away, CommitFailure, Incarnation};
+use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::store::{
     Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written,
 };
@@ -34,7 +35,7 @@ const SEQUENCES_MAX: usize = 200_000;
 pub(super) enum Work {
     Commit { incarnation: Incarnation, commit: Box<Commit>, seals: Seals, settle: Settle },
     Barrier { subject: Subject, incarnation: Incarnation, settle: Settle },
-    Reload { subject: Subject, reply: oneshot::Sender<Result<Option<Stored>, Away>> },
+    Reload { subject: Subject, reply: oneshot::Sender<Result<Option<Stored>, LoadError>> },
     ChoreDone { chore: Chore },
     Deliver { slice: Box<DeliverySlice>, reply: oneshot::Sender<Result<Written, Unwritten>> },
     BeginDeliveries { reply: oneshot::Sender<i64> },
@@ -278,10 +279,7 @@ impl Writer {
             let _ = reply.send(self.counts.next_pos - 1);
         }
         for (subject, reply) in reloads {
-            let loaded = loads::load(&self.connection, subject).map_err(|error| {
-                error!(%error, "an entity can't be loaded");
-                Away
-            });
+            let loaded = loads::load(&self.connection, subject).map_err(|error| codec::failed(&error));
             // Whoever asked may have left.
             let _ = reply.send(loaded);
         }

@@ -1,0 +1,265 @@
+//! Stored data that was damaged behind the server's back: it is told as a fault of ours, once in the log, it is never replaced,
+//! and everything else goes on.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::client::Call;
+use crate::support::documents::{DOCUMENTS, id_of};
+use crate::support::server::Folder;
+use crate::support::stored::{blob, execute, query};
+use crate::support::{Client, Server, Setup, until};
+
+/// A server whose file can be damaged while it does not run.
+struct Damaged {
+    server: Server,
+    key: String,
+    account: String,
+}
+
+impl Damaged {
+    async fn start() -> (Self, Client) {
+        let mut server = Server::start();
+        server.expect_errors();
+        let account = server.account().await;
+        let (key, client) = (account.test_key().to_owned(), account.test());
+        (Damaged { server, key, account: account.account_id.clone() }, client)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.server.work().join("data/colloquy.db")
+    }
+
+    /// Stops the server, puts this value into a column of the rows that match, and starts again.
+    fn damage(&mut self, (table, column): (&str, &str), of: &str, value: &Value) -> Client {
+        self.server.term();
+        let sql = format!("UPDATE {table} SET {column} = ? WHERE {of}");
+        execute(&self.file(), &sql, std::slice::from_ref(value));
+        self.assert_stored((table, column), of, value);
+        self.server.restart();
+        self.server.with_key(&self.key)
+    }
+
+    /// The column holds what was put there, and nothing else.
+    fn assert_stored(&self, (table, column): (&str, &str), of: &str, value: &Value) {
+        let stored = query(&self.file(), &format!("SELECT {column} FROM {table} WHERE {of}"), &[]);
+        assert!(!stored.is_empty() && stored.iter().all(|row| row[0] == *value), "{table}.{column}: {stored:?}");
+    }
+
+    /// How often the log tells of damage at this place.
+    fn told(&self, place: &str) -> usize {
+        let told = |line: &&str| line.contains("ERROR") && line.contains("can't be read") && line.contains(place);
+        self.server.log().lines().filter(told).count()
+    }
+}
+
+/// A fault of ours with nothing done, whatever was asked.
+async fn assert_unreadable(call: Call) {
+    let answer = call.await.error(500, "server_error", "");
+    assert_eq!(answer.body["error"]["details"]["outcome"], "none", "{answer}");
+}
+
+/// The number of an identifier, as the store names it.
+fn number(id: &str) -> i64 {
+    let hex = id.rsplit('_').next().unwrap();
+    let bits = u128::from_str_radix(hex, 16).unwrap();
+    i64::try_from(((bits >> 80) << 12) | ((bits >> 64) & 0xfff)).unwrap()
+}
+
+#[tokio::test]
+async fn metadata_that_can_t_be_read_is_not_patched_over() {
+    let (mut damaged, c) = Damaged::start().await;
+    let customer = c.customer().await;
+    let new = json!({"customer_id": customer, "metadata": {"order": "A-17"}});
+    let broken = c.post("/v1/conversations", new.clone()).await.expect(201).id("conversation_id");
+    let neighbour = c.post("/v1/conversations", new).await.expect(201).id("conversation_id");
+    let of = format!("n = {}", number(&broken));
+    let half = json!("{\"order\": \"A-1");
+    let c = damaged.damage(("conversations", "metadata"), &of, &half);
+    let at = format!("/v1/conversations/{broken}");
+    for _ in 0..3 {
+        assert_unreadable(c.get(&at)).await;
+        assert_unreadable(c.patch(&at, json!({"metadata": {"vip": true}}))).await;
+        assert_unreadable(c.patch(&at, json!({"priority": "high"}))).await;
+        assert_unreadable(c.post(&format!("{at}/close"), json!({}))).await;
+        assert_unreadable(c.post(&format!("{at}/messages"), json!({"content": "hello"}))).await;
+        assert_unreadable(c.get("/v1/conversations")).await;
+    }
+    let other = format!("/v1/conversations/{neighbour}");
+    let patched = c.patch(&other, json!({"metadata": {"vip": true}})).await.expect(200);
+    assert_eq!(patched["metadata"], json!({"order": "A-17", "vip": true}));
+    c.message(&neighbour, "hello").await;
+    assert_eq!(c.get("/v1/conversations?priority=high").await.expect(200).total(), 0);
+    assert!((1..=2).contains(&damaged.told(&broken)), "{}", damaged.server.log());
+    damaged.assert_stored(("conversations", "metadata"), &of, &half);
+}
+
+#[tokio::test]
+async fn a_message_that_can_t_be_read_is_neither_left_out_nor_edited() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (broken, whole) = (c.conversation().await, c.conversation().await);
+    let message = c.message(&broken, "the first").await.id("message_id");
+    let second = c.message(&broken, "the second").await.id("message_id");
+    c.message(&whole, "beside it").await;
+    let of = format!("entity = {} AND happened = 4 AND seq = 2", number(&broken));
+    let half = blob(b"{\"message_id\":\"");
+    let c = damaged.damage(("rows", "payload"), &of, &half);
+    let list = format!("/v1/conversations/{broken}/messages");
+    let at = format!("{list}/{message}");
+    for _ in 0..2 {
+        assert_unreadable(c.get(&at)).await;
+        assert_unreadable(c.get(&list)).await;
+        assert_unreadable(c.get(&format!("{at}/revisions"))).await;
+        assert_unreadable(c.patch(&at, json!({"content": "another"}))).await;
+        assert_unreadable(c.get(&format!("/v1/conversations/{broken}/events"))).await;
+        assert_unreadable(c.get("/v1/events?after=0")).await;
+    }
+    c.get(&format!("{list}/{second}")).await.expect(200);
+    c.patch(&format!("{list}/{second}"), json!({"content": "edited"})).await.expect(200);
+    c.get(&format!("{list}?after_seq=1")).await.expect(200);
+    c.message(&broken, "the third").await;
+    assert_eq!(c.get(&format!("/v1/conversations/{whole}/messages")).await.expect(200).total(), 1);
+    c.get(&format!("/v1/conversations/{whole}/events")).await.expect(200);
+    assert_eq!(damaged.told(&message), 1, "{}", damaged.server.log());
+    damaged.assert_stored(("rows", "payload"), &of, &half);
+}
+
+#[tokio::test]
+async fn a_document_s_header_that_can_t_be_read_stays() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (broken, whole) = (c.document("one\n").await, c.document("two\n").await);
+    let of = format!("n = {}", number(id_of(&broken)));
+    let half = json!("{\"title\":\"Gu");
+    let c = damaged.damage(("documents", "body"), &of, &half);
+    for _ in 0..2 {
+        assert_unreadable(c.get(&broken)).await;
+        assert_unreadable(c.put(&broken, json!({"title": "Another"}))).await;
+        assert_unreadable(c.put(&format!("{broken}/permissions"), json!({"visibility": "account"}))).await;
+        assert_unreadable(c.post(&format!("{broken}/share"), json!({}))).await;
+        assert_unreadable(c.get(DOCUMENTS)).await;
+    }
+    c.write(&whole, "three\n").await;
+    until("the others are found", Duration::from_secs(20), async || {
+        let found = c.get(&format!("{DOCUMENTS}?q=three")).await;
+        (found.status == 200 && found.total() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(damaged.told(id_of(&broken)), 1, "{}", damaged.server.log());
+    damaged.assert_stored(("documents", "body"), &of, &half);
+}
+
+#[tokio::test]
+async fn a_version_s_frame_that_can_t_be_read_takes_no_new_version_on_it() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (broken, whole) = (c.document("one\n").await, c.document("two\n").await);
+    let of = format!("document = {} AND number = 1", number(id_of(&broken)));
+    let c = damaged.damage(("versions", "frame"), &of, &blob(b"not a frame"));
+    for _ in 0..2 {
+        assert_unreadable(c.get(&broken)).await;
+        assert_unreadable(c.put(&broken, json!({"content": "another\n"}))).await;
+        assert_unreadable(c.get(&format!("{broken}/diff"))).await;
+        assert_unreadable(c.get(&format!("{broken}/versions/1"))).await;
+    }
+    c.write(&whole, "three\n").await;
+    c.get(&format!("{broken}/versions")).await.expect(200);
+    assert_eq!(c.get(DOCUMENTS).await.expect(200).total(), 2);
+    assert_eq!(damaged.told(id_of(&broken)), 1, "{}", damaged.server.log());
+    damaged.assert_stored(("versions", "frame"), &of, &blob(b"not a frame"));
+}
+
+#[tokio::test]
+async fn a_comment_and_a_list_of_parents_that_can_t_be_read_stay() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (first, second) = (c.document("one\n").await, c.document("two\n").await);
+    for at in [&first, &second] {
+        c.post(&format!("{at}/comments"), json!({"start_line": 1, "body": "why?"})).await.expect(201);
+        c.write(at, "more\n").await;
+    }
+    let of = format!("document = {}", number(id_of(&first)));
+    damaged.damage(("comments", "body"), &of, &json!("{"));
+    let parents = format!("document = {} AND number = 2", number(id_of(&second)));
+    let c = damaged.damage(("versions", "parents"), &parents, &json!("1 x"));
+    for at in [&first, &second] {
+        assert_unreadable(c.get(at)).await;
+        assert_unreadable(c.put(at, json!({"content": "new\n"}))).await;
+        assert_unreadable(c.get(&format!("{at}/comments"))).await;
+    }
+    damaged.assert_stored(("comments", "body"), &of, &json!("{"));
+    damaged.assert_stored(("versions", "parents"), &parents, &json!("1 x"));
+    assert_eq!(damaged.told(id_of(&first)), 1, "{}", damaged.server.log());
+}
+
+#[tokio::test]
+async fn records_that_can_t_be_read_are_left_alone_and_do_not_stop_the_start() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (customer, other) = (c.customer().await, c.customer().await);
+    let user = c.user("admin").await;
+    let hook = json!({"url": "https://hooks.example.com/a", "events": ["*"], "filter": {"channel": ["chat"]}});
+    let hook = c.post("/v1/webhooks", hook).await.expect(201).id("webhook_id");
+    let path = format!("/admin/v1/accounts/{}/keys", damaged.account);
+    let new_key = damaged.server.operator().post(&path, json!({"type": "test", "name": "lost"})).await.expect(201);
+    let (key, secret) = (new_key.id("key_id"), new_key.id("key"));
+    let assigned = c.conversation_of(&other).await;
+    let at = format!("/v1/conversations/{assigned}");
+    c.patch(&at, json!({"assignee_id": user})).await.expect(200);
+    let half = json!("{\"name\": \"Ada");
+    let of: Vec<String> = [&customer, &user, &hook, &key].iter().map(|id| number(id).to_string()).collect();
+    let of = format!("n IN ({})", of.join(", "));
+    let c = damaged.damage(("records", "body"), &of, &half);
+    let operator = damaged.server.operator();
+    for _ in 0..2 {
+        for at in [format!("/v1/customers/{customer}"), format!("/v1/users/{user}"), format!("/v1/webhooks/{hook}")] {
+            assert_unreadable(c.get(&at)).await;
+            let change = if at.contains("webhooks") { json!({"enabled": false}) } else { json!({"name": "Bob"}) };
+            assert_unreadable(c.patch(&at, change)).await;
+        }
+        for list in ["/v1/customers", "/v1/users", "/v1/webhooks"] {
+            assert_unreadable(c.get(list)).await;
+        }
+        assert_unreadable(operator.get(&format!("/admin/v1/keys/{key}"))).await;
+        assert_unreadable(operator.patch(&format!("/admin/v1/keys/{key}"), json!({"name": "found"}))).await;
+    }
+    // Nobody comes in with a key that can't be read; whoever else is there goes on.
+    damaged.server.with_key(&secret).get("/v1/conversations").await.error(401, "unauthorized", "");
+    c.get(&format!("/v1/customers/{other}")).await.expect(200);
+    assert_eq!(c.get(&at).await.expect(200)["assignee_id"], user.as_str(), "the user is still there");
+    c.message(&assigned, "hello").await;
+    c.conversation_of(&other).await;
+    for id in [&customer, &user, &hook, &key] {
+        assert_eq!(damaged.told(id), 1, "{id}: {}", damaged.server.log());
+    }
+    damaged.assert_stored(("records", "body"), &of, &half);
+}
+
+#[tokio::test]
+async fn a_kept_answer_that_can_t_be_read_is_not_taken_for_none() {
+    let (mut damaged, c) = Damaged::start().await;
+    let conversation = c.conversation().await;
+    let list = format!("/v1/conversations/{conversation}/messages");
+    let send = |c: &Client| c.post(&list, json!({"content": "once"})).with("idempotency-key", "k");
+    send(&c).await.expect(201);
+    let c = damaged.damage(("rows", "done"), "key IS NOT NULL", &json!(77));
+    for _ in 0..2 {
+        assert_unreadable(send(&c)).await;
+    }
+    assert_eq!(c.get(&list).await.expect(200).total(), 1, "it was sent twice");
+    c.post(&list, json!({"content": "twice"})).with("idempotency-key", "l").await.expect(201);
+    assert_eq!(damaged.told("kept answer"), 1, "{}", damaged.server.log());
+}
+
+#[tokio::test]
+async fn without_an_account_s_record_the_server_does_not_start_and_names_it() {
+    let (mut damaged, _) = Damaged::start().await;
+    damaged.server.term();
+    let of = format!("n = {}", number(&damaged.account));
+    let half = json!("{");
+    execute(&damaged.file(), &format!("UPDATE records SET body = ? WHERE {of}"), std::slice::from_ref(&half));
+    let folder = Folder::new();
+    std::fs::create_dir(folder.work().join("data")).unwrap();
+    std::fs::copy(damaged.file(), folder.work().join("data/colloquy.db")).unwrap();
+    let (status, printed) = Setup::default().refused_in(&folder.work());
+    assert!(!status.success() && printed.contains(&damaged.account), "{printed}");
+    damaged.assert_stored(("records", "body"), &of, &half);
+}

@@ -10,6 +10,7 @@ mod identifiers;
 mod lines;
 mod links;
 mod lists;
+mod long_conversation;
 mod names;
 mod neighbour;
 mod offsets;

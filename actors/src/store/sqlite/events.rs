@@ -111,27 +111,99 @@ impl<'c> Log<'c> {
         Ok(low)
     }
 
+    /// Messages up to and with this row.
+    fn messages(&self, seq: u64) -> rusqlite::Result<u64> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT from_customer + from_agent + from_system FROM rows WHERE entity = ?1 AND seq = ?2",
+        )?;
+        Ok(query.query_row([self.entity, int(seq)], |row| row.get(0)).optional()?.map_or(0, uint))
+    }
+
+    /// The first row behind `after`, up to `end`, that may match by kind: runs of a million messages are passed over, for
+    /// each row tells how many messages stand up to it.
+    fn next(&self, (after, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<Option<u64>> {
+        let (own, others) = wanted.sides();
+        if own && others {
+            return Ok((after < end).then_some(after + 1));
+        }
+        let rank = |seq: u64| -> rusqlite::Result<u64> {
+            let messages = self.messages(seq)?;
+            Ok(if own { messages } else { seq.saturating_sub(messages) })
+        };
+        let before = rank(after)?;
+        if after >= end || rank(end)? == before {
+            return Ok(None);
+        }
+        let (mut low, mut high) = (after, end);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if rank(middle)? > before { high = middle } else { low = middle }
+        }
+        Ok(Some(high))
+    }
+
+    /// Shows the stretches of rows in which something may match, each behind its first place up to its second, for as long
+    /// as it is wanted.
+    fn stretches(
+        &self,
+        (start, end): (u64, u64),
+        wanted: &Wanted,
+        mut goes_on: impl FnMut(u64, u64) -> rusqlite::Result<bool>,
+    ) -> rusqlite::Result<()> {
+        let length = if wanted.sides() == (true, true) { u64::MAX } else { STRETCH };
+        let mut after = start;
+        while let Some(first) = self.next((after, end), wanted)? {
+            after = (first - 1).saturating_add(length).min(end);
+            if !goes_on(first - 1, after)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The matching events behind `start` up to `end`, at most one more than `limit`.
-    fn find(&self, (start, end): (u64, u64), wanted: &Wanted, limit: u32) -> rusqlite::Result<Vec<Arc<Event>>> {
+    fn find(&self, span: (u64, u64), wanted: &Wanted, limit: u32) -> rusqlite::Result<Vec<Arc<Event>>> {
         let (kinds, channel, assignee) = wanted.values();
         let sql = format!("SELECT {EVENT} FROM rows WHERE {MATCHING} ORDER BY seq LIMIT ?7");
         let mut statement = self.connection.prepare_cached(&sql)?;
-        let most = i64::from(limit) + 1;
-        let values = params![self.entity, int(start), int(end), kinds, channel, assignee, most];
+        let most = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
         let veil = Veil::of(self.connection)?;
-        statement.query_map(values, |row| shown(row, &veil))?.map(|event| event.map(Arc::new)).collect()
+        let mut found = Vec::new();
+        self.stretches(span, wanted, |start, end| {
+            let left = i64::try_from(most.saturating_sub(found.len())).unwrap_or(i64::MAX);
+            let values = params![self.entity, int(start), int(end), kinds, channel, assignee, left];
+            for event in statement.query_map(values, |row| shown(row, &veil))? {
+                found.push(Arc::new(event?));
+            }
+            Ok(found.len() < most)
+        })?;
+        Ok(found)
     }
 
     fn count(&self, (start, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<u64> {
         if wanted.is_all() {
             return Ok(end.saturating_sub(start));
         }
+        if let ((true, _), true) = (wanted.sides(), wanted.is_of_kinds_alone()) {
+            let messages = self.messages(end)?.saturating_sub(self.messages(start)?);
+            return Ok(messages + self.count((start, end), &wanted.of_others())?);
+        }
         let (kinds, channel, assignee) = wanted.values();
         let mut statement = self.connection.prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
-        let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
-        statement.query_row(values, |row| row.get(0)).map(uint)
+        let mut total = 0;
+        if wanted.sides() != (false, false) {
+            self.stretches((start, end), wanted, |start, end| {
+                let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
+                total += statement.query_row(values, |row| row.get(0)).map(uint)?;
+                Ok(true)
+            })?;
+        }
+        Ok(total)
     }
 }
+
+/// Rows of one entity that are read one after the other before the next that may match is looked for.
+const STRETCH: u64 = 64;
 
 const MATCHING: &str = "entity = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 >> happened) & 1
     AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR assignee = ?6)";

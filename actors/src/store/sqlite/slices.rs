@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, int, uint};
 use crate::feed::EventFilter;
+use crate::store::Happened;
 
 /// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers, smaller ones the writer,
 /// who touches a page for each assignee of a slice. Tests want many of them.
@@ -63,6 +64,22 @@ impl Wanted {
         self.kinds != u64::MAX || self.channel.is_some()
     }
 
+    /// Whether messages' own rows pass by kind, and whether any other of a conversation does.
+    pub(super) fn sides(&self) -> (bool, bool) {
+        let own = bit(Happened::MessageCreated as u8);
+        (self.kinds & own != 0, self.kinds & CONVERSATIONS & !own != 0)
+    }
+
+    /// The same kinds without messages' own rows.
+    pub(super) fn of_others(&self) -> Self {
+        Wanted { kinds: self.kinds & CONVERSATIONS & !bit(Happened::MessageCreated as u8), ..*self }
+    }
+
+    /// Whether channel and assignee are of no matter.
+    pub(super) fn is_of_kinds_alone(&self) -> bool {
+        self.channel.is_none() && self.assignee.is_none()
+    }
+
     pub(super) fn admits(&self, entry: &Entry) -> bool {
         self.admits_kind(entry.happened, entry.channel) && self.assignee.is_none_or(|user| user == entry.assignee)
     }
@@ -77,6 +94,9 @@ impl Wanted {
         (kinds, self.channel.map(|channel| i64::from(channel) - 1), self.assignee.map(int))
     }
 }
+
+/// The bits of what happens in conversations.
+const CONVERSATIONS: u64 = 0b11_1110;
 
 fn bit(happened: u8) -> u64 {
     1_u64.checked_shl(happened.into()).unwrap_or(0)

@@ -6,6 +6,7 @@ mod connections;
 mod customers;
 mod edits;
 mod fill;
+mod full_disk;
 mod identifiers;
 mod lines;
 mod links;
@@ -17,5 +18,6 @@ mod slow_readers;
 mod threads;
 mod uploads;
 mod webhooks;
+mod writer;
 
 use neighbour::Neighbour;

@@ -1,49 +1,16 @@
 //! A full disk: nothing is acknowledged that is not stored, the answer is 503, and it goes on when there is room.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::documents::DOCUMENTS;
 use crate::support::server::Folder;
-use crate::support::{Client, Dice, Setup, until};
+use crate::support::{Client, Dice, Setup, SmallDisk, until};
 
-/// Room for an empty store and its WAL, and little more.
-const DISK: &str = "size=24m";
-
-/// A small disk of its own, unmounted at the end.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path) -> Self {
-        fs::create_dir_all(at).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "tmpfs"]).arg(at).status().unwrap();
-        assert!(mounted.success(), "this test needs the right to mount a tmpfs (root)");
-        Self(at.to_owned())
-    }
-
-    /// Fills what is left, to the last byte.
-    fn fill(&self) -> PathBuf {
-        let path = self.0.join("filler");
-        let mut file = File::create(&path).unwrap();
-        for size in [65_536, 4096, 512, 1] {
-            let part = vec![b'x'; size];
-            while file.write_all(&part).is_ok() {}
-        }
-        path
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: when a test fails, the server may still hold its files for a moment.
-        drop(Command::new("umount").arg("-l").arg(&self.0).status());
-    }
-}
+/// MiB for an empty store and its WAL, and little more.
+const DISK: u32 = 24;
 
 async fn send(c: &Client, list: &str, n: usize) -> (u16, serde_json::Value, String) {
     let content = format!("{n} {}", "m".repeat(20_000));
@@ -72,7 +39,7 @@ async fn assert_stored(c: &Client, list: &str, acknowledged: &[String]) {
 #[tokio::test]
 async fn a_full_disk_is_503_and_loses_nothing_and_it_goes_on_when_there_is_room() {
     let folder = Folder::new();
-    let disk = SmallDisk::mount(&folder.work().join("data"));
+    let disk = SmallDisk::mount(&folder.work().join("data"), DISK);
     let mut server = Setup::default().start_in(folder);
     server.expect_errors();
     let account = server.account().await;
@@ -193,7 +160,7 @@ impl Written {
 #[tokio::test]
 async fn on_a_full_disk_a_document_is_written_whole_or_not_at_all() {
     let folder = Folder::new();
-    let disk = SmallDisk::mount(&folder.work().join("data"));
+    let disk = SmallDisk::mount(&folder.work().join("data"), DISK);
     let mut server = Setup::default().start_in(folder);
     server.expect_errors();
     let account = server.account().await;

@@ -4,7 +4,7 @@
 //! A key is reserved before its command is enqueued. The reservation travels with the command and its commit and ends
 //! there, as result or refusal, never when the caller leaves.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -121,7 +121,12 @@ const SHARDS: usize = 16;
 /// Keys in memory; beyond, the older ones go behind.
 const KEYS_MAX: usize = 200_000;
 /// Keys that go behind at once.
-const SLICE: usize = 100_000;
+const SLICE: usize = 25_000;
+/// So many slices of about the same size become one. So there are at most three of each size, 25,000 keys and so many times
+/// that: of 10 million keys some 13 slices, and a new key costs a look into each one's filter. Each filter is wrong for one
+/// key in 100, so one new key in ten costs a read. A slice goes a day after its newest key, so that filters hold the keys of
+/// at most 56 hours: at 10 million a day some 16 million, 20 MB.
+const MERGED: usize = 4;
 
 /// Where a key's answer stands; positions begin at 1.
 type Place = i64;
@@ -135,17 +140,23 @@ const FILTER_BITS_PER_KEY: usize = 10;
 const FILTER_PROBES: u64 = 7;
 
 impl Filter {
-    /// A filter of these keys.
-    pub(crate) fn of(keys: impl ExactSizeIterator<Item = Short>) -> Self {
-        let mut filter = Filter(vec![0; (keys.len() * FILTER_BITS_PER_KEY).div_ceil(8).max(1)]);
-        for key in keys {
-            for (byte, bit) in filter.places(key) {
-                if let Some(byte) = filter.0.get_mut(byte) {
-                    *byte |= bit;
-                }
+    /// An empty one for so many keys.
+    pub(crate) fn sized(keys: usize) -> Self {
+        Filter(vec![0; (keys * FILTER_BITS_PER_KEY).div_ceil(8).max(1)])
+    }
+
+    /// How many keys it is made for.
+    pub(crate) fn keys(&self) -> usize {
+        self.0.len() * 8 / FILTER_BITS_PER_KEY
+    }
+
+    /// Takes in a key.
+    pub(crate) fn add(&mut self, key: Short) {
+        for (byte, bit) in self.places(key) {
+            if let Some(byte) = self.0.get_mut(byte) {
+                *byte |= bit;
             }
         }
-        filter
     }
 
     /// As it was kept.
@@ -255,9 +266,7 @@ impl Keys {
             Some(position) => Looked::Done { position: *position },
             None => {
                 // A key that goes behind is in a slice before it leaves the map.
-                let behind = self.behind.read();
-                let slices =
-                    behind.iter().filter(|(_, filter)| filter.may_hold(key)).map(|(slice, _)| *slice).collect();
+                let slices = self.slices_of(key);
                 self.insert(&mut shard, key, RUNNING);
                 Looked::Fresh(Reservation { keys: Arc::clone(self), hash, request, settled: false }, slices)
             }
@@ -301,9 +310,38 @@ impl Keys {
         Some(done)
     }
 
-    /// The store holds these keys: memory needs them no more.
-    pub(crate) fn put_behind(&self, slice: Slice) {
-        self.behind.write().push((slice.number, slice.filter));
+    /// The slices that may hold this key.
+    fn slices_of(&self, key: Short) -> Vec<i64> {
+        let behind = self.behind.read();
+        behind.iter().filter(|(_, filter)| filter.may_hold(key)).map(|(slice, _)| *slice).collect()
+    }
+
+    /// Whether all of these slices are still what keys are looked for in: only then did a read of them see all that they held.
+    fn are_current(&self, slices: &[i64]) -> bool {
+        let behind = self.behind.read();
+        slices.iter().all(|slice| behind.iter().any(|(number, _)| number == slice))
+    }
+
+    /// The oldest slices of about one size, where there are enough of them to become one.
+    pub(crate) fn to_merge(&self) -> Option<Vec<i64>> {
+        let mut by_size: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+        for (number, filter) in &*self.behind.read() {
+            let times = filter.keys() / self.slice.max(1);
+            by_size.entry(times.max(1).ilog(MERGED)).or_default().push(*number);
+        }
+        let mut slices = by_size.into_values().find(|slices| slices.len() >= MERGED)?;
+        slices.sort_unstable();
+        slices.truncate(MERGED);
+        Some(slices)
+    }
+
+    /// The store holds these keys: memory needs them no more, nor the slices that they come from.
+    pub(crate) fn put_behind(&self, slice: Slice, in_place_of: &[i64]) {
+        {
+            let mut behind = self.behind.write();
+            behind.retain(|(number, _)| !in_place_of.contains(number));
+            behind.push((slice.number, slice.filter));
+        }
         for (key, position) in slice.keys {
             self.remove(key, position);
         }
@@ -395,6 +433,19 @@ impl Idempotency {
         Ok(kept.is_some_and(|kept| kept.hash == hash && kept.at > Timestamp::now().0 - KEPT_MS))
     }
 
+    /// The position of the answer under a key that may be behind.
+    async fn older(&self, hash: KeyHash, mut slices: Vec<i64>) -> Result<Option<i64>, ReadError> {
+        while !slices.is_empty() {
+            let found = self.store.older_key(slices.clone(), hash).await?;
+            if found.is_some() || self.keys.are_current(&slices) {
+                return Ok(found);
+            }
+            // Some became one meanwhile: what was read may have been on its way.
+            slices = self.keys.slices_of(short(&hash));
+        }
+        Ok(None)
+    }
+
     /// Reserves the key, or gives what is known of it.
     ///
     /// # Errors
@@ -403,8 +454,7 @@ impl Idempotency {
         let hash = Keys::hash(scope, key);
         loop {
             let position = match self.keys.look(hash, request) {
-                Looked::Fresh(reservation, slices) if slices.is_empty() => return Ok(Known::Fresh(reservation)),
-                Looked::Fresh(reservation, slices) => match self.store.older_key(slices, hash).await? {
+                Looked::Fresh(reservation, slices) => match self.older(hash, slices).await? {
                     Some(position) if self.holds(hash, position).await? => {
                         reservation.settle(position);
                         position

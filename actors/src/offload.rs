@@ -45,6 +45,15 @@ async fn turn_of(turns: &'static Semaphore, bytes: usize) -> Option<Turn> {
     place.map(|place| Turn { _place: place, _aside: Aside::begin() })
 }
 
+/// The same for a thread of its own, which waits for it.
+pub(crate) fn turn_here(bytes: usize) -> Option<Turn> {
+    if bytes < LARGE_MIN {
+        return None;
+    }
+    // Without a runtime it goes on without a turn: others may wait for it, nothing is wrong.
+    tokio::runtime::Builder::new_current_thread().build().ok()?.block_on(turn(bytes))
+}
+
 /// Sets a core aside for all that is done with so many bytes, if they are many.
 pub(crate) fn aside(bytes: usize) -> Option<Aside> {
     (bytes >= LARGE_MIN).then(Aside::begin)

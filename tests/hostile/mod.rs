@@ -6,6 +6,7 @@ mod connections;
 mod customers;
 mod edits;
 mod fill;
+mod full_disk;
 mod identifiers;
 mod lines;
 mod links;
@@ -18,5 +19,6 @@ mod slow_readers;
 mod threads;
 mod uploads;
 mod webhooks;
+mod writer;
 
 use neighbour::Neighbour;

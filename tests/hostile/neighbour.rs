@@ -33,6 +33,8 @@ pub(super) struct Beside<T> {
     pub(super) attack: T,
     /// The most that the server held while it lasted, as resident bytes.
     pub(super) peak_bytes: u64,
+    /// What the slowest of the neighbour's messages took beside it: they go one by one, so a halt of seconds slows only one.
+    pub(super) slowest: Duration,
 }
 
 impl Neighbour {
@@ -67,16 +69,19 @@ impl Neighbour {
         let attack = attack.await;
         over.store(true, Ordering::Relaxed);
         let (took, peak_bytes) = ended(sending).await;
+        let slowest = took.iter().copied().max().unwrap_or_default();
         let beside = p99(took);
         eprintln!(
-            "hostile: {name}: p99 of the neighbour's {} {:.2} ms alone, {:.2} ms beside, {:.0} MiB at most",
+            "hostile: {name}: p99 of the neighbour's {} {:.2} ms alone, {:.2} ms beside, at worst {:.2} ms, \
+             {:.0} MiB at most",
             asks.word(),
             alone.as_secs_f64() * 1e3,
             beside.as_secs_f64() * 1e3,
+            slowest.as_secs_f64() * 1e3,
             peak_bytes as f64 / f64::from(1 << 20),
         );
         assert!(beside < P99_MAX, "{name}: the neighbour's p99 was {alone:?} and is {beside:?}");
-        Beside { attack, peak_bytes }
+        Beside { attack, peak_bytes, slowest }
     }
 }
 

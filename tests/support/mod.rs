@@ -17,6 +17,7 @@ pub(crate) mod raw;
 pub(crate) mod receiver;
 pub(crate) mod server;
 pub(crate) mod shapes;
+pub(crate) mod small_disk;
 pub(crate) mod socket;
 pub(crate) mod stored;
 pub(crate) mod stream;
@@ -29,6 +30,7 @@ pub(crate) use dice::Dice;
 pub(crate) use proxy::Proxy;
 pub(crate) use receiver::{Receiver, Reply};
 pub(crate) use server::{OPERATOR, Server, Setup, shared};
+pub(crate) use small_disk::SmallDisk;
 pub(crate) use socket::Socket;
 pub(crate) use stream::{EventStream, Item};
 

@@ -16,12 +16,14 @@ use crate::feed::{Ended, Event, Feed, Interest, Item};
 use crate::id::DocumentId;
 use crate::offload;
 use crate::page::ListFailure;
-use crate::search::{Closed, Entry, Found, Held, INDEXER, Search, SearchError};
+use crate::search::{Closed, Entry, Found, INDEXER, Search, SearchError};
 use crate::store::{FeedRow, ReadError, Store};
 use crate::threads::{Background, Restarts};
 
 /// How long a search waits for the index.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);
+/// How long its answer may take: one search is interrupted after 2 s, but others may stand before it.
+const SEARCH_MAX: Duration = Duration::from_secs(4);
 /// Events waiting for the index; one that lags further reads the store.
 const QUEUE: usize = 1_024;
 /// Read from the store at once.
@@ -83,7 +85,8 @@ impl Finder {
         let wanted = self.shared.feed.last();
         self.shared.feed.reach();
         index.wait_for(wanted, SEARCH_WAIT).await.map_err(|_| ListFailure::Away)?;
-        Ok(index.find(shelf(scope, in_bin), query, limit, offset).await?)
+        let found = index.find(shelf(scope, in_bin), query, limit, offset);
+        Ok(tokio::time::timeout(SEARCH_MAX, found).await.map_err(|_| ListFailure::TooSlow)??)
     }
 
     /// Searches know everything up to this position.
@@ -231,7 +234,7 @@ impl Follower<'_> {
     async fn hand_in(&self, position: i64, scope: Scope, number: u64) -> Result<(), Closed> {
         loop {
             match self.entry(scope, number).await {
-                Ok(Some((entry, turn))) => return self.index.put(position, entry, turn).await,
+                Ok(Some(entry)) => return self.index.put(position, entry).await,
                 // What can't be read is not found, and does not keep the others out.
                 Ok(None) | Err(ReadError::Unreadable) => return self.index.remove(position, number).await,
                 Err(_) => tokio::time::sleep(PAUSE).await,
@@ -239,8 +242,8 @@ impl Follower<'_> {
         }
     }
 
-    /// What is to be found of a document, and its turn among the large computations if it is large.
-    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<(Entry, Option<Held>)>, ReadError> {
+    /// What is to be found of a document.
+    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
         let store = &self.shared.store;
         let Some((row, in_bin)) = store.document(scope, number).await? else { return Ok(None) };
         let facts = Facts::stored(DocumentId::from_parts(row.subject.number, row.subject.tail), &row.body)?;
@@ -248,14 +251,16 @@ impl Follower<'_> {
             return Ok(None);
         };
         let bytes = unpacked_bytes(&frames);
-        let turn = offload::turn(bytes).await.map(|turn| -> Held { Box::new(turn) });
+        let turn = offload::turn(bytes).await;
         // On this thread: it has nothing else to do.
         let unpacked = {
             let _long = offload::long(bytes);
             unpack(&frames, (row.subject, facts.head))
         };
         let (content, _) = unpacked.ok_or(ReadError::Unreadable)?;
-        Ok(Some((Entry { number, scope: shelf(scope, in_bin), title: facts.title, content }, turn)))
+        // It goes before the text is handed in: the queue may be full for as long as the disk is.
+        drop(turn);
+        Ok(Some(Entry { number, scope: shelf(scope, in_bin), title: facts.title, content }))
     }
 
     async fn read<T>(&self, ask: impl Fn(&dyn Store) -> crate::store::Later<Result<T, ReadError>>) -> T {

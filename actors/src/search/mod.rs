@@ -18,7 +18,8 @@
 //!   was being written when the machine stopped.
 //! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one whose asker has left; what
 //!   finds no room in the queue, or waits in it for too long, is refused. Memory: 32 MiB of texts in the queue at most, then [`Search::put`]
-//!   waits.
+//!   waits. What is in the queue holds nothing that anybody else waits for.
+//! - While the disk is full, searches are behind and everything else goes on; when there is room again, it catches up.
 
 mod index;
 mod seal;
@@ -73,9 +74,6 @@ pub struct Closed;
 #[error("the search index has not come so far yet")]
 pub struct Behind;
 
-/// What is held while a text is being taken in.
-pub type Held = Box<dyn Send>;
-
 /// A text to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -120,6 +118,7 @@ impl Found {
 struct Pace {
     chores_every: Duration,
     erase_after: Duration,
+    /// After a first failure; twice as long after each further one.
     retry_after: Duration,
 }
 
@@ -155,6 +154,7 @@ impl Search {
     }
 
     fn open_at(pace: Pace, path: &Path, newest: i64, reads: QueueBounds) -> Result<(Self, i64), SearchError> {
+        let path = &resolved(path);
         let seal = Seal::of(path);
         let (connection, position) = open_or_begin(path, &seal, newest)?;
         let reader = || index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error));
@@ -179,14 +179,13 @@ impl Search {
         Ok((Search { inbox: Mutex::new(Some(inbox)), thread, readers, shared, reached }, position))
     }
 
-    /// Takes in a text, in place of the one with the same number. Waits while the queue is full. What is held for it is let
-    /// go once it is taken in.
+    /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
     ///
     /// # Errors
     /// [`Closed`].
-    pub async fn put(&self, position: i64, entry: Entry, held: Option<Held>) -> Result<(), Closed> {
+    pub async fn put(&self, position: i64, entry: Entry) -> Result<(), Closed> {
         let bytes = entry.title.len() + entry.content.len();
-        self.hand_in(position, bytes, Task::Put(Box::new(entry)), held).await
+        self.hand_in(position, bytes, Task::Put(Box::new(entry))).await
     }
 
     /// Takes a text out, if there is one.
@@ -194,7 +193,7 @@ impl Search {
     /// # Errors
     /// [`Closed`].
     pub async fn remove(&self, position: i64, number: u64) -> Result<(), Closed> {
-        self.hand_in(position, 0, Task::Remove(number), None).await
+        self.hand_in(position, 0, Task::Remove(number)).await
     }
 
     /// Tells that everything up to this position has been handed in.
@@ -202,14 +201,14 @@ impl Search {
     /// # Errors
     /// [`Closed`].
     pub async fn reached(&self, position: i64) -> Result<(), Closed> {
-        self.hand_in(position, 0, Task::Pass, None).await
+        self.hand_in(position, 0, Task::Pass).await
     }
 
-    async fn hand_in(&self, position: i64, bytes: usize, task: Task, held: Option<Held>) -> Result<(), Closed> {
+    async fn hand_in(&self, position: i64, bytes: usize, task: Task) -> Result<(), Closed> {
         let kib = u32::try_from(bytes / 1_024 + 1).unwrap_or(u32::MAX).min(QUEUE_KIB);
         let room = Arc::clone(&self.shared.room).acquire_many_owned(kib).await.map_err(|_| Closed)?;
         match &*self.inbox.lock() {
-            Some(inbox) => inbox.send(Work { position, task, room, held }).map_err(|_| Closed),
+            Some(inbox) => inbox.send(Work { position, task, room }).map_err(|_| Closed),
             None => Err(Closed),
         }
     }
@@ -277,6 +276,12 @@ impl Drop for Search {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Where a symbolic link leads: what stands beside an index stands beside the file itself.
+fn resolved(path: &Path) -> PathBuf {
+    let beside = |target: PathBuf| path.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
+    std::fs::read_link(path).map_or_else(|_| path.to_owned(), beside)
 }
 
 fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {

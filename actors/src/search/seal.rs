@@ -13,15 +13,19 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The mark beside an index that is being written.
 pub(super) struct Seal {
     file: PathBuf,
+    log: PathBuf,
     mark: PathBuf,
 }
 
 impl Seal {
     /// The seal of this index.
     pub(super) fn of(path: &Path) -> Self {
-        let mut mark = path.as_os_str().to_owned();
-        mark.push(".writing");
-        Seal { file: path.to_owned(), mark: PathBuf::from(mark) }
+        let beside = |ending: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(ending);
+            PathBuf::from(name)
+        };
+        Seal { file: path.to_owned(), log: beside("-wal"), mark: beside(".writing") }
     }
 
     /// Why the index is not to be trusted.
@@ -62,20 +66,110 @@ impl Seal {
     /// # Errors
     /// It can't be synced: the mark stays.
     pub(super) fn close(&self) -> io::Result<()> {
-        File::open(&self.file)?.sync_all()?;
-        self.sync_folder()?;
-        match std::fs::remove_file(&self.mark) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.close_on(&Real)
+    }
+
+    /// File and log are synced before the mark goes: an emptied log that comes back would be played into the file again.
+    fn close_on(&self, disk: &impl Disk) -> io::Result<()> {
+        disk.sync(&self.file)?;
+        missing_or(disk.sync(&self.log))?;
+        disk.sync(self.folder())?;
+        missing_or(disk.remove(&self.mark))
     }
 
     fn sync_folder(&self) -> io::Result<()> {
+        Real.sync(self.folder())
+    }
+
+    fn folder(&self) -> &Path {
         let folder = self.mark.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        folder.unwrap_or(Path::new("."))
+    }
+}
+
+/// What is done to the disk when the index is closed.
+trait Disk {
+    /// Brings a file, or the names in a folder, to the disk.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+
+    /// Takes a file away.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The machine's.
+struct Real;
+
+impl Disk for Real {
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+}
+
+/// A file that is not there needs nothing done to it.
+fn missing_or(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 
 fn boot() -> Option<String> {
     std::fs::read_to_string(BOOT_ID).ok().filter(|boot| !boot.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Notes what is done to it, and refuses one thing.
+    #[derive(Default)]
+    struct Noted {
+        done: RefCell<Vec<String>>,
+        refuses: &'static str,
+    }
+
+    impl Noted {
+        fn note(&self, what: &str, path: &Path) -> io::Result<()> {
+            let done = format!("{what} {}", path.display());
+            if done == self.refuses {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.done.borrow_mut().push(done);
+            Ok(())
+        }
+    }
+
+    impl Disk for Noted {
+        fn sync(&self, path: &Path) -> io::Result<()> {
+            self.note("sync", path)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.note("remove", path)
+        }
+    }
+
+    #[test]
+    fn the_mark_goes_after_the_file_its_log_and_their_names_are_synced() {
+        const STEPS: [&str; 4] =
+            ["sync data/c.search", "sync data/c.search-wal", "sync data", "remove data/c.search.writing"];
+        let seal = Seal::of(Path::new("data/c.search"));
+        let disk = Noted::default();
+        seal.close_on(&disk).unwrap();
+        assert_eq!(*disk.done.borrow(), STEPS);
+        for (refused, refuses) in STEPS.into_iter().enumerate() {
+            let disk = Noted { refuses, ..Noted::default() };
+            assert!(seal.close_on(&disk).is_err());
+            let done: Vec<&str> = STEPS.into_iter().take(refused).collect();
+            assert_eq!(*disk.done.borrow(), done, "what can't be synced stays marked");
+        }
+    }
 }

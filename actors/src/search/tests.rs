@@ -49,7 +49,7 @@ impl Desk {
     async fn put_in(&mut self, scope: Scope, number: u64, title: &str, content: &str) {
         self.position += 1;
         let entry = Entry { number, scope, title: title.into(), content: content.into() };
-        self.search.put(self.position, entry, None).await.unwrap();
+        self.search.put(self.position, entry).await.unwrap();
     }
 
     async fn put(&mut self, number: u64, title: &str, content: &str) {

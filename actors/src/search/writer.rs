@@ -11,13 +11,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::index;
 use super::seal::Seal;
-use super::{Entry, Held, Pace};
+use super::{Entry, Pace};
 use crate::offload;
 
 /// Texts of one transaction.
 const BATCH_TEXTS_MAX: usize = 512;
 /// Bytes of text from which a transaction takes no further one.
 const BATCH_BYTES_MAX: usize = 8 << 20;
+/// So often the wait after a failure is doubled.
+const DOUBLED_MAX: u32 = 3;
+/// Between two looks, while it waits, at whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What the writer is asked.
 pub(super) struct Work {
@@ -27,8 +31,6 @@ pub(super) struct Work {
     pub(super) task: Task,
     /// The room that it takes in the queue, until it is done.
     pub(super) room: OwnedSemaphorePermit,
-    /// What else is held until then.
-    pub(super) held: Option<Held>,
 }
 
 pub(super) enum Task {
@@ -80,19 +82,21 @@ pub(super) struct Writer {
 struct Batch {
     tasks: HashMap<u64, Task>,
     bytes: usize,
+    /// Bytes of the largest text.
+    largest: usize,
     position: i64,
     rooms: Vec<OwnedSemaphorePermit>,
-    held: Vec<Held>,
 }
 
 impl Batch {
     fn add(&mut self, work: Work) {
         self.position = self.position.max(work.position);
         self.rooms.push(work.room);
-        self.held.extend(work.held);
         match work.task {
             Task::Put(entry) => {
-                self.bytes += entry.title.len() + entry.content.len();
+                let bytes = entry.title.len() + entry.content.len();
+                self.bytes += bytes;
+                self.largest = self.largest.max(bytes);
                 self.tasks.insert(entry.number, Task::Put(entry));
             }
             Task::Remove(number) => {
@@ -143,6 +147,7 @@ impl Writer {
 
     /// Writes a batch, however often it takes. False where there is no sense in going on.
     fn take_in(&mut self, batch: &mut Batch) -> bool {
+        let mut failed = 0;
         // Positions that bring no text need not be written each time: after a crash they are only passed once more.
         while !batch.tasks.is_empty() {
             match self.write(batch) {
@@ -151,11 +156,12 @@ impl Writer {
                     self.shared.note(&error);
                     return false;
                 }
-                Err(_) if self.shared.closing.load(Ordering::Relaxed) => return false,
                 Err(_) => {
-                    // Nobody else is to wait for a disk that is full.
-                    batch.held.clear();
-                    std::thread::sleep(self.pace.retry_after);
+                    let pause = self.pace.retry_after * 2_u32.pow(failed);
+                    failed = (failed + 1).min(DOUBLED_MAX);
+                    if !self.rest(pause) {
+                        return false;
+                    }
                 }
             }
         }
@@ -165,6 +171,19 @@ impl Writer {
             further
         });
         true
+    }
+
+    /// Waits so long; false where it is to end.
+    fn rest(&self, pause: Duration) -> bool {
+        let end = Instant::now() + pause;
+        while !self.shared.closing.load(Ordering::Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+        false
     }
 
     /// Writes down how far it has come where no text did.
@@ -198,6 +217,8 @@ impl Writer {
 
     /// Whether something was taken out.
     fn transact(&mut self, batch: &Batch) -> rusqlite::Result<bool> {
+        // Only while it computes: whoever waits for a turn must not wait for the disk to have room.
+        let _turn = offload::turn_here(batch.largest);
         let _long = offload::long(batch.bytes);
         let transaction = self.connection.transaction()?;
         let mut changed = false;
@@ -229,7 +250,10 @@ impl Writer {
                 Ok(true) => self.unerased = None,
                 // A reader is in the way: again with the next chore.
                 Ok(false) => {}
-                Err(error) => tracing::error!(%error, "the search index's log can't be emptied"),
+                Err(error) => {
+                    tracing::error!(%error, "the search index's log can't be emptied; trying again");
+                    self.unerased = Some(Instant::now());
+                }
             }
         }
     }

@@ -396,3 +396,25 @@ pub struct Commit {
     /// What is left to be done.
     pub chore: Option<Chore>,
 }
+
+impl Commit {
+    /// About how many bytes of texts it writes.
+    pub(crate) fn bytes(&self) -> usize {
+        let rows: usize = self.rows.iter().map(|row| row.payload.len()).sum();
+        let answer = self.answer.as_ref().and_then(|kept| kept.body.as_ref()).map_or(0, Bytes::len);
+        let header = match &self.header {
+            Header::Document(header) => {
+                let comments = header.comments.iter().filter_map(|(_, body)| body.as_ref()).map(String::len);
+                let frame = header.version.as_ref().map_or(0, |version| version.frame.len());
+                header.body.len() + frame + comments.sum::<usize>()
+            }
+            Header::Unchanged
+            | Header::Conversation { .. }
+            | Header::Record { .. }
+            | Header::RecordGone
+            | Header::DocumentGone
+            | Header::LinkUsed { .. } => 0,
+        };
+        rows + answer + header
+    }
+}

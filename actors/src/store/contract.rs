@@ -81,6 +81,24 @@ pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Benc
     assert_eq!(house.counted(live(), None), 1);
 }
 
+pub(super) fn an_answer_without_a_change_is_refused_where_another_change_came_first<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut first = house.conversation(live(), customer, None);
+    let mut second = house.reopened(first.id);
+    let nothing = || change(json!({"status": "active"}));
+    assert!(first.ask_with_key("of what is so", nothing()).is_ok());
+    first.ask(change(json!({"status": "pending"}))).unwrap();
+    // It does not know: what it would say is so is so no more.
+    let refused = second.ask_with_key("of what was so", nothing());
+    assert_eq!(refused, Err(Failed::Commit(CommitFailure::Conflict)));
+    assert_eq!(second.barrier(), Err(CommitFailure::Away), "what it decided on top of it is refused as well");
+    let mut third = house.reopened(first.id);
+    let now = third.ask_with_key("of what was so", nothing()).unwrap();
+    assert!(String::from_utf8_lossy(&now.body).contains("\"active\""), "the key is free, and it is decided anew");
+    house.is_sound();
+}
+
 pub(super) fn what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits<B: Bench>() {
     let house = House::<B>::new();
     let customer = house.customer(live(), "Ada");

@@ -103,7 +103,7 @@ pub trait Store: Send + Sync + 'static {
     /// by a broken condition, everything later of the same incarnation fails too.
     fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle);
 
-    /// Settles when all that was submitted before is durable; fails if something of this incarnation failed.
+    /// Settles when all that was submitted before for this subject is durable; fails if something of this incarnation failed.
     fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle);
 
     /// The entity as it is committed.

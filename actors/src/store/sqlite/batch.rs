@@ -145,7 +145,7 @@ impl<'c> Batch<'c> {
 
     /// Judges and writes one commit.
     pub(super) fn apply(&mut self, commit: &Commit, seals: &Seals) -> rusqlite::Result<Verdict> {
-        if !commit.rows.is_empty() && self.last_sequence(commit.subject.number)? != commit.expected {
+        if self.last_sequence(commit.subject.number)? != commit.expected {
             return Ok(Verdict::Fenced);
         }
         for condition in &commit.conditions {

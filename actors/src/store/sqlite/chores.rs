@@ -1,5 +1,6 @@
 //! What the writer does between batches, in slices small enough that no commit waits for them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
@@ -9,8 +10,10 @@ use super::batch::Counts;
 use super::codec::{id, int};
 use super::erasing;
 use super::fresh::{Due, Slicing};
+use super::gate::Gate;
 use super::lagging::{Fold, Lag, Lagging};
-use super::older_keys;
+use super::log_erasing::LogErasing;
+use super::older_keys::Shelving;
 use super::redacting;
 use super::renames::{self, Renames};
 use super::retention::Retention;
@@ -22,18 +25,13 @@ use crate::time::Timestamp;
 const SLICE: usize = 256;
 /// Bytes of texts erased in one slice: some milliseconds.
 const ERASE_SLICE_BYTES: usize = 1 << 20;
-/// The first attempt to empty the log waits so long for readers of older pages; every further one twice as long.
-const WAIT_FIRST: Duration = Duration::from_millis(25);
-/// Longer than any read transaction lives, so that the last attempt succeeds.
-const WAIT_MAX: Duration = Duration::from_millis(3200);
-/// Between two slices of what is to be freed, when nothing else comes.
-const WAIT_BUSY: Duration = Duration::from_millis(20);
 /// Between two slices of redacted texts, which have a time by which they must be gone.
 const WAIT_REDACTING: Duration = Duration::from_millis(1);
 /// A store that closes goes on with them for so long; what is left goes after the next start.
 const REDACT_AT_END: Duration = Duration::from_secs(3);
-/// How long other connections are waited for otherwise.
-const WAIT_OTHERWISE: Duration = Duration::from_secs(10);
+/// How long another process that holds the file is waited for: callers are told that nothing was done before they stop
+/// waiting, behind a batch before theirs and behind chores.
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(1);
 
 /// How often the writer does what.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +48,9 @@ pub(super) struct Pace {
     pub(super) trim_every: Duration,
     /// Events are kept for so long; none: for ever.
     pub(super) events_kept: Option<Duration>,
+    /// Between two slices of what can wait, at least, and three times what a slice took: commits have the writer for
+    /// most of the time, however much there is to do behind.
+    pub(super) rest: Duration,
 }
 
 impl Default for Pace {
@@ -58,9 +59,10 @@ impl Default for Pace {
             tick: Duration::from_millis(500),
             age_max: Duration::from_secs(60),
             uses_every: Duration::from_secs(30),
-            erase_within: Duration::from_secs(5),
+            erase_within: Duration::from_secs(10),
             trim_every: Duration::from_secs(60),
             events_kept: None,
+            rest: Duration::from_millis(20),
         }
     }
 }
@@ -71,32 +73,39 @@ pub(super) struct Housekeeping {
     renames: Renames,
     pace: Pace,
     uses_at: Instant,
-    erase_at: Option<(Instant, Duration)>,
+    log: LogErasing,
     /// Whether texts of documents that are gone may be left.
     erasing: bool,
     /// Whether earlier texts of redacted messages may be left.
     redacting: bool,
-    expiring: bool,
+    keys: Shelving,
     low_water: i64,
     probe_at: Instant,
     retention: Retention,
+    /// Which of what can wait has the next slice, whether there was anything, and when.
+    turn: usize,
+    busy: bool,
+    rest_until: Instant,
 }
 
 impl Housekeeping {
     /// With what an earlier run left to be done.
-    pub(super) fn open(pace: Pace, connection: &Connection, views: &Views) -> rusqlite::Result<Self> {
+    pub(super) fn open(pace: Pace, connection: &Connection, views: &Views, gate: Arc<Gate>) -> rusqlite::Result<Self> {
         let now = Instant::now();
         Ok(Housekeeping {
             renames: Renames::open(connection, &views.names)?,
             pace,
             uses_at: now + pace.uses_every,
-            erase_at: None,
+            log: LogErasing::new(pace.erase_within, gate),
             erasing: true,
             redacting: true,
-            expiring: true,
+            keys: Shelving::open(connection)?,
             low_water: 0,
             probe_at: now,
             retention: Retention::new(pace.events_kept, pace.trim_every),
+            turn: 0,
+            busy: true,
+            rest_until: now,
         })
     }
 
@@ -113,12 +122,12 @@ impl Housekeeping {
     /// A message was redacted: the file must lose its earlier texts.
     pub(super) fn erase_messages(&mut self) {
         self.redacting = true;
-        self.erase();
+        self.erase_log();
     }
 
     /// A text was erased: the log must lose it.
-    fn erase(&mut self) {
-        self.erase_at.get_or_insert((Instant::now() + self.pace.erase_within, WAIT_FIRST));
+    pub(super) fn erase_log(&mut self) {
+        self.log.note();
     }
 
     /// A document is gone: its texts are to be erased.
@@ -131,11 +140,8 @@ impl Housekeeping {
         if self.redacting {
             return self.pace.tick.min(WAIT_REDACTING);
         }
-        if self.retention.busy() || self.erasing || self.renames.waiting() > 0 {
-            self.pace.tick.min(WAIT_BUSY)
-        } else {
-            self.pace.tick
-        }
+        let busy = self.busy || self.renames.waiting() > 0;
+        self.log.tick(if busy { self.pace.tick.min(self.pace.rest) } else { self.pace.tick })
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -173,10 +179,6 @@ impl Housekeeping {
             fold.wrote(lagging, n, lag);
         }
         self.renames.slice(connection, &views.names, renames::SLICE)?;
-        if let Some(keys) = views.keys.overflow() {
-            let slice = older_keys::write(connection, keys, Timestamp::now())?;
-            views.keys.put_behind(slice);
-        }
         if closing || self.uses_at <= Instant::now() {
             self.uses_at = Instant::now() + self.pace.uses_every;
             write_uses(connection, views)?;
@@ -187,19 +189,32 @@ impl Housekeeping {
                 self.low_water = low_water;
                 write_slices(connection, slicing, counts.next_pos, &[])?;
             }
-            self.expiring = true;
+            self.keys.look_for_old();
         }
-        if self.expiring {
-            self.expiring = older_keys::expire(connection, &views.keys, Timestamp::now())?;
-        }
-        if !closing {
-            self.retention.run(connection, Timestamp::now())?;
+        if !closing && self.rest_until <= Instant::now() {
+            let begun = Instant::now();
+            self.busy = self.slice_of_what_can_wait(connection, views)?;
+            self.rest_until = Instant::now() + self.pace.rest.max(3 * begun.elapsed());
         }
         self.erase_redacted(connection, closing)?;
-        if self.erasing {
-            self.erase_texts(connection)?;
+        self.log.run(connection, closing)
+    }
+
+    /// One slice of one thing, in turn; whether there was anything to do.
+    fn slice_of_what_can_wait(&mut self, connection: &Connection, views: &Views) -> rusqlite::Result<bool> {
+        const THINGS: usize = 3;
+        for _ in 0..THINGS {
+            self.turn = (self.turn + 1) % THINGS;
+            let did = match self.turn {
+                0 => self.keys.run(connection, &views.keys, Timestamp::now())?,
+                1 => self.retention.run(connection, Timestamp::now())?,
+                _ => self.erase_texts(connection)?,
+            };
+            if did {
+                return Ok(true);
+            }
         }
-        self.erase_log(connection, closing)
+        Ok(false)
     }
 
     /// Writes the newest events into slices when they are old enough; what fills a slice has mostly gone with a commit.
@@ -231,7 +246,7 @@ impl Housekeeping {
             self.redacting = redacting::slice(connection, ERASE_SLICE_BYTES)?;
             connection.execute_batch("COMMIT")?;
             if self.redacting {
-                self.erase();
+                self.erase_log();
             }
             if !closing || begun.elapsed() > REDACT_AT_END {
                 break;
@@ -241,28 +256,17 @@ impl Housekeeping {
     }
 
     /// One slice of the texts of documents that are gone; what is left when the store closes goes after the next start.
-    fn erase_texts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    fn erase_texts(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        if !self.erasing {
+            return Ok(false);
+        }
         connection.execute_batch("BEGIN IMMEDIATE")?;
         self.erasing = erasing::slice(connection, ERASE_SLICE_BYTES)?;
         connection.execute_batch("COMMIT")?;
         if self.erasing {
-            self.erase();
+            self.erase_log();
         }
-        Ok(())
-    }
-
-    /// Empties the log, so that no redacted text stays in it. A reader of older pages is waited for a little, while no
-    /// commit can be made, then once more after a tick; longer each time, so that it comes about.
-    fn erase_log(&mut self, connection: &Connection, closing: bool) -> rusqlite::Result<()> {
-        let Some((_, wait)) = self.erase_at.filter(|(at, _)| closing || *at <= Instant::now()) else { return Ok(()) };
-        connection.busy_timeout(if closing { WAIT_MAX } else { wait })?;
-        let tried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
-        connection.busy_timeout(WAIT_OTHERWISE)?;
-        // Twice as long for commits as without them; and anew from short waits if a stranger reads for ever.
-        let longer = if wait < WAIT_MAX { 2 * wait } else { WAIT_FIRST };
-        let again = (Instant::now() + self.pace.tick.max(2 * wait), longer);
-        self.erase_at = (tried? != 0).then_some(again);
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lists out of the file: pages of conversations and records. A total comes from a counter wherever one field, alone or
 //! with `status`, is asked for.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::iter::Peekable;
 
 use rusqlite::types::Value;
@@ -205,8 +205,9 @@ fn overlaid(header: ConversationHeader, seq: u64, lag: Lag) -> ConversationHeade
     ConversationHeader { messages, last_message_at, updated_at, ..header }
 }
 
-/// A page in order of the last change: the headers' index, merged with those that lag behind it. These can only have
-/// moved up.
+/// A page in order of the last change: the headers' index, merged with those that lag behind what is known. Which of the two
+/// shows a conversation is decided by its header as this transaction reads it, for both alike: the writer may have written it
+/// since it told what lags, and then the index has its place.
 fn by_update(
     connection: &Connection,
     lagging: &Lagging,
@@ -224,7 +225,8 @@ fn by_update(
     if ascending {
         lagging.reverse();
     }
-    let is_lagging: HashSet<u64> = lagging.iter().map(|(n, _)| *n).collect();
+    let known_to_lag: HashMap<u64, Lag> = lagging.iter().copied().collect();
+    let is_behind = |n: u64, seq: u64| known_to_lag.get(&n).is_some_and(|lag| lag.seq > seq);
     let mut filter = filters(query);
     if let Some(status) = query.facets.status {
         filter.and("status = ?", status.code());
@@ -241,15 +243,16 @@ fn by_update(
     let mut one = connection.prepare_cached(&format!("{columns} WHERE {conditions} AND n = {}", filter.value(0)))?;
     let mut rows = all
         .query_map(params_from_iter(known.clone()), codec::listed)?
+        .filter(|row| row.as_ref().map_or(true, |(header, seq)| !is_behind(header.id.number(), *seq)))
         .map(|row| row.map(|(header, _)| header))
-        .filter(|row| row.as_ref().map_or(true, |header| !is_lagging.contains(&header.id.number())))
         .peekable();
     let mut moved = lagging
         .into_iter()
         .filter_map(|(n, lag)| {
             let values = known.iter().cloned().chain([int(n).into()]);
             let found = one.query_row(params_from_iter(values), codec::listed).optional();
-            found.map(|found| found.map(|(header, seq)| overlaid(header, seq, lag))).transpose()
+            let behind = found.map(|found| found.filter(|(_, seq)| lag.seq > *seq));
+            behind.map(|behind| behind.map(|(header, seq)| overlaid(header, seq, lag))).transpose()
         })
         .peekable();
     let merged = std::iter::from_fn(|| next_of(&mut moved, &mut rows, ascending));
@@ -347,3 +350,7 @@ pub(super) fn records(connection: &Connection, query: &RecordQuery) -> rusqlite:
     let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0 || scan.bound.is_some()))
 }
+
+#[cfg(test)]
+#[path = "lists_tests.rs"]
+mod tests;

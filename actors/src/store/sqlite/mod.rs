@@ -2,8 +2,10 @@
 //!
 //! Acknowledged means that the transaction's fsync has returned. What makes it lean, and why, stands in `schema`.
 
+mod arrivals;
 mod batch;
 mod check;
+mod checkpointing;
 mod chores;
 mod codec;
 mod deliveries;
@@ -12,11 +14,13 @@ mod erasing;
 mod events;
 mod figures;
 mod fresh;
+pub(crate) mod gate;
 mod headroom;
 mod known;
 mod lagging;
 mod lists;
 mod loads;
+mod log_erasing;
 mod older_keys;
 pub(crate) mod readers;
 mod recovery;
@@ -54,9 +58,11 @@ use tokio::sync::{Notify, oneshot};
 pub use check::{Finding, check};
 
 use self::batch::Seals;
-use self::chores::{Housekeeping, Pace};
+use self::checkpointing::Checkpointing;
+use self::chores::{BUSY_MAX, Housekeeping, Pace};
 use self::figures::Figures;
 use self::fresh::{Fresh, Slicing};
+use self::gate::Gate;
 use self::headroom::Headroom;
 use self::lagging::Lagging;
 use self::readers::Readers;
@@ -79,6 +85,9 @@ use crate::id::{MessageId, VersionId};
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::threads;
+
+/// How long another process that holds the file is waited for while it is opened.
+const OPENING_MAX: Duration = Duration::from_secs(10);
 
 /// Why the store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -239,14 +248,18 @@ impl SqliteStore {
     ) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
         let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        connection.busy_timeout(OPENING_MAX)?;
         schema::migrate(&mut connection)?;
         let counts = recovery::recover(&mut connection)?;
         recovery::fill(&connection, &views)?;
         let operator = recovery::operator(&connection, settings.operator_token)?;
         views.feed.opened(counts.next_pos - 1, recovery::endpoints(&connection)?);
-        let housekeeping = Housekeeping::open(pace, &connection, &views)?;
+        let gate = Arc::new(Gate::default());
+        let housekeeping = Housekeeping::open(pace, &connection, &views, Arc::clone(&gate))?;
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
-        let [loads, lists, contents, streams, chores] = readers(path, settings.reads)?;
+        let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
+        connection.busy_timeout(BUSY_MAX)?;
+        let checkpointing = Checkpointing::start(path, &mut connection)?;
         let (lagging, figures, healthy) =
             (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
         let slicing = Slicing::default();
@@ -265,6 +278,7 @@ impl SqliteStore {
             banned: std::collections::HashMap::new(),
             tidying: deliveries::Tidying::default(),
             headroom: Headroom::of(&log_of(path)),
+            checkpointing,
         };
         let (inbox, works) = channel();
         // A writer that is gone would leave every caller waiting: its panic ends the process.
@@ -300,7 +314,7 @@ impl SqliteStore {
 
 /// The reading threads: for loads, lists, contents, streams and chores. What is read for no account in particular is bounded
 /// by those who ask.
-fn readers(path: &Path, bounds: QueueBounds) -> Result<[Readers<ReadClass>; 5], OpenError> {
+fn readers(path: &Path, bounds: QueueBounds, gate: &Arc<Gate>) -> Result<[Readers<ReadClass>; 5], OpenError> {
     let start = |name: &'static str, connections: usize, bounds| {
         let connect = |_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let connections = (0..connections).map(connect).collect::<Result<_, _>>()?;
@@ -309,10 +323,10 @@ fn readers(path: &Path, bounds: QueueBounds) -> Result<[Readers<ReadClass>; 5], 
     let shared = QueueBounds { each: bounds.all, ..bounds };
     Ok([
         start("loads", 1, shared)?,
-        start("lists", 3, bounds)?,
-        start("texts", 2, bounds)?,
-        start("streams", 1, bounds)?,
-        start("upkeep", 1, shared)?,
+        start("lists", 3, bounds)?.behind(gate),
+        start("texts", 2, bounds)?.behind(gate),
+        start("streams", 1, bounds)?.behind(gate),
+        start("upkeep", 1, shared)?.behind(gate),
     ])
 }
 
@@ -345,10 +359,9 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
         ("journal_mode", "WAL"),
         ("synchronous", "FULL"),
         ("secure_delete", "ON"),
-        ("wal_autocheckpoint", "16000"),
+        ("wal_autocheckpoint", "0"),
         ("cache_size", if reads_only { "-4096" } else { "-16384" }),
         ("temp_store", "MEMORY"),
-        ("busy_timeout", "10000"),
     ];
     for (name, value) in settings {
         if !(reads_only && matches!(name, "journal_mode" | "wal_autocheckpoint" | "secure_delete")) {
@@ -359,6 +372,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     // cost of a list.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(96);
+    connection.busy_timeout(BUSY_MAX)?;
     Ok(connection)
 }
 

@@ -1,5 +1,9 @@
 //! Idempotency keys that memory does not hold: slices of (key, position), each sorted by key and cut into blocks, so
-//! that one is found by reading one block. Their filters are kept with them, so that a start reads no key.
+//! that one is found by reading one block. Their filters are kept with them, so that a start reads no key. Slices of about
+//! the same size become one, so that there are few to look through. All of it is written and deleted a few blocks at a time.
+
+use std::iter::Peekable;
+use std::vec::IntoIter;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -10,78 +14,266 @@ use crate::time::Timestamp;
 const BLOCK: usize = 256;
 /// Bytes of one key with its position.
 const ENTRY: usize = 16;
-/// Blocks of expired slices that are deleted at once.
-const EXPIRE: i64 = 64;
+/// Blocks that are written or deleted at once.
+const BLOCKS_AT_ONCE: usize = 64;
 
 /// SQLite's integers are signed; their order is of no matter as long as it is the same everywhere.
 fn signed(short: Short) -> i64 {
     i64::from_le_bytes(short.to_le_bytes())
 }
 
-/// Writes keys as a slice of their own.
-pub(super) fn write(connection: &Connection, mut keys: Vec<(Short, i64)>, now: Timestamp) -> rusqlite::Result<Slice> {
-    let last_pos = keys.iter().map(|(_, pos)| *pos).max().unwrap_or(0);
-    let filter = Filter::of(keys.iter().map(|(short, _)| *short));
-    keys.sort_unstable_by_key(|(short, _)| signed(*short));
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    let mut insert = connection.prepare_cached(
-        "INSERT INTO key_slices SELECT coalesce(max(slice), 0) + 1, ?1, ?2, ?3 FROM key_slices RETURNING slice",
-    )?;
-    let number: i64 = insert.query_row(params![last_pos, now.0, filter.bytes()], |row| row.get(0))?;
-    let mut insert = connection.prepare_cached("INSERT INTO older_keys VALUES (?1, ?2, ?3)")?;
-    for block in keys.chunks(BLOCK) {
-        let first = block.first().map_or(0, |(short, _)| signed(*short));
-        let bytes: Vec<u8> = block
-            .iter()
-            .flat_map(|(short, pos)| signed(*short).to_le_bytes().into_iter().chain(pos.to_le_bytes()))
-            .collect();
-        insert.execute(params![number, first, bytes])?;
+fn unsigned(key: i64) -> Short {
+    Short::from_le_bytes(key.to_le_bytes())
+}
+
+/// What the writer does for these keys.
+#[derive(Debug)]
+pub(super) struct Shelving {
+    /// The number of the next slice.
+    next: i64,
+    /// Keys that leave memory.
+    putting: Option<Writing>,
+    /// Slices that become one.
+    merging: Option<Writing>,
+    /// Whether there may be slices that are over, or blocks of no slice.
+    sweeping: bool,
+}
+
+impl Shelving {
+    /// With what an earlier run left.
+    pub(super) fn open(connection: &Connection) -> rusqlite::Result<Self> {
+        // What was being written when the process ended has blocks and no slice.
+        let next = connection.query_row(
+            "SELECT max(coalesce((SELECT max(slice) FROM key_slices), 0), coalesce((SELECT max(slice) FROM older_keys), 0)) + 1",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok(Shelving { next, putting: None, merging: None, sweeping: true })
     }
-    connection.execute_batch("COMMIT")?;
-    Ok(Slice { number, filter, keys })
+
+    /// Some may be over by now.
+    pub(super) fn look_for_old(&mut self) {
+        self.sweeping = true;
+    }
+
+    /// A few blocks of whatever is to be done; whether there was anything.
+    pub(super) fn run(&mut self, connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<bool> {
+        if let Some(writing) = self.putting.take() {
+            self.putting = self.go_on(writing, connection, keys)?;
+        } else if let Some(oldest) = keys.overflow() {
+            self.putting = Some(Writing::of_memory(self.number(), oldest, now));
+        } else if let Some(writing) = self.merging.take() {
+            self.merging = self.go_on(writing, connection, keys)?;
+        } else if let Some(slices) = keys.to_merge() {
+            self.merging = Some(Writing::of_slices(self.number(), connection, slices)?);
+        } else if self.sweeping {
+            self.sweeping = sweep(connection, keys, now)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn number(&mut self) -> i64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// What is left to be written. After a failure it begins anew, as a slice of another number.
+    fn go_on(
+        &mut self,
+        mut writing: Writing,
+        connection: &Connection,
+        keys: &Keys,
+    ) -> rusqlite::Result<Option<Writing>> {
+        self.sweeping = true;
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let whole = writing.write(connection)?;
+        connection.execute_batch("COMMIT")?;
+        if !whole {
+            return Ok(Some(writing));
+        }
+        let Writing { number, filter, in_memory, in_place_of, .. } = writing;
+        keys.put_behind(Slice { number, filter, keys: in_memory }, &in_place_of);
+        Ok(None)
+    }
+}
+
+/// Keys in their order, out of memory or out of a slice.
+#[derive(Debug)]
+struct Run {
+    held: Peekable<IntoIter<(i64, i64)>>,
+    /// The slice that the rest is read from, and where its next block begins at the earliest.
+    rest: Option<(i64, i64)>,
+}
+
+impl Run {
+    fn peek(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+        if self.held.peek().is_none()
+            && let Some((slice, from)) = self.rest
+        {
+            let block: Option<(i64, Vec<u8>)> = connection
+                .prepare_cached(
+                    "SELECT first, keys FROM older_keys WHERE slice = ?1 AND first >= ?2 ORDER BY first LIMIT 1",
+                )?
+                .query_row([slice, from], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            self.rest = block.as_ref().and_then(|(first, _)| Some((slice, first.checked_add(1)?)));
+            let entries: Vec<(i64, i64)> = block.iter().flat_map(|(_, block)| entries(block)).collect();
+            self.held = entries.into_iter().peekable();
+        }
+        Ok(self.held.peek().copied())
+    }
+}
+
+/// The keys of a block with their positions.
+fn entries(block: &[u8]) -> impl Iterator<Item = (i64, i64)> {
+    block.chunks_exact(ENTRY).filter_map(|entry| {
+        let (key, position) = entry.split_first_chunk::<8>()?;
+        Some((i64::from_le_bytes(*key), i64::from_le_bytes(position.try_into().ok()?)))
+    })
+}
+
+/// A slice that is being written.
+#[derive(Debug)]
+struct Writing {
+    number: i64,
+    runs: Vec<Run>,
+    filter: Filter,
+    last_pos: i64,
+    at: i64,
+    /// What memory holds until it is whole.
+    in_memory: Vec<(Short, i64)>,
+    /// The slices that it takes the place of.
+    in_place_of: Vec<i64>,
+}
+
+impl Writing {
+    fn of_memory(number: i64, in_memory: Vec<(Short, i64)>, now: Timestamp) -> Self {
+        let mut keys: Vec<(i64, i64)> = in_memory.iter().map(|(short, pos)| (signed(*short), *pos)).collect();
+        keys.sort_unstable();
+        Writing {
+            number,
+            filter: Filter::sized(keys.len()),
+            last_pos: keys.iter().map(|(_, pos)| *pos).max().unwrap_or(0),
+            at: now.0,
+            runs: vec![Run { held: keys.into_iter().peekable(), rest: None }],
+            in_memory,
+            in_place_of: Vec::new(),
+        }
+    }
+
+    fn of_slices(number: i64, connection: &Connection, slices: Vec<i64>) -> rusqlite::Result<Self> {
+        let mut find =
+            connection.prepare_cached("SELECT last_pos, at, length(filter) FROM key_slices WHERE slice = ?1")?;
+        let (mut last_pos, mut at, mut bytes, mut runs) = (0, 0, 0, Vec::new());
+        for slice in &slices {
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            let found: (i64, i64, i64) = find.query_row([slice], row)?;
+            last_pos = last_pos.max(found.0);
+            at = at.max(found.1);
+            bytes += usize::try_from(found.2).unwrap_or(0);
+            runs.push(Run { held: Vec::new().into_iter().peekable(), rest: Some((*slice, i64::MIN)) });
+        }
+        let filter = Filter::sized(Filter::from_bytes(vec![0; bytes]).keys());
+        Ok(Writing { number, runs, filter, last_pos, at, in_memory: Vec::new(), in_place_of: slices })
+    }
+
+    /// Writes the next blocks into the running transaction, and the slice itself when all of it is there.
+    fn write(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        let mut insert = connection.prepare_cached("INSERT INTO older_keys VALUES (?1, ?2, ?3)")?;
+        for _ in 0..BLOCKS_AT_ONCE {
+            let (mut first, mut block) = (None, Vec::with_capacity(BLOCK * ENTRY));
+            while block.len() < BLOCK * ENTRY
+                && let Some((key, pos)) = self.next(connection)?
+            {
+                first.get_or_insert(key);
+                self.filter.add(unsigned(key));
+                block.extend(key.to_le_bytes().into_iter().chain(pos.to_le_bytes()));
+            }
+            let Some(first) = first else { return self.end(connection).map(|()| true) };
+            insert.execute(params![self.number, first, block])?;
+        }
+        Ok(false)
+    }
+
+    /// The least key that is left; of one that stands in several the newest position.
+    fn next(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+        let mut least: Option<i64> = None;
+        for run in &mut self.runs {
+            if let Some((key, _)) = run.peek(connection)? {
+                least = Some(least.map_or(key, |least| least.min(key)));
+            }
+        }
+        let Some(least) = least else { return Ok(None) };
+        let of_it = self.runs.iter_mut().filter_map(|run| run.held.next_if(|(key, _)| *key == least));
+        Ok(of_it.map(|(_, pos)| pos).max().map(|pos| (least, pos)))
+    }
+
+    fn end(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.prepare_cached("INSERT INTO key_slices VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            self.number,
+            self.last_pos,
+            self.at,
+            self.filter.bytes()
+        ])?;
+        let mut delete = connection.prepare_cached("DELETE FROM key_slices WHERE slice = ?1")?;
+        for slice in &self.in_place_of {
+            delete.execute([slice])?;
+        }
+        Ok(())
+    }
 }
 
 /// The position of a key's answer, if one of these slices has it; the newest counts.
 pub(super) fn find(connection: &Connection, slices: &[i64], key: &KeyHash) -> rusqlite::Result<Option<i64>> {
-    let wanted = signed(short(key)).to_le_bytes();
+    let wanted = signed(short(key));
     let mut query = connection
         .prepare_cached("SELECT keys FROM older_keys WHERE slice = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1")?;
     let mut newest = None;
     for slice in slices {
-        let block: Option<Vec<u8>> =
-            query.query_row([*slice, i64::from_le_bytes(wanted)], |row| row.get(0)).optional()?;
-        for entry in block.iter().flat_map(|block| block.chunks_exact(ENTRY)) {
-            if let Some((hash, pos)) = entry.split_first_chunk::<8>()
-                && *hash == wanted
-                && let Ok(pos) = pos.try_into()
-            {
-                newest = newest.max(Some(i64::from_le_bytes(pos)));
-            }
-        }
+        let block: Option<Vec<u8>> = query.query_row([*slice, wanted], |row| row.get(0)).optional()?;
+        let found = block.iter().flat_map(|block| entries(block)).filter(|(key, _)| *key == wanted);
+        newest = newest.max(found.map(|(_, pos)| pos).max());
     }
     Ok(newest)
 }
 
-/// Deletes some of what is older than a key is kept; whether there may be more of it.
-pub(super) fn expire(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<bool> {
-    let oldest: Option<i64> = connection
-        .prepare_cached("SELECT slice FROM key_slices WHERE at < ?1 ORDER BY slice LIMIT 1")?
-        .query_row([now.0 - KEPT_MS], |row| row.get(0))
-        .optional()?;
-    let Some(slice) = oldest else { return Ok(false) };
-    keys.drop_slice(slice);
+/// Lets go of slices that are older than a key is kept, and deletes some blocks of no slice; whether there may be more.
+fn sweep(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<bool> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let deleted = connection
-        .prepare_cached(
-            "DELETE FROM older_keys WHERE slice = ?1 AND first IN
-             (SELECT first FROM older_keys WHERE slice = ?1 ORDER BY first LIMIT ?2)",
-        )?
-        .execute([slice, EXPIRE])?;
-    if deleted == 0 {
-        connection.prepare_cached("DELETE FROM key_slices WHERE slice = ?1")?.execute([slice])?;
+    let over: Vec<i64> = connection
+        .prepare_cached("DELETE FROM key_slices WHERE at < ?1 RETURNING slice")?
+        .query_map([now.0 - KEPT_MS], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let left = left_over(connection)?;
+    if let Some(slice) = left {
+        connection
+            .prepare_cached(
+                "DELETE FROM older_keys WHERE slice = ?1 AND first IN
+                 (SELECT first FROM older_keys WHERE slice = ?1 ORDER BY first LIMIT ?2)",
+            )?
+            .execute(params![slice, i64::try_from(BLOCKS_AT_ONCE).unwrap_or(i64::MAX)])?;
     }
     connection.execute_batch("COMMIT")?;
-    Ok(true)
+    for slice in over {
+        keys.drop_slice(slice);
+    }
+    Ok(left.is_some())
+}
+
+/// The number of blocks that belong to no slice.
+fn left_over(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let mut next = connection.prepare_cached("SELECT slice FROM older_keys WHERE slice > ?1 ORDER BY slice LIMIT 1")?;
+    let mut is_slice = connection.prepare_cached("SELECT 1 FROM key_slices WHERE slice = ?1")?;
+    let mut behind = 0;
+    while let Some(slice) = next.query_row([behind], |row| row.get::<_, i64>(0)).optional()? {
+        if !is_slice.exists([slice])? {
+            return Ok(Some(slice));
+        }
+        behind = slice;
+    }
+    Ok(None)
 }
 
 /// Gives memory the filters, and the keys that are newer than every slice.
@@ -90,7 +282,8 @@ pub(super) fn fill(connection: &Connection, keys: &Keys, now: Timestamp) -> rusq
     let mut query = connection.prepare("SELECT slice, filter FROM key_slices WHERE at >= ?1 ORDER BY slice")?;
     let mut rows = query.query([oldest])?;
     while let Some(row) = rows.next()? {
-        keys.put_behind(Slice { number: row.get(0)?, filter: Filter::from_bytes(row.get(1)?), keys: Vec::new() });
+        let slice = Slice { number: row.get(0)?, filter: Filter::from_bytes(row.get(1)?), keys: Vec::new() };
+        keys.put_behind(slice, &[]);
     }
     let behind: i64 =
         connection.query_row("SELECT coalesce(max(last_pos), 0) FROM key_slices", [], |row| row.get(0))?;
@@ -105,3 +298,7 @@ pub(super) fn fill(connection: &Connection, keys: &Keys, now: Timestamp) -> rusq
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "older_keys_tests.rs"]
+mod tests;

@@ -13,6 +13,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
 use super::codec;
+use super::gate::Gate;
 use crate::cores::{self, Long};
 use crate::fair_queue::{FairQueue, QueueBounds, Queued};
 use crate::runtime::LoadError;
@@ -70,6 +71,7 @@ struct State<K> {
 pub(crate) struct Readers<K> {
     desk: Arc<Desk<K>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    gate: Arc<Gate>,
 }
 
 impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
@@ -82,7 +84,7 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
         let each_max = connections.len().saturating_sub(1).max(1);
         let state = State { queue: FairQueue::new(bounds), running: HashMap::new(), each_max, closed: false };
         let desk = Arc::new(Desk { state: Mutex::new(state), news: Condvar::new() });
-        let readers = Readers { desk, threads: Mutex::default() };
+        let readers = Readers { desk, threads: Mutex::default(), gate: Arc::default() };
         for mut connection in connections {
             let desk = Arc::clone(&readers.desk);
             let thread = threads::spawn(name, move || {
@@ -92,6 +94,11 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
             readers.threads.lock().push(thread);
         }
         Ok(readers)
+    }
+
+    /// Reads here may be long: they begin by this gate.
+    pub(super) fn behind(self, gate: &Arc<Gate>) -> Self {
+        Readers { gate: Arc::clone(gate), ..self }
     }
 
     /// Reads on one of the threads, for this one. Whoever drops the answer has left.
@@ -104,10 +111,12 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
         let here = Arc::new(());
         let asker = Arc::downgrade(&here);
         let for_asker = Weak::clone(&asker);
+        let gate = Arc::clone(&self.gate);
         let run: Run = Box::new(move |connection| {
             let found = match connection {
                 // A panic in here would end the thread and every later read with it.
                 Some(connection) => {
+                    let _inside = gate.enter();
                     let timed = || timed(connection, for_asker, read);
                     std::panic::catch_unwind(std::panic::AssertUnwindSafe(timed)).unwrap_or(Err(ReadError::Away))
                 }

@@ -39,16 +39,11 @@ impl Retention {
         self.kept.map_or(Duration::MAX, |kept| (kept / 4).max(LOOK_AT_LEAST).min(self.every))
     }
 
-    /// Whether it has more to do at once.
-    pub(super) fn busy(&self) -> bool {
-        self.behind.is_some()
-    }
-
-    /// One turn.
-    pub(super) fn run(&mut self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
-        let Some(kept) = self.kept else { return Ok(()) };
+    /// One turn; whether there was anything to do.
+    pub(super) fn run(&mut self, connection: &Connection, now: Timestamp) -> rusqlite::Result<bool> {
+        let Some(kept) = self.kept else { return Ok(false) };
         if self.behind.is_none() && self.next_at > Instant::now() {
-            return Ok(());
+            return Ok(false);
         }
         let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
         let until = now.0.saturating_sub(kept);
@@ -57,15 +52,15 @@ impl Retention {
             let Some(scope) = next_scope(connection, behind)? else {
                 self.behind = None;
                 self.next_at = Instant::now() + self.patience();
-                return Ok(());
+                return Ok(true);
             };
             if trim(connection, scope, until, now)? {
                 self.behind = Some(scope.saturating_sub(1));
-                return Ok(());
+                return Ok(true);
             }
             self.behind = Some(scope);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

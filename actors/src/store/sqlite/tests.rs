@@ -14,6 +14,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OpenFlags, params};
 use tempfile::TempDir;
 
+use super::checkpointing::Checkpointing;
 use super::chores::{Housekeeping, Pace};
 use super::figures::Figures;
 use super::fresh::Slicing;
@@ -21,13 +22,13 @@ use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::retention::Retention;
 use super::writer::{Work, Writer};
-use super::{SqliteStore, StoreSettings, Views, check, connect, log_of, older_keys, recovery, schema};
+use super::{ReadClass, SqliteStore, StoreSettings, Views, check, connect, log_of, recovery, schema};
 use crate::caller::{By, Mode, Scope};
 use crate::feed::EventFilter;
-use crate::idempotency::{Fingerprint, KEPT_MS, Keys, Looked, short};
+use crate::idempotency::KEPT_MS;
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{Broken, Commit, EventQuery, Happened, Header, Kind, NewRow, Span, Subject, Tallies};
+use crate::store::{Broken, Commit, EventQuery, Happened, Header, Kind, NewRow, Span, Store, Subject, Tallies};
 use crate::time::Timestamp;
 
 /// A folder with a store's files.
@@ -40,6 +41,7 @@ const QUICK: Pace = Pace {
     erase_within: Duration::from_millis(20),
     trim_every: Duration::from_millis(10),
     events_kept: None,
+    rest: Duration::from_millis(1),
 };
 
 impl Folder {
@@ -106,6 +108,7 @@ contract! {
     a_user_who_owns_documents_stays,
     an_acknowledged_commit_is_there_after_a_crash,
     a_sequence_is_accepted_once_and_only_behind_the_one_before,
+    an_answer_without_a_change_is_refused_where_another_change_came_first,
     what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits,
     a_loser_in_a_batch_leaves_nothing_and_the_batch_goes_on,
     a_broken_condition_refuses_its_commit_alone,
@@ -159,8 +162,10 @@ impl Bare {
         schema::migrate(&mut connection).unwrap();
         let counts = recovery::recover(&mut connection).unwrap();
         let views = Views::default();
+        let checkpointing = Checkpointing::start(&path, &mut connection).unwrap();
         let writer = Writer {
-            housekeeping: Housekeeping::open(Pace::default(), &connection, &views).unwrap(),
+            checkpointing,
+            housekeeping: Housekeeping::open(Pace::default(), &connection, &views, Arc::default()).unwrap(),
             connection,
             counts,
             sequences: HashMap::new(),
@@ -205,7 +210,7 @@ impl Bare {
 }
 
 /// A message of an entity, of so many bytes.
-fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
+pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     let tallies = Tallies { customer: expected + 1, last_message_at: Some(1), ..Tallies::default() };
     let payload = Bytes::from(vec![b'x'; bytes]);
     let row = NewRow { happened: Happened::MessageCreated, payload, tallies, seen: None, edits: None };
@@ -284,6 +289,26 @@ fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
 }
 
 #[test]
+fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
+    let mut bare = Bare::new();
+    let one = Incarnation::next();
+    assert_eq!(bare.batch(vec![(one, row_of(1, 0, 10))]), [Ok(())]);
+    let stranger = Connection::open(bare.folder.path()).unwrap();
+    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let many = (2..200).map(|entity| (Incarnation::next(), row_of(entity, 0, 10)));
+    let begun = Instant::now();
+    let refused = bare.batch(std::iter::once((one, row_of(1, 1, 10))).chain(many).collect());
+    assert!(refused.iter().all(|outcome| *outcome == Err(CommitFailure::Away)), "{refused:?}");
+    assert!(begun.elapsed() < 3 * super::BUSY_MAX, "waited once for all of them: {:?}", begun.elapsed());
+    bare.writer.keep_house(false);
+    assert!(!bare.writer.healthy.load(Ordering::Relaxed));
+    stranger.execute_batch("ROLLBACK").unwrap();
+    let again = (2..200).map(|entity| (Incarnation::next(), row_of(entity, 0, 10)));
+    assert!(bare.batch(again.collect()).iter().all(Result::is_ok));
+    assert_eq!((bare.rows(), bare.gaps()), (199, 0));
+}
+
+#[test]
 fn a_commit_that_can_not_be_written_fails_alone() {
     let mut bare = Bare::new();
     let [one, two, three] = [(); 3].map(|()| Incarnation::next());
@@ -339,6 +364,64 @@ fn a_reader_of_older_pages_holds_up_neither_commits_nor_for_ever_the_redaction()
     assert!(house.holds(MARKER), "the reader still sees it");
     drop(reader);
     house.until("the text is gone", || !house.holds(MARKER));
+}
+
+#[test]
+fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the_log_after_a_redaction() {
+    const MARKER: &str = "abracadabra-271828";
+    const READ: Duration = Duration::from_millis(400);
+    let folder = Folder::new();
+    let path = folder.path();
+    let store = SqliteStore::open_at(QUICK, &path, Views::default(), StoreSettings::for_tests()).unwrap().0;
+    let submit = |expected: u64, redacts: Option<u64>| {
+        let mut commit = row_of(1, expected, 10);
+        if expected == 0 {
+            commit.rows[0].payload = Bytes::from_static(MARKER.as_bytes());
+        }
+        commit.redacts = redacts;
+        let (settled, outcome) = sync_channel(1);
+        store.submit(Incarnation::next(), commit, Box::new(move |outcome| settled.send(outcome).unwrap()));
+        let begun = Instant::now();
+        assert_eq!(outcome.recv().unwrap(), Ok(()));
+        begun.elapsed()
+    };
+    submit(0, None);
+    let over = AtomicBool::new(false);
+    let holds = || contains(&std::fs::read(log_of(&path)).unwrap(), MARKER);
+    assert!(holds());
+    std::thread::scope(|threads| {
+        // Whenever one ends another is under way: there is no moment without any.
+        for offset in [0, 1, 2] {
+            let (store, over) = (&store, &over);
+            threads.spawn(move || {
+                std::thread::sleep(READ / 3 * offset);
+                while !over.load(Ordering::Relaxed) {
+                    let read = store.lists.read(ReadClass::Account(offset), |connection| {
+                        connection.query_row("SELECT count(*) FROM rows", [], |_| Ok(()))?;
+                        std::thread::sleep(READ);
+                        Ok(())
+                    });
+                    wait(read).unwrap();
+                }
+            });
+        }
+        std::thread::sleep(READ);
+        let mut slowest = submit(1, Some(1_000));
+        let begun = Instant::now();
+        let mut expected = 2;
+        while holds() {
+            slowest = slowest.max(submit(expected, None));
+            expected += 1;
+            assert!(begun.elapsed() < Duration::from_secs(20), "the text is still in the log");
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(slowest < READ / 2, "a commit took {slowest:?} among reads of {READ:?}");
+    });
+    store.close();
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 #[test]
@@ -459,40 +542,4 @@ fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
     }
     // Three slices of eight; what stands with the floor in the fourth waits for it to be left behind.
     assert_eq!(freed(), (16, 16, 1, 30));
-}
-
-#[test]
-fn a_slice_of_keys_is_deleted_in_pieces_when_its_day_is_over() {
-    let bare = Bare::new();
-    let connection = &bare.writer.connection;
-    let hash = |key: u64| {
-        let mut hash = [0; 16];
-        hash[..8].copy_from_slice(&key.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-        hash
-    };
-    let all = || (1..20_000_u64).map(|key| (short(&hash(key)), i64::try_from(key).unwrap()));
-    let keys = Arc::new(Keys::bounded(10, 5));
-    keys.put_behind(older_keys::write(connection, all().collect(), Timestamp(0)).unwrap());
-    let slices = |key: u64| match keys.look(hash(key), Fingerprint::numbered(0)) {
-        Looked::Fresh(_, slices) => slices,
-        Looked::Running | Looked::Done { .. } => Vec::new(),
-    };
-    for key in [1, 777, 19_999] {
-        assert_eq!(slices(key), [1]);
-        assert_eq!(older_keys::find(connection, &[1], &hash(key)).unwrap(), Some(i64::try_from(key).unwrap()));
-    }
-    let wrong = (20_000..30_000).filter(|key| !slices(*key).is_empty()).count();
-    assert!(wrong < 200, "{wrong} of 10,000 new keys would cost a read");
-    assert_eq!(older_keys::find(connection, &[1], &hash(20_000)).unwrap(), None);
-    assert!(!older_keys::expire(connection, &keys, Timestamp(KEPT_MS)).unwrap());
-    let mut pieces = 0;
-    while older_keys::expire(connection, &keys, Timestamp(KEPT_MS + 1)).unwrap() {
-        assert!(slices(1).is_empty(), "whoever comes now needs no read");
-        pieces += 1;
-    }
-    assert!(pieces > 1);
-    for table in ["older_keys", "key_slices"] {
-        let sql = format!("SELECT count(*) FROM {table}");
-        assert_eq!(connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
-    }
 }

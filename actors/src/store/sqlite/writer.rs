@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
+use super::arrivals::Arrivals;
 use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
+use super::checkpointing::Checkpointing;
 use super::chores::Housekeeping;
 use super::codec;
 use super::deliveries::{Care, Tidying};
@@ -26,8 +28,6 @@ use crate::store::{
     Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written,
 };
 
-/// At most so many commits in one transaction.
-const BATCH_MAX: usize = 1024;
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
 
@@ -45,7 +45,7 @@ pub(super) enum Work {
 /// How a transaction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// No room, or the disk refused to write: nothing of the batch stands.
+    /// No room, the disk refused to write, or another process holds the file: nothing of the batch stands.
     Away,
     /// Something in the batch can't be written; the others may.
     Poisoned,
@@ -68,37 +68,40 @@ pub(super) struct Writer {
     pub(super) tidying: Tidying,
     /// None where the log can't be lengthened from here.
     pub(super) headroom: Option<Headroom>,
+    pub(super) checkpointing: Checkpointing,
 }
 
 impl Writer {
     /// Runs until it is asked to close or every sender is gone.
     pub(super) fn run(mut self, inbox: &Receiver<Work>) {
-        let mut batch = Vec::with_capacity(BATCH_MAX);
-        loop {
-            match inbox.recv_timeout(self.housekeeping.tick()) {
-                Ok(first) => batch.push(first),
+        let (mut arrivals, mut closing) = (Arrivals::default(), false);
+        while !closing {
+            let patience = if arrivals.are_left() { Duration::ZERO } else { self.housekeeping.tick() };
+            match inbox.recv_timeout(patience) {
+                Ok(first) => arrivals.push(first),
                 Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) if arrivals.are_left() => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            while batch.len() < BATCH_MAX
+            while !arrivals.are_full()
                 && let Ok(next) = inbox.try_recv()
             {
-                batch.push(next);
+                arrivals.push(next);
             }
-            let closing = batch.iter().position(|work| matches!(work, Work::Close { .. }));
+            closing = arrivals.are_last();
+            let mut batch = arrivals.next(closing);
             self.figures.queue(batch.len());
             self.take(&mut batch);
-            self.keep_house(closing.is_some());
-            if closing.is_some() {
-                break;
-            }
+            self.keep_house(closing);
         }
         self.finish();
     }
 
     fn finish(self) {
+        let Writer { connection, checkpointing, .. } = self;
+        drop(checkpointing);
         // Everything is durable in the log already; this spares the next start the replay.
-        if let Err(error) = self.connection.pragma_update(None, "wal_checkpoint", "TRUNCATE") {
+        if let Err(error) = connection.pragma_update(None, "wal_checkpoint", "TRUNCATE") {
             warn!(%error, "the log was not checkpointed at the end");
         }
     }
@@ -345,14 +348,19 @@ impl Writer {
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
     pub(super) fn keep_house(&mut self, closing: bool) {
-        let Writer { connection, counts, fold, lagging, slicing, views, housekeeping, healthy, figures, .. } = self;
-        let well = healthy.load(Ordering::Relaxed);
+        let Writer { connection, counts, fold, lagging, slicing, views, housekeeping, healthy, .. } = self;
+        // What failed before is not well again because nothing is due now; and what is due would wait where commits do.
+        if !closing && !healthy.load(Ordering::Relaxed) && !housekeeping.can_write(connection) {
+            return;
+        }
+        if self.checkpointing.is_long() {
+            // Long reads one after the other are in the way of its beginning again: as after a redaction, they are kept off.
+            housekeeping.erase_log();
+        }
         let done = housekeeping.run(connection, (counts, fold, slicing), (lagging, views), closing);
-        figures.renames_waiting(housekeeping.renames_waiting());
+        self.figures.renames_waiting(housekeeping.renames_waiting());
         match done {
-            // What failed before is not well again because nothing was due now.
-            Ok(()) if well || housekeeping.can_write(connection) => healthy.store(true, Ordering::Relaxed),
-            Ok(()) => {}
+            Ok(()) => healthy.store(true, Ordering::Relaxed),
             Err(error) => {
                 healthy.store(false, Ordering::Relaxed);
                 if !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {
@@ -451,6 +459,28 @@ fn kept(slice: Box<DeliverySlice>, verdict: Outcome) -> Result<Written, Unwritte
 }
 
 impl Work {
+    /// The entity whose works keep their order.
+    pub(super) fn entity(&self) -> Option<u64> {
+        match self {
+            Work::Commit { commit, .. } => Some(commit.subject.number),
+            Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),
+            Work::ChoreDone { .. } | Work::Deliver { .. } | Work::BeginDeliveries { .. } | Work::Close { .. } => None,
+        }
+    }
+
+    /// About how much it writes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Work::Commit { commit, .. } => commit.bytes(),
+            Work::Barrier { .. }
+            | Work::Reload { .. }
+            | Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::BeginDeliveries { .. }
+            | Work::Close { .. } => 0,
+        }
+    }
+
     fn writes(&self) -> bool {
         match self {
             Work::Commit { .. } | Work::ChoreDone { .. } | Work::Deliver { .. } | Work::BeginDeliveries { .. } => true,
@@ -469,7 +499,11 @@ pub(super) fn judge(error: &rusqlite::Error) -> Failure {
         error!(%error, "fsync failed; stopping, so that the next start recovers what is on the disk");
         std::process::exit(70);
     }
-    if matches!(
+    if matches!(cause.code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed)
+    {
+        warn!(%error, "another process holds the store's file; it goes on when that lets go");
+        Failure::Away
+    } else if matches!(
         cause.code,
         ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly
     ) {

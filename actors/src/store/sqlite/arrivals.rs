@@ -1,0 +1,149 @@
+//! What has come to the writer and waits for a transaction. Small works go at once, however many large ones wait: of these
+//! one at a time goes along, so that nobody waits for what others upload. Works on one entity keep their order.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::writer::Work;
+
+/// At most so many works in one transaction.
+const BATCH_MAX: usize = 1024;
+/// Bytes from which a work is large: it takes about a millisecond.
+const LARGE_MIN: usize = 128 << 10;
+/// Bytes of large works that go along with one transaction; at least one does.
+const LARGE_AT_ONCE: usize = 512 << 10;
+
+/// The works that wait.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    batch: Vec<Work>,
+    /// Large works, and those on the same entities behind them.
+    large: VecDeque<Work>,
+    /// How many of these each entity has.
+    waiting: HashMap<u64, usize>,
+}
+
+impl Arrivals {
+    /// Whether some wait for a later transaction.
+    pub(super) fn are_left(&self) -> bool {
+        !self.large.is_empty()
+    }
+
+    /// Whether the next transaction takes no further one.
+    pub(super) fn are_full(&self) -> bool {
+        self.batch.len() >= BATCH_MAX
+    }
+
+    /// Whether the store is to be closed behind them.
+    pub(super) fn are_last(&self) -> bool {
+        self.batch.iter().any(|work| matches!(work, Work::Close { .. }))
+    }
+
+    /// Takes in the next one.
+    pub(super) fn push(&mut self, work: Work) {
+        let waits = |entity| self.waiting.contains_key(&entity);
+        match work.entity() {
+            Some(entity) if work.bytes() >= LARGE_MIN || waits(entity) => {
+                *self.waiting.entry(entity).or_insert(0) += 1;
+                self.large.push_back(work);
+            }
+            Some(_) | None => self.batch.push(work),
+        }
+    }
+
+    /// The works of the next transaction; with `all`, of the last one.
+    pub(super) fn next(&mut self, all: bool) -> Vec<Work> {
+        let mut bytes = 0;
+        while let Some(work) = self.large.front() {
+            bytes += work.bytes();
+            if bytes > LARGE_AT_ONCE && bytes > work.bytes() && !all {
+                break;
+            }
+            self.pop();
+        }
+        std::mem::take(&mut self.batch)
+    }
+
+    fn pop(&mut self) {
+        let Some(work) = self.large.pop_front() else { return };
+        if let Some(entity) = work.entity()
+            && let Some(waiting) = self.waiting.get_mut(&entity)
+        {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.waiting.remove(&entity);
+            }
+        }
+        self.batch.push(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use bytes::Bytes;
+
+    use super::super::tests::row_of;
+    use super::*;
+    use crate::runtime::Incarnation;
+
+    fn work(entity: u64, expected: u64, bytes: usize) -> Work {
+        let commit = row_of(entity, expected, bytes);
+        Work::Commit {
+            incarnation: Incarnation(1),
+            commit: Box::new(commit),
+            seals: Vec::new(),
+            settle: Box::new(|_| ()),
+        }
+    }
+
+    /// The works of the next transaction, by entity and sequence.
+    fn next(arrivals: &mut Arrivals) -> Vec<(u64, u64)> {
+        let place = |work: &Work| match work {
+            Work::Commit { commit, .. } => Some((commit.subject.number, commit.expected)),
+            Work::Barrier { .. }
+            | Work::Reload { .. }
+            | Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::BeginDeliveries { .. }
+            | Work::Close { .. } => None,
+        };
+        arrivals.next(false).iter().map(|work| place(work).unwrap()).collect()
+    }
+
+    #[test]
+    fn small_works_pass_large_ones_and_those_on_one_entity_keep_their_order() {
+        let mut arrivals = Arrivals::default();
+        for entity in 1..=3 {
+            arrivals.push(work(entity, 0, 700_000));
+        }
+        arrivals.push(work(2, 1, 10));
+        arrivals.push(work(2, 2, 10));
+        arrivals.push(work(9, 0, 10));
+        assert_eq!(next(&mut arrivals), [(9, 0), (1, 0)]);
+        arrivals.push(work(1, 1, 10));
+        arrivals.push(work(3, 1, 10));
+        assert_eq!(next(&mut arrivals), [(1, 1), (2, 0)]);
+        assert_eq!(next(&mut arrivals), [(3, 0)]);
+        assert!(arrivals.are_left());
+        assert_eq!(next(&mut arrivals), [(2, 1), (2, 2), (3, 1)]);
+        assert!(!arrivals.are_left() && arrivals.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_barrier_waits_for_the_large_work_of_its_entity_and_the_end_for_all() {
+        let mut arrivals = Arrivals::default();
+        for entity in 1..=4 {
+            arrivals.push(work(entity, 0, 300_000));
+        }
+        let subject = row_of(3, 0, 0).subject;
+        arrivals.push(Work::Barrier { subject, incarnation: Incarnation(1), settle: Box::new(|_| ()) });
+        assert_eq!(next(&mut arrivals), [(1, 0)]);
+        let all = arrivals.next(true);
+        assert_eq!(all.len(), 4);
+        assert!(matches!(all.last().unwrap(), Work::Barrier { .. }));
+        let mut document = row_of(1, 0, 0);
+        document.rows.first_mut().unwrap().payload = Bytes::from(vec![0; LARGE_MIN]);
+        assert!(document.bytes() >= LARGE_MIN);
+    }
+}

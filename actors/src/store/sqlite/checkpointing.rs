@@ -1,0 +1,143 @@
+//! Moving what the log holds into the file, on a thread of its own beside the commits: a commit that moves 64 MB holds up all
+//! others for a quarter of a second. The log begins at its start again only when all of it has been moved; the last bit the
+//! writer moves itself, for then nobody adds to it meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rusqlite::hooks::Wal;
+use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+
+use super::writer::judge;
+use super::{OpenError, connect};
+use crate::threads;
+
+/// So many new pages in the log are moved at once.
+const STEP: u32 = 2_000;
+/// From so many pages on the log is to begin at its start again …
+const FULL: u32 = 16_000;
+/// … where no more than these are left to be moved …
+const REST_MAX: u32 = 2 * STEP;
+/// … or where it has so many, because whoever moves them does not keep up: this bounds the log.
+pub(super) const LONG: u32 = 4 * FULL;
+/// Between two attempts of the writer, while a reader of older pages is in the way of the log's beginning again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// What is asked of the thread.
+enum Ask {
+    Move,
+    End,
+}
+
+/// How many pages the log has, and how many of them have been moved.
+#[derive(Debug, Default)]
+struct Progress {
+    log: u32,
+    moved: u32,
+    /// How often the log has begun at its start: what was moved of an earlier one says nothing of this one.
+    begun: u64,
+    tried: Option<Instant>,
+}
+
+/// The thread.
+pub(super) struct Checkpointing {
+    asks: SyncSender<Ask>,
+    thread: Option<JoinHandle<()>>,
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl Checkpointing {
+    /// Starts it, for this writer of the file.
+    ///
+    /// # Errors
+    /// No connection or no thread can be had.
+    pub(super) fn start(path: &Path, writer: &mut Connection) -> Result<Self, OpenError> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let progress = Arc::new(Mutex::new(Progress::default()));
+        let (asks, asked) = sync_channel(1);
+        let thread = {
+            let progress = Arc::clone(&progress);
+            threads::spawn("checkpoints", move || run(&connection, &asked, &progress))
+        };
+        let thread = thread.map_err(|error| OpenError::File(path.to_owned(), error))?;
+        {
+            // It takes the place of SQLite's own, which would move all of it within a commit.
+            let (progress, asks) = (Arc::clone(&progress), asks.clone());
+            writer.wal_hook(Some(move |wal: &mut Wal, pages| {
+                committed(&progress, &asks, wal, u32::try_from(pages).unwrap_or(0));
+                // An error here would say that the commit failed, and it has not.
+                Ok(())
+            }))?;
+        }
+        Ok(Checkpointing { asks, thread: Some(thread), progress })
+    }
+
+    /// Whether the log is longer than it gets where no reader of older pages is in the way.
+    pub(super) fn is_long(&self) -> bool {
+        self.progress.lock().log >= LONG
+    }
+}
+
+impl Drop for Checkpointing {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.asks.send(Ask::End);
+        if let Some(thread) = self.thread.take() {
+            // A panic in there has ended the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(connection: &Connection, asked: &Receiver<Ask>, progress: &Mutex<Progress>) {
+    while let Ok(Ask::Move) = asked.recv() {
+        let begun = progress.lock().begun;
+        match moved(connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE)) {
+            Some(moved) => {
+                let mut progress = progress.lock();
+                if progress.begun == begun {
+                    progress.moved = moved;
+                }
+            }
+            // A full disk, for instance: not again at once.
+            None => std::thread::sleep(AGAIN),
+        }
+    }
+}
+
+/// A commit has left so many pages in the log.
+fn committed(progress: &Mutex<Progress>, asks: &SyncSender<Ask>, wal: &mut Wal, pages: u32) {
+    let mut progress = progress.lock();
+    if pages < progress.log {
+        progress.moved = 0;
+        progress.begun += 1;
+    }
+    progress.log = pages;
+    let left = pages.saturating_sub(progress.moved);
+    if pages >= FULL && (left <= REST_MAX || pages >= LONG) {
+        if progress.tried.is_none_or(|tried| tried.elapsed() >= AGAIN) {
+            progress.tried = Some(Instant::now());
+            progress.moved = moved(wal.checkpoint_v2(CheckpointMode::PASSIVE)).unwrap_or(progress.moved);
+        }
+    } else if left >= STEP {
+        // Full, it has been asked already.
+        let _ = asks.try_send(Ask::Move);
+    }
+}
+
+/// How many pages have been moved; none where another one was at it, or the disk refused.
+fn moved(tried: rusqlite::Result<(i32, i32)>) -> Option<u32> {
+    match tried {
+        Ok((_, moved)) => u32::try_from(moved).ok(),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => None,
+        Err(error) => {
+            judge(&error);
+            None
+        }
+    }
+}

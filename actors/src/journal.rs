@@ -15,7 +15,7 @@ pub trait Kept: Entity<Commit = Commit, Broken = Broken> {
     fn restore(id: Self::Id, stored: Stored, names: &Names) -> Option<Self>;
 
     /// What a command must know of the store.
-    fn find(store: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>>;
+    fn find(store: Arc<dyn Store>, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>>;
 }
 
 /// The store as one kind's journal.
@@ -56,7 +56,7 @@ impl<E: Kept> Journal<E> for StoreJournal {
     }
 
     fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, Away>> {
-        E::find(&*self.store, lookup)
+        E::find(Arc::clone(&self.store), lookup)
     }
 
     fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle<Broken>) {

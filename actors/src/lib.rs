@@ -40,7 +40,7 @@
 
 mod bootstrap;
 mod chores;
-mod offload;
+mod permits;
 mod timers;
 mod words;
 
@@ -60,6 +60,7 @@ pub mod journal;
 pub mod limiter;
 pub mod metadata;
 pub mod metrics;
+pub mod offload;
 pub mod page;
 pub mod present;
 pub mod random;

@@ -395,7 +395,7 @@ impl<R: Rules> Kept for Record<R> {
         Some(Record { id, held: Some(Held { scope: record.scope, state }), sequence: record.sequence })
     }
 
-    fn find(_: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>> {
+    fn find(_: Arc<dyn Store>, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, Away>> {
         match lookup {}
     }
 }

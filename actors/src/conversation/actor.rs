@@ -1,5 +1,7 @@
 //! A conversation as the runtime runs it, and how its room is entered. Only order: look up, decide, commit, apply.
 
+use std::sync::Arc;
+
 use super::messages::{ConversationCommand, ConversationError, Request};
 use super::state::{Changed, Conversation, Found, Live};
 use crate::accounts::names::Names;
@@ -105,7 +107,7 @@ impl Kept for Conversation {
         }
     }
 
-    fn find(store: &dyn Store, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, Away>> {
+    fn find(store: Arc<dyn Store>, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, Away>> {
         let finding = store.message(Conversation::subject(conversation), message);
         Box::pin(async move { finding.await.map_err(|_| Away) })
     }

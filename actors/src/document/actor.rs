@@ -92,7 +92,7 @@ impl Kept for Document {
         }
     }
 
-    fn find(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, Away>> {
+    fn find(store: Arc<dyn Store>, job: Job) -> BoxFuture<Result<Worked, Away>> {
         work::run(store, job)
     }
 }

@@ -1,12 +1,13 @@
 //! The way in to lists: documents, found and sorted; what one document holds; what was done to it.
 
 use super::access::{DocumentRole, Who, role_of};
-use super::documents::{Documents, Failure, away, go_over, invalid};
+use super::documents::{Documents, Failure, away, invalid};
 use super::messages::{CommentList, ContentType, Part, Reply, Request};
 use super::state::{Document, Facts, to_json};
 use crate::answer::Invalid;
 use crate::caller::{Caller, Scope};
 use crate::id::{ActivityId, DocumentId, KeyId, UserId};
+use crate::offload::go_over;
 use crate::page::{ListFailure, Order, Page, Paging, Start};
 use crate::store::{
     ActivityQuery, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, ReadError, StoredPage, Subject,
@@ -181,18 +182,19 @@ impl Documents {
     /// # Errors
     /// The document is not there for this caller.
     pub async fn comments(&self, id: DocumentId, by: (Caller, Who), list: CommentList) -> Result<Page, Failure> {
+        let scope = by.0.scope;
         let Reply::Comments(found, total) = self.ask(id, by, None, None, Request::ListComments(list)).await? else {
             return Err(away());
         };
-        let bytes = found.iter().map(|comment| comment.body.len()).sum();
-        go_over(bytes, move || {
+        let bytes = found.iter().map(|listed| listed.comment.body.len()).sum();
+        let written = go_over(scope, bytes, move || {
             let skip = list.skip();
             let after = skip.saturating_add(found.len()) < total;
-            let items: Vec<Bytes> = found.iter().map(|comment| to_json(&**comment)).collect();
+            let items: Vec<Bytes> = found.iter().map(|listed| to_json(&listed.view())).collect();
             let found = StoredPage { items, total: u64::try_from(total).unwrap_or(u64::MAX), before: skip > 0, after };
             page(&found.items, (None, None), &found)
-        })
-        .await
+        });
+        Ok(written.await?)
     }
 
     /// A page of what was done to a document, newest first.

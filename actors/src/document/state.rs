@@ -11,10 +11,11 @@ use super::access::{Action, Denied, DocumentRole, PermissionError, Permissions, 
 use super::messages::{
     ContentType, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen, VersionFound, VersionName,
 };
+use super::remarks::{Anchor, Comment, Comments};
 use super::shares::ShareTerms;
 use super::sharing::permissions_shown;
-use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
-use super::work::{Job, Worked};
+use super::views::{DocumentView, ShareView, VersionShown, VersionView};
+use super::work::{Following, Job, Worked};
 use crate::accounts::Identity;
 use crate::answer::{Answer, Done, Invalid};
 use crate::caller::{Caller, Scope};
@@ -42,8 +43,7 @@ pub(super) struct Live {
     pub(super) facts: Facts,
     /// Oldest first, so that a version's number is its place. Shared with what a decision makes of it.
     pub(super) versions: Arc<Vec<StoredVersion>>,
-    /// Oldest first. Each is shared, so that a change of one copies none of the others' words.
-    pub(super) comments: Arc<Vec<Arc<CommentView>>>,
+    pub(super) comments: Comments,
 }
 
 /// What stands in a document's header, beside its versions and comments.
@@ -228,8 +228,6 @@ impl Document {
 impl Live {
     /// As it was committed; none where it can't be read.
     pub(super) fn restored(stored: StoredDocument) -> Option<Self> {
-        let comment = |body: &str| serde_json::from_str(body).ok().map(Arc::new);
-        let comments: Option<Vec<Arc<CommentView>>> = stored.comments.iter().map(|(_, body)| comment(body)).collect();
         let mut facts: Facts = serde_json::from_str(&stored.body).ok()?;
         let uses: HashMap<u64, u64> = stored.link_uses.into_iter().collect();
         for share in &mut facts.shares {
@@ -240,9 +238,9 @@ impl Live {
             scope: stored.scope,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
+            comments: Comments::restored(&stored.comments, stored.anchors.as_deref(), facts.head_id)?,
             facts,
             versions: Arc::new(stored.versions.into_iter().map(StoredVersion::without_message).collect()),
-            comments: Arc::new(comments?),
         })
     }
 
@@ -282,7 +280,7 @@ impl Live {
                 self.facts.shares.iter().find(|share| share.id == *id).map(|share| tag(&to_json(&share.view())))
             }
             Request::ChangeComment(id, _) | Request::RemoveComment(id) => {
-                self.comment(*id).ok().map(|comment| tag(&to_json(comment)))
+                self.comment_view(*id).ok().map(|comment| tag(&to_json(&comment)))
             }
             Request::Create(_)
             | Request::Look(_)
@@ -349,11 +347,10 @@ impl Live {
         if node.branch.is_empty() { number == self.facts.head } else { self.tip(&node.branch) == Some(number) }
     }
 
-    /// The head, where a new one makes comments move.
-    pub(super) fn anchored_at(&self) -> Option<u64> {
-        let head = self.found(self.facts.head).id;
-        let anchored = self.comments.iter().any(|comment| comment.version == head && !comment.outdated);
-        anchored.then_some(self.facts.head)
+    /// What follows a new head.
+    pub(super) fn following(&self) -> Option<Following> {
+        let anchors = self.comments.anchors();
+        anchors.follow_the_head().then(|| Following { head: self.facts.head, anchors: Arc::clone(anchors) })
     }
 
     /// One of its lists, newest first.
@@ -373,8 +370,8 @@ impl Live {
             + 48 * permissions.collaborators.len()
             + 256 * shares.len()
             + (size_of::<StoredVersion>() + 64) * self.versions.len()
-            + (size_of::<CommentView>() + 128) * self.comments.len()
-            + self.comment_bytes()
+            + (size_of::<Comment>() + size_of::<Anchor>() + 64) * self.comments.len()
+            + self.comments.bytes()
     }
 }
 

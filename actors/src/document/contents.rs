@@ -1,0 +1,128 @@
+//! Contents of versions on their way from the store, with a turn to compute over them: who waits for a turn over large ones
+//! does not hold them meanwhile.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::documents::{Failure, unavailable};
+use super::frames::{Frame, decode_chain};
+use super::messages::DocumentError;
+use crate::bounds::Bounds;
+use crate::caller::Scope;
+use crate::offload::{Effort, Load, Turn, Undone};
+use crate::runtime::{AskError, Cause};
+use crate::store::{ReadError, Store, StoredVersion, Subject};
+
+/// What is to be computed over contents, and for whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) document: Subject,
+    /// Whose account waits for it.
+    pub(super) scope: Scope,
+    pub(super) effort: Effort,
+    /// Bytes that it computes over beside the contents.
+    pub(super) beside: usize,
+}
+
+/// A version with the frames that hold its content.
+pub(super) type Framed = (StoredVersion, Vec<Bytes>);
+
+/// Why contents were not read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// There is no such version.
+    NotFound,
+    /// The store is away.
+    Away,
+    /// Their turn did not come in time.
+    Crowded,
+}
+
+impl From<ReadError> for Unread {
+    fn from(_: ReadError) -> Self {
+        Unread::Away
+    }
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::NotFound => AskError::Refused(DocumentError::NotFound),
+            Unread::Away => unavailable(Cause::StoreAway),
+            Unread::Crowded => unavailable(Cause::TimedOut),
+        }
+    }
+}
+
+impl From<Undone> for Failure {
+    fn from(undone: Undone) -> Self {
+        match undone {
+            Undone::Crowded => unavailable(Cause::TimedOut),
+            Undone::Panicked => AskError::Crashed,
+        }
+    }
+}
+
+/// Versions in the order of the numbers, and a turn to compute over their contents.
+///
+/// # Errors
+/// One is not there, the store is away, or the turn did not come in time.
+pub(super) async fn read(
+    store: &Arc<dyn Store>,
+    wanted: Wanted,
+    numbers: &[u64],
+) -> Result<(Vec<Framed>, Turn), Unread> {
+    let found = frames(store, wanted, numbers).await?;
+    let bytes = |frames: &[Bytes]| match wanted.effort {
+        Effort::Linear => unpacked_bytes(frames),
+        Effort::Comparison => content_bytes(frames),
+    };
+    let contents: usize = found.iter().map(|(_, frames)| bytes(frames)).sum();
+    let load = Load { scope: wanted.scope, effort: wanted.effort, bytes: contents.saturating_add(wanted.beside) };
+    if !load.is_large() {
+        let turn = load.turn().await.ok_or(Unread::Crowded)?;
+        return Ok((found, turn));
+    }
+    if let Some(turn) = load.turn_now() {
+        return Ok((found, turn));
+    }
+    // Versions never change: they are read once more when it is their turn.
+    drop(found);
+    let turn = load.turn().await.ok_or(Unread::Crowded)?;
+    Ok((frames(store, wanted, numbers).await?, turn))
+}
+
+async fn frames(store: &Arc<dyn Store>, wanted: Wanted, numbers: &[u64]) -> Result<Vec<Framed>, Unread> {
+    let readings: Vec<_> = numbers.iter().map(|number| store.version(wanted.scope, wanted.document, *number)).collect();
+    let mut found = Vec::with_capacity(readings.len());
+    for reading in readings {
+        found.push(reading.await?.ok_or(Unread::NotFound)?);
+    }
+    Ok(found)
+}
+
+/// A version's content out of its chain of frames.
+///
+/// # Errors
+/// The frames are damaged.
+pub(super) fn unpack(frames: &[Bytes]) -> Option<(String, Frame)> {
+    let frames: Option<Vec<Frame>> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone()).ok()).collect();
+    let frames = frames?;
+    let content = decode_chain(&frames, Bounds::get().document_bytes_max)
+        .inspect_err(|error| tracing::error!(%error, "a version can't be read"))
+        .ok()?;
+    Some((content, frames.last()?.clone()))
+}
+
+/// Bytes of the content that these frames hold.
+fn content_bytes(frames: &[Bytes]) -> usize {
+    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
+    last.and_then(|frame| frame.content_bytes(usize::MAX).ok()).unwrap_or(0)
+}
+
+/// Bytes that unpacking these frames makes, those of the versions before it included.
+pub(super) fn unpacked_bytes(frames: &[Bytes]) -> usize {
+    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
+    last.map_or(0, |frame| usize::try_from(frame.place().chain_bytes).unwrap_or(usize::MAX))
+}

@@ -40,8 +40,11 @@ pub(super) enum Unread {
 }
 
 impl From<ReadError> for Unread {
-    fn from(_: ReadError) -> Self {
-        Unread::Away
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Busy | ReadError::TooSlow => Unread::Crowded,
+            ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => Unread::Away,
+        }
     }
 }
 

@@ -238,23 +238,22 @@ fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Option<Bytes> {
     Some(to_json(&facts.view(id, role, row.updated_at)))
 }
 
-/// What an event says beside the document, and which version it is about. Links and the permission set are the owner's to
-/// see; everybody sees collaborators.
+/// What an event says beside the document, as far as everybody may see it who may read the document …
+const EVERYBODYS: [&str; 5] = ["changes", "permanent", "comment", "collaborators", "removed"];
+/// … and what only owners may see.
+const OWNERS: [&str; 2] = ["share", "share_id"];
+/// Of what changes may be: the rest of the permission set is the owner's to see.
+const EVERYBODYS_CHANGES: [&str; 5] = ["title", "content_type", "metadata", "owner_id", "collaborators"];
+
+/// What an event says beside the document, and which version it is about. Only what is named here is shown.
 fn details(payload: &[u8], role: DocumentRole) -> (Option<String>, Value) {
-    const BESIDE: [&str; 7] = ["changes", "permanent", "share", "share_id", "comment", "collaborators", "removed"];
-    const OWNERS: [&str; 5] = ["share", "share_id", "visibility", "default_role", "link_sharing"];
     let Ok(Value::Object(mut data)) = serde_json::from_slice(payload) else { return (None, json!({})) };
-    let mut details = serde_json::Map::new();
-    for field in BESIDE {
-        if let Some(value) = data.remove(field) {
-            details.insert(field.to_owned(), value);
-        }
-    }
-    if role < DocumentRole::Owner {
-        details.retain(|field, _| !OWNERS.contains(&field.as_str()));
-        if let Some(Value::Object(changes)) = details.get_mut("changes") {
-            changes.retain(|field, _| !OWNERS.contains(&field.as_str()));
-        }
+    let is_owner = role >= DocumentRole::Owner;
+    let shown = EVERYBODYS.iter().chain(OWNERS.iter().filter(|_| is_owner));
+    let shown = shown.filter_map(|field| Some(((*field).to_owned(), data.remove(*field)?)));
+    let mut details: serde_json::Map<String, Value> = shown.collect();
+    if let Some(Value::Object(changes)) = details.get_mut("changes").filter(|_| !is_owner) {
+        changes.retain(|field, _| EVERYBODYS_CHANGES.contains(&field.as_str()));
     }
     let version = match data.remove("version") {
         Some(Value::Object(version)) => {

@@ -43,6 +43,7 @@ mod remarks;
 mod sharing;
 mod state;
 mod versions;
+mod wordless;
 mod work;
 
 pub use crate::store::DocumentOrder;
@@ -55,6 +56,7 @@ pub use links::{Link, Shut};
 pub use lists::{ActivityActor, ActivityList, ActivityView, DocumentList};
 pub use merging::{Computed, MergeJob};
 pub use state::{Changed, Document};
+pub use wordless::wordless;
 pub use work::{Job, Worked};
 
 #[cfg(test)]

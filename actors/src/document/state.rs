@@ -192,9 +192,22 @@ impl Document {
         let view = self.view(live, role);
         match who {
             Who::Account(_) | Who::User(_) => view,
-            Who::Link(..) => {
-                DocumentView { metadata: &NOTHING, owner_id: None, created_by: None, updated_by: None, ..view }
-            }
+            // Each field by name: one that is added to documents is hidden until somebody decides.
+            Who::Link(..) => DocumentView {
+                id: view.id,
+                title: view.title,
+                content: view.content,
+                content_type: view.content_type,
+                metadata: &NOTHING,
+                owner_id: None,
+                version: view.version,
+                version_number: view.version_number,
+                role: view.role,
+                created_at: view.created_at,
+                updated_at: view.updated_at,
+                created_by: None,
+                updated_by: None,
+            },
         }
     }
 

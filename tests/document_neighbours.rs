@@ -28,7 +28,8 @@ const NOISE: Duration = Duration::from_millis(60);
 /// A server, a client, and conversations that hash to every worker. Debug builds compute for longer than an actor is
 /// waited for by default.
 async fn patient() -> (Server, Client, Vec<String>) {
-    let server = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25").start();
+    let setup = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25");
+    let server = setup.env("COLLOQUY__DOCUMENTS__TURN_WAIT_SECONDS", "25").start();
     let c = server.account().await.test();
     let (customer, mut conversations) = (c.customer().await, Vec::new());
     for _ in 0..CONVERSATIONS {

@@ -14,7 +14,8 @@ const SLOWISH: u64 = 20_000;
 
 /// A server on which a debug build on a busy machine may take its time.
 async fn patient() -> (Server, Client) {
-    let server = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25").start();
+    let setup = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25");
+    let server = setup.env("COLLOQUY__DOCUMENTS__TURN_WAIT_SECONDS", "25").start();
     let client = server.account().await.test();
     (server, client)
 }

@@ -30,6 +30,8 @@ pub struct Bounds {
     pub webhook_endpoints_max: usize,
     /// Values that a webhook endpoint's filter names for one property.
     pub filter_values_max: usize,
+    /// Bytes of a difference as it is shown, and of the conflicts that a merge tells of.
+    pub diff_bytes_max: usize,
 }
 
 static BOUNDS: OnceLock<Bounds> = OnceLock::new();
@@ -54,6 +56,7 @@ impl Bounds {
             query_names_max: usize::MAX,
             webhook_endpoints_max: usize::MAX,
             filter_values_max: usize::MAX,
+            diff_bytes_max: usize::MAX,
         })
     }
 }

@@ -19,7 +19,7 @@ pub trait Kept: Entity<Commit = Commit, Broken = Broken> {
     fn restore(id: Self::Id, stored: Stored, names: &Names) -> Result<Self, Unreadable>;
 
     /// What a command must know of the store.
-    fn find(store: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>>;
+    fn find(store: Arc<dyn Store>, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>>;
 }
 
 /// The store as one kind's journal.
@@ -60,7 +60,7 @@ impl<E: Kept> Journal<E> for StoreJournal {
     }
 
     fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, LoadError>> {
-        E::find(&*self.store, lookup)
+        E::find(Arc::clone(&self.store), lookup)
     }
 
     fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle<Broken>) {

@@ -43,7 +43,7 @@ mod bootstrap;
 mod chores;
 pub mod damage;
 mod json;
-mod offload;
+mod permits;
 mod timers;
 mod words;
 
@@ -63,6 +63,7 @@ pub mod journal;
 pub mod limiter;
 pub mod metadata;
 pub mod metrics;
+pub mod offload;
 pub mod page;
 pub mod present;
 pub mod random;

@@ -1,12 +1,14 @@
 //! Where computing goes that would hold an arbiter up. Each arbiter's runtime has a pool of threads of its own; here are the
-//! bounds that they share, so that many large texts at once take turns instead of all cores.
+//! bounds that they share, so that many large texts at once take turns instead of all cores, and the account that sends them
+//! takes turns with the others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-
+use crate::caller::Scope;
 use crate::cores::{self, Aside, Long};
+use crate::permits::{Permit, Permits};
 use crate::threads;
 
 /// Computations for each core that may be under way; the next ones wait.
@@ -15,48 +17,167 @@ const EACH_CORE: usize = 2;
 const IN_PLACE_MAX: usize = 8_192;
 /// Bytes from which on a computation takes so long that others would notice one on every core.
 const LARGE_MIN: usize = 1 << 20;
+/// Bytes from which on a comparison may.
+const LONG_COMPARISON_MIN: usize = 1 << 16;
 
-static COMPUTATIONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores() * EACH_CORE));
-/// The large ones leave a core to everybody else.
-static LARGE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
-/// Comparisons can take seconds, whatever their size: never all places, so that who only reads finds one beside them.
-static COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
-/// Large ones leave a core to everybody else, too, in turns of their own.
-static LARGE_COMPARISONS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores().saturating_sub(1).max(1)));
+static LIMITS: OnceLock<Computing> = OnceLock::new();
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+/// What may be computed at once, as config.toml gives it.
+#[derive(Debug, Clone, Copy)]
+pub struct Computing {
+    /// Comparisons and merges of texts of over 1 MiB together. Each may take minutes and 400 MiB.
+    pub large_comparisons_max: usize,
+    /// How long a request waits for its turn.
+    pub wait_max: Duration,
 }
 
-/// A turn among the large computations, with a core for it.
+impl Computing {
+    /// Makes these the limits of the process. The first call counts.
+    pub fn set(self) {
+        LIMITS.get_or_init(|| self);
+    }
+
+    fn get() -> Computing {
+        *LIMITS.get_or_init(|| Computing { large_comparisons_max: 2, wait_max: Duration::from_secs(60) })
+    }
+}
+
+/// What there are permits for. Nothing takes two of them.
+struct Pools {
+    /// What takes a time in proportion to its bytes.
+    linear: Permits,
+    /// The same over many bytes: a core is left to everybody else.
+    large_linear: Permits,
+    /// Comparisons can take seconds, whatever their size: who only reads finds places of its own.
+    comparisons: Permits,
+    /// Comparisons of many bytes can take minutes, and much memory.
+    large_comparisons: Permits,
+}
+
+fn pools() -> &'static Pools {
+    static POOLS: OnceLock<Pools> = OnceLock::new();
+    POOLS.get_or_init(|| {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Pools {
+            linear: Permits::new(cores.max(2) * EACH_CORE),
+            large_linear: Permits::new(cores.saturating_sub(1)),
+            comparisons: Permits::new(cores.max(2)),
+            large_comparisons: Permits::new(Computing::get().large_comparisons_max),
+        }
+    })
+}
+
+/// How long a computation takes for its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// A time in proportion to them.
+    Linear,
+    /// It compares: that can take far longer.
+    Comparison,
+}
+
+/// What is to be computed, as far as it must be known before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// Whose account pays for it.
+    pub(crate) scope: Scope,
+    pub(crate) effort: Effort,
+    pub(crate) bytes: usize,
+}
+
+/// Why nothing was computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undone {
+    /// Its turn did not come in time.
+    Crowded,
+    /// It panicked, which was reported there.
+    Panicked,
+}
+
+/// A turn to compute. It goes along with what is computed: a caller who leaves does not end the work.
+#[derive(Debug, Clone)]
 pub(crate) struct Turn {
-    _place: SemaphorePermit<'static>,
-    _aside: Aside,
+    /// None: it is done in place.
+    held: Option<Arc<Held>>,
+    is_long: bool,
 }
 
-/// A turn; none where it goes over too few bytes to be a large one.
-pub(crate) async fn turn(bytes: usize) -> Option<Turn> {
-    turn_of(&LARGE, bytes).await
+#[derive(Debug)]
+struct Held {
+    _permit: Permit,
+    /// A core for what takes long.
+    _aside: Option<Aside>,
 }
 
-async fn turn_of(turns: &'static Semaphore, bytes: usize) -> Option<Turn> {
-    let is_large = bytes >= LARGE_MIN;
-    let place = if is_large { turns.acquire().await.ok() } else { None };
-    place.map(|place| Turn { _place: place, _aside: Aside::begin() })
+impl Load {
+    /// Whether whoever waits for a turn with it should hold nothing meanwhile.
+    pub(crate) fn is_large(&self) -> bool {
+        self.bytes >= LARGE_MIN
+    }
+
+    /// None: it is done in place.
+    fn permits(&self) -> Option<&'static Permits> {
+        let pools = pools();
+        match (self.effort, self.is_large()) {
+            (Effort::Linear, false) if self.bytes <= IN_PLACE_MAX => None,
+            (Effort::Linear, false) => Some(&pools.linear),
+            (Effort::Linear, true) => Some(&pools.large_linear),
+            (Effort::Comparison, false) => Some(&pools.comparisons),
+            (Effort::Comparison, true) => Some(&pools.large_comparisons),
+        }
+    }
+
+    /// Waits for a turn; none where it did not come in time.
+    pub(crate) async fn turn(self) -> Option<Turn> {
+        let Some(permits) = self.permits() else { return Some(Turn::IN_PLACE) };
+        let permit = permits.acquire(self.scope, Computing::get().wait_max).await;
+        permit.map(|permit| self.with(permit))
+    }
+
+    /// A turn, if there is one at once.
+    pub(crate) fn turn_now(self) -> Option<Turn> {
+        let Some(permits) = self.permits() else { return Some(Turn::IN_PLACE) };
+        permits.try_acquire(self.scope).map(|permit| self.with(permit))
+    }
+
+    fn with(self, permit: Permit) -> Turn {
+        let is_long = match self.effort {
+            Effort::Linear => self.is_large(),
+            Effort::Comparison => self.bytes >= LONG_COMPARISON_MIN,
+        };
+        let aside = is_long.then(Aside::begin);
+        Turn { held: Some(Arc::new(Held { _permit: permit, _aside: aside })), is_long }
+    }
 }
 
-/// The same for a thread of its own, which waits for it.
+/// A turn for a thread of its own, which waits for it; none where it goes over too few bytes to need one.
 pub(crate) fn turn_here(bytes: usize) -> Option<Turn> {
-    if bytes < LARGE_MIN {
+    let load = Load { scope: Scope::OPERATORS, effort: Effort::Linear, bytes };
+    if !load.is_large() {
         return None;
     }
     // Without a runtime it goes on without a turn: others may wait for it, nothing is wrong.
-    tokio::runtime::Builder::new_current_thread().build().ok()?.block_on(turn(bytes))
+    tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?.block_on(load.turn())
 }
 
-/// Sets a core aside for all that is done with so many bytes, if they are many.
-pub(crate) fn aside(bytes: usize) -> Option<Aside> {
-    (bytes >= LARGE_MIN).then(Aside::begin)
+impl Turn {
+    /// For few bytes: without a permit, on the thread that asks.
+    pub(crate) const IN_PLACE: Turn = Turn { held: None, is_long: false };
+
+    /// Computes on another thread, or in place where that is quicker; none where it panicked, which was reported there.
+    pub(crate) async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let Turn { held: Some(held), is_long } = self.clone() else {
+            return catch_unwind(AssertUnwindSafe(work)).ok();
+        };
+        let done = tokio::task::spawn_blocking(move || {
+            cores::keep_prompt();
+            threads::register("pool");
+            let _held = held;
+            let _long = is_long.then(Long::here);
+            work()
+        });
+        done.await.ok()
+    }
 }
 
 /// Lets what this thread goes over next count as long where it is that many bytes.
@@ -64,32 +185,15 @@ pub(crate) fn long(bytes: usize) -> Option<Long> {
     (bytes >= LARGE_MIN).then(Long::here)
 }
 
-/// Computes over so many bytes on another thread; none where it panicked, which was reported there.
-pub(crate) async fn compute<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let turn = turn(bytes).await;
-    let work = move || {
-        let _turn = turn;
-        let _long = long(bytes);
-        work()
-    };
-    within(&COMPUTATIONS, work).await
-}
-
-/// The same for what takes a time in proportion to its bytes; in place where they are few.
-pub(crate) async fn go_over<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    if bytes > IN_PLACE_MAX { compute(bytes, work).await } else { catch_unwind(AssertUnwindSafe(work)).ok() }
-}
-
-/// The same for what compares so many bytes, which can take far longer than to go over them.
-pub(crate) async fn compare<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let turn = turn_of(&LARGE_COMPARISONS, bytes).await;
-    let place = COMPARISONS.acquire().await.ok()?;
-    let work = move || {
-        let _held = (turn, place);
-        let _long = long(bytes);
-        work()
-    };
-    within(&COMPUTATIONS, work).await
+/// Goes over so many bytes for an account; in place where they are few.
+pub(crate) async fn go_over<T: Send + 'static>(
+    scope: Scope,
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Undone> {
+    let load = Load { scope, effort: Effort::Linear, bytes };
+    let turn = load.turn().await.ok_or(Undone::Crowded)?;
+    turn.compute(work).await.ok_or(Undone::Panicked)
 }
 
 /// Computes what takes long over few bytes on another thread, once its caller has a place for it, which is given back when
@@ -101,18 +205,6 @@ where
 {
     let done = tokio::task::spawn_blocking(move || {
         let _held = (Long::here(), place);
-        work()
-    });
-    done.await.ok()
-}
-
-async fn within<T: Send + 'static>(places: &'static Semaphore, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let place = places.acquire().await.ok()?;
-    // The place goes along: a caller who leaves does not end the work.
-    let done = tokio::task::spawn_blocking(move || {
-        cores::keep_prompt();
-        threads::register("pool");
-        let _place = place;
         work()
     });
     done.await.ok()

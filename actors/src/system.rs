@@ -27,6 +27,7 @@ use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
 use crate::limiter::{AddressLimiter, LimitKey, Limits, LinkLimiter, PeekPermit, Permit, RateLimits, TakePermit};
+use crate::offload::Computing;
 use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
@@ -73,6 +74,8 @@ pub struct Settings {
     pub webhooks: WebhookSettings,
     /// How long the bin keeps a document.
     pub bin_kept: Duration,
+    /// What may be computed over documents at once.
+    pub computing: Computing,
     /// How every kind of entity is run …
     pub policy: Policy,
     /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`, `document`.
@@ -151,6 +154,7 @@ impl System {
     /// The store or the search index can't be opened.
     pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, NotOpened> {
         set_plans(settings.basic, settings.pro);
+        settings.computing.set();
         let views = Views::default();
         views.feed.set_share(settings.queue_bytes_per_account);
         let (store, operator) = SqliteStore::open(

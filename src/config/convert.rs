@@ -6,6 +6,7 @@ use std::time::Duration;
 use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::document::HashSettings;
 use colloquy_actors::fair_queue::QueueBounds;
+use colloquy_actors::offload::Computing;
 use colloquy_actors::runtime::Policy;
 use colloquy_actors::system::Settings;
 use colloquy_actors::webhook::WebhookSettings;
@@ -142,6 +143,10 @@ impl Config {
             presences_per_account: self.realtime.presences_per_account,
             queue_bytes_per_account: self.realtime.queue_bytes_per_account,
             bin_kept: Duration::from_secs_f64(self.documents.bin_days * 86_400.0),
+            computing: Computing {
+                large_comparisons_max: self.documents.large_comparisons_max,
+                wait_max: Duration::from_secs_f64(self.documents.turn_wait_seconds),
+            },
             policy: self.supervision.policy(""),
             policies: self.policies(),
         }

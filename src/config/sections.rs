@@ -179,6 +179,8 @@ pub struct Webhooks {
 #[expect(missing_docs, reason = "config.toml explains each key")]
 pub struct Documents {
     pub bin_days: f64,
+    pub large_comparisons_max: usize,
+    pub turn_wait_seconds: f64,
 }
 
 /// `[supervision]`, and inside it a table per kind with some of the same keys.
@@ -260,6 +262,15 @@ impl Config {
         if !(self.documents.bin_days > 0.0 && self.documents.bin_days <= 36_500.0) {
             wrong("documents.bin_days", "must be more than 0 and at most 36500")?;
         }
+        if !(1..=1_024).contains(&self.documents.large_comparisons_max) {
+            wrong("documents.large_comparisons_max", "must be 1 to 1024")?;
+        }
+        if !(self.documents.turn_wait_seconds > 0.0 && self.documents.turn_wait_seconds <= 3_600.0) {
+            wrong("documents.turn_wait_seconds", "must be more than 0 and at most 3600")?;
+        }
+        if !(1..=1 << 30).contains(&self.bounds.document_bytes_max) {
+            wrong("bounds.document_bytes_max", "must be 1 to 1073741824")?;
+        }
         self.webhooks.check()?;
         self.check_policies()
     }
@@ -298,6 +309,7 @@ impl Config {
             ("bounds.query_names_max", bounds.query_names_max),
             ("bounds.webhook_endpoints_max", bounds.webhook_endpoints_max),
             ("bounds.filter_values_max", bounds.filter_values_max),
+            ("bounds.diff_bytes_max", bounds.diff_bytes_max),
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;

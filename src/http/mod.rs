@@ -48,3 +48,6 @@ mod traffic;
 
 pub(crate) use edge::Edge;
 pub(crate) use server::bind;
+
+#[cfg(test)]
+mod erased_tests;

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use colloquy_actors::document::diff::{Names, html, line_diff, unified};
+use colloquy_actors::document::diff::{Names, html, json as json_hunks, unified};
 use colloquy_actors::document::merge::{Labels, Options, Strategy, Style, merge};
 use serde_json::json;
 
@@ -16,6 +16,7 @@ const OPTIONS: Options<'static> = Options {
     strategy: Strategy::Fail,
     labels: Labels { ours: "target", base: "base", theirs: "source" },
     depth: 0,
+    conflict_bytes_max: usize::MAX,
 };
 const NAMES: Names<'static> = Names { old: "a/document", new: "b/document" };
 const CONTEXT: usize = 3;
@@ -29,9 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (base, ours, theirs) = (text("base")?, text("ours")?, text("theirs")?);
     let times = json!({
         "merge": timed(times, || merge(&base, &ours, &theirs, &OPTIONS)),
-        "unified": timed(times, || unified(&base, &theirs, &NAMES, CONTEXT)),
-        "json": timed(times, || line_diff(&base, &theirs, CONTEXT)),
-        "html": timed(times, || html(&base, &theirs, &NAMES, CONTEXT)),
+        "unified": timed(times, || unified(&base, &theirs, &NAMES, CONTEXT, usize::MAX)),
+        "json": timed(times, || json_hunks(&base, &theirs, CONTEXT, usize::MAX)),
+        "html": timed(times, || html(&base, &theirs, &NAMES, CONTEXT, usize::MAX)),
     });
     println!("{times}");
     Ok(())

@@ -4,6 +4,7 @@
 mod confirming;
 mod connections;
 mod customers;
+mod documents;
 mod edits;
 mod fill;
 mod full_disk;

@@ -396,7 +396,7 @@ impl<R: Rules> Kept for Record<R> {
         Ok(Record { id, held: Some(Held { scope: record.scope, state }), sequence: record.sequence })
     }
 
-    fn find(_: &dyn Store, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>> {
+    fn find(_: Arc<dyn Store>, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>> {
         match lookup {}
     }
 }

@@ -1,5 +1,7 @@
 //! A conversation as the runtime runs it, and how its room is entered. Only order: look up, decide, commit, apply.
 
+use std::sync::Arc;
+
 use super::messages::{ConversationCommand, ConversationError, Request};
 use super::state::{Changed, Conversation, Found, Live};
 use crate::accounts::names::Names;
@@ -106,7 +108,7 @@ impl Kept for Conversation {
         }
     }
 
-    fn find(store: &dyn Store, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, LoadError>> {
+    fn find(store: Arc<dyn Store>, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, LoadError>> {
         let finding = store.message(Conversation::subject(conversation), message);
         Box::pin(async move { Ok(finding.await?) })
     }

@@ -93,7 +93,7 @@ impl Kept for Document {
         }
     }
 
-    fn find(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
+    fn find(store: Arc<dyn Store>, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
         work::run(store, job)
     }
 }

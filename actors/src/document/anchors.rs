@@ -89,11 +89,12 @@ impl LineRange {
     pub fn follow(self, hunks: &[Hunk]) -> Option<LineRange> {
         let index = |line: u64| usize::try_from(line).unwrap_or(usize::MAX);
         let lines = index(self.start.saturating_sub(1))..index(self.end);
-        if hunks.iter().any(|hunk| hunk.is_within(&lines)) {
+        // Those that end before the range tell how far it has moved; only the next one can be within.
+        let (before, behind) = hunks.split_at(hunks.partition_point(|hunk| hunk.old.end <= lines.start));
+        if behind.first().is_some_and(|hunk| hunk.is_within(&lines)) {
             return None;
         }
-        // The last hunk before the range tells how far everything behind it has moved.
-        let before = hunks.iter().take_while(|hunk| hunk.old.end <= lines.start).last();
+        let before = before.last();
         let moved = |line: u64| match before {
             Some(hunk) => {
                 index(line).checked_sub(hunk.old.end)?.checked_add(hunk.new.end).and_then(|at| at.try_into().ok())

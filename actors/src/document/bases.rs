@@ -7,7 +7,7 @@ use super::documents::Failure;
 use super::graph::{Base, BaseMerge, Plan};
 use super::merge::{Labels, Options, Strategy, Style, merge};
 use crate::bounds::Bounds;
-use crate::offload;
+use crate::offload::Turn;
 use crate::runtime::AskError;
 
 /// How git calls the sides of such a merge; what a conflict's `base` shows.
@@ -25,11 +25,12 @@ struct Made {
 /// The texts that were made so far, in the plan's order.
 struct Bench<R> {
     made: Vec<Made>,
+    turn: Turn,
     read: R,
 }
 
-/// The text that a plan ends in; `read` gives the content of a version.
-pub(super) async fn base<R>(plan: &Plan, read: R) -> Result<Arc<str>, Failure>
+/// The text that a plan ends in, made in this turn; `read` gives the content of a version.
+pub(super) async fn base<R>(plan: &Plan, turn: Turn, read: R) -> Result<Arc<str>, Failure>
 where
     R: AsyncFn(u64) -> Result<Arc<str>, Failure>,
 {
@@ -38,7 +39,7 @@ where
         let inside: usize = plan.merges.iter().map(|merge| of(merge.base) + of(merge.ours)).sum();
         inside + of(plan.base)
     };
-    let mut bench = Bench { made: Vec::with_capacity(plan.merges.len()), read };
+    let mut bench = Bench { made: Vec::with_capacity(plan.merges.len()), turn, read };
     for (place, planned) in plan.merges.iter().enumerate() {
         let text = bench.merged(*planned).await?;
         bench.made.push(Made { text, uses: uses(place) });
@@ -51,16 +52,16 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
         let base = self.text(planned.base).await?;
         let ours = self.text(planned.ours).await?;
         let theirs = self.text(Base::Version(planned.theirs)).await?;
-        let bytes = base.len() + ours.len() + theirs.len();
         let work = move || {
             // In one style, whatever the outer merge's: how conflicts are shown does not decide which there are.
             let (style, strategy) = (Style::Merge, Strategy::Fail);
-            let options = Options { style, strategy, labels: LABELS, depth: planned.depth };
-            let text = merge(&base, &ours, &theirs, &options).text;
             let bytes_max = Bounds::get().document_bytes_max.saturating_mul(DOCUMENTS_MAX);
-            if text.len() > bytes_max { Arc::default() } else { Arc::from(text) }
+            let (depth, conflict_bytes_max) = (planned.depth, bytes_max);
+            let options = Options { style, strategy, labels: LABELS, depth, conflict_bytes_max };
+            let text = merge(&base, &ours, &theirs, &options).map(|merged| merged.text);
+            text.ok().filter(|text| text.len() <= bytes_max).map_or_else(Arc::default, Arc::from)
         };
-        offload::compare(bytes, work).await.ok_or(AskError::Crashed)
+        self.turn.compute(work).await.ok_or(AskError::Crashed)
     }
 
     async fn text(&mut self, base: Base) -> Result<Arc<str>, Failure> {

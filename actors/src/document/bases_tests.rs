@@ -110,10 +110,13 @@ fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool
     let text = |number: u64| versions[usize::try_from(number).unwrap() - 1].text();
     let planned = plan(ours.0, theirs.0, parents);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let base = runtime.block_on(base(&planned, async |number| Ok::<_, Failure>(Arc::from(text(number))))).unwrap();
+    let base = runtime
+        .block_on(base(&planned, Turn::IN_PLACE, async |number| Ok::<_, Failure>(Arc::from(text(number)))))
+        .unwrap();
     let labels = Labels { ours: ours.1, base: "base", theirs: theirs.1 };
-    let options = Options { style: Style::Merge, strategy: Strategy::Fail, labels, depth: 0 };
-    let merged = merge(&base, &text(ours.0), &text(theirs.0), &options);
+    let options =
+        Options { style: Style::Merge, strategy: Strategy::Fail, labels, depth: 0, conflict_bytes_max: usize::MAX };
+    let merged = merge(&base, &text(ours.0), &text(theirs.0), &options).unwrap();
     (merged.conflicts.is_empty(), merged.text)
 }
 

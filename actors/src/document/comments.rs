@@ -6,12 +6,13 @@ use super::access::{Action, DocumentRole, is_own_comment, role_of};
 use super::anchors::{LineRange, NoSuchLines};
 use super::draft::{Beside, Draft, nothing_shown};
 use super::messages::{AddComment, ChangeComment, CommentList, DocumentError, Reply};
+use super::remarks::{Anchor, Comment, ListedComment, Standing};
 use super::state::{Asked, Decided, Document, Live, tag, to_json};
 use super::views::CommentView;
 use super::work::Worked;
 use crate::answer::{Answer, Done, Invalid};
 use crate::bounds::Bounds;
-use crate::id::CommentId;
+use crate::id::{CommentId, VersionId};
 use crate::page::{Order, Start};
 use crate::store::Happened;
 use crate::time::Timestamp;
@@ -49,26 +50,23 @@ impl Document {
         let mut draft = Draft::new(self, live, &asked, false);
         draft.live.facts.comments_made += 1;
         let (number, at) = (draft.live.facts.comments_made, Timestamp(draft.at));
-        let comment = CommentView {
-            comment_id: CommentId::with_sequence(at.0, number),
-            version: live.found(version).id,
-            start_line: range.start(),
-            end_line: range.end(),
+        let comment = Comment {
+            id: CommentId::with_sequence(at.0, number),
             body: add.body.into_string(),
             author: asked.who.user(),
             resolved: false,
-            outdated: false,
             created_at: at,
             updated_at: at,
         };
+        let standing = if version == head { Standing::Head } else { Standing::Version(version) };
+        let comment = draft.comment(comment, Anchor::new(number, standing, range));
         let answer = shown(&comment, Done::Created);
-        draft.comment(number, Some(comment.clone()));
         draft.event(Happened::DocumentCommented, Beside { comment: Some(comment), ..Beside::default() });
         Ok(draft.decide(asked, answer, Vec::new()))
     }
 
     pub(super) fn change_comment(&self, live: &Live, id: CommentId, change: ChangeComment, asked: Asked) -> Decided {
-        let held = live.comment(id)?;
+        let (held, anchor) = live.comment(id)?;
         let mut comment = held.clone();
         if let Some(body) = change.body {
             live.room_for(body.len().saturating_sub(held.body.len()))?;
@@ -80,21 +78,22 @@ impl Document {
         }
         let mut draft = Draft::new(self, live, &asked, false);
         if comment == *held {
-            return Ok(draft.unchanged(asked, shown(held, Done::Ok)));
+            return Ok(draft.unchanged(asked, shown(&live.shown(held, anchor), Done::Ok)));
         }
         comment.updated_at = Timestamp(draft.at);
+        let comment = draft.comment(comment, *anchor);
         let answer = shown(&comment, Done::Ok);
-        draft.comment(id.sequence(), Some(comment.clone()));
         draft.event(Happened::DocumentCommented, Beside { comment: Some(comment), ..Beside::default() });
         Ok(draft.decide(asked, answer, Vec::new()))
     }
 
     pub(super) fn remove_comment(&self, live: &Live, id: CommentId, asked: Asked) -> Decided {
-        let held = live.comment(id)?.clone();
-        live.may(&asked, Action::DeleteOthersComment, &held)?;
+        let (held, anchor) = live.comment(id)?;
+        live.may(&asked, Action::DeleteOthersComment, held)?;
+        let gone = live.shown(held, anchor);
         let mut draft = Draft::new(self, live, &asked, false);
-        draft.comment(id.sequence(), None);
-        let beside = Beside { comment: Some(held), removed: Some(true), ..Beside::default() };
+        draft.remove_comment(id);
+        let beside = Beside { comment: Some(gone), removed: Some(true), ..Beside::default() };
         draft.event(Happened::DocumentCommented, beside);
         Ok(draft.decide(asked, nothing_shown(), Vec::new()))
     }
@@ -111,32 +110,49 @@ impl CommentList {
 }
 
 impl Live {
-    pub(super) fn comment(&self, id: CommentId) -> Result<&CommentView, DocumentError> {
-        let found = self.comments.iter().find(|comment| comment.comment_id == id);
-        found.map(|comment| &**comment).ok_or(DocumentError::NotFound)
+    pub(super) fn comment(&self, id: CommentId) -> Result<(&Comment, &Anchor), DocumentError> {
+        self.comments.get(id).ok_or(DocumentError::NotFound)
+    }
+
+    /// One comment as the interface shows it.
+    pub(super) fn comment_view(&self, id: CommentId) -> Result<CommentView, DocumentError> {
+        self.comment(id).map(|(comment, anchor)| self.shown(comment, anchor))
+    }
+
+    /// A comment that stands there, as the interface shows it.
+    pub(super) fn shown(&self, comment: &Comment, anchor: &Anchor) -> CommentView {
+        comment.view(anchor, self.standing_in(anchor))
+    }
+
+    fn standing_in(&self, anchor: &Anchor) -> VersionId {
+        match anchor.standing {
+            Standing::Head => self.facts.head_id,
+            Standing::Version(number) | Standing::Outdated(number) => self.found(number).id,
+        }
     }
 
     /// The comments that this page of the list shows.
     pub(super) fn comments_listed(&self, list: CommentList) -> Reply {
-        let wanted = |comment: &&Arc<CommentView>| list.resolved.is_none_or(|resolved| comment.resolved == resolved);
+        let wanted =
+            |(comment, _): &(&Arc<Comment>, &Anchor)| list.resolved.is_none_or(|resolved| comment.resolved == resolved);
         let total = self.comments.iter().filter(wanted).count();
         let (skip, limit) = (list.skip(), usize::try_from(list.paging.limit).unwrap_or(0));
+        let listed = |(comment, anchor): (&Arc<Comment>, &Anchor)| ListedComment {
+            comment: Arc::clone(comment),
+            anchor: *anchor,
+            version: self.standing_in(anchor),
+        };
         let all = self.comments.iter();
         let shown = match list.paging.order {
-            Order::Asc => all.filter(wanted).skip(skip).take(limit).cloned().collect(),
-            Order::Desc => all.rev().filter(wanted).skip(skip).take(limit).cloned().collect(),
+            Order::Asc => all.filter(wanted).skip(skip).take(limit).map(listed).collect(),
+            Order::Desc => all.rev().filter(wanted).skip(skip).take(limit).map(listed).collect(),
         };
         Reply::Comments(shown, total)
     }
 
-    /// Bytes of all that is said about it.
-    pub(super) fn comment_bytes(&self) -> usize {
-        self.comments.iter().map(|comment| comment.body.len()).sum()
-    }
-
-    /// A new head rewrites every comment that follows it, in one commit: all of them together are as long as a content.
+    /// A document's actor holds all that is said about it: together as much as a content.
     fn room_for(&self, more: usize) -> Result<(), DocumentError> {
-        if self.comment_bytes().saturating_add(more) > Bounds::get().document_bytes_max {
+        if self.comments.bytes().saturating_add(more) > Bounds::get().document_bytes_max {
             let reason = "has as many words in comments as it may: delete some first";
             return Err(DocumentError::Conflict { field: "", reason });
         }
@@ -144,7 +160,7 @@ impl Live {
     }
 
     /// Whether somebody may do with this comment what takes more than a commenter, unless it is their own.
-    fn may(&self, asked: &Asked, action: Action, comment: &CommentView) -> Result<(), DocumentError> {
+    fn may(&self, asked: &Asked, action: Action, comment: &Comment) -> Result<(), DocumentError> {
         let role = role_of(asked.who, &self.facts.permissions).unwrap_or(DocumentRole::Viewer);
         let enough = is_own_comment(asked.who, comment.author) || role >= action.minimum_role();
         if enough { Ok(()) } else { Err(DocumentError::Forbidden) }

@@ -3,6 +3,7 @@
 
 use super::access::Who;
 use super::bin;
+use super::contents::{self, Wanted, unpack};
 use super::finder::Finder;
 use super::hashing::HashPlaces;
 use super::messages::{
@@ -10,15 +11,14 @@ use super::messages::{
 };
 use super::shares::PasswordTries;
 use super::state::Document;
-use super::work::{unpack, unpacked_bytes};
 use crate::accounts::{Identity, Role};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::caller::{Caller, Scope};
 use crate::damage::Unreadable;
 use crate::id::{DocumentId, ShareId, VersionId};
 use crate::idempotency::Reservation;
-use crate::offload;
-use crate::runtime::{AskError, Directory, LoadError};
+use crate::offload::{self, Effort};
+use crate::runtime::{AskError, Cause, Directory};
 use crate::store::{Store, StoredVersion};
 use crate::text::DocumentContent;
 use crate::threads::Background;
@@ -103,7 +103,7 @@ impl Documents {
         };
         match given {
             // What was given is the head's content now.
-            Some(content) => completed_with(answer, Some(content)).await,
+            Some(content) => completed_with(scope, answer, content).await,
             None if whole => self.completed(scope, answer).await,
             None => Ok(answer),
         }
@@ -158,8 +158,9 @@ impl Documents {
             }
             None => seen.head,
         };
-        let (_, content) = self.content(scope, id, shown).await?;
-        let body = go_over(content.len(), move || with_content(&seen.document, Some(&content))).await?;
+        let document = seen.document;
+        let body = self.with_content_of(id, scope, shown, move |_, content| with_content(&document, Some(content)));
+        let body = body.await?;
         let etag = if shown.number == seen.head.number { seen.etag } else { format!("{}-{}", seen.etag, shown.number) };
         Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
     }
@@ -176,40 +177,36 @@ impl Documents {
         let version: Option<VersionId> = text("version").and_then(|id| id.parse().ok());
         let (Some(id), Some(version)) = (id, version) else { return Ok(answer) };
         let found = VersionFound { number: version.sequence(), id: version, parent: None };
-        let content = match self.content(scope, id, found).await {
-            Ok((_, content)) => Some(Arc::from(content)),
-            Err(AskError::Refused(DocumentError::NotFound)) => None,
-            Err(failure) => return Err(failure),
+        let document = answer.body.clone();
+        let body = self.with_content_of(id, scope, found, move |_, content| with_content(&document, Some(content)));
+        let body = match body.await {
+            Err(AskError::Refused(DocumentError::NotFound)) => with_content(&answer.body, None),
+            read => read?,
         };
-        completed_with(answer, content).await
+        Ok(Answer { body, ..answer })
     }
 
-    pub(super) async fn content(
+    /// What is made of a version and its content, in one turn.
+    pub(super) async fn with_content_of<T: Send + 'static>(
         &self,
-        scope: Scope,
         id: DocumentId,
+        scope: Scope,
         version: VersionFound,
-    ) -> Result<(StoredVersion, String), Failure> {
-        let found = self.store.version(scope, Document::subject(id), version.number).await.map_err(LoadError::from)?;
-        let (stored, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
+        make: impl FnOnce(StoredVersion, &str) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Linear, beside: 0 };
+        let (mut found, turn) = contents::read(&self.store, wanted, &[version.number]).await?;
+        let (stored, frames) = found.pop().ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let place = (Document::subject(id), version.number);
-        let unpacked = go_over(unpacked_bytes(&frames), move || unpack(&frames, place)).await?;
-        Ok((stored, unpacked.ok_or(AskError::Unreadable)?.0))
+        let made = turn.compute(move || Some(make(stored, &unpack(&frames, place)?.0)));
+        made.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)
     }
-}
-
-/// Goes over so many bytes, off the arbiters if they are many.
-pub(super) async fn go_over<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Failure> {
-    offload::go_over(bytes, work).await.ok_or(AskError::Crashed)
 }
 
 /// An answer that shows a document, with this content.
-async fn completed_with(answer: Answer, content: Option<Arc<str>>) -> Result<Answer, Failure> {
-    let (shown, bytes) = (answer.body.clone(), content.as_deref().map_or(0, str::len));
-    let body = go_over(bytes, move || with_content(&shown, content.as_deref())).await?;
+async fn completed_with(scope: Scope, answer: Answer, content: Arc<str>) -> Result<Answer, Failure> {
+    let shown = answer.body.clone();
+    let body = offload::go_over(scope, content.len(), move || with_content(&shown, Some(&content))).await?;
     Ok(Answer { body, ..answer })
 }
 
@@ -233,4 +230,8 @@ fn with_content(document: &[u8], content: Option<&str>) -> Bytes {
 
 pub(super) fn invalid(field: &'static str, reason: &str) -> Failure {
     AskError::Refused(DocumentError::Invalid(Invalid::new(field, reason)))
+}
+
+pub(super) fn unavailable(cause: Cause) -> Failure {
+    AskError::Unavailable { cause, retry_after: Duration::from_secs(1) }
 }

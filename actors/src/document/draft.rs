@@ -8,11 +8,12 @@ use serde_json::{Map, Value, json};
 
 use super::access::DocumentRole;
 use super::messages::Reply;
+use super::remarks::{Anchor, Comment};
 use super::state::{Asked, Change, Changed, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
-use super::work::Packed;
+use super::work::{Followed, Packed};
 use crate::answer::Answer;
-use crate::id::{ShareId, VersionId};
+use crate::id::{CommentId, ShareId, VersionId};
 use crate::json::text;
 use crate::runtime::Decision;
 use crate::store::{
@@ -73,6 +74,7 @@ pub(super) struct Draft<'d> {
     version: Option<NewVersion>,
     added: Option<StoredVersion>,
     comments: Vec<(u64, Option<String>)>,
+    anchors: Option<Bytes>,
     readers_changed: bool,
     links_changed: bool,
 }
@@ -96,6 +98,7 @@ impl<'d> Draft<'d> {
             version: None,
             added: None,
             comments: Vec::new(),
+            anchors: None,
             readers_changed: is_new,
             links_changed: false,
         }
@@ -136,9 +139,9 @@ impl<'d> Draft<'d> {
             author,
             at,
         };
-        let Packed { frame, base, moves, .. } = packed;
+        let Packed { frame, base, followed, .. } = packed;
         if branch.is_empty() {
-            self.follow(id, &moves);
+            self.follow(followed);
             self.live.facts.head = number;
             self.live.facts.head_id = id;
             self.shows_change(asked);
@@ -148,46 +151,30 @@ impl<'d> Draft<'d> {
         version
     }
 
-    /// Moves comments on the head's lines to a new head, or marks them where their lines changed.
-    fn follow(&mut self, to: VersionId, moves: &[super::anchors::Hunk]) {
-        let head = self.live.found(self.live.facts.head).id;
-        let mut moved = Vec::new();
-        for comment in Arc::make_mut(&mut self.live.comments) {
-            if comment.version != head || comment.outdated {
-                continue;
-            }
-            let comment = Arc::make_mut(comment);
-            match super::anchors::LineRange::of(comment.start_line, comment.end_line).follow(moves) {
-                Some(range) => {
-                    comment.version = to;
-                    comment.start_line = range.start();
-                    comment.end_line = range.end();
-                }
-                None => comment.outdated = true,
-            }
-            moved.push((comment.comment_id.sequence(), Some(text(comment))));
+    /// Lets comments on the head's lines stand on those of a new head, or marks them where their lines changed.
+    fn follow(&mut self, followed: Option<Followed>) {
+        let Some(Followed { before, moves, moved }) = followed else { return };
+        let held = self.live.comments.anchors();
+        // Beside a merge, comments are made and taken away: then they follow once more.
+        let moved = if Arc::ptr_eq(held, &before.anchors) { moved } else { held.followed(before.head, &moves) };
+        if let Some((anchors, bytes)) = moved {
+            self.live.comments.stand(anchors);
+            self.anchors = Some(bytes);
         }
-        self.comments.extend(moved);
     }
 
-    /// Puts a comment, or takes it away.
-    pub(super) fn comment(&mut self, number: u64, comment: Option<CommentView>) {
-        let body = comment.as_ref().map(text);
-        self.comments.push((number, body));
-        let comments = Arc::make_mut(&mut self.live.comments);
-        let place = comments.iter().position(|held| held.comment_id.sequence() == number);
-        match (place, comment) {
-            (Some(place), Some(comment)) => {
-                if let Some(held) = comments.get_mut(place) {
-                    *held = Arc::new(comment);
-                }
-            }
-            (Some(place), None) => {
-                comments.remove(place);
-            }
-            (None, Some(comment)) => comments.push(Arc::new(comment)),
-            (None, None) => {}
-        }
+    /// Puts a comment, and gives it as it is shown.
+    pub(super) fn comment(&mut self, comment: Comment, anchor: Anchor) -> CommentView {
+        let view = self.live.shown(&comment, &anchor);
+        self.comments.push((anchor.number, Some(anchor.row(view.clone()))));
+        self.live.comments.put(comment, anchor);
+        view
+    }
+
+    /// Takes a comment away.
+    pub(super) fn remove_comment(&mut self, id: CommentId) {
+        self.comments.push((id.sequence(), None));
+        self.live.comments.remove(id);
     }
 
     /// Who may read it has changed.
@@ -251,6 +238,7 @@ impl<'d> Draft<'d> {
             links,
             version: self.version.take(),
             comments: std::mem::take(&mut self.comments),
+            anchors: self.anchors.take(),
         }
     }
 

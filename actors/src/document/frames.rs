@@ -124,7 +124,7 @@ impl Frame {
     }
 
     /// Bytes of its content, as its maker wrote them down.
-    fn content_bytes(&self, bytes_max: usize) -> Result<usize, FrameError> {
+    pub(super) fn content_bytes(&self, bytes_max: usize) -> Result<usize, FrameError> {
         let stated = zstd_safe::get_frame_content_size(self.packed()).ok().flatten().ok_or(FrameError::Damaged)?;
         usize::try_from(stated).ok().filter(|bytes| *bytes <= bytes_max).ok_or(FrameError::TooLarge { bytes_max })
     }

@@ -1,16 +1,18 @@
 //! The way in to a document's history: versions, and what differs between them.
 
 use super::access::Who;
-use super::diff;
-use super::documents::{Documents, Failure, go_over, invalid};
+use super::contents::{self, Wanted, unpack};
+use super::diff::{self, TooLong};
+use super::documents::{Documents, Failure, invalid};
 use super::lists::{in_a_list, page};
 use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
 use super::state::{Document, to_json};
 use super::views::VersionView;
 use crate::answer::{Answer, Done};
+use crate::bounds::Bounds;
 use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, VersionId};
-use crate::offload;
+use crate::offload::Effort;
 use crate::page::{Page, Paging};
 use crate::runtime::{AskError, LoadError};
 use crate::store::{StoredVersion, VersionQuery};
@@ -50,13 +52,16 @@ impl Documents {
         let scope = by.0.scope;
         let seen = self.look(id, by, vec![name]).await?;
         let found = seen.versions.first().copied().flatten().ok_or(AskError::Refused(DocumentError::NotFound))?;
-        let (stored, content) = self.content(scope, id, found).await?;
+        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Linear, beside: 0 };
+        let (mut read, turn) = contents::read(&self.store, wanted, &[found.number]).await?;
+        let (stored, frames) = read.pop().ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let parents = self.parents(scope, id, &stored).await?;
-        let etag = stored.id.to_string();
-        let body = go_over(content.len(), move || {
-            to_json(&VersionWithContent { version: version_view(id, &stored, parents), content: &content })
+        let written = turn.compute(move || {
+            let (content, _) = unpack(&frames, (wanted.document, found.number))?;
+            Some(to_json(&VersionWithContent { version: version_view(id, &stored, parents), content: &content }))
         });
-        Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body: body.await?, replayed: false })
+        let body = written.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)?;
+        Ok(Answer { done: Done::Ok, id: None, etag: Some(found.id.to_string()), body, replayed: false })
     }
 
     async fn parents(&self, scope: Scope, id: DocumentId, version: &StoredVersion) -> Result<Vec<VersionId>, Failure> {
@@ -82,14 +87,28 @@ impl Documents {
         let from = named("from", &asked.from)?;
         let to = named("to", &asked.to)?.unwrap_or(seen.head);
         let first_parent = seen.head.parent.map(|number| VersionFound { number, ..seen.head });
-        let old = match from.or(first_parent) {
-            Some(from) => self.content(scope, id, from).await?.1,
-            None => String::new(),
-        };
-        let new = self.content(scope, id, to).await?.1;
-        let compared =
-            offload::compare(old.len() + new.len(), move || compare(&old, &new, asked.context, asked.format)).await;
-        compared.ok_or(AskError::Crashed)
+        let numbers: Vec<u64> = from.or(first_parent).into_iter().chain([to]).map(|version| version.number).collect();
+        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Comparison, beside: 0 };
+        let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
+        let compared = turn.compute(move || {
+            let content = |((_, frames), number): (&contents::Framed, u64)| {
+                unpack(frames, (wanted.document, number)).map(|(content, _)| content)
+            };
+            let contents = found.iter().zip(numbers).map(content);
+            let mut contents = contents.collect::<Option<Vec<String>>>()?;
+            drop(found);
+            let new = contents.pop()?;
+            let old = contents.pop().unwrap_or_default();
+            Some(compare(&old, &new, asked.context, asked.format))
+        });
+        let compared = compared.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)?;
+        compared.map_err(|TooLong| {
+            let bytes_max = Bounds::get().diff_bytes_max;
+            invalid(
+                "format",
+                &format!("must be stat: shown like this, the difference is longer than {bytes_max} bytes"),
+            )
+        })
     }
 
     /// A page of a document's versions, newest first.
@@ -130,13 +149,14 @@ impl Documents {
     }
 }
 
-fn compare(old: &str, new: &str, context: usize, format: DiffFormat) -> Bytes {
+fn compare(old: &str, new: &str, context: usize, format: DiffFormat) -> Result<Bytes, TooLong> {
     let names = diff::Names { old: "a/document", new: "b/document" };
+    let bytes_max = Bounds::get().diff_bytes_max;
     match format {
-        DiffFormat::Unified => diff::unified(old, new, &names, context).into(),
-        DiffFormat::Json => to_json(&diff::line_diff(old, new, context)),
-        DiffFormat::Html => diff::html(old, new, &names, context).into(),
-        DiffFormat::Stat => to_json(&diff::stat(old, new)),
+        DiffFormat::Unified => diff::unified(old, new, &names, context, bytes_max).map(Bytes::from),
+        DiffFormat::Json => diff::json(old, new, context, bytes_max).map(Bytes::from),
+        DiffFormat::Html => diff::html(old, new, &names, context, bytes_max).map(Bytes::from),
+        DiffFormat::Stat => Ok(to_json(&diff::stat(old, new))),
     }
 }
 

@@ -7,23 +7,27 @@ use gix_imara_diff::{Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, No
 /// How far a tab indents, as git counts.
 const TAB_WIDTH: u8 = 8;
 
+/// Room is made at first for at most so many different lines: the first lines can promise more than there are.
+const DIFFERENT_LINES_EXPECTED_MAX: usize = 1 << 16;
+
 /// A text and where its lines end. Equal lines have equal tokens if they were cut with the same interner.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     text: &'a str,
     /// Where each line ends, its line end included, in bytes.
-    ends: Vec<usize>,
+    ends: Vec<u32>,
     tokens: Vec<Token>,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn cut(text: &'a str, interner: &mut Interner<&'a str>) -> Self {
-        let expected = estimate(text);
-        let (mut ends, mut tokens) = (Vec::with_capacity(expected), Vec::with_capacity(expected));
+        let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let (mut ends, mut tokens) = (Vec::with_capacity(lines), Vec::with_capacity(lines));
         let mut end = 0;
         for line in text.split_inclusive('\n') {
             end += line.len();
-            ends.push(end);
+            // No setting lets a text be longer than these can say.
+            ends.push(u32::try_from(end).unwrap_or(u32::MAX));
             tokens.push(interner.intern(line));
         }
         Self { text, ends, tokens }
@@ -48,15 +52,15 @@ impl<'a> Lines<'a> {
     }
 
     fn start(&self, line: usize) -> usize {
-        let before = line.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
-        before.unwrap_or(self.text.len())
+        let end = |line: usize| self.ends.get(line).and_then(|end| usize::try_from(*end).ok());
+        line.checked_sub(1).map_or(Some(0), end).unwrap_or(self.text.len())
     }
 }
 
-/// About how many lines a text has, from its first ones; only saves reallocation.
+/// About how many different lines a text has, from its first ones; only saves reallocation.
 pub(super) fn estimate(text: &str) -> usize {
     let sample: usize = text.split_inclusive('\n').take(20).map(str::len).sum();
-    (text.len() * 20).checked_div(sample).unwrap_or(0).min(text.len()) + 1
+    (text.len() * 20).checked_div(sample).unwrap_or(0).min(DIFFERENT_LINES_EXPECTED_MAX) + 1
 }
 
 /// Lines of one text in the place of lines of another. Between two changes lies at least one line that both have.

@@ -1,13 +1,14 @@
 //! The way in to lists: documents, found and sorted; what one document holds; what was done to it.
 
 use super::access::{DocumentRole, Who, role_of};
-use super::documents::{Documents, Failure, go_over, invalid};
+use super::documents::{Documents, Failure, invalid};
 use super::messages::{CommentList, ContentType, Part, Reply, Request};
 use super::state::{Document, Facts, to_json};
 use crate::answer::Invalid;
 use crate::caller::{Caller, Scope};
 use crate::damage::Unreadable;
 use crate::id::{ActivityId, DocumentId, KeyId, UserId};
+use crate::offload::go_over;
 use crate::page::{ListFailure, Order, Page, Paging, Start};
 use crate::runtime::{AskError, LoadError};
 use crate::store::{
@@ -183,18 +184,19 @@ impl Documents {
     /// # Errors
     /// The document is not there for this caller.
     pub async fn comments(&self, id: DocumentId, by: (Caller, Who), list: CommentList) -> Result<Page, Failure> {
+        let scope = by.0.scope;
         let Reply::Comments(found, total) = self.ask(id, by, None, None, Request::ListComments(list)).await? else {
             return Err(AskError::impossible("to a list of comments"));
         };
-        let bytes = found.iter().map(|comment| comment.body.len()).sum();
-        go_over(bytes, move || {
+        let bytes = found.iter().map(|listed| listed.comment.body.len()).sum();
+        let written = go_over(scope, bytes, move || {
             let skip = list.skip();
             let after = skip.saturating_add(found.len()) < total;
-            let items: Vec<Bytes> = found.iter().map(|comment| to_json(&**comment)).collect();
+            let items: Vec<Bytes> = found.iter().map(|listed| to_json(&listed.view())).collect();
             let found = StoredPage { items, total: u64::try_from(total).unwrap_or(u64::MAX), before: skip > 0, after };
             page(&found.items, (None, None), &found)
-        })
-        .await
+        });
+        Ok(written.await?)
     }
 
     /// A page of what was done to a document, newest first.
@@ -236,27 +238,26 @@ fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Result<Bytes, Unreadab
     Ok(to_json(&facts.view(id, role, row.updated_at)))
 }
 
-/// What an event says beside the document, and which version it is about. Links and the permission set are the owner's to
-/// see; everybody sees collaborators.
+/// What an event says beside the document, as far as everybody may see it who may read the document …
+const EVERYBODYS: [&str; 5] = ["changes", "permanent", "comment", "collaborators", "removed"];
+/// … and what only owners may see.
+const OWNERS: [&str; 2] = ["share", "share_id"];
+/// Of what changes may be: the rest of the permission set is the owner's to see.
+const EVERYBODYS_CHANGES: [&str; 5] = ["title", "content_type", "metadata", "owner_id", "collaborators"];
+
+/// What an event says beside the document, and which version it is about. Only what is named here is shown.
 fn details(payload: &[u8], role: DocumentRole) -> serde_json::Result<(Option<String>, Value)> {
-    const BESIDE: [&str; 7] = ["changes", "permanent", "share", "share_id", "comment", "collaborators", "removed"];
-    const OWNERS: [&str; 5] = ["share", "share_id", "visibility", "default_role", "link_sharing"];
     if payload.is_empty() {
         // Retention has taken it.
         return Ok((None, json!({})));
     }
     let mut data: Map<String, Value> = serde_json::from_slice(payload)?;
-    let mut details = Map::new();
-    for field in BESIDE {
-        if let Some(value) = data.remove(field) {
-            details.insert(field.to_owned(), value);
-        }
-    }
-    if role < DocumentRole::Owner {
-        details.retain(|field, _| !OWNERS.contains(&field.as_str()));
-        if let Some(Value::Object(changes)) = details.get_mut("changes") {
-            changes.retain(|field, _| !OWNERS.contains(&field.as_str()));
-        }
+    let is_owner = role >= DocumentRole::Owner;
+    let shown = EVERYBODYS.iter().chain(OWNERS.iter().filter(|_| is_owner));
+    let shown = shown.filter_map(|field| Some(((*field).to_owned(), data.remove(*field)?)));
+    let mut details: Map<String, Value> = shown.collect();
+    if let Some(Value::Object(changes)) = details.get_mut("changes").filter(|_| !is_owner) {
+        changes.retain(|field, _| EVERYBODYS_CHANGES.contains(&field.as_str()));
     }
     let version = match data.remove("version") {
         Some(Value::Object(version)) => {

@@ -10,20 +10,21 @@ use tokio::time::timeout;
 
 use super::access::Who;
 use super::bases;
-use super::documents::{Documents, Failure};
+use super::contents::{self, Wanted, unpack};
+use super::documents::{Documents, Failure, unavailable};
 use super::frames::Frame;
-use super::graph;
+use super::graph::{self, Base, Plan};
 use super::merge::{Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve};
 use super::messages::{DocumentError, Merge, MergeStyle, Reply, Request};
 use super::state::{Document, to_json};
 use super::views::{ConflictView, MergeConflict};
-use super::work::{Packed, pack, unpack, unpacked_bytes};
+use super::work::{Following, Packed, pack};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::bounds::Bounds;
 use crate::caller::{Caller, Scope};
 use crate::id::{DocumentId, VersionId};
 use crate::idempotency::Reservation;
-use crate::offload;
+use crate::offload::{self, Effort, Turn};
 use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::StoredVersion;
 
@@ -36,6 +37,12 @@ const QUICK: Duration = Duration::from_millis(200);
 /// Nothing could read a version beyond the bound.
 const TOO_LARGE: DocumentError =
     DocumentError::Conflict { field: "source", reason: "merged, the versions are longer than a document may be" };
+
+/// Nobody could read all of them.
+const TOO_MANY_CONFLICTS: DocumentError = DocumentError::Conflict {
+    field: "source",
+    reason: "leaves more conflicts than can be told: choose a strategy, or merge smaller steps",
+};
 
 /// What a merge is computed for: it is worth nothing for anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +57,8 @@ pub(super) struct Stand {
 #[derive(Debug)]
 pub struct MergeJob {
     pub(super) stand: Stand,
+    /// What follows a new head, as it was.
+    pub(super) following: Option<Following>,
     /// The versions as they were.
     pub(super) versions: Arc<Vec<StoredVersion>>,
     /// What the markers call the target and the source.
@@ -110,7 +119,7 @@ impl Documents {
             let began = Instant::now();
             let prepare = Request::PrepareMerge(Box::new(merge.clone()));
             let computed = match self.ask(id, by.clone(), if_match.clone(), None, prepare).await? {
-                Reply::Prepared(Some(job)) => Some(self.computed(by.0.scope, id, *job).await?),
+                Reply::Prepared(Some(job)) => Some(self.computed(id, by.0.scope, *job).await?),
                 Reply::Prepared(None) => None,
                 Reply::Answer(_)
                 | Reply::Seen(_)
@@ -142,45 +151,71 @@ impl Documents {
         Err(AskError::Unavailable { cause: Cause::Conflict, retry_after: Duration::from_secs(1) })
     }
 
-    async fn computed(&self, scope: Scope, id: DocumentId, job: MergeJob) -> Result<Computed, Failure> {
-        let document = Document::subject(id);
+    async fn computed(&self, id: DocumentId, scope: Scope, job: MergeJob) -> Result<Computed, Failure> {
+        let in_time = timeout(self.directory.policy().ask_timeout, self.compute(id, scope, job)).await;
+        in_time.unwrap_or(Err(unavailable(Cause::TimedOut)))
+    }
+
+    async fn compute(&self, id: DocumentId, scope: Scope, job: MergeJob) -> Result<Computed, Failure> {
+        let plan = job.planned(scope).await?;
+        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Comparison, beside: 0 };
+        let numbers = job.compared(&plan);
+        let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
+        let held: Vec<(u64, Vec<Bytes>)> =
+            numbers.into_iter().zip(found.into_iter().map(|(_, frames)| frames)).collect();
         let read = async |number: u64| {
-            let found = self.store.version(scope, document, number).await.map_err(LoadError::from)?;
-            let (_, frames) = found.ok_or(AskError::Refused(DocumentError::NotFound))?;
-            offload::go_over(unpacked_bytes(&frames), move || {
+            let frames = match held.iter().find(|(known, _)| *known == number) {
+                Some((_, frames)) => frames.clone(),
+                None => {
+                    let found = self.store.version(scope, wanted.document, number).await.map_err(LoadError::from)?;
+                    found.ok_or(AskError::Refused(DocumentError::NotFound))?.1
+                }
+            };
+            let unpacked = turn.compute(move || {
                 // Copied there: on an arbiter, 8 MiB would hold the others up.
-                unpack(&frames, (document, number)).map(|(content, frame)| (Arc::from(content), frame))
-            })
-            .await
-            .flatten()
-            .ok_or(AskError::Unreadable)
+                unpack(&frames, (wanted.document, number)).map(|(content, frame)| (Arc::from(content), frame))
+            });
+            unpacked.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)
         };
-        let in_time = timeout(self.directory.policy().ask_timeout, job.compute(read)).await;
-        let too_late = AskError::Unavailable { cause: Cause::TimedOut, retry_after: Duration::from_secs(1) };
-        in_time.unwrap_or(Err(too_late))
+        job.compute(&plan, &turn, read).await
     }
 }
 
 impl MergeJob {
-    /// Computes it; `read` gives a version's content.
-    pub(super) async fn compute<R>(self, read: R) -> Result<Computed, Failure>
-    where
-        R: AsyncFn(u64) -> Result<Held, Failure>,
-    {
+    /// What the merge starts from.
+    pub(super) async fn planned(&self, scope: Scope) -> Result<Plan, Failure> {
         let Stand { source, target, .. } = self.stand;
         let versions = Arc::clone(&self.versions);
+        let bytes = size_of_val(versions.as_slice());
         let planning = move || {
             let place = |number: u64| usize::try_from(number.checked_sub(1)?).ok();
             let parents = |number: u64| place(number).and_then(|place| versions.get(place)).map(|one| &*one.parents);
             graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
-        let plan = offload::compute(0, planning).await.ok_or(AskError::Crashed)?;
-        let ours = read(target).await?;
-        let _aside = offload::aside(ours.0.len());
-        let theirs = read(source).await?.0;
-        let base = bases::base(&plan, async |number| Ok(read(number).await?.0)).await?;
-        let bytes = base.len() + ours.0.len() + theirs.len();
-        offload::compare(bytes, move || self.merge(&base, &ours, &theirs)).await.flatten().ok_or(AskError::Crashed)
+        Ok(offload::go_over(scope, bytes, planning).await?)
+    }
+
+    /// The versions that are compared with each other, each once.
+    fn compared(&self, plan: &Plan) -> Vec<u64> {
+        let mut numbers = vec![self.stand.target, self.stand.source];
+        if let Base::Version(base) = plan.base {
+            numbers.push(base);
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Computes it in this turn; `read` gives a version's content.
+    pub(super) async fn compute<R>(self, plan: &Plan, turn: &Turn, read: R) -> Result<Computed, Failure>
+    where
+        R: AsyncFn(u64) -> Result<Held, Failure>,
+    {
+        let ours = read(self.stand.target).await?;
+        let theirs = read(self.stand.source).await?.0;
+        let base = bases::base(plan, turn.clone(), async |number| Ok(read(number).await?.0)).await?;
+        let merged = turn.compute(move || self.merge(&base, &ours, &theirs)).await;
+        merged.ok_or(AskError::Crashed)?.ok_or(AskError::Crashed)
     }
 
     fn merge(self, base: &str, (ours, frame): &Held, theirs: &str) -> Option<Computed> {
@@ -190,8 +225,8 @@ impl MergeJob {
             Ok(text) if text.len() > Bounds::get().document_bytes_max => Outcome::Refused(TOO_LARGE),
             Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun { merged: &text, conflicts: [] })),
             Ok(text) => {
-                let head = stand.anchored_at.map(|_| &**ours);
-                Outcome::Packed(pack(&text, Some((stand.target, ours, frame)), head)?)
+                let following = self.following.as_ref().map(|following| (&**ours, following));
+                Outcome::Packed(pack(&text, Some((stand.target, ours, frame)), following)?)
             }
         };
         Some(Computed { stand, outcome })
@@ -201,9 +236,11 @@ impl MergeJob {
     fn text(&self, texts: [&str; 3]) -> Result<String, DocumentError> {
         let [base, ours, theirs] = texts;
         let labels = Labels { ours: &self.names.0, base: "base", theirs: &self.names.1 };
-        let options = Options { style: self.style.into(), strategy: self.strategy, labels, depth: 0 };
+        let conflict_bytes_max = Bounds::get().diff_bytes_max;
+        let options =
+            Options { style: self.style.into(), strategy: self.strategy, labels, depth: 0, conflict_bytes_max };
         let Some(given) = &self.resolutions else {
-            let Merged { text, conflicts } = merge(base, ours, theirs, &options);
+            let Merged { text, conflicts } = merge(base, ours, theirs, &options).map_err(|_| TOO_MANY_CONFLICTS)?;
             return if conflicts.is_empty() { Ok(text) } else { Err(self.conflicted(text, conflicts)) };
         };
         let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, &**text)).collect();

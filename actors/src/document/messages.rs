@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 
 use super::access::{DocumentRole, Visibility, Who};
 use super::merging::{Computed, MergeJob};
-use super::views::{CommentView, MergeConflict};
+use super::remarks::ListedComment;
+use super::views::MergeConflict;
 use crate::accounts::{Identity, SecretHash};
 use crate::answer::{Answer, Invalid, Precondition};
 use crate::caller::Caller;
@@ -553,7 +554,7 @@ pub enum Reply {
     /// What it holds, newest first, each in JSON.
     Listed(Vec<Bytes>),
     /// Comments in the list's order, and how many the whole list has.
-    Comments(Vec<Arc<CommentView>>, usize),
+    Comments(Vec<ListedComment>, usize),
     /// What must be computed for a merge; none: nothing.
     Prepared(Option<Box<MergeJob>>),
     /// It has moved on since the merge was computed: nothing was done, and its key is given back.

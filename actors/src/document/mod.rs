@@ -10,8 +10,9 @@
 //!
 //! The ways in, all of them [`Documents`]: `documents` (by id), `lists`, `history`, `merging`, `people`, `links`.
 //!
-//! What the actor owns and by which rules: `state`, then `versions`, `sharing` and `comments`, each of which makes a `draft`;
-//! `work` and `bases` compute off the arbiters, `hashing` says whose password is hashed next. Beside it run `finder`, which keeps the search index, and `bin`, which erases.
+//! What the actor owns and by which rules: `state` and `remarks`, then `versions`, `sharing` and `comments`, each of which
+//! makes a `draft`; `work`, `merging` and `bases` compute off the arbiters, over what `contents` brings them, `hashing` says
+//! whose password is hashed next. Beside it run `finder`, which keeps the search index, and `bin`, which erases.
 
 pub mod access;
 pub mod anchors;
@@ -27,6 +28,7 @@ mod actor;
 mod bases;
 mod bin;
 mod comments;
+mod contents;
 mod documents;
 mod draft;
 mod finder;
@@ -37,9 +39,11 @@ mod links;
 mod lists;
 mod merging;
 mod people;
+mod remarks;
 mod sharing;
 mod state;
 mod versions;
+mod wordless;
 mod work;
 
 pub use crate::store::DocumentOrder;
@@ -52,6 +56,7 @@ pub use links::{Link, Shut};
 pub use lists::{ActivityActor, ActivityList, ActivityView, DocumentList};
 pub use merging::{Computed, MergeJob};
 pub use state::{Changed, Document};
+pub use wordless::wordless;
 pub use work::{Job, Worked};
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use super::access::{Action, Denied, DocumentRole, PermissionError, Permissions, 
 use super::messages::{
     ContentType, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen, VersionFound, VersionName,
 };
+use super::remarks::{Anchor, Comment, Comments};
 use super::shares::ShareTerms;
 use super::sharing::permissions_shown;
-use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
-use super::work::{Job, Worked};
+use super::views::{DocumentView, ShareView, VersionShown, VersionView};
+use super::work::{Following, Job, Worked};
 use crate::accounts::Identity;
 use crate::answer::{Answer, Done, Invalid};
 use crate::caller::{Caller, Scope};
@@ -43,8 +44,7 @@ pub(super) struct Live {
     pub(super) facts: Facts,
     /// Oldest first, so that a version's number is its place. Shared with what a decision makes of it.
     pub(super) versions: Arc<Vec<StoredVersion>>,
-    /// Oldest first. Each is shared, so that a change of one copies none of the others' words.
-    pub(super) comments: Arc<Vec<Arc<CommentView>>>,
+    pub(super) comments: Comments,
 }
 
 /// What stands in a document's header, beside its versions and comments.
@@ -193,9 +193,22 @@ impl Document {
         let view = self.view(live, role);
         match who {
             Who::Account(_) | Who::User(_) => view,
-            Who::Link(..) => {
-                DocumentView { metadata: &NOTHING, owner_id: None, created_by: None, updated_by: None, ..view }
-            }
+            // Each field by name: one that is added to documents is hidden until somebody decides.
+            Who::Link(..) => DocumentView {
+                id: view.id,
+                title: view.title,
+                content: view.content,
+                content_type: view.content_type,
+                metadata: &NOTHING,
+                owner_id: None,
+                version: view.version,
+                version_number: view.version_number,
+                role: view.role,
+                created_at: view.created_at,
+                updated_at: view.updated_at,
+                created_by: None,
+                updated_by: None,
+            },
         }
     }
 
@@ -229,11 +242,6 @@ impl Document {
 impl Live {
     /// As it was committed.
     pub(super) fn restored(id: DocumentId, stored: StoredDocument) -> Result<Self, Unreadable> {
-        let comment = |(number, body): &(u64, String)| {
-            let comment = serde_json::from_str(body).map(Arc::new);
-            comment.map_err(|error| Unreadable::found(format_args!("{id}: comment {number}"), error))
-        };
-        let comments: Vec<Arc<CommentView>> = stored.comments.iter().map(comment).collect::<Result<_, _>>()?;
         let mut facts = Facts::stored(id, &stored.body)?;
         if !usize::try_from(facts.head).is_ok_and(|head| (1..=stored.versions.len()).contains(&head)) {
             return Err(Unreadable::found(format_args!("{id}: head"), "there is no such version"));
@@ -247,9 +255,9 @@ impl Live {
             scope: stored.scope,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
+            comments: Comments::restored(id, &stored.comments, stored.anchors.as_deref(), facts.head_id)?,
             facts,
             versions: Arc::new(stored.versions.into_iter().map(StoredVersion::without_message).collect()),
-            comments: Arc::new(comments),
         })
     }
 
@@ -289,7 +297,7 @@ impl Live {
                 self.facts.shares.iter().find(|share| share.id == *id).map(|share| tag(&to_json(&share.view())))
             }
             Request::ChangeComment(id, _) | Request::RemoveComment(id) => {
-                self.comment(*id).ok().map(|comment| tag(&to_json(comment)))
+                self.comment_view(*id).ok().map(|comment| tag(&to_json(&comment)))
             }
             Request::Create(_)
             | Request::Look(_)
@@ -356,11 +364,10 @@ impl Live {
         if node.branch.is_empty() { number == self.facts.head } else { self.tip(&node.branch) == Some(number) }
     }
 
-    /// The head, where a new one makes comments move.
-    pub(super) fn anchored_at(&self) -> Option<u64> {
-        let head = self.found(self.facts.head).id;
-        let anchored = self.comments.iter().any(|comment| comment.version == head && !comment.outdated);
-        anchored.then_some(self.facts.head)
+    /// What follows a new head.
+    pub(super) fn following(&self) -> Option<Following> {
+        let anchors = self.comments.anchors();
+        anchors.follow_the_head().then(|| Following { head: self.facts.head, anchors: Arc::clone(anchors) })
     }
 
     /// One of its lists, newest first.
@@ -380,8 +387,8 @@ impl Live {
             + 48 * permissions.collaborators.len()
             + 256 * shares.len()
             + (size_of::<StoredVersion>() + 64) * self.versions.len()
-            + (size_of::<CommentView>() + 128) * self.comments.len()
-            + self.comment_bytes()
+            + (size_of::<Comment>() + size_of::<Anchor>() + 64) * self.comments.len()
+            + self.comments.bytes()
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::work::unpack;
+use super::super::contents::unpack;
 use super::*;
 use crate::accounts::Role;
 use crate::answer::Precondition;
 use crate::caller::{By, Mode};
 use crate::document::merging::Computed;
 use crate::document::views::MergeConflict;
+use crate::offload::Turn;
 use crate::runtime::Entity;
 use crate::store::{Happened, Header};
 
@@ -123,7 +124,11 @@ impl Desk {
             Ok((Arc::from(content), frame))
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        Ok(Some(Box::new(runtime.block_on(job.compute(read)).unwrap())))
+        let computed = runtime.block_on(async {
+            let plan = job.planned(self.scope).await?;
+            job.compute(&plan, &Turn::IN_PLACE, read).await
+        });
+        Ok(Some(Box::new(computed.unwrap())))
     }
 
     fn merge(&mut self, merge: Value) -> Result<Value, DocumentError> {
@@ -344,7 +349,9 @@ fn comments_follow_their_lines_or_are_outdated() {
     assert!(matches!(beyond, Err(DocumentError::Invalid(_))));
     desk.done(update(json!({"content": "new\na\nb\nchanged\n"})));
     let head = desk.live().facts.head_id;
-    let [first, second] = &desk.live().comments[..] else { panic!("two comments") };
+    let shown: Vec<_> =
+        desk.live().comments.iter().map(|(comment, anchor)| desk.live().shown(comment, anchor)).collect();
+    let [first, second] = &shown[..] else { panic!("two comments") };
     assert_eq!((first.start_line, first.outdated, first.version), (2, false, head));
     assert_eq!((second.start_line, second.outdated), (3, true));
 }

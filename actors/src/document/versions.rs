@@ -1,5 +1,6 @@
 //! The rules of contents and versions: making, changing, branching, restoring, merging.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::messages::{
     AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy, MergeStyle, Reply,
     Request, RestoreVersion, UpdateDocument, VersionName,
 };
+use super::remarks::Comments;
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
 use super::work::{Job, Packed, Task, Worked};
 use crate::answer::{Answer, Done, Invalid};
@@ -56,7 +58,7 @@ impl Document {
     pub(super) fn job_of_creation(&self, scope: Scope, new: &CreateDocument) -> Job {
         let content = new.content.as_ref().map_or_else(|| Arc::from(""), DocumentContent::shared);
         let task = Task::Pack { content, parent: None };
-        Job { scope, document: Self::subject(self.id), task, anchored_at: None }
+        Job { document: Self::subject(self.id), scope, task, following: None }
     }
 
     /// What a command on a document that is there must have computed; none where it is refused without, or needs nothing.
@@ -98,8 +100,8 @@ impl Document {
             | Request::ChangeComment(..)
             | Request::RemoveComment(_) => return None,
         };
-        let anchored_at = if on_head { live.anchored_at() } else { None };
-        Some(Job { scope: live.scope, document: Self::subject(self.id), task, anchored_at })
+        let following = if on_head { live.following() } else { None };
+        Some(Job { document: Self::subject(self.id), scope: live.scope, task, following })
     }
 
     pub(super) fn create(&self, asked: Asked, new: CreateDocument, found: Option<Worked>) -> Decided {
@@ -126,7 +128,7 @@ impl Document {
             updated_at: self.id.created_ms(),
             facts,
             versions: Arc::default(),
-            comments: Arc::default(),
+            comments: Comments::default(),
         };
         let mut draft = Draft::new(self, &before, &asked, true);
         draft.at = self.id.created_ms();
@@ -338,11 +340,14 @@ impl Live {
 
     /// The name of a side line that nobody named: its first version's.
     fn new_line(&self, label: Option<&str>) -> String {
-        let number = self.versions.len() + 1;
-        let mut name = format!("v{number}");
+        let first = format!("v{}", self.versions.len() + 1);
+        // Looked through once: somebody may have taken thousands of these names before.
+        let names = self.versions.iter().flat_map(|node| node.label.as_deref().into_iter().chain([&*node.branch]));
+        let taken: HashSet<&str> = names.chain(label).filter(|name| name.starts_with(&first)).collect();
+        let mut name = first.clone();
         let mut turn = 2;
-        while self.tip(&name).is_some() || self.labelled(&name).is_some() || label == Some(&name) {
-            name = format!("v{number}-{turn}");
+        while taken.contains(&*name) {
+            name = format!("{first}-{turn}");
             turn += 1;
         }
         name
@@ -393,7 +398,7 @@ impl Live {
     /// What a merge of these sides has to be computed for.
     fn stand(&self, sides: &Sides) -> Stand {
         let Sides { source, target, .. } = *sides;
-        let anchored_at = self.anchored_at().filter(|head| *head == target);
+        let anchored_at = self.following().map(|following| following.head).filter(|head| *head == target);
         Stand { source, target, anchored_at }
     }
 
@@ -404,6 +409,7 @@ impl Live {
         });
         MergeJob {
             stand: self.stand(&sides),
+            following: self.following().filter(|following| following.head == sides.target),
             versions: Arc::clone(&self.versions),
             ids: (self.found(sides.source).id, self.found(sides.target).id),
             names: sides.names,

@@ -6,25 +6,45 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::anchors::{self, count_lines};
-use super::diff::line_diff;
-use super::frames::{Base, Frame, decode_chain, encode};
-use crate::bounds::Bounds;
+use super::anchors::{Hunk, count_lines};
+use super::contents::{self, Wanted, unpack};
+use super::diff::changes;
+use super::frames::{Base, Frame, encode};
+use super::lines::Change;
+use super::remarks::{Anchors, Moved};
 use crate::caller::Scope;
-use crate::damage::Unreadable;
-use crate::offload;
+use crate::offload::Effort;
 use crate::runtime::{BoxFuture, LoadError};
 use crate::store::{Store, Subject};
 
 /// What is to be computed.
 #[derive(Debug)]
 pub struct Job {
-    /// Whose data.
-    pub(super) scope: Scope,
     pub(super) document: Subject,
+    /// Whose account waits for it.
+    pub(super) scope: Scope,
     pub(super) task: Task,
-    /// The head, where comments stand on its lines that are to follow a new one.
-    pub(super) anchored_at: Option<u64>,
+    /// What follows a new head.
+    pub(super) following: Option<Following>,
+}
+
+/// Comments that are to follow a new head.
+#[derive(Debug, Clone)]
+pub(super) struct Following {
+    /// The head on whose lines they stand.
+    pub(super) head: u64,
+    pub(super) anchors: Arc<Anchors>,
+}
+
+/// Comments that have followed a new head.
+#[derive(Debug)]
+pub(super) struct Followed {
+    /// Where they stood.
+    pub(super) before: Following,
+    /// How lines of the head move.
+    pub(super) moves: Vec<Hunk>,
+    /// Where they stand now.
+    pub(super) moved: Moved,
 }
 
 #[derive(Debug)]
@@ -54,48 +74,20 @@ pub struct Packed {
     pub(super) base: Option<u64>,
     /// Whether it is the parent's content.
     pub(super) same: bool,
-    /// How lines of the head move, where that was asked for.
-    pub(super) moves: Vec<anchors::Hunk>,
+    /// What followed it, where it is a new head that something follows.
+    pub(super) followed: Option<Followed>,
 }
 
 /// Reads what the job needs and computes it.
-pub(super) fn run(store: &dyn Store, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
-    let readings: Vec<_> =
-        job.needs().into_iter().map(|number| (number, store.version(job.scope, job.document, number))).collect();
-    let document = job.document;
+pub(super) fn run(store: Arc<dyn Store>, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
     Box::pin(async move {
-        let mut chains = Vec::new();
-        for (number, reading) in readings {
-            let missing = || Unreadable::found(format_args!("{document}: version {number}"), "it is not there");
-            let (_, frames) = reading.await?.ok_or_else(missing).map_err(|_| LoadError::Unreadable)?;
-            chains.push((number, frames));
-        }
-        let bytes: usize = chains.iter().map(|(_, frames)| unpacked_bytes(frames)).sum();
-        let worked = match job.packs() {
-            Some(content) => offload::go_over(bytes + content, move || job.compute(&chains)).await,
-            None => offload::compute(bytes, move || job.compute(&chains)).await,
-        };
+        let numbers = job.needs();
+        let wanted = Wanted { document: job.document, scope: job.scope, effort: job.effort(), beside: job.beside() };
+        let (found, turn) = contents::read(&store, wanted, &numbers).await?;
+        let chains: Vec<_> = numbers.into_iter().zip(found.into_iter().map(|(_, frames)| frames)).collect();
         // A panic in there, or what can't be read, was reported where it happened.
-        worked.flatten().ok_or(LoadError::Unreadable)
+        turn.compute(move || job.compute(&chains)).await.flatten().ok_or(LoadError::Unreadable)
     })
-}
-
-/// A version's content out of its chain of frames.
-///
-/// # Errors
-/// The frames of this version are damaged; it is told.
-pub(super) fn unpack(frames: &[Bytes], (document, number): (Subject, u64)) -> Option<(String, Frame)> {
-    let frames: Result<Vec<Frame>, _> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone())).collect();
-    let unpacked = frames.and_then(|frames| Ok((decode_chain(&frames, Bounds::get().document_bytes_max)?, frames)));
-    let place = || format!("{document}: the frames of version {number}");
-    let (content, frames) = unpacked.map_err(|error| Unreadable::found(place(), error)).ok()?;
-    Some((content, frames.last()?.clone()))
-}
-
-/// Bytes that unpacking these frames makes.
-pub(super) fn unpacked_bytes(frames: &[Bytes]) -> usize {
-    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
-    last.map_or(0, |frame| usize::try_from(frame.place().chain_bytes).unwrap_or(usize::MAX))
 }
 
 pub(super) type Chains = [(u64, Vec<Bytes>)];
@@ -113,17 +105,21 @@ impl Job {
             Task::Copy { version, parent } => vec![*version, *parent],
             Task::Count { version } => vec![*version],
         };
-        needs.extend(self.anchored_at);
+        needs.extend(self.following.as_ref().map(|following| following.head));
         needs.sort_unstable();
         needs.dedup();
         needs
     }
 
-    /// Bytes of the content that it packs, where it does nothing else: to compare can take long over few bytes.
-    fn packs(&self) -> Option<usize> {
+    fn effort(&self) -> Effort {
+        if self.following.is_some() { Effort::Comparison } else { Effort::Linear }
+    }
+
+    /// Bytes that it goes over beside the versions.
+    fn beside(&self) -> usize {
         match &self.task {
-            Task::Pack { content, .. } if self.anchored_at.is_none() => Some(content.len()),
-            Task::Pack { .. } | Task::Copy { .. } | Task::Count { .. } => None,
+            Task::Pack { content, .. } => content.len(),
+            Task::Copy { .. } | Task::Count { .. } => 0,
         }
     }
 
@@ -142,34 +138,39 @@ impl Job {
             Some(parent) => Some((parent, content(chains, (self.document, parent))?)),
             None => None,
         };
-        let head = match self.anchored_at {
-            Some(head) => Some(content(chains, (self.document, head))?.0),
+        let following = match &self.following {
+            Some(following) => Some((content(chains, (self.document, following.head))?.0, following)),
             None => None,
         };
         let parent = held.as_ref().map(|(number, (content, frame))| (*number, content.as_str(), frame));
-        pack(text, parent, head.as_deref()).map(Worked::Packed)
+        let following = following.as_ref().map(|(head, following)| (head.as_str(), *following));
+        pack(text, parent, following).map(Worked::Packed)
     }
 }
 
-/// Packs a text, against its parent's where there is one; `head` is the text whose lines move.
-pub(super) fn pack(text: &str, parent: Option<(u64, &str, &Frame)>, head: Option<&str>) -> Option<Packed> {
+/// Packs a text, against its parent's where there is one; `following` stands on the lines of the text beside it.
+pub(super) fn pack(
+    text: &str,
+    parent: Option<(u64, &str, &Frame)>,
+    following: Option<(&str, &Following)>,
+) -> Option<Packed> {
     let base = parent.map(|(_, content, frame)| Base { content, place: frame.place() });
     let frame = encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
     let same = parent.is_some_and(|(_, content, _)| content == text);
     let base = parent.map(|(number, ..)| number).filter(|_| !frame.is_keyframe());
-    let moves = head.map(|head| moves(head, text)).unwrap_or_default();
-    Some(Packed { frame: frame.bytes().clone(), base, same, moves })
+    let followed = following.map(|(head, following)| following.followed(moves(head, text)));
+    Some(Packed { frame: frame.bytes().clone(), base, same, followed })
+}
+
+impl Following {
+    /// What becomes of it where lines move like this.
+    fn followed(&self, moves: Vec<Hunk>) -> Followed {
+        let moved = self.anchors.followed(self.head, &moves);
+        Followed { before: self.clone(), moves, moved }
+    }
 }
 
 /// How lines move from one text to the next.
-fn moves(old: &str, new: &str) -> Vec<anchors::Hunk> {
-    let from = |start: usize, lines: usize| if lines == 0 { start } else { start.saturating_sub(1) };
-    line_diff(old, new, 0)
-        .hunks
-        .iter()
-        .map(|hunk| {
-            let (old, new) = (from(hunk.old_start, hunk.old_lines), from(hunk.new_start, hunk.new_lines));
-            anchors::Hunk::new(old, hunk.old_lines, new, hunk.new_lines)
-        })
-        .collect()
+fn moves(old: &str, new: &str) -> Vec<Hunk> {
+    changes(old, new).into_iter().map(|Change { before, after }| Hunk { old: before, new: after }).collect()
 }

@@ -28,6 +28,8 @@ pub struct DocumentHeader {
     pub version: Option<NewVersion>,
     /// Comments that are new or changed, by number, in JSON; none: it goes.
     pub comments: Vec<(u64, Option<String>)>,
+    /// Where comments stand whose rows say something else, where that has changed.
+    pub anchors: Option<Bytes>,
 }
 
 /// What lists of documents are sorted and filtered by.
@@ -112,6 +114,8 @@ pub struct StoredDocument {
     /// How often share links were used, by the number of their identifiers, where that was counted since the header was
     /// written.
     pub link_uses: Vec<(u64, u64)>,
+    /// Where comments stand whose rows say something else.
+    pub anchors: Option<Vec<u8>>,
 }
 
 /// A document as lists show it.

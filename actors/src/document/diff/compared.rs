@@ -28,11 +28,11 @@ pub(super) struct Group<'c> {
 
 /// A part of a group: lines that both texts have, or lines that took the place of others.
 #[derive(Debug)]
-pub(super) enum Part<'a> {
-    /// They stand in both.
-    Kept(Vec<&'a str>),
-    /// The first were replaced by the second; either may be none.
-    Replaced(Vec<&'a str>, Vec<&'a str>),
+pub(super) enum Part {
+    /// They stand in both: lines of the old text.
+    Kept(Range<usize>),
+    /// Lines of the old text were replaced by lines of the new one; either may be none.
+    Replaced(Change),
 }
 
 impl<'a> Compared<'a> {
@@ -49,6 +49,10 @@ impl<'a> Compared<'a> {
         &self.changes
     }
 
+    pub(super) fn into_changes(self) -> Vec<Change> {
+        self.changes
+    }
+
     /// Changes with at most twice the context between them are one group.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
         let near = |one: &Change, next: &Change| next.before.start - one.before.end <= 2 * self.context;
@@ -63,23 +67,21 @@ impl<'a> Compared<'a> {
             })
         })
     }
-
-    /// A group's parts, in order.
-    pub(super) fn parts(&self, group: &Group<'_>) -> Vec<Part<'a>> {
-        let cut = |lines: &Lines<'a>, range: Range<usize>| range.map(|line| lines.line(line)).collect::<Vec<_>>();
-        let mut parts = Vec::with_capacity(2 * group.changes.len() + 1);
-        let mut done = group.old.start;
-        for change in group.changes {
-            parts.push(Part::Kept(cut(&self.old, done..change.before.start)));
-            parts.push(Part::Replaced(cut(&self.old, change.before.clone()), cut(&self.new, change.after.clone())));
-            done = change.before.end;
-        }
-        parts.push(Part::Kept(cut(&self.old, done..group.old.end)));
-        parts
-    }
 }
 
 impl Group<'_> {
+    /// Its parts, in order.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Part> {
+        let mut done = self.old.start;
+        let last = self.changes.last().map_or(done, |change| change.before.end);
+        let between = self.changes.iter().flat_map(move |change| {
+            let kept = done..change.before.start;
+            done = change.before.end;
+            [Part::Kept(kept), Part::Replaced(change.clone())]
+        });
+        between.chain([Part::Kept(last..self.old.end)])
+    }
+
     /// Where lines stand, as patches count: from 1, and the line above where there are none.
     pub(super) fn start(lines: &Range<usize>) -> usize {
         if lines.is_empty() { lines.start } else { lines.start + 1 }

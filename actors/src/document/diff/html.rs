@@ -1,8 +1,11 @@
 //! The changes as a page: both texts side by side, escaped, without any script.
 
-use super::Names;
+use std::borrow::Cow;
+use std::ops::Range;
+
 use super::compared::{Compared, Group, Part};
-use super::words::changed_words;
+use super::words::{ChangedWords, SideOfChange, WordComparison};
+use super::{Names, TooLong};
 
 /// Where the page looks for its style.
 const STYLE_AT: &str = "/docs/diff.css";
@@ -34,8 +37,10 @@ td,td.n{padding-right:.25rem;padding-left:.25rem}\
 }";
 
 /// A whole page with the changes from `old` to `new` side by side, with `context` lines around each.
-#[must_use]
-pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
+///
+/// # Errors
+/// It would be longer than `bytes_max`.
+pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize, bytes_max: usize) -> Result<String, TooLong> {
     let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
     escape(&mut page, names.old);
@@ -47,13 +52,13 @@ pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
     if old == new {
         page.push_str("<p>Nothing changed.</p>\n");
     } else {
-        table(&mut page, &Compared::new(old, new, context), names);
+        table(&mut page, &Compared::new(old, new, context), names, bytes_max)?;
     }
     page.push_str("</body>\n</html>\n");
-    page
+    if page.len() > bytes_max { Err(TooLong) } else { Ok(page) }
 }
 
-fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>) {
+fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>, bytes_max: usize) -> Result<(), TooLong> {
     page.push_str(
         "<table>\n<colgroup><col class=\"n\"><col><col class=\"n\"><col></colgroup>\n<thead><tr><th colspan=\"2\">",
     );
@@ -61,6 +66,7 @@ fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>) {
     page.push_str("</th><th colspan=\"2\">");
     escape(page, names.new);
     page.push_str("</th></tr></thead>\n");
+    let mut words = WordComparison::new();
     for group in compared.groups() {
         let (old, new) = (Group::start(&group.old), Group::start(&group.new));
         let (old_lines, new_lines) = (group.old.len(), group.new.len());
@@ -68,35 +74,39 @@ fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>) {
             "<tbody>\n<tr class=\"at\"><td colspan=\"4\">@@ -{old},{old_lines} +{new},{new_lines} @@</td></tr>\n"
         ));
         let (mut old_line, mut new_line) = (group.old.start, group.new.start);
-        for part in compared.parts(&group) {
-            let (left, right) = match part {
-                Part::Kept(lines) => {
-                    let cells: Vec<Cell<'_>> = lines
-                        .into_iter()
-                        .map(|text| Cell { text, kind: "k", spans: vec![], ends: Ends::Alike })
-                        .collect();
-                    (cells.clone(), cells)
-                }
-                Part::Replaced(removed, added) => replaced(&removed, &added),
-            };
-            for row in 0..left.len().max(right.len()) {
+        for part in group.parts() {
+            let rows = Rows::new(compared, part, &mut words);
+            for row in 0..rows.old.len().max(rows.new.len()) {
                 page.push_str("<tr>");
-                cell(page, left.get(row), &mut old_line);
-                cell(page, right.get(row), &mut new_line);
+                cell(page, rows.removed(row), &mut old_line);
+                cell(page, rows.added(row), &mut new_line);
                 page.push_str("</tr>\n");
+                if page.len() > bytes_max {
+                    return Err(TooLong);
+                }
             }
         }
         page.push_str("</tbody>\n");
     }
     page.push_str("</table>\n");
+    Ok(())
+}
+
+/// A part of a group as rows with a line of each side.
+struct Rows<'c> {
+    compared: &'c Compared<'c>,
+    old: Range<usize>,
+    new: Range<usize>,
+    /// None: both sides have these lines.
+    changed: Option<ChangedWords>,
+    ends: Ends,
 }
 
 /// A line of one side: its kind is the class of its cell.
-#[derive(Clone)]
 struct Cell<'a> {
     text: &'a str,
     kind: &'static str,
-    spans: Vec<[usize; 2]>,
+    spans: Cow<'a, [[usize; 2]]>,
     ends: Ends,
 }
 
@@ -107,27 +117,57 @@ enum Ends {
     Mixed,
 }
 
-fn replaced<'a>(removed: &[&'a str], added: &[&'a str]) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
-    let (of_removed, of_added) = changed_words(removed, added);
-    let all = || removed.iter().chain(added);
-    let mixed = all().any(|line| line.ends_with("\r\n")) && all().any(|line| !line.ends_with("\r\n"));
-    let ends = if mixed { Ends::Mixed } else { Ends::Alike };
-    let cells = |lines: &[&'a str], spans: Vec<Vec<[usize; 2]>>, kind: &'static str| {
-        lines.iter().zip(spans).map(|(text, spans)| Cell { text, kind, spans, ends }).collect()
-    };
-    (cells(removed, of_removed, "d"), cells(added, of_added, "a"))
+impl<'c> Rows<'c> {
+    fn new(compared: &'c Compared<'c>, part: Part, words: &mut WordComparison) -> Self {
+        let change = match part {
+            Part::Kept(lines) => {
+                return Rows { compared, old: lines.clone(), new: lines, changed: None, ends: Ends::Alike };
+            }
+            Part::Replaced(change) => change,
+        };
+        let changed = Some(words.changed((&compared.old, &compared.new), &change));
+        let removed = change.before.clone().map(|line| compared.old.line(line));
+        let added = change.after.clone().map(|line| compared.new.line(line));
+        let (mut crlf, mut other) = (false, false);
+        for line in removed.chain(added) {
+            *(if line.ends_with("\r\n") { &mut crlf } else { &mut other }) = true;
+        }
+        let ends = if crlf && other { Ends::Mixed } else { Ends::Alike };
+        Rows { compared, old: change.before, new: change.after, changed, ends }
+    }
+
+    fn removed(&self, row: usize) -> Option<Cell<'_>> {
+        let line = self.old.clone().nth(row)?;
+        Some(self.cell(self.compared.old.line(line), row, SideOfChange::Removed))
+    }
+
+    fn added(&self, row: usize) -> Option<Cell<'_>> {
+        let line = self.new.clone().nth(row)?;
+        // Where both sides have it, its place is that in the old text.
+        let lines = if self.changed.is_some() { &self.compared.new } else { &self.compared.old };
+        Some(self.cell(lines.line(line), row, SideOfChange::Added))
+    }
+
+    fn cell<'a>(&'a self, text: &'a str, row: usize, side: SideOfChange) -> Cell<'a> {
+        let (kind, spans) = match (&self.changed, side) {
+            (None, _) => ("k", Cow::Borrowed(&[][..])),
+            (Some(changed), SideOfChange::Removed) => ("d", changed.of(side, row, text)),
+            (Some(changed), SideOfChange::Added) => ("a", changed.of(side, row, text)),
+        };
+        Cell { text, kind, spans, ends: self.ends }
+    }
 }
 
 /// Writes a line's number and its text; two empty cells for no line.
-fn cell(page: &mut String, cell: Option<&Cell<'_>>, line: &mut usize) {
+fn cell(page: &mut String, cell: Option<Cell<'_>>, line: &mut usize) {
     let Some(Cell { text, kind, spans, ends }) = cell else {
         page.push_str("<td></td><td></td>");
         return;
     };
     *line += 1;
     page.push_str(&format!("<td class=\"n\">{line}</td><td class=\"{kind}\" dir=\"auto\">"));
-    let tag = if *kind == "d" { "del" } else { "ins" };
-    let content = text.strip_suffix('\n').map_or(*text, |line| line.strip_suffix('\r').unwrap_or(line));
+    let tag = if kind == "d" { "del" } else { "ins" };
+    let content = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
     let length = content.chars().count();
     let mut rest = content;
     let mut at = 0;
@@ -145,7 +185,7 @@ fn cell(page: &mut String, cell: Option<&Cell<'_>>, line: &mut usize) {
     escape(page, rest);
     if !text.ends_with('\n') {
         page.push_str(" <i>(no newline at the end)</i>");
-    } else if *ends == Ends::Mixed && spans.last().is_some_and(|[start, end]| *start > 0 && *end > length) {
+    } else if ends == Ends::Mixed && spans.last().is_some_and(|[start, end]| *start > 0 && *end > length) {
         page.push_str(if text.ends_with("\r\n") { " <i>(CRLF)</i>" } else { " <i>(LF)</i>" });
     }
     page.push_str("</td>");

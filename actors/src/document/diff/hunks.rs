@@ -1,47 +1,40 @@
-//! The changes as data: hunks of lines, each with the places of its changed words.
+//! The changes as data, in JSON: hunks of lines, each with the places of its changed words. Written line by line: it can be many
+//! times as long as the texts.
+
+use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::Serialize;
-use utoipa::ToSchema;
 
+use super::TooLong;
 use super::compared::{Compared, Group, Part};
-use super::words::{Spans, changed_words};
+use super::words::{SideOfChange, WordComparison};
 
-/// What changed between two texts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct LineDiff {
-    /// In the texts' order; none if nothing changed.
-    pub hunks: Vec<Hunk>,
-}
-
-/// Changes close together, with the lines around them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Hunk {
+/// Where changes close together stand, with the lines around them.
+#[derive(Debug, Serialize)]
+struct Head {
     /// Its first line in the old text, from 1; the line above if it has none there.
-    pub old_start: usize,
-    /// How many lines it has in the old text.
-    pub old_lines: usize,
-    /// Its first line in the new text, from 1; the line above if it has none there.
-    pub new_start: usize,
-    /// How many lines it has in the new text.
-    pub new_lines: usize,
-    /// Lines of both texts, those removed before those added in their place.
-    pub lines: Vec<Line>,
+    old_start: usize,
+    old_lines: usize,
+    /// The same in the new text.
+    new_start: usize,
+    new_lines: usize,
 }
 
 /// A line of a hunk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Line {
+#[derive(Debug, Serialize)]
+struct Line<'a> {
     /// Which text has it.
-    pub op: Op,
+    op: Op,
     /// The line with its line end, so that the new text can be made of the old one; a text's last line may have none.
-    pub text: String,
+    text: &'a str,
     /// What changed in it, as `[start, end]` in characters; all of it where no line stood or came in its place.
-    pub spans: Vec<[usize; 2]>,
+    spans: Cow<'a, [[usize; 2]]>,
 }
 
 /// Which text has a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-pub enum Op {
+#[derive(Debug, Clone, Copy, Serialize)]
+enum Op {
     /// Both.
     #[serde(rename = " ")]
     Kept,
@@ -53,41 +46,85 @@ pub enum Op {
     Added,
 }
 
-/// The hunks from `old` to `new`, with `context` lines around each change.
-#[must_use]
-pub fn line_diff(old: &str, new: &str, context: usize) -> LineDiff {
-    if old == new {
-        return LineDiff { hunks: Vec::new() };
-    }
-    let compared = Compared::new(old, new, context);
-    let hunks = compared.groups().map(|group| Hunk {
-        old_start: Group::start(&group.old),
-        old_lines: group.old.len(),
-        new_start: Group::start(&group.new),
-        new_lines: group.new.len(),
-        lines: lines(compared.parts(&group)),
-    });
-    LineDiff { hunks: hunks.collect() }
+/// The text in the making.
+struct Written {
+    json: Vec<u8>,
+    bytes_max: usize,
 }
 
-fn lines(parts: Vec<Part<'_>>) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut extend = |op: Op, texts: Vec<&str>, spans: Vec<Spans>| {
-        let line = |(text, spans): (&str, Spans)| Line { op, text: text.to_owned(), spans };
-        lines.extend(texts.into_iter().zip(spans).map(line));
-    };
-    for part in parts {
-        match part {
-            Part::Kept(kept) => {
-                let none = vec![Spans::new(); kept.len()];
-                extend(Op::Kept, kept, none);
+/// `{"hunks":[…]}`: what leads from `old` to `new`, with `context` lines around each change.
+///
+/// # Errors
+/// It would be longer than `bytes_max`.
+pub fn json(old: &str, new: &str, context: usize, bytes_max: usize) -> Result<Vec<u8>, TooLong> {
+    let mut written = Written { json: b"{\"hunks\":[".to_vec(), bytes_max };
+    if old != new {
+        let compared = Compared::new(old, new, context);
+        let mut words = WordComparison::new();
+        for (place, group) in compared.groups().enumerate() {
+            if place > 0 {
+                written.json.push(b',');
             }
-            Part::Replaced(removed, added) => {
-                let (of_removed, of_added) = changed_words(&removed, &added);
-                extend(Op::Removed, removed, of_removed);
-                extend(Op::Added, added, of_added);
-            }
+            written.hunk(&compared, &group, &mut words)?;
         }
     }
-    lines
+    written.json.extend_from_slice(b"]}");
+    written.checked()?;
+    Ok(written.json)
+}
+
+impl Written {
+    fn hunk(&mut self, compared: &Compared<'_>, group: &Group<'_>, words: &mut WordComparison) -> Result<(), TooLong> {
+        let start = |lines: &Range<usize>| Group::start(lines);
+        self.put(&Head {
+            old_start: start(&group.old),
+            old_lines: group.old.len(),
+            new_start: start(&group.new),
+            new_lines: group.new.len(),
+        })?;
+        // The lines go into the same object.
+        self.json.pop();
+        self.json.extend_from_slice(b",\"lines\":[");
+        let begin = self.json.len();
+        for part in group.parts() {
+            match part {
+                Part::Kept(lines) => {
+                    for line in lines {
+                        self.line(begin, Op::Kept, compared.old.line(line), Cow::Borrowed(&[]))?;
+                    }
+                }
+                Part::Replaced(change) => {
+                    let changed = words.changed((&compared.old, &compared.new), &change);
+                    for (place, line) in change.before.enumerate() {
+                        let text = compared.old.line(line);
+                        self.line(begin, Op::Removed, text, changed.of(SideOfChange::Removed, place, text))?;
+                    }
+                    for (place, line) in change.after.enumerate() {
+                        let text = compared.new.line(line);
+                        self.line(begin, Op::Added, text, changed.of(SideOfChange::Added, place, text))?;
+                    }
+                }
+            }
+        }
+        self.json.extend_from_slice(b"]}");
+        Ok(())
+    }
+
+    /// A line of the list that begins there.
+    fn line(&mut self, begin: usize, op: Op, text: &str, spans: Cow<'_, [[usize; 2]]>) -> Result<(), TooLong> {
+        if self.json.len() > begin {
+            self.json.push(b',');
+        }
+        self.put(&Line { op, text, spans })
+    }
+
+    fn put(&mut self, shape: &impl Serialize) -> Result<(), TooLong> {
+        // A shape of ours, into memory: it can't fail.
+        let _ = serde_json::to_writer(&mut self.json, shape);
+        self.checked()
+    }
+
+    fn checked(&self) -> Result<(), TooLong> {
+        if self.json.len() > self.bytes_max { Err(TooLong) } else { Ok(()) }
+    }
 }

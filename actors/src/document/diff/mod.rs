@@ -14,9 +14,21 @@ mod words;
 mod tests;
 
 pub use html::{STYLE, html};
-pub use hunks::{Hunk, Line, LineDiff, Op, line_diff};
+pub use hunks::json;
 pub use stat::{Stat, stat};
 pub use unified::unified;
+
+use crate::document::lines::Change;
+
+/// What it would be shown as is longer than it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the difference is longer than it may be")]
+pub struct TooLong;
+
+/// Which lines of the old text were replaced by which ones of the new text, in order.
+pub(super) fn changes(old: &str, new: &str) -> Vec<Change> {
+    if old == new { Vec::new() } else { compared::Compared::new(old, new, 0).into_changes() }
+}
 
 /// What the two texts are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,55 @@
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use proptest::{prop_assert, prop_assert_eq};
 
-use super::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Names, Stat, TooLong, stat};
 use crate::document::drafts::documents;
 use crate::document::git::Git;
+
+/// What changed, as it is read back from JSON.
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
+struct LineDiff {
+    hunks: Vec<Hunk>,
+}
+
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
+struct Hunk {
+    old_start: usize,
+    old_lines: usize,
+    new_start: usize,
+    new_lines: usize,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
+struct Line {
+    op: Op,
+    text: String,
+    spans: Vec<[usize; 2]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+enum Op {
+    #[serde(rename = " ")]
+    Kept,
+    #[serde(rename = "-")]
+    Removed,
+    #[serde(rename = "+")]
+    Added,
+}
+
+fn line_diff(old: &str, new: &str, context: usize) -> LineDiff {
+    serde_json::from_slice(&super::json(old, new, context, usize::MAX).unwrap()).unwrap()
+}
+
+fn unified(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
+    super::unified(old, new, names, context, usize::MAX).unwrap()
+}
+
+fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
+    super::html(old, new, names, context, usize::MAX).unwrap()
+}
 
 const CONTEXTS: [usize; 4] = [3, 1, 0, 10];
 /// Pairs that git is asked about at once; a failing batch shrinks to the failing ones.
@@ -331,4 +377,32 @@ fn every_tag_of_a_page_is_closed() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn what_would_be_longer_than_it_may_be_is_not_written_to_its_end() {
+    for_each_pair(200, 0..30, |old, new| {
+        let context = some_context(old, new);
+        let json = |bytes_max| super::json(old, new, context, bytes_max).map(|json| json.len());
+        let html = |bytes_max| super::html(old, new, &NAMES, context, bytes_max).map(|page| page.len());
+        let unified = |bytes_max| super::unified(old, new, &NAMES, context, bytes_max).map(|patch| patch.len());
+        let forms: [&dyn Fn(usize) -> Result<usize, TooLong>; 3] = [&json, &html, &unified];
+        for form in forms {
+            let bytes = form(usize::MAX).unwrap();
+            prop_assert_eq!(form(bytes), Ok(bytes));
+            prop_assert!(bytes == 0 || form(bytes - 1) == Err(TooLong));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn words_are_compared_only_for_as_long_as_it_does_not_cost_too_much() {
+    let line = |word: &str| format!("{}\n", format!("{word} ").repeat(2_000));
+    let hunks = |word: &str| -> String { (0..100).map(|n| format!("{n}\n{}", line(word))).collect() };
+    let diff = line_diff(&hunks("old"), &hunks("new"), 0);
+    let whole = |hunk: &&Hunk| hunk.lines[0].spans == [[0, hunk.lines[0].text.chars().count()]];
+    let parts = diff.hunks.iter().take_while(|hunk| !whole(hunk)).count();
+    assert!((1..100).contains(&parts), "{parts} of 100 were compared word by word");
+    assert!(diff.hunks[parts..].iter().all(|hunk| whole(&hunk)), "nothing behind the first that was not");
 }

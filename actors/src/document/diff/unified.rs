@@ -1,18 +1,20 @@
 //! A patch that `git apply` and `patch` take; its hunks are `git diff`'s, byte for byte.
 
-use super::Names;
 use super::compared::{Compared, Group, Part};
+use super::{Names, TooLong};
 use crate::document::lines::Lines;
 
 /// How much of a line is shown as a hunk's title.
 const TITLE_BYTES_MAX: usize = 80;
 
 /// The patch from `old` to `new`, with `context` lines around each change; empty if nothing changed.
-#[must_use]
-pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
+///
+/// # Errors
+/// It would be longer than `bytes_max`.
+pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize, bytes_max: usize) -> Result<String, TooLong> {
     let mut patch = String::new();
     if old == new {
-        return patch;
+        return Ok(patch);
     }
     let compared = Compared::new(old, new, context);
     header(&mut patch, "---", names.old);
@@ -30,17 +32,20 @@ pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize) -> Strin
             patch.push_str(title);
         }
         patch.push('\n');
-        for part in compared.parts(&group) {
+        for part in group.parts() {
             match part {
-                Part::Kept(lines) => lines.into_iter().for_each(|line| entry(&mut patch, ' ', line)),
-                Part::Replaced(removed, added) => {
-                    removed.into_iter().for_each(|line| entry(&mut patch, '-', line));
-                    added.into_iter().for_each(|line| entry(&mut patch, '+', line));
+                Part::Kept(lines) => lines.for_each(|line| entry(&mut patch, ' ', compared.old.line(line))),
+                Part::Replaced(change) => {
+                    change.before.for_each(|line| entry(&mut patch, '-', compared.old.line(line)));
+                    change.after.for_each(|line| entry(&mut patch, '+', compared.new.line(line)));
                 }
             }
         }
+        if patch.len() > bytes_max {
+            return Err(TooLong);
+        }
     }
-    patch
+    Ok(patch)
 }
 
 /// Names a file. One with blanks ends with a tab, since patch reads a date there; one that could be misread is quoted.

@@ -1,33 +1,79 @@
 //! Which words of replaced lines changed. Lines are compared before words are, so only few are looked at here.
 
+use std::borrow::Cow;
+
 use gix_imara_diff::{Interner, Token};
 
-use crate::document::lines::compare;
+use crate::document::lines::{Change, Lines, compare};
 
 /// Lines replaced by more than this have changed as a whole: comparing their words costs much and tells little.
 const COMPARED_BYTES_MAX: usize = 16 * 1_024;
+/// What the words of one difference may cost, as the words of the old lines times those of the new ones: about a second. What
+/// comes behind has changed as a whole.
+const COST_MAX: usize = 1 << 30;
 
 /// Places in a line, as `[start, end]` in characters.
 pub(super) type Spans = Vec<[usize; 2]>;
 
-/// The places of the words that changed, for each line of both sides; whole lines if one side has none.
-pub(super) fn changed_words(removed: &[&str], added: &[&str]) -> (Vec<Spans>, Vec<Spans>) {
-    let bytes = |lines: &[&str]| lines.iter().map(|line| line.len()).sum::<usize>();
-    let most = bytes(removed).max(bytes(added));
-    if removed.is_empty() || added.is_empty() || most > COMPARED_BYTES_MAX {
-        let whole = |lines: &[&str]| lines.iter().map(|line| vec![[0, line.chars().count()]]).collect();
-        return (whole(removed), whole(added));
+/// Compares words, for as long as that does not cost too much.
+#[derive(Debug)]
+pub(super) struct WordComparison {
+    left: usize,
+}
+
+/// What changed in lines that were replaced.
+#[derive(Debug)]
+pub(super) enum ChangedWords {
+    /// All of each line.
+    All,
+    /// The places of the words that changed, for each line that was removed, and for each that was added.
+    Some(Vec<Spans>, Vec<Spans>),
+}
+
+/// Which side of a change a line stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SideOfChange {
+    Removed,
+    Added,
+}
+
+impl WordComparison {
+    /// For one difference.
+    pub(super) fn new() -> Self {
+        WordComparison { left: COST_MAX }
     }
-    let mut interner = Interner::new(most / 4);
-    let (mut old, mut new) = (Side::cut(removed, &mut interner), Side::cut(added, &mut interner));
-    for change in compare(&old.tokens, &new.tokens) {
-        let mark = |side: &mut Side<'_>, range| {
-            side.words.get_mut(range).into_iter().flatten().for_each(|word: &mut Word<'_>| word.changed = true);
+
+    /// What changed in these lines of two texts; all where one side has none.
+    pub(super) fn changed(&mut self, (old, new): (&Lines<'_>, &Lines<'_>), change: &Change) -> ChangedWords {
+        let most = old.text(change.before.clone()).len().max(new.text(change.after.clone()).len());
+        if change.before.is_empty() || change.after.is_empty() || most > COMPARED_BYTES_MAX || self.left == 0 {
+            return ChangedWords::All;
+        }
+        let mut interner = Interner::new(most / 4);
+        let mut removed = Side::cut(change.before.clone().map(|line| old.line(line)), &mut interner);
+        let mut added = Side::cut(change.after.clone().map(|line| new.line(line)), &mut interner);
+        self.left = self.left.saturating_sub(removed.tokens.len().saturating_mul(added.tokens.len()));
+        for words in compare(&removed.tokens, &added.tokens) {
+            let mark = |side: &mut Side<'_>, range| {
+                side.words.get_mut(range).into_iter().flatten().for_each(|word: &mut Word<'_>| word.changed = true);
+            };
+            mark(&mut removed, words.before);
+            mark(&mut added, words.after);
+        }
+        ChangedWords::Some(removed.spans(change.before.len()), added.spans(change.after.len()))
+    }
+}
+
+impl ChangedWords {
+    /// The places in one line of a side, its place on that side counted from 0.
+    pub(super) fn of(&self, side: SideOfChange, line: usize, text: &str) -> Cow<'_, [[usize; 2]]> {
+        let spans = match (self, side) {
+            (ChangedWords::All, _) => return Cow::Owned(vec![[0, text.chars().count()]]),
+            (ChangedWords::Some(removed, _), SideOfChange::Removed) => removed,
+            (ChangedWords::Some(_, added), SideOfChange::Added) => added,
         };
-        mark(&mut old, change.before);
-        mark(&mut new, change.after);
+        spans.get(line).map_or(Cow::Borrowed(&[]), |spans| Cow::Borrowed(spans))
     }
-    (old.spans(removed.len()), new.spans(added.len()))
 }
 
 /// A word, a run of blanks, a line end, or any other character.
@@ -44,9 +90,9 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    fn cut(lines: &[&'a str], interner: &mut Interner<&'a str>) -> Self {
+    fn cut(lines: impl Iterator<Item = &'a str>, interner: &mut Interner<&'a str>) -> Self {
         let mut side = Self { words: Vec::new(), tokens: Vec::new() };
-        for (line, text) in lines.iter().enumerate() {
+        for (line, text) in lines.enumerate() {
             for text in words(text) {
                 side.words.push(Word { text, line, changed: false });
                 side.tokens.push(interner.intern(text));

@@ -67,7 +67,17 @@ pub struct Options<'a> {
     /// How deep it stands inside another merge, whose base it makes: there markers are longer by two signs for each level,
     /// so that they are told from those around them. The merge itself: 0.
     pub depth: usize,
+    /// Bytes of all conflicts together, told and between their markers.
+    pub conflict_bytes_max: usize,
 }
+
+/// A merge leaves more conflicts, or longer ones, than it may tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the conflicts are longer than they may be")]
+pub struct TooManyConflicts;
+
+/// What a conflict takes beside its texts.
+const CONFLICT_BYTES: usize = 160;
 
 /// Signs in a marker of a merge that is no other one's base.
 const MARKER_SIGNS: usize = 7;
@@ -122,21 +132,38 @@ pub enum ResolveError {
 }
 
 /// Merges what `theirs` changed since `base` into `ours`.
-#[must_use]
-pub fn merge(base: &str, ours: &str, theirs: &str, options: &Options<'_>) -> Merged {
+///
+/// # Errors
+/// It would leave more conflicts than the options allow to be told; several may tell of the same base, so that they can be many
+/// times as long as the texts.
+pub fn merge(base: &str, ours: &str, theirs: &str, options: &Options<'_>) -> Result<Merged, TooManyConflicts> {
     let mut merged = Merged { text: String::with_capacity(ours.len().max(theirs.len())), conflicts: Vec::new() };
     let mut lines = Written::default();
+    let mut left = options.conflict_bytes_max;
     for piece in pieces([base, ours, theirs], options) {
         match piece {
             Piece::Text(text) => merged.text.push_str(text),
             Piece::Block(block) => {
+                left = left.checked_sub(block.bytes(options)).ok_or(TooManyConflicts)?;
                 let start_line = lines.up_to(&merged.text) + 1;
                 merged.conflicts.push(conflict(&block, merged.conflicts.len(), start_line));
                 mark(&block, options, &mut merged.text);
             }
         }
     }
-    merged
+    Ok(merged)
+}
+
+impl Block<'_> {
+    /// What it takes to tell of it and to mark it.
+    fn bytes(&self, options: &Options<'_>) -> usize {
+        let Labels { ours, base, theirs } = options.labels;
+        CONFLICT_BYTES
+            + ours.len()
+            + base.len()
+            + theirs.len()
+            + 2 * (self.base.len() + self.ours.len() + self.theirs.len())
+    }
 }
 
 /// Merges, and puts each conflict's resolution in its block's place.

@@ -48,6 +48,7 @@ fn header(title: &str) -> DocumentHeader {
         links: None,
         version: Some(version(1, None, "one")),
         comments: Vec::new(),
+        anchors: None,
     }
 }
 
@@ -115,7 +116,8 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
     let id = DocumentId::new(1_000);
     house.put(id, 0, header("a"));
     let comments = vec![(1, Some("\"one\"".to_owned())), (2, Some("\"two\"".to_owned()))];
-    house.put(id, 1, DocumentHeader { version: Some(version(2, Some(1), "two")), comments, ..changed("b") });
+    let anchors = Some(Bytes::from_static(b"places"));
+    house.put(id, 1, DocumentHeader { version: Some(version(2, Some(1), "two")), comments, anchors, ..changed("b") });
     let comments = vec![(1, None)];
     house.put(id, 2, DocumentHeader { version: Some(version(3, Some(2), "three")), comments, ..changed("c") });
     let stale = commit(id, 2, Header::Document(Box::new(changed("lost"))), "{}");
@@ -124,6 +126,7 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
     let Some(Stored::Document(found)) = wait(house.store().load(subject(id))).unwrap() else { panic!("no document") };
     assert_eq!((found.sequence, found.body.as_str(), found.scope), (3, "{\"title\":\"c\"}", live()));
     assert_eq!(found.comments, [(2, "\"two\"".to_owned())]);
+    assert_eq!(found.anchors.as_deref(), Some(&b"places"[..]), "they stay until they change");
     let parents: Vec<_> = found.versions.iter().map(|one| (one.number, one.parents.clone())).collect();
     assert_eq!(parents, [(1, vec![]), (2, vec![1]), (3, vec![2])]);
     let (third, frames) = wait(house.store().version(live(), subject(id), 3)).unwrap().unwrap();

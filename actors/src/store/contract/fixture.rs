@@ -368,7 +368,7 @@ impl<E: Asked> Acting<E> {
 
     fn decide(&self, asked: E::Ask, reservation: Option<Reservation>) -> Decision<E> {
         let command = E::command(self, asked, reservation);
-        let found = self.entity.lookup(&command).map(|lookup| wait(E::find(&*self.store, lookup)).unwrap());
+        let found = self.entity.lookup(&command).map(|lookup| wait(E::find(Arc::clone(&self.store), lookup)).unwrap());
         self.entity.decide(command, found, Timestamp::now().0)
     }
 

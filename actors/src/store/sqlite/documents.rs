@@ -64,6 +64,11 @@ pub(super) fn put(
         put_version(connection, (n, commit.at), version)?;
     }
     put_comments(connection, n, &header.comments)?;
+    if let Some(anchors) = &header.anchors {
+        connection
+            .prepare_cached("INSERT OR REPLACE INTO anchors VALUES (?1, ?2)")?
+            .execute(params![n, &anchors[..]])?;
+    }
     let is_deleted = i64::from(listed.deleted_at.is_some());
     let mut moves = vec![(Counted::Documents, is_deleted, 1)];
     if let Some(was_deleted) = header.was_deleted {
@@ -141,6 +146,7 @@ pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Resu
     connection.prepare_cached("DELETE FROM readers WHERE document = ?1")?.execute([n])?;
     connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
     connection.prepare_cached("DELETE FROM link_uses WHERE document = ?1")?.execute([n])?;
+    connection.prepare_cached("DELETE FROM anchors WHERE document = ?1")?.execute([n])?;
     connection.prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1, 0)")?.execute([n])?;
     Ok(deleted.map(|deleted| (Counted::Documents, i64::from(deleted), -1)))
 }
@@ -190,7 +196,11 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         .prepare_cached("SELECT share, uses FROM link_uses WHERE document = ?1")?
         .query_map([n], |row| Ok((uint(row.get(0)?), uint(row.get(1)?))))?
         .collect::<rusqlite::Result<_>>()?;
-    Ok(Some(StoredDocument { scope, sequence, updated_at, body, versions, comments, link_uses }))
+    let anchors = connection
+        .prepare_cached("SELECT places FROM anchors WHERE document = ?1")?
+        .query_row([n], |row| row.get(0))
+        .optional()?;
+    Ok(Some(StoredDocument { scope, sequence, updated_at, body, versions, comments, link_uses, anchors }))
 }
 
 /// A version, and the frames from which its content is made, the one that stands alone first.

@@ -1,11 +1,11 @@
 //! Texts of documents that were deleted for good leave the file in slices: versions, comments, then what events and kept
-//! answers show of them. The events stay, with their places and without words.
+//! answers show of them. The events stay, with their places and without words: the document's room says what a word is.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::{Map, Value};
 
 use super::codec::uint;
 use super::deliveries;
+use crate::document::wordless;
 
 /// Rows of one table that are erased at once, however small they are.
 const ROWS_AT_ONCE: i64 = 1_024;
@@ -78,51 +78,4 @@ fn silence(connection: &Connection, n: i64, behind: i64, bytes: usize) -> rusqli
         left = left.saturating_sub(ROW_BYTES + held);
     }
     Ok(last)
-}
-
-/// The same JSON without what people wrote.
-fn wordless(json: &[u8]) -> Vec<u8> {
-    if json.is_empty() {
-        return Vec::new();
-    }
-    let mut value = serde_json::from_slice(json).unwrap_or(Value::Null);
-    silence_value(&mut value);
-    serde_json::to_vec(&value).unwrap_or_default()
-}
-
-fn silence_value(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, inner) in fields.iter_mut() {
-                match name.as_str() {
-                    "title" | "body" | "merged" => *inner = Value::String(String::new()),
-                    "message" | "label" | "email" => *inner = Value::Null,
-                    "metadata" | "changes" => *inner = Value::Object(Map::new()),
-                    "branch" if inner != "main" => *inner = Value::String(String::new()),
-                    _ => silence_value(inner),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(silence_value),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_people_wrote_goes_and_the_shape_stays() {
-        let event = br#"{"id":"doc_1","title":"secret","metadata":{"a":"secret"},"version":{"id":"ver_1","label":"secret",
-            "branch":"secret","message":"secret"},"comment":{"body":"secret","start_line":1},"changes":{"title":{"to":"secret"}},
-            "permanent":true}"#;
-        let left = String::from_utf8(wordless(event)).unwrap_or_default();
-        assert!(!left.contains("secret"), "{left}");
-        for kept in ["doc_1", "ver_1", "\"start_line\":1", "\"permanent\":true", "\"title\":\"\""] {
-            assert!(left.contains(kept), "{kept} in {left}");
-        }
-        assert_eq!(wordless(b""), b"");
-        assert_eq!(wordless(b"broken"), b"null");
-    }
 }

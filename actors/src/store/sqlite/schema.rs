@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -156,6 +156,12 @@ WITH RECURSIVE chain(entity, original, pos) AS (
 INSERT OR IGNORE INTO edits SELECT entity, original, row_number() OVER (PARTITION BY entity, original ORDER BY pos), pos FROM chain;
 CREATE TABLE IF NOT EXISTS redactions(entity INTEGER NOT NULL, original INTEGER NOT NULL, next INTEGER NOT NULL, delivery INTEGER NOT NULL,
   PRIMARY KEY(entity, original)) STRICT, WITHOUT ROWID;
+";
+
+/// Where the comments of a document stand whose own rows say something else, all of them in one row: a new head can move
+/// thousands.
+const V6: &str = "
+CREATE TABLE IF NOT EXISTS anchors(document INTEGER PRIMARY KEY, places BLOB NOT NULL) STRICT;
 ";
 
 /// Brings the file to this version.

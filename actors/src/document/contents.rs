@@ -1,0 +1,145 @@
+//! Contents of versions on their way from the store, with a turn to compute over them: who waits for a turn over large ones
+//! does not hold them meanwhile.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::documents::{Failure, unavailable};
+use super::frames::{Frame, decode_chain};
+use super::messages::DocumentError;
+use crate::bounds::Bounds;
+use crate::caller::Scope;
+use crate::damage::Unreadable;
+use crate::offload::{Effort, Load, Turn, Undone};
+use crate::runtime::{AskError, Cause, LoadError};
+use crate::store::{ReadError, Store, StoredVersion, Subject};
+
+/// What is to be computed over contents, and for whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) document: Subject,
+    /// Whose account waits for it.
+    pub(super) scope: Scope,
+    pub(super) effort: Effort,
+    /// Bytes that it computes over beside the contents.
+    pub(super) beside: usize,
+}
+
+/// A version with the frames that hold its content.
+pub(super) type Framed = (StoredVersion, Vec<Bytes>);
+
+/// Why contents were not read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// There is no such version.
+    NotFound,
+    /// The store is away.
+    Away,
+    /// What is stored can't be read; that was told where it was found.
+    Unreadable,
+    /// Their turn did not come in time.
+    Crowded,
+}
+
+impl From<ReadError> for Unread {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Busy | ReadError::TooSlow => Unread::Crowded,
+            ReadError::Unreadable => Unread::Unreadable,
+            ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => Unread::Away,
+        }
+    }
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::NotFound => AskError::Refused(DocumentError::NotFound),
+            Unread::Away => unavailable(Cause::StoreAway),
+            Unread::Unreadable => AskError::Unreadable,
+            Unread::Crowded => unavailable(Cause::TimedOut),
+        }
+    }
+}
+
+/// For a document's actor, which asks for versions that it has.
+impl From<Unread> for LoadError {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::NotFound | Unread::Unreadable => LoadError::Unreadable,
+            Unread::Away | Unread::Crowded => LoadError::Away,
+        }
+    }
+}
+
+impl From<Undone> for Failure {
+    fn from(undone: Undone) -> Self {
+        match undone {
+            Undone::Crowded => unavailable(Cause::TimedOut),
+            Undone::Panicked => AskError::Crashed,
+        }
+    }
+}
+
+/// Versions in the order of the numbers, and a turn to compute over their contents.
+///
+/// # Errors
+/// One is not there, the store is away, or the turn did not come in time.
+pub(super) async fn read(
+    store: &Arc<dyn Store>,
+    wanted: Wanted,
+    numbers: &[u64],
+) -> Result<(Vec<Framed>, Turn), Unread> {
+    let found = frames(store, wanted, numbers).await?;
+    let bytes = |frames: &[Bytes]| match wanted.effort {
+        Effort::Linear => unpacked_bytes(frames),
+        Effort::Comparison => content_bytes(frames),
+    };
+    let contents: usize = found.iter().map(|(_, frames)| bytes(frames)).sum();
+    let load = Load { scope: wanted.scope, effort: wanted.effort, bytes: contents.saturating_add(wanted.beside) };
+    if !load.is_large() {
+        let turn = load.turn().await.ok_or(Unread::Crowded)?;
+        return Ok((found, turn));
+    }
+    if let Some(turn) = load.turn_now() {
+        return Ok((found, turn));
+    }
+    // Versions never change: they are read once more when it is their turn.
+    drop(found);
+    let turn = load.turn().await.ok_or(Unread::Crowded)?;
+    Ok((frames(store, wanted, numbers).await?, turn))
+}
+
+async fn frames(store: &Arc<dyn Store>, wanted: Wanted, numbers: &[u64]) -> Result<Vec<Framed>, Unread> {
+    let readings: Vec<_> = numbers.iter().map(|number| store.version(wanted.scope, wanted.document, *number)).collect();
+    let mut found = Vec::with_capacity(readings.len());
+    for reading in readings {
+        found.push(reading.await?.ok_or(Unread::NotFound)?);
+    }
+    Ok(found)
+}
+
+/// A version's content out of its chain of frames.
+///
+/// # Errors
+/// The frames of this version are damaged; it is told.
+pub(super) fn unpack(frames: &[Bytes], (document, number): (Subject, u64)) -> Option<(String, Frame)> {
+    let frames: Result<Vec<Frame>, _> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone())).collect();
+    let unpacked = frames.and_then(|frames| Ok((decode_chain(&frames, Bounds::get().document_bytes_max)?, frames)));
+    let place = || format!("{document}: the frames of version {number}");
+    let (content, frames) = unpacked.map_err(|error| Unreadable::found(place(), error)).ok()?;
+    Some((content, frames.last()?.clone()))
+}
+
+/// Bytes of the content that these frames hold.
+fn content_bytes(frames: &[Bytes]) -> usize {
+    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
+    last.and_then(|frame| frame.content_bytes(usize::MAX).ok()).unwrap_or(0)
+}
+
+/// Bytes that unpacking these frames makes, those of the versions before it included.
+pub(super) fn unpacked_bytes(frames: &[Bytes]) -> usize {
+    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
+    last.map_or(0, |frame| usize::try_from(frame.place().chain_bytes).unwrap_or(usize::MAX))
+}

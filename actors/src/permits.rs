@@ -1,0 +1,233 @@
+//! Permits that accounts share: few things are done at once, accounts take turns at them, and one of them never has all.
+//! Knows nothing of what is done under a permit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::caller::Scope;
+use crate::fair_queue::{FairQueue, QueueBounds, Queued};
+
+/// Requests of one account that may wait for permits of one kind …
+const WAITING_EACH: usize = 256;
+/// … and of all accounts together.
+const WAITING_ALL: usize = 4_096;
+
+/// So many permits of one kind. A handle: clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Permits(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// The most that one account may hold.
+    each: usize,
+    /// How many each account holds; those that hold none are left out.
+    held: HashMap<u32, usize>,
+    waiting: FairQueue<u32, Waiting>,
+}
+
+/// Who waits for a permit.
+#[derive(Debug)]
+struct Waiting(oneshot::Sender<Permit>);
+
+/// A permit; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    /// None: it was given back already.
+    of: Option<Permits>,
+    account: u32,
+}
+
+impl Queued for Waiting {
+    fn is_abandoned(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn refuse(self) {
+        // Whoever waits hears that this end is gone.
+    }
+}
+
+impl Permits {
+    /// So many at once; of one account all but one, so that another one finds a place.
+    pub(crate) fn new(all: usize) -> Self {
+        let all = all.max(1);
+        // How long one waits is measured where it waits: here nobody looks while all permits are out.
+        let bounds = QueueBounds { each: WAITING_EACH, all: WAITING_ALL, wait: Duration::MAX };
+        let (each, waiting) = ((all - 1).max(1), FairQueue::new(bounds));
+        Permits(Arc::new(Mutex::new(State { free: all, each, held: HashMap::new(), waiting })))
+    }
+
+    /// A permit for this account; none where too many wait, or it took too long.
+    pub(crate) async fn acquire(&self, scope: Scope, wait: Duration) -> Option<Permit> {
+        let (grant, granted) = oneshot::channel();
+        {
+            let mut state = self.0.lock();
+            state.waiting.push(scope.account_number(), Waiting(grant));
+            self.hand_out(&mut state);
+        }
+        timeout(wait, granted).await.ok()?.ok()
+    }
+
+    /// A permit for this account if one is free for it now.
+    pub(crate) fn try_acquire(&self, scope: Scope) -> Option<Permit> {
+        let mut state = self.0.lock();
+        let account = scope.account_number();
+        let found = state.free > 0 && state.may_have(account);
+        found.then(|| self.take(&mut state, account))
+    }
+
+    fn take(&self, state: &mut State, account: u32) -> Permit {
+        state.free -= 1;
+        *state.held.entry(account).or_default() += 1;
+        Permit { of: Some(self.clone()), account }
+    }
+
+    /// Gives free permits to those whose turn it is.
+    fn hand_out(&self, state: &mut State) {
+        while state.free > 0 {
+            let State { each, held, waiting, .. } = state;
+            let may = |account| held.get(&account).is_none_or(|held| held < each);
+            let Some((account, Waiting(grant))) = waiting.pop(may) else { return };
+            let permit = self.take(state, account);
+            if let Err(mut unused) = grant.send(permit) {
+                // Not by its `Drop`, which would wait for this lock.
+                unused.of = None;
+                state.give_back(account);
+            }
+        }
+    }
+}
+
+impl State {
+    fn may_have(&self, account: u32) -> bool {
+        self.held.get(&account).is_none_or(|held| *held < self.each)
+    }
+
+    fn give_back(&mut self, account: u32) {
+        self.free += 1;
+        if let Some(held) = self.held.get_mut(&account) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&account);
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(permits) = self.of.take() {
+            let mut state = permits.0.lock();
+            state.give_back(self.account);
+            permits.hand_out(&mut state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::caller::Mode;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn account(number: u32) -> Scope {
+        Scope::of(number, Mode::Live)
+    }
+
+    /// What it gives if it is polled once.
+    fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_account_never_has_all_of_them_and_the_next_one_is_anothers() {
+        let permits = Permits::new(3);
+        let first = permits.acquire(account(1), LONG).await.unwrap();
+        let _second = permits.acquire(account(1), LONG).await.unwrap();
+        let mut third = pin!(permits.acquire(account(1), LONG));
+        assert!(poll_once(third.as_mut()).is_none(), "it would have all three");
+        let others = permits.acquire(account(2), LONG).await.unwrap();
+        let mut fourth = pin!(permits.acquire(account(1), LONG));
+        let mut next = pin!(permits.acquire(account(3), LONG));
+        assert!(poll_once(fourth.as_mut()).is_none() && poll_once(next.as_mut()).is_none());
+        drop(others);
+        assert!(poll_once(third.as_mut()).is_none(), "it still has two");
+        let _third_accounts = poll_once(next.as_mut()).unwrap().unwrap();
+        drop(first);
+        let _third = poll_once(third.as_mut()).unwrap().unwrap();
+        assert!(poll_once(fourth.as_mut()).is_none());
+    }
+
+    #[tokio::test]
+    async fn with_a_single_one_accounts_take_turns() {
+        let permits = Permits::new(1);
+        let mut held = permits.acquire(account(1), LONG).await;
+        let mut ones: Vec<_> = (0..3).map(|_| Box::pin(permits.acquire(account(1), LONG))).collect();
+        assert!(ones.iter_mut().all(|one| poll_once(one.as_mut()).is_none()));
+        let mut other = pin!(permits.acquire(account(2), LONG));
+        assert!(poll_once(other.as_mut()).is_none());
+        drop(held.take());
+        let granted = ones.iter_mut().filter_map(|one| poll_once(one.as_mut())).count();
+        assert_eq!(granted, 1, "it asked first; its permit is given back at once");
+        assert!(poll_once(other.as_mut()).is_some(), "then it is the other's turn, though two came before");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_or_leaves_takes_nothing() {
+        let permits = Permits::new(1);
+        let held = permits.acquire(account(1), LONG).await.unwrap();
+        assert!(permits.acquire(account(2), Duration::from_secs(1)).await.is_none());
+        {
+            let mut left = Box::pin(permits.acquire(account(2), LONG));
+            assert!(poll_once(left.as_mut()).is_none());
+            drop(held);
+        }
+        assert!(permits.try_acquire(account(3)).is_some(), "what was granted to nobody is free again");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_all_of_them_come_back(
+            steps in proptest::collection::vec((0..4_u32, 0..3_u8, any::<proptest::sample::Index>()), 0..60), all in 1..5_usize,
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let _entered = runtime.enter();
+            let permits = Permits::new(all);
+            let (mut waiting, mut held) = (Vec::new(), Vec::new());
+            for (number, step, which) in steps {
+                match step {
+                    0 => {
+                        let permits = permits.clone();
+                        waiting.push(Box::pin(async move { permits.acquire(account(number), LONG).await }));
+                    }
+                    1 if !waiting.is_empty() => drop(waiting.swap_remove(which.index(waiting.len()))),
+                    2 if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
+                    _ => {}
+                }
+                waiting.retain_mut(|one| poll_once(one.as_mut()).map(|granted| held.extend(granted)).is_none());
+                let state = permits.0.lock();
+                prop_assert_eq!(state.free + held.len(), all);
+                prop_assert!(state.held.values().all(|held| *held <= state.each));
+            }
+            drop((waiting, held));
+            prop_assert_eq!(permits.0.lock().free, all);
+            prop_assert!(permits.0.lock().held.is_empty());
+        }
+    }
+}

@@ -143,7 +143,8 @@ mod tests {
         assert!(take(Holder::Account(0), 1).is_none(), "its share is spent all the same");
         assert!(take(Holder::Account(5), 40).is_some() && !budget.is_spent(Holder::Account(3)));
         held.clear();
-        assert_eq!((budget.held.lock().total, budget.held.lock().by_holder.len()), (0, 0));
+        let left = budget.held.lock();
+        assert_eq!((left.total, left.by_holder.len()), (0, 0));
     }
 
     #[test]

@@ -27,7 +27,7 @@ struct Conversation {
 async fn filled(c: &Client, count: usize) -> Conversation {
     let id = c.conversation().await;
     let message = |n: usize| {
-        let sender = if n % (count / RARE) == 0 { "system" } else { "customer" };
+        let sender = if n.is_multiple_of(count / RARE) { "system" } else { "customer" };
         let body = json!({"content": format!("message {n} {}", "x".repeat(300)), "sender_type": sender});
         json!({"op": "message", "conversation_id": id, "body": body})
     };

@@ -263,3 +263,38 @@ async fn without_an_account_s_record_the_server_does_not_start_and_names_it() {
     assert!(!status.success() && printed.contains(&damaged.account), "{printed}");
     damaged.assert_stored(("records", "body"), &of, &half);
 }
+
+#[tokio::test]
+async fn what_was_accepted_under_wider_bounds_is_still_read() {
+    let mut server = Server::start();
+    let account = server.account().await;
+    let (c, metadata) = (account.test(), json!({"one": 1, "two": 2}));
+    let customer = c.post("/v1/customers", json!({"name": "Ada", "metadata": metadata})).await.expect(201);
+    let of = json!({"customer_id": customer.id("customer_id"), "metadata": metadata});
+    let conversation = c.post("/v1/conversations", of).await.expect(201);
+    let messages = format!("{}/messages", conversation.header("location"));
+    let message = c.post(&messages, json!({"content": "Hello", "metadata": metadata})).await.expect(201);
+    let document = c.post(DOCUMENTS, json!({"title": "Guide", "metadata": metadata})).await.expect(201);
+    let filtered = json!({"url": "https://hooks.example.com/", "filter": {"channel": ["chat", "email"]}});
+    let webhook = c.post("/v1/webhooks", filtered).await.expect(201);
+    server.term();
+    server.set_env("COLLOQUY__BOUNDS__METADATA_KEYS_MAX", "1");
+    server.set_env("COLLOQUY__BOUNDS__FILTER_VALUES_MAX", "1");
+    server.restart();
+    let c = server.with_key(account.test_key());
+    for (made, field) in [
+        (customer, "metadata"),
+        (conversation, "metadata"),
+        (message, "metadata"),
+        (document, "metadata"),
+        (webhook, "filter"),
+    ] {
+        let read = c.get(made.header("location")).await.expect(200);
+        assert_eq!(read.body[field], made.body[field], "{read}");
+    }
+    c.post("/v1/customers", json!({"name": "Ada", "metadata": metadata})).await.error(
+        400,
+        "invalid_request",
+        "metadata",
+    );
+}

@@ -66,6 +66,7 @@ pub struct CustomerView {
     /// The caller's own identifier.
     pub external_id: Option<String>,
     /// The caller's own data.
+    #[serde(deserialize_with = "Metadata::accepted")]
     pub metadata: Metadata,
     /// When it was made.
     pub created_at: Timestamp,

@@ -52,6 +52,7 @@ pub(super) struct Live {
 pub(super) struct Facts {
     pub(super) title: String,
     pub(super) content_type: ContentType,
+    #[serde(deserialize_with = "Metadata::accepted")]
     pub(super) metadata: Metadata,
     pub(super) created_by: Option<UserId>,
     pub(super) updated_by: Option<UserId>,

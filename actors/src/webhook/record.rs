@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::endpoint::{Endpoint, Wants};
-use super::wanted::{EventKind, EventKinds, WebhookFilter};
+use super::wanted::{EventKind, EventKinds, WebhookFilter, accepted};
 use crate::accounts::Identity;
 use crate::accounts::record::{RecordError, Rules, Secret, Setting, Step, to_json};
 use crate::answer::Invalid;
@@ -108,6 +108,7 @@ pub struct WebhookView {
     /// Which kinds of events; `["*"]`: all.
     pub events: EventKinds,
     /// Which of these events; null: all.
+    #[serde(deserialize_with = "accepted")]
     pub filter: Option<WebhookFilter>,
     /// For people.
     pub description: Option<String>,

@@ -148,6 +148,24 @@ impl<'de> Deserialize<'de> for WebhookFilter {
     }
 }
 
+/// A filter as it was accepted before, bounds or not: those of today may be others.
+#[derive(Deserialize)]
+struct Accepted {
+    channel: Option<Vec<Channel>>,
+    priority: Option<Vec<Priority>>,
+    document_id: Option<Vec<DocumentId>>,
+}
+
+/// Reads a stored endpoint's filter.
+pub(super) fn accepted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebhookFilter>, D::Error> {
+    let accepted = Option::<Accepted>::deserialize(deserializer)?;
+    Ok(accepted.map(|Accepted { channel, priority, document_id }| WebhookFilter {
+        channel: channel.map(Values),
+        priority: priority.map(Values),
+        document_id: document_id.map(Values),
+    }))
+}
+
 /// At least one value, none twice, and as many as the bounds allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

@@ -187,7 +187,8 @@ async fn what_finds_no_room_in_the_queue_or_waits_too_long_is_refused_with_503()
     let few = Setup::default().env("COLLOQUY__LIMITS__READS_WAITING_PER_ACCOUNT", "4");
     let short = Setup::default().env("COLLOQUY__LIMITS__READ_WAIT_SECONDS", "0.1");
     for (what, setup) in [(ROOM, few), ("a wait of 0.1 s", short)] {
-        let server = setup.start();
+        // All of them wait for the store, none for the account's own before it.
+        let server = setup.env("COLLOQUY__LIMITS__LARGE_ANSWERS_AT_ONCE", "1000").start();
         let (attacker, other) = (server.account().await.test(), server.account().await.test());
         fill::conversations(&attacker, 2 * MANY).await;
         other.conversation().await;

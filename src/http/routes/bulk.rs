@@ -133,19 +133,19 @@ impl Body for Operations {
 fn wanted(operation: &str) -> Result<Wanted, Problem> {
     let BulkOperation { op, conversation_id, body } = json::parse(operation.as_bytes())?;
     let body = body.as_deref().map_or("", RawValue::get);
-    if op == BulkOp::Create {
-        if conversation_id.is_some() {
+    let named = || {
+        let id = conversation_id.as_deref().ok_or_else(|| Problem::invalid("conversation_id", "is required"))?;
+        Ok::<_, Problem>(id.parse().ok())
+    };
+    Ok(match op {
+        BulkOp::Create if conversation_id.is_some() => {
             return Err(Problem::invalid("conversation_id", "must be left out for create"));
         }
-        return Ok(Wanted::Create(read::<Json<_>>(body)?.0));
-    }
-    let named = conversation_id.ok_or_else(|| Problem::invalid("conversation_id", "is required"))?;
-    let request = match op {
-        BulkOp::Create | BulkOp::Update => Request::Change(Box::new(read::<Maybe<ChangeConversation>>(body)?.0)),
-        BulkOp::Close => Request::Close(read::<Maybe<_>>(body)?.0),
-        BulkOp::Message => Request::Send(Box::new(read::<Json<SendMessage>>(body)?.0)),
-    };
-    Ok(Wanted::Ask(named.parse().ok(), request))
+        BulkOp::Create => Wanted::Create(read::<Json<_>>(body)?.0),
+        BulkOp::Update => Wanted::Ask(named()?, Request::Change(Box::new(read::<Maybe<ChangeConversation>>(body)?.0))),
+        BulkOp::Close => Wanted::Ask(named()?, Request::Close(read::<Maybe<_>>(body)?.0)),
+        BulkOp::Message => Wanted::Ask(named()?, Request::Send(Box::new(read::<Json<SendMessage>>(body)?.0))),
+    })
 }
 
 /// Reads a body as the single call does; what is wrong with all of it is wrong with `body` here.

@@ -143,6 +143,75 @@ async fn the_document_says_each_thing_once() {
     assert!(bytes / operations < 4_500, "{bytes} bytes for {operations} operations");
 }
 
+/// Bounds that callers meet, each with a number that stands for nothing else.
+const BOUNDS: [(&str, &str); 29] = [
+    ("LIMITS__MAX_REQUEST_LINE_BYTES", "16391"),
+    ("LIMITS__MAX_HEADER_BYTES", "16421"),
+    ("LIMITS__MAX_BODY_BYTES", "1048583"),
+    ("LIMITS__MAX_DOCUMENT_BYTES", "8388617"),
+    ("LIMITS__MAX_FORM_BYTES", "8209"),
+    ("LIMITS__LINK_REQUESTS_PER_ADDRESS_PER_MINUTE", "613"),
+    ("LIMITS__LINK_REQUESTS_PER_MINUTE", "617"),
+    ("LIMITS__BODIES_IN_FLIGHT_BYTES", "268435463"),
+    ("LIMITS__ANSWERS_IN_FLIGHT_BYTES", "268435459"),
+    ("LIMITS__READS_WAITING_PER_ACCOUNT", "257"),
+    ("LIMITS__LARGE_ANSWERS_AT_ONCE", "619"),
+    ("BOUNDS__QUERY_NAMES_MAX", "67"),
+    ("BOUNDS__CONTENT_BYTES_MAX", "65537"),
+    ("BOUNDS__DOCUMENT_BYTES_MAX", "8388623"),
+    ("BOUNDS__METADATA_KEYS_MAX", "53"),
+    ("BOUNDS__METADATA_BYTES_MAX", "16411"),
+    ("BOUNDS__CUSTOMER_NAME_CHARS_MAX", "211"),
+    ("BOUNDS__NAME_CHARS_MAX", "521"),
+    ("BOUNDS__URL_CHARS_MAX", "2053"),
+    ("BOUNDS__MESSAGE_EDITS_MAX", "1009"),
+    ("BOUNDS__WEBHOOK_ENDPOINTS_MAX", "101"),
+    ("BOUNDS__FILTER_VALUES_MAX", "103"),
+    ("BOUNDS__DIFF_BYTES_MAX", "33554467"),
+    ("REALTIME__LINES_PER_KEY", "107"),
+    ("REALTIME__LINES_PER_ACCOUNT", "1013"),
+    ("REALTIME__SUBSCRIPTIONS_MAX", "1019"),
+    ("REALTIME__FRAMES_PER_SECOND", "59"),
+    ("REALTIME__FRAMES_BURST", "1201"),
+    ("REALTIME__PRESENCES_PER_ACCOUNT", "2003"),
+];
+
+#[tokio::test]
+async fn the_document_states_every_bound_that_callers_meet() {
+    let named = |setup: Setup, (name, value): &(&str, &str)| setup.env(&format!("COLLOQUY__{name}"), value);
+    let server = BOUNDS.iter().fold(Setup::default(), named).start();
+    let document = server.anonymous().get("/openapi.json").await.expect(200).body;
+    let words: Vec<&str> =
+        document["info"]["description"].as_str().unwrap().split(|c: char| !c.is_ascii_digit()).collect();
+    for (name, value) in BOUNDS {
+        assert!(words.contains(&value), "{name} = {value} is not in {}", document["info"]["description"]);
+    }
+    for (path, method, bytes) in [
+        ("/s/{token}", "post", "8209"),
+        ("/s/{token}", "put", "8388617"),
+        ("/api/v1/documents", "post", "8388617"),
+        ("/v1/conversations/{conversation_id}/messages", "post", "1048583"),
+    ] {
+        let body = &document["paths"][path][method]["requestBody"]["description"];
+        assert_eq!(body, &format!("At most {bytes} bytes."), "{method} {path}");
+    }
+    let refusals = |path: &str, method: &str| keys(&document["paths"][path][method]["responses"]);
+    for (path, method, status) in [
+        ("/s/{token}", "post", "400"),
+        ("/s/{token}", "get", "429"),
+        ("/v1/conversations/{conversation_id}/messages/{message_id}", "patch", "409"),
+        ("/v1/webhooks", "post", "409"),
+        ("/v1/events", "get", "429"),
+        ("/v1/realtime", "get", "429"),
+        ("/api/v1/documents/{document_id}/diff", "get", "400"),
+        ("/v1/conversations", "get", "503"),
+        ("/healthz", "get", "431"),
+    ] {
+        assert!(refusals(path, method).contains(&status), "{status} of {method} {path}");
+    }
+    assert!(!refusals("/s/{token}", "post").contains(&"413"), "a form beyond its bound is a 400");
+}
+
 #[tokio::test]
 async fn every_path_of_the_document_is_a_route() {
     let document = openapi().await;

@@ -84,6 +84,15 @@ impl Config {
     }
 }
 
+#[cfg(test)]
+impl Config {
+    /// What holds where nothing is set.
+    #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    pub(crate) fn of_defaults() -> Self {
+        Config::load(None, std::iter::empty()).unwrap()
+    }
+}
+
 fn defaults() -> Result<Table, ConfigError> {
     DEFAULTS.parse().map_err(|error: toml::de::Error| ConfigError::File {
         file: "the compiled-in config.toml".into(),
@@ -108,7 +117,7 @@ mod tests {
 
     #[test]
     fn without_a_file_the_defaults_hold() {
-        let config = Config::load(None, std::iter::empty()).unwrap();
+        let config = Config::of_defaults();
         assert_eq!(config.server.bind, "127.0.0.1:8080");
         assert_eq!(config.plans.basic.burst_per_minute, 150);
         assert_eq!(config.limits.max_body_bytes, 1 << 20);

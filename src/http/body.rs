@@ -9,7 +9,7 @@ use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, He
 use actix_web::web;
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::idempotency::{Fingerprint, RequestHead};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -145,7 +145,16 @@ impl<'p> Pieces<'p> {
         if self.ended {
             return Ok(None);
         }
-        self.payload.next().await.transpose().map_err(|_| cut_off())
+        let piece = self.payload.next().await.transpose().map_err(|_| cut_off())?;
+        self.ended = piece.is_none();
+        Ok(piece)
+    }
+
+    /// Whether it has come to its end, as far as can be told without waiting.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        // One that goes on or is at fault has not.
+        let _ = self.fault().now_or_never();
+        self.ended
     }
 
     /// Reads ahead and ends only where the body is at fault. The server takes a body that is encoded wrongly for a client
@@ -174,7 +183,15 @@ fn cut_off() -> Problem {
 pub(crate) struct Incoming {
     bytes: Bytes,
     large: bool,
-    /// Held until its request is answered: until then what it says is in memory in one form or another.
+    permit: Option<BytesPermit>,
+}
+
+/// A body that has been read.
+pub(crate) struct Parsed<B> {
+    pub(crate) body: B,
+    /// What the request is, where it has an idempotency key.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Held until the request is answered: until then what it says is in memory in one form or another.
     pub(crate) permit: Option<BytesPermit>,
 }
 
@@ -252,7 +269,7 @@ impl Incoming {
     }
 
     /// Parses it, a large one off this thread; with an idempotency key it is hashed as well.
-    pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<(B, Option<Fingerprint>), Problem> {
+    pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<Parsed<B>, Problem> {
         let words = call.idempotency_key.is_some().then(|| {
             let user = call.caller.by.user.map(|user| user.to_string()).unwrap_or_default();
             [
@@ -262,19 +279,19 @@ impl Incoming {
                 user,
             ]
         });
-        let Incoming { bytes, large, .. } = self;
-        if !large {
-            return read_and_mark::<B>(&bytes, words.as_ref());
+        if !self.large {
+            return self.read_and_mark(words.as_ref());
         }
-        web::block(move || read_and_mark::<B>(&bytes, words.as_ref())).await.unwrap_or_else(|_| Err(Problem::crashed()))
+        web::block(move || self.read_and_mark(words.as_ref())).await.unwrap_or_else(|_| Err(Problem::crashed()))
     }
-}
 
-fn read_and_mark<B: Body>(bytes: &[u8], words: Option<&[String; 4]>) -> Result<(B, Option<Fingerprint>), Problem> {
-    let body = B::parse(bytes)?;
-    let fingerprint =
-        words.map(|[method, path, query, user]| Fingerprint::of(RequestHead { method, path, query, user }, bytes));
-    Ok((body, fingerprint))
+    /// The permit goes along: whoever hangs up meanwhile does not end it.
+    fn read_and_mark<B: Body>(self, words: Option<&[String; 4]>) -> Result<Parsed<B>, Problem> {
+        let body = B::parse(&self.bytes)?;
+        let fingerprint = words
+            .map(|[method, path, query, user]| Fingerprint::of(RequestHead { method, path, query, user }, &self.bytes));
+        Ok(Parsed { body, fingerprint, permit: self.permit })
+    }
 }
 
 /// Whether a body is declared as what the operation reads.

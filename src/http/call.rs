@@ -10,7 +10,9 @@ use colloquy_actors::caller::{Caller, Scope};
 use colloquy_actors::id::{Id, Prefix, UserId};
 use colloquy_actors::idempotency::{Fingerprint, Reservation};
 
+use super::budget::Holder;
 use super::edge::Edge;
+use super::idle::{IdleTimer, InUse};
 use super::problem::Problem;
 use super::router::Place;
 
@@ -33,6 +35,8 @@ pub(crate) struct Call {
     pub(crate) request: HttpRequest,
     pub(crate) place: Place,
     pub(crate) who: Who,
+    /// On whose behalf its answer is in memory.
+    pub(crate) holder: Option<Holder>,
     pub(crate) caller: Caller,
     pub(crate) if_match: Option<Precondition>,
     pub(crate) idempotency_key: Option<String>,
@@ -70,6 +74,11 @@ impl Call {
     /// Whether a ticket stands in the place of its key.
     pub(crate) fn by_ticket(&self) -> bool {
         !self.request.headers().contains_key(AUTHORIZATION)
+    }
+
+    /// Its connection, in use for as long as somebody has this.
+    pub(crate) fn connection(&self) -> Option<InUse> {
+        self.request.conn_data().map(IdleTimer::in_use)
     }
 
     /// The query as it came.

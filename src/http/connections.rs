@@ -1,4 +1,5 @@
-//! Who is connected: one client address has a part of all connections at most, so that it can't keep others out.
+//! Who is connected: one client address has a part of all connections at most, so that it can't keep others out, and nobody
+//! keeps one that is idle for too long.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -11,7 +12,8 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use super::budget::Holder;
-use super::realtime::Outlet;
+use super::idle::{IdleLimits, IdleTimer};
+use super::outlet::Outlet;
 
 /// One address may have one part in so many.
 const ADDRESS_SHARE: usize = 4;
@@ -26,6 +28,7 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Connections {
     each: usize,
+    idle: IdleLimits,
     proxies: Vec<IpNet>,
     open: Mutex<Open>,
 }
@@ -39,19 +42,21 @@ struct Connection {
 
 impl Connections {
     /// Of so many in all; proxies, through which many clients come, may have them all.
-    pub(crate) fn new(max: usize, proxies: Vec<IpNet>) -> Arc<Self> {
-        Arc::new(Connections { each: max.div_ceil(ADDRESS_SHARE), proxies, open: Mutex::default() })
+    pub(crate) fn new(max: usize, idle: IdleLimits, proxies: Vec<IpNet>) -> Arc<Self> {
+        Arc::new(Connections { each: max.div_ceil(ADDRESS_SHARE), idle, proxies, open: Mutex::default() })
     }
 
-    /// Counts a new connection, or ends it where its address has too many.
+    /// Counts a new connection and starts its timer, or ends it where its address has too many.
     pub(crate) fn note(self: &Arc<Self>, connection: &dyn Any, with: &mut Extensions) {
-        Outlet::note(connection, with);
         let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
         // One whose peer is gone already ends by itself.
         let Ok(peer) = stream.peer_addr() else { return };
         match self.enter(peer.ip().to_canonical()) {
-            Some(connection) => drop(with.insert(connection)),
-            None => Outlet::refuse(stream),
+            Some(connection) => {
+                with.insert(connection);
+                with.insert(IdleTimer::start(Outlet::of(stream), self.idle));
+            }
+            None => Outlet::of(stream).end(),
         }
     }
 
@@ -93,11 +98,14 @@ impl Drop for Connection {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn an_address_has_a_quarter_and_a_proxy_all() {
-        let connections = Connections::new(8, vec!["192.0.2.9/32".parse().unwrap()]);
+        let idle = IdleLimits { next_head: Duration::ZERO, rest_of_body: Duration::ZERO };
+        let connections = Connections::new(8, idle, vec!["192.0.2.9/32".parse().unwrap()]);
         let enter = |address: &str| connections.enter(address.parse().unwrap());
         let mut mine: Vec<Connection> = (0..2).map(|_| enter("192.0.2.1").unwrap()).collect();
         assert!(enter("192.0.2.1").is_none());

@@ -24,9 +24,9 @@ use super::conditions;
 use super::credential::{self, Acting};
 use super::edge::Edge;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
+use super::idle::{IdleTimer, InUse};
 use super::operation::{Door, Operation, Verb};
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
-use super::realtime::Outlet;
 use super::reply::Output;
 use super::respond;
 use super::router::{Found, Place};
@@ -38,11 +38,15 @@ pub(super) struct Exchange {
     pub(super) edge: Arc<Edge>,
     pub(super) request: HttpRequest,
     pub(super) request_id: Arc<str>,
+    /// The connection that it came over, in use until its answer has been given out.
+    pub(super) connection: Option<InUse>,
     pub(super) permit: Option<Permit>,
     /// On whose behalf its answer is in memory; none where all share one answer.
     pub(super) holder: Option<Holder>,
     /// A large answer that is in the making.
     making: Option<UnderWay>,
+    /// Its body comes in chunks and has not come to its end: nobody knows when it will.
+    pub(super) body_comes: bool,
     /// Its number in the table.
     pub(super) operation: Option<usize>,
     /// It came when the server was stopping.
@@ -69,9 +73,11 @@ pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<Se
         edge,
         request: request.clone(),
         request_id,
+        connection: request.conn_data().map(IdleTimer::in_use),
         permit: None,
         holder: None,
         making: None,
+        body_comes: request.headers().contains_key(TRANSFER_ENCODING),
         operation: None,
         too_late,
     };
@@ -122,7 +128,10 @@ impl Exchange {
         match edge.table.find(request.method(), request.uri().path()) {
             Found::Operation(number, operation, place) => {
                 self.operation = Some(number);
-                self.carry_out(operation, place, payload).await.map(Verdict::Done)
+                let mut body = Pieces::of(payload);
+                let output = self.carry_out(operation, place, &mut body).await;
+                self.body_comes = self.body_comes && !body.has_ended();
+                output.map(Verdict::Done)
             }
             Found::Options(allow) => Ok(Verdict::Methods(allow)),
             Found::OtherMethods(allow) => {
@@ -133,13 +142,18 @@ impl Exchange {
         }
     }
 
-    async fn carry_out(&mut self, operation: &Operation, place: Place, body: &mut Payload) -> Result<Output, Problem> {
+    async fn carry_out(
+        &mut self,
+        operation: &Operation,
+        place: Place,
+        body: &mut Pieces<'_>,
+    ) -> Result<Output, Problem> {
         let edge = Arc::clone(&self.edge);
         let now_ms = Timestamp::now().0;
         let address = admission::client_address(&edge.proxies, &self.request);
         let who = credential::identify(&edge, operation.door, &self.request, (address, now_ms))?;
         self.holder = holder(operation.door, &who, address);
-        let (chunked, mut body) = (self.request.headers().contains_key(TRANSFER_ENCODING), Pieces::of(body));
+        let chunked = self.body_comes;
         let acting = tokio::select! {
             biased;
             admitted = self.admit((operation, &place), &who, (address, now_ms)) => admitted?,
@@ -161,7 +175,7 @@ impl Exchange {
                 problem = body.fault(), if chunked => return Err(problem),
             }
         }
-        let incoming = self.read(operation, &mut body).await?;
+        let incoming = self.read(operation, body).await?;
         let caller = self.caller(&who, acting, address)?;
         let mut call = self.call(operation, place, (who, caller), now_ms);
         let headers = self.request.headers();
@@ -182,12 +196,12 @@ impl Exchange {
             let output = (operation.run)(call, incoming).await?;
             Ok::<_, Problem>((output, making))
         };
-        let (output, making) = match self.request.conn_data::<Outlet>() {
+        let (output, making) = match &self.connection {
             // Dropped, nothing more is read for it. A change that has begun is not left halfway.
-            Some(outlet) if operation.verb == Verb::Get => tokio::select! {
+            Some(connection) if operation.verb == Verb::Get => tokio::select! {
                 biased;
                 done = working => done?,
-                () = outlet.hung_up() => return Err(Problem::unavailable("the client has hung up", Outcome::None, 1)),
+                () = connection.outlet().hung_up() => return Err(Problem::unavailable("the client has hung up", Outcome::None, 1)),
             },
             Some(_) | None => working.await?,
         };
@@ -203,6 +217,7 @@ impl Exchange {
             place,
             who,
             caller,
+            holder: self.holder,
             if_match: None,
             idempotency_key: None,
             fingerprint: None,

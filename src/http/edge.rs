@@ -13,6 +13,7 @@ use super::concurrency::ConcurrencyLimit;
 use super::connections::Connections;
 use super::cors::Cors;
 use super::headers::Fixed;
+use super::idle::IdleLimits;
 use super::openapi;
 use super::outgoing::ReadPace;
 use super::problem::Kind;
@@ -33,12 +34,12 @@ pub(crate) struct Edge {
     pub(crate) body: BodyLimits,
     /// The same for bodies that hold documents.
     pub(crate) document_body: BodyLimits,
-    /// The same for forms.
+    /// The same for forms that pages send.
     pub(crate) form_body: BodyLimits,
     /// Large answers that are on their way out.
     pub(crate) answers: Arc<Budget>,
     pub(crate) read_pace: ReadPace,
-    /// Those that are in the making.
+    /// How many large answers are in the making for each caller.
     pub(crate) making: Arc<ConcurrencyLimit>,
     /// What clients write before a path.
     pub(crate) public_url: String,
@@ -47,7 +48,7 @@ pub(crate) struct Edge {
     pub(crate) fixed: Fixed,
     pub(crate) cors: Cors,
     pub(crate) proxies: Vec<IpNet>,
-    /// Connections that there may be.
+    /// How many connections may be open at once.
     pub(crate) connections_max: usize,
     pub(crate) connections: Arc<Connections>,
     pub(crate) metrics_public: bool,
@@ -65,14 +66,19 @@ impl Edge {
     /// Prepares all that does not change between requests.
     pub(crate) fn new(config: &Config, system: Arc<System>, courier: Arc<HttpCourier>, public_url: &str) -> Self {
         let table = Table::new(routes::operations());
-        let document = openapi::document(table.operations(), public_url);
+        let document = openapi::document(table.operations(), config, public_url);
         let connections_max = descriptors::connections(config.server.connections_max);
+        let seconds = Duration::from_secs_f64;
+        let idle = IdleLimits {
+            next_head: seconds(config.server.keep_alive_seconds + config.server.request_head_timeout_seconds),
+            rest_of_body: seconds(config.server.linger_seconds),
+        };
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
         let limits = |bytes_max, refusal| BodyLimits {
             bytes_max,
             refusal,
             offload_bytes: config.limits.offload_body_bytes,
-            timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
+            timeout: seconds(config.server.body_timeout_seconds),
             in_flight: Arc::clone(&in_flight),
         };
         Edge {
@@ -91,7 +97,7 @@ impl Edge {
             cors: Cors::new(&config.cors),
             proxies: config.server.proxies(),
             connections_max,
-            connections: Connections::new(connections_max, config.server.proxies()),
+            connections: Connections::new(connections_max, idle, config.server.proxies()),
             metrics_public: config.metrics.public,
             traffic: Traffic::new(table.operations().len()),
             running: Running::default(),

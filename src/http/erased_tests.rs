@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::openapi::document;
 use super::routes;
+use crate::config::Config;
 
 /// What stands wherever somebody can write something.
 const MARKER: &str = "Marker-7f3a";
@@ -18,7 +19,7 @@ struct Schemas(Value);
 
 impl Schemas {
     fn new() -> Self {
-        Schemas(document(&routes::operations(), "http://localhost"))
+        Schemas(document(&routes::operations(), &Config::of_defaults(), "http://localhost"))
     }
 
     fn named(&self, name: &str) -> &Value {

@@ -12,7 +12,8 @@
 //! - `realtime/` what stays open: event streams and WebSockets
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `running.rs` which
-//!   are under way; `connections.rs` who is connected; `server.rs` the listener
+//!   are under way; `connections.rs` who is connected, `idle.rs` for how long without a request, `outlet.rs` a connection
+//!   below HTTP; `server.rs` the listener
 
 mod accept;
 mod admission;
@@ -29,12 +30,15 @@ mod docs;
 mod edge;
 mod headers;
 mod idempotency;
+mod idle;
 mod json;
 mod links;
 mod objects;
 mod openapi;
+mod openapi_bounds;
 mod operation;
 mod outgoing;
+mod outlet;
 mod problem;
 mod query;
 mod realtime;

@@ -2,23 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use colloquy_actors::bounds::Bounds;
 use serde_json::{Map, Value, json};
 
 use super::body::FORM;
+use super::openapi_bounds;
 use super::operation::{Door, Operation, Success, Verb};
 use super::problem::Kind;
 use super::query::OFFSET_MAX;
+use crate::config::{Config, Limits};
 
-/// Writes the document.
-pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
+/// Writes the document; the bounds that it states are those of the settings.
+pub(super) fn document(operations: &[Operation], config: &Config, public_url: &str) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     let mut schemas = shared_schemas();
     let mut shared: BTreeMap<String, Value> = BTreeMap::new();
     let mut parameters: BTreeMap<String, Value> = BTreeMap::new();
     let mut tags: Vec<Value> = Vec::new();
     for operation in operations {
-        paths.entry(operation.path).or_default().insert(operation.verb.word().to_lowercase(), entry(operation));
+        paths
+            .entry(operation.path)
+            .or_default()
+            .insert(operation.verb.word().to_lowercase(), entry(operation, &config.limits));
         schemas.extend(operation.schemas.iter().cloned());
         for parameter in path_parameters(operation.path).into_iter().chain(header_parameters(operation)) {
             let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -40,9 +44,8 @@ pub(super) fn document(operations: &[Operation], public_url: &str) -> Value {
             "version": "1.0.0",
             "description": format!(
                 "The server behind an AI-assisted customer-service platform. Every error has the same shape; every answer \
-                 names its request in `X-Request-Id`; every POST may be repeated under an `Idempotency-Key`. A query or \
-                 form has at most {} names.",
-                Bounds::get().query_names_max
+                 names its request in `X-Request-Id`; every POST may be repeated under an `Idempotency-Key`. {}",
+                openapi_bounds::in_words(config)
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -69,7 +72,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn entry(operation: &Operation) -> Value {
+fn entry(operation: &Operation, limits: &Limits) -> Value {
     let shared = |parameter: &Value| {
         let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
         json!({"$ref": format!("#/components/parameters/{name}")})
@@ -93,7 +96,8 @@ fn entry(operation: &Operation) -> Value {
         if operation.verb == Verb::Patch {
             media.insert("application/merge-patch+json".to_owned(), content);
         }
-        entry.insert("requestBody".to_owned(), json!({"required": required, "content": media}));
+        let words = openapi_bounds::of_body(operation, limits);
+        entry.insert("requestBody".to_owned(), json!({"description": words, "required": required, "content": media}));
     }
     entry
 }
@@ -230,7 +234,9 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
         kinds.push(Kind::NotFound);
     }
     if operation.body.is_some() {
-        kinds.extend([Kind::RequestTimeout, Kind::PayloadTooLarge, Kind::UnsupportedMediaType]);
+        kinds.extend([Kind::RequestTimeout, Kind::UnsupportedMediaType]);
+        // A form that is too large is a bad request.
+        kinds.extend((!operation.form).then_some(Kind::PayloadTooLarge));
     }
     if operation.conditional {
         kinds.push(Kind::PreconditionFailed);
@@ -469,6 +475,10 @@ mod tests {
     use super::super::routes;
     use super::*;
 
+    fn documented(operations: &[Operation]) -> Value {
+        document(operations, &Config::of_defaults(), "http://localhost")
+    }
+
     fn references<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
         match value {
             Value::Object(map) => {
@@ -482,7 +492,7 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere() {
-        let document = document(&routes::operations(), "http://localhost");
+        let document = documented(&routes::operations());
         let mut found = Vec::new();
         references(&document, &mut found);
         assert!(found.len() > 100);
@@ -502,7 +512,7 @@ mod tests {
 
     #[test]
     fn choices_stand_in_it_as_they_are_written() {
-        let document = document(&routes::operations(), "http://localhost");
+        let document = documented(&routes::operations());
         let words = |schema: &str| document["components"]["schemas"][schema]["enum"].clone();
         assert_eq!(words("ContentType"), json!(["text/markdown", "text/plain", "text/html", "application/json"]));
         assert_eq!(words("MergeStrategy"), json!(["fail", "ours", "theirs", "union"]));
@@ -512,7 +522,7 @@ mod tests {
     #[test]
     fn every_operation_says_all_that_it_can_answer() {
         let operations = routes::operations();
-        let document = document(&operations, "http://localhost");
+        let document = documented(&operations);
         let mut ids = HashSet::new();
         for operation in &operations {
             let entry = &document["paths"][operation.path][operation.verb.word().to_lowercase()];
@@ -532,13 +542,13 @@ mod tests {
     #[test]
     fn what_is_answered_alike_stands_in_it_once() {
         let operations = routes::operations();
-        let text = document(&operations, "http://localhost").to_string();
+        let text = documented(&operations).to_string();
         assert!(text.len() < 3_000 * operations.len(), "{} bytes", text.len());
     }
 
     #[test]
     fn sending_a_message_has_the_statuses_of_the_contract() {
-        let document = document(&routes::operations(), "http://localhost");
+        let document = documented(&routes::operations());
         let entry = &document["paths"]["/v1/conversations/{conversation_id}/messages"]["post"];
         let statuses: Vec<&String> = entry["responses"].as_object().unwrap().keys().collect();
         let expected =
@@ -548,7 +558,7 @@ mod tests {
 
     #[test]
     fn parameters_have_their_bounds_and_are_never_null() {
-        let document = document(&routes::operations(), "http://localhost");
+        let document = documented(&routes::operations());
         let list = &document["paths"]["/v1/conversations"]["get"]["parameters"];
         let of =
             |name: &str| list.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["schema"].clone();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::openapi::path::ParameterIn;
 use utoipa::{IntoParams, ToSchema};
 
-use super::body::{Body, Incoming};
+use super::body::{Body, Incoming, Parsed};
 use super::call::Call;
 use super::problem::{Kind, Problem};
 use super::reply::Output;
@@ -304,7 +304,7 @@ impl Operation {
         self.plentiful()
     }
 
-    /// It reads what may be large.
+    /// Its answer may be large, so few are made at once for one caller.
     pub(crate) fn plentiful(self) -> Self {
         Operation { plentiful: true, ..self }
     }
@@ -367,7 +367,7 @@ pub(crate) fn register<T: ToSchema>(schemas: &mut Vec<(String, Value)>) -> Strin
 }
 
 /// Query, body, idempotency, then the operation itself: in the order in which the contract has them checked.
-async fn carry_out<Q, B, F, Fut>(mut call: Call, mut incoming: Incoming, run: F) -> Result<Output, Problem>
+async fn carry_out<Q, B, F, Fut>(mut call: Call, incoming: Incoming, run: F) -> Result<Output, Problem>
 where
     Q: DeserializeOwned,
     B: Body,
@@ -375,8 +375,7 @@ where
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let asked: Q = query::parse(call.query())?;
-    let permit = incoming.permit.take();
-    let (body, fingerprint) = incoming.parse::<B>(&call).await?;
+    let Parsed { body, fingerprint, permit } = incoming.parse::<B>(&call).await?;
     call.fingerprint = fingerprint;
     if !B::IN_PLACES
         && let Some(replay) = idempotency::reserve(&mut call).await?

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 use super::budget::BytesPermit;
-use super::realtime::Outlet;
+use super::idle::InUse;
 
 /// Bytes of an answer up to which nobody counts it: the connection's buffers hold about as much anyway.
 pub(super) const SMALL_MAX: usize = 65_536;
@@ -37,18 +37,20 @@ impl ReadPace {
     }
 }
 
-/// A large body.
+/// The body of a large answer, given out in pieces.
 pub(super) struct Large {
     rest: Bytes,
     /// Ends the connection when it is time; without one it may take for ever.
     deadline: Option<JoinHandle<()>>,
     /// None where all callers share the same bytes.
     _permit: Option<BytesPermit>,
+    _connection: Option<InUse>,
 }
 
 impl Large {
     /// Sends these bytes through that connection.
-    pub(super) fn new(bytes: Bytes, permit: Option<BytesPermit>, pace: ReadPace, outlet: Option<Outlet>) -> Self {
+    pub(super) fn new(bytes: Bytes, permit: Option<BytesPermit>, pace: ReadPace, connection: Option<InUse>) -> Self {
+        let outlet = connection.as_ref().map(InUse::outlet);
         let deadline = pace.longest(bytes.len()).zip(outlet).map(|(longest, outlet)| {
             // It runs on the connection's own thread and ends with the body, which its connection outlives.
             spawn(async move {
@@ -56,7 +58,7 @@ impl Large {
                 outlet.shut();
             })
         });
-        Large { rest: bytes, deadline, _permit: permit }
+        Large { rest: bytes, deadline, _permit: permit, _connection: connection }
     }
 }
 

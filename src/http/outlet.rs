@@ -2,38 +2,33 @@
 //! server itself would first listen on for as long as the rest of a refused body is read. So is that of a client that takes
 //! its answer too slowly. And whether its client has hung up, which the server itself finds out only when it answers.
 
-use std::any::Any;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
+use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getpeername, recv, shutdown};
 
 /// Between two looks whether a client has hung up. What is answered sooner is answered even to those who send nothing more
 /// and wait, as they may: the two look the same.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A connection's descriptor. It is not owned: whoever holds this lives in what owns it.
+/// A connection's descriptor. It is not owned: whoever holds this lives in what owns it, or knows the peer that it had.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outlet(RawFd);
 
 impl Outlet {
-    /// Notes it with the connection.
-    pub(crate) fn note(connection: &dyn Any, with: &mut Extensions) {
-        if let Some(stream) = connection.downcast_ref::<TcpStream>() {
-            with.insert(Outlet(stream.as_raw_fd()));
-        }
+    pub(super) fn of(stream: &TcpStream) -> Self {
+        Outlet(stream.as_raw_fd())
     }
 
-    /// Ends a connection that is not wanted.
-    pub(crate) fn refuse(stream: &TcpStream) {
-        let _ = shutdown(stream.as_raw_fd(), Shutdown::Both);
+    /// Who is at its other end, while it is open.
+    pub(super) fn peer(self) -> Option<SockaddrStorage> {
+        getpeername(self.0).ok()
     }
 
     /// Returns when the client has closed its side of the connection.
-    pub(crate) async fn hung_up(self) {
+    pub(super) async fn hung_up(self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             if self.is_closed() {
@@ -49,8 +44,13 @@ impl Outlet {
     }
 
     /// Sends nothing any more.
-    pub(crate) fn shut(self) {
+    pub(super) fn shut(self) {
         // An error means that the client was faster.
         let _ = shutdown(self.0, Shutdown::Write);
+    }
+
+    /// Sends nothing any more and takes nothing more: the server finds the connection at its end.
+    pub(super) fn end(self) {
+        let _ = shutdown(self.0, Shutdown::Both);
     }
 }

@@ -5,6 +5,7 @@ use colloquy_actors::answer::Answer;
 use colloquy_actors::limiter::Permit;
 use colloquy_actors::page::{Page, Paging};
 
+use super::budget::BytesPermit;
 use super::problem::Problem;
 use super::realtime::{EventStream, Opening};
 
@@ -49,11 +50,13 @@ pub(crate) enum Style {
 }
 
 /// A ready text.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) body: Bytes,
     pub(crate) media_type: &'static str,
     pub(crate) keep: Keep,
+    /// What it holds of the room for large answers, where that was found before it was made.
+    pub(crate) room: Option<BytesPermit>,
 }
 
 /// How long a text may be kept by others.

@@ -18,10 +18,11 @@ use colloquy_actors::page::Start;
 use super::budget::{BytesPermit, Slack};
 use super::dispatch::{Exchange, Verdict};
 use super::headers::{REPLAYED, REQUEST_ID, add_limits};
+use super::idle::InUse;
 use super::operation::{Home, Operation, Verb};
 use super::outgoing::{Large, Nothing, SMALL_MAX};
 use super::problem::{More, Problem, TOO_MANY_ANSWERS};
-use super::realtime::{Handshake, Outlet, PROTOCOL, Socket};
+use super::realtime::{Handshake, PROTOCOL, Socket};
 use super::reply::{Keep, Listing, Outcome, Output, Text};
 use super::{accept, conditions, links, problem};
 
@@ -62,15 +63,23 @@ pub(super) async fn prepared(exchange: &Exchange, verdict: Result<Verdict, Probl
             let listing = listing.clone();
             Box::new(move || page(&listing))
         }
-        Some(Output::Text(text)) => {
+        Some(Output::Text(text)) if text.keep != Keep::Not => {
             let body = text.body.clone();
             Box::new(move || tagged(body))
         }
-        Some(Output::Answer(_) | Output::Lasting(_) | Output::Bulk(..) | Output::Events(_) | Output::Line(_))
+        Some(
+            Output::Answer(_)
+            | Output::Lasting(_)
+            | Output::Bulk(..)
+            | Output::Text(_)
+            | Output::Events(_)
+            | Output::Line(_),
+        )
         | None => return Prepared { verdict, room, tagged: None },
     };
-    match web::block(work).await {
-        Ok(tagged) => Prepared { verdict, room, tagged: Some(tagged) },
+    // The room goes along: whoever hangs up meanwhile does not end the work.
+    match web::block(move || (work(), room)).await {
+        Ok((tagged, room)) => Prepared { verdict, room, tagged: Some(tagged) },
         Err(_) => Prepared { verdict: Err(Problem::crashed()), room: None, tagged: None },
     }
 }
@@ -116,8 +125,11 @@ pub(super) fn response(exchange: &Exchange, prepared: Prepared, payload: Payload
     if let Some(permit) = permit {
         add_limits(&mut response, permit);
     }
-    if exchange.edge.running.leaving() && !switches {
+    if (exchange.edge.running.leaving() || exchange.body_comes) && !switches {
         response.force_close();
+    }
+    if exchange.body_comes {
+        exchange.connection.iter().for_each(InUse::is_last);
     }
     let mut response = response.body(body);
     if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
@@ -171,7 +183,12 @@ fn shared(text: String) -> Option<HeaderValue> {
 
 impl Exchange {
     /// Room for a large answer, before it is copied or hashed; without room the refusal is the answer.
-    fn room(&self, verdict: Result<Verdict, Problem>) -> (Result<Verdict, Problem>, Option<BytesPermit>) {
+    fn room(&self, mut verdict: Result<Verdict, Problem>) -> (Result<Verdict, Problem>, Option<BytesPermit>) {
+        if let Ok(Verdict::Done(Output::Text(Text { room, .. }))) = &mut verdict
+            && let Some(room) = room.take()
+        {
+            return (verdict, Some(room));
+        }
         let bytes = bytes_of(&verdict);
         let Some(holder) = self.holder.filter(|_| bytes > SMALL_MAX) else { return (verdict, None) };
         let reads = self.row().is_some_and(|row| row.verb == Verb::Get);
@@ -188,8 +205,7 @@ impl Exchange {
         if body.len() <= SMALL_MAX {
             return (response, body.boxed());
         }
-        let outlet = self.request.conn_data::<Outlet>().copied();
-        (response, Large::new(body, room, self.edge.read_pace, outlet).boxed())
+        (response, Large::new(body, room, self.edge.read_pace, self.connection.clone()).boxed())
     }
 
     fn row(&self) -> Option<&Operation> {

@@ -156,11 +156,12 @@ fn curl(document: &Value, path: &str, method: &str, operation: &Value) -> String
 mod tests {
     use super::super::{openapi, routes};
     use super::*;
+    use crate::config::Config;
 
     #[test]
     fn the_page_shows_every_operation_and_runs_nothing() {
         let operations = routes::operations();
-        let page = page(&openapi::document(&operations, "http://127.0.0.1:8080"));
+        let page = page(&openapi::document(&operations, &Config::of_defaults(), "http://127.0.0.1:8080"));
         for operation in &operations {
             assert!(page.contains(&format!("id=\"{}\"", operation.id)), "{}", operation.id);
         }

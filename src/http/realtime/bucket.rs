@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Bytes of a frame that one token pays for.
 const BYTES_OF_A_TOKEN: usize = 1_024;
 
-/// The bucket of one socket.
+/// What one socket has sent of the frames that it may.
 #[derive(Debug)]
 pub(super) struct FrameBucket {
     per_second: f64,

@@ -163,7 +163,7 @@ pub(super) struct FrameRoom {
     most: usize,
 }
 
-/// A part of it.
+/// What one socket, or a message that came through it, holds of its account's room for frames.
 #[derive(Debug)]
 pub(super) struct HeldRoom {
     room: FrameRoom,
@@ -176,7 +176,7 @@ impl FrameRoom {
         FrameRoom { held: Arc::default(), most }
     }
 
-    /// None of it yet.
+    /// A socket's part of it, which is nothing yet.
     pub(super) fn none(&self) -> HeldRoom {
         HeldRoom { room: self.clone(), bytes: 0 }
     }

@@ -4,7 +4,7 @@
 //! - `standing.rs` whether a line may go on; `limits.rs` what the settings say, how many are open, what their frames hold
 //! - `sse.rs` an event stream
 //! - `handshake.rs`, `wire.rs` how a WebSocket is opened, and its bytes (RFC 6455); `bucket.rs` how many frames it may send
-//! - `socket.rs` one WebSocket: bytes in, bytes out, `outlet.rs` its end; `session.rs` the same in frames, knowing no bytes
+//! - `socket.rs` one WebSocket: bytes in, bytes out; `session.rs` the same in frames, knowing no bytes
 //! - `frames.rs` what frames say; `subscriptions.rs`, `cover.rs` which events go out; `sends.rs` messages that come in
 
 mod bucket;
@@ -12,7 +12,6 @@ mod cover;
 mod frames;
 mod handshake;
 mod limits;
-mod outlet;
 mod sends;
 mod session;
 mod socket;
@@ -23,7 +22,6 @@ mod wire;
 
 pub(crate) use handshake::{Handshake, PROTOCOL, handshake};
 pub(crate) use limits::{LineLimits, OpenLines, Way};
-pub(crate) use outlet::Outlet;
 pub(crate) use session::Session;
 pub(crate) use socket::{Opening, Socket};
 pub(crate) use sse::{Beginning, Counting, EventStream};

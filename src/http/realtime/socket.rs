@@ -14,12 +14,12 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::super::edge::Edge;
+use super::super::idle::InUse;
 use super::super::problem::{Kind, Problem};
 use super::bucket::FrameBucket;
 use super::frames::{self, Frames};
 use super::handshake::Handshake;
 use super::limits::OpenLine;
-use super::outlet::Outlet;
 use super::session::{Over, Session};
 use super::wire::{self, Code, Frame, Incoming, Reader};
 
@@ -38,7 +38,7 @@ pub(crate) struct Opening {
     pub(crate) handshake: Handshake,
     pub(crate) session: Session,
     pub(crate) open: OpenLine,
-    pub(crate) outlet: Option<Outlet>,
+    pub(crate) connection: Option<InUse>,
 }
 
 enum State {
@@ -76,13 +76,13 @@ pub(crate) struct Socket {
     unanswered: u32,
     state: State,
     out: Out,
-    outlet: Option<Outlet>,
+    connection: Option<InUse>,
     _open: OpenLine,
 }
 
 impl Socket {
     pub(crate) fn new(opening: Opening, payload: Payload) -> Self {
-        let Opening { edge, session, open, outlet, .. } = opening;
+        let Opening { edge, session, open, connection, .. } = opening;
         let period = edge.lines.heartbeat;
         let mut heartbeat = interval_at(Instant::now() + period, period);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -97,7 +97,7 @@ impl Socket {
             unanswered: 0,
             state: State::Open,
             out: Out(BytesMut::new()),
-            outlet,
+            connection,
             _open: open,
         }
     }
@@ -271,7 +271,7 @@ impl Stream for Socket {
                 Poll::Pending
             }
             State::Parted { .. } => {
-                this.outlet.take().into_iter().for_each(Outlet::shut);
+                this.connection.take().into_iter().for_each(|connection| connection.outlet().shut());
                 this.state = State::Over;
                 Poll::Ready(None)
             }

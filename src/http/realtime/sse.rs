@@ -13,8 +13,8 @@ use futures_util::StreamExt;
 use futures_util::stream::{LocalBoxStream, Stream, unfold};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
+use super::super::idle::InUse;
 use super::limits::OpenLine;
-use super::outlet::Outlet;
 use super::standing::Standing;
 
 /// Bytes from which on what is ready goes out.
@@ -64,7 +64,7 @@ pub(crate) struct Beginning {
     pub(crate) open: OpenLine,
     pub(crate) reader: EventReader,
     pub(crate) counting: Counting,
-    pub(crate) outlet: Option<Outlet>,
+    pub(crate) connection: Option<InUse>,
     pub(crate) heartbeat: Duration,
 }
 
@@ -77,14 +77,14 @@ pub(crate) struct EventStream {
     standing: Standing,
     heartbeat: Interval,
     looking: Interval,
-    outlet: Option<Outlet>,
+    connection: Option<InUse>,
     over: bool,
     _open: OpenLine,
 }
 
 impl EventStream {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { standing, open, reader, counting, outlet, heartbeat } = beginning;
+        let Beginning { standing, open, reader, counting, connection, heartbeat } = beginning;
         let place = format!("id: {}\n\n", counting.cursor(reader.cursor()));
         EventStream {
             place: Some(place.into()),
@@ -93,7 +93,7 @@ impl EventStream {
             standing,
             heartbeat: every(heartbeat),
             looking: every(LOOK_EVERY),
-            outlet,
+            connection,
             over: false,
             _open: open,
         }
@@ -102,7 +102,7 @@ impl EventStream {
     /// Whether nobody may be told anything any more, or nobody is there.
     fn ends(&mut self, context: &mut Context<'_>) -> bool {
         while self.looking.poll_tick(context).is_ready() {
-            self.over |= self.outlet.is_some_and(Outlet::is_closed);
+            self.over |= self.connection.as_ref().is_some_and(|connection| connection.outlet().is_closed());
         }
         self.over |= self.standing.poll_end(context).is_ready();
         self.over

@@ -73,7 +73,7 @@ enum Wake {
     Leaving,
 }
 
-/// The standing of one line.
+/// Whether one line may go on, as far as it was looked at.
 pub(crate) struct Standing {
     edge: Arc<Edge>,
     holder: Holder,

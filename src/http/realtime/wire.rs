@@ -39,7 +39,7 @@ pub(super) enum Incoming {
 /// A frame that has come.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// Of its payload.
+    /// How long its payload is.
     pub(super) bytes: usize,
     pub(super) incoming: Incoming,
     /// What a whole message holds of its account's room.

@@ -18,7 +18,7 @@ use super::super::call::Call;
 use super::super::credential;
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
-use super::super::realtime::{Beginning, Counting, EventStream, Holder, Outlet, Shows, Standing, Way};
+use super::super::realtime::{Beginning, Counting, EventStream, Holder, Shows, Standing, Way};
 use super::super::reply::{Listing, Output, Style};
 use super::READING;
 
@@ -153,9 +153,9 @@ async fn stream(
         // Whatever says where a stream begins is what is at fault.
         if resumes(call) && problem.field == "after" { problem.at(LAST_EVENT_ID_SHOWN) } else { problem }
     })?;
-    let outlet = call.request.conn_data::<Outlet>().copied();
+    let connection = call.connection();
     let heartbeat = call.edge.lines.heartbeat;
-    let beginning = Beginning { standing, open, reader, counting, outlet, heartbeat };
+    let beginning = Beginning { standing, open, reader, counting, connection, heartbeat };
     Ok(Output::Events(Box::new(EventStream::new(beginning))))
 }
 

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::body::{Empty, Maybe};
 use super::super::call::Call;
 use super::super::problem::{Kind, Problem};
-use super::super::realtime::{Holder, Opening, Outlet, Session, Way, handshake};
+use super::super::realtime::{Holder, Opening, Session, Way, handshake};
 use super::super::reply::Output;
 use super::LINES;
 
@@ -45,9 +45,9 @@ pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem
             return Err(Problem::new(Kind::Unauthorized, "the ticket was used already"));
         }
     }
-    let outlet = call.request.conn_data::<Outlet>().copied();
+    let connection = call.connection();
     let session = Session::new(call.edge.clone(), holder);
-    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, session, open, outlet })))
+    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, session, open, connection })))
 }
 
 pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {

@@ -84,17 +84,17 @@ pub(super) async fn metrics(call: Call, _: NoQuery) -> Result<Output, Problem> {
     text.push_str(&call.edge.answers.text("answers", "Bytes of large answers on their way out."));
     text.push_str(&call.edge.system.metrics());
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(Output::Text(Text { body: text.into(), media_type, keep: Keep::Not }))
+    Ok(Output::Text(Text { body: text.into(), media_type, keep: Keep::Not, room: None }))
 }
 
 pub(super) async fn openapi(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let body = call.edge.openapi.clone();
-    Ok(Output::Text(Text { body, media_type: "application/json", keep: Keep::Checked }))
+    Ok(Output::Text(Text { body, media_type: "application/json", keep: Keep::Checked, room: None }))
 }
 
 pub(super) async fn docs(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let body = call.edge.docs.clone();
-    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Checked }))
+    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Checked, room: None }))
 }
 
 pub(super) async fn docs_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
@@ -111,14 +111,14 @@ pub(super) async fn diff_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
 
 fn style(text: &'static str) -> Output {
     let body = Bytes::from_static(text.as_bytes());
-    Output::Text(Text { body, media_type: "text/css; charset=utf-8", keep: Keep::Checked })
+    Output::Text(Text { body, media_type: "text/css; charset=utf-8", keep: Keep::Checked, room: None })
 }
 
 fn plain(body: Bytes) -> Output {
-    Output::Text(Text { body, media_type: "text/plain; charset=utf-8", keep: Keep::Not })
+    Output::Text(Text { body, media_type: "text/plain; charset=utf-8", keep: Keep::Not, room: None })
 }
 
 fn json<T: Serialize>(value: &T) -> Output {
     let body = Bytes::from(serde_json::to_vec(value).unwrap_or_default());
-    Output::Text(Text { body, media_type: "application/json", keep: Keep::Private })
+    Output::Text(Text { body, media_type: "application/json", keep: Keep::Private, room: None })
 }

@@ -1,8 +1,11 @@
 //! What a share link opens for whoever holds it: the document as a page or as JSON, and what the link's role allows.
 
+use std::sync::Arc;
+
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use actix_web::web;
+use bytes::Bytes;
 use colloquy_actors::answer::{Answer, Precondition};
 use colloquy_actors::document::Link;
 use colloquy_actors::document::messages::{AddComment, Request, UpdateDocument};
@@ -14,9 +17,11 @@ use utoipa::ToSchema;
 
 use super::page;
 use crate::http::body::{Form, Holders, Maybe};
+use crate::http::budget::{BytesPermit, Slack};
 use crate::http::call::Call;
 use crate::http::idempotency;
-use crate::http::problem::{Kind, More, Problem};
+use crate::http::outgoing::SMALL_MAX;
+use crate::http::problem::{Kind, More, Outcome, Problem, TOO_MANY_ANSWERS};
 use crate::http::query::NoQuery;
 use crate::http::reply::{Keep, Output, Text};
 use crate::http::{accept, conditions};
@@ -107,15 +112,29 @@ async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
     let as_json = accept::prefers_json(call.request.headers());
     let known = answer.etag.as_ref().filter(|_| as_json && call.request.method() != Method::POST);
     let has_already = known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
+    let room = if has_already { None } else { room(call, &answer.body, as_json).await? };
     if !has_already && call.request.method() != Method::HEAD {
         documents.use_link(&link, by).await?;
     }
     if as_json {
         return Ok(answer.into());
     }
-    let page = web::block(move || page::document(&answer.body)).await.map_err(|_| Problem::crashed())?;
-    let body = page.ok_or_else(Problem::crashed)?;
-    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Not }))
+    // The room goes along: whoever hangs up meanwhile does not end the work.
+    let page = web::block(move || page::document(&answer.body).map(|page| (page, room)));
+    let (body, room) = page.await.ok().flatten().ok_or_else(Problem::crashed)?;
+    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Not, room }))
+}
+
+/// Room for what is shown of a large document, before a page of it is made and its use is counted.
+async fn room(call: &Call, body: &Bytes, as_json: bool) -> Result<Option<BytesPermit>, Problem> {
+    let Some(holder) = call.holder.filter(|_| page::bytes_max(body.len()) > SMALL_MAX) else { return Ok(None) };
+    let (answers, body) = (Arc::clone(&call.edge.answers), body.clone());
+    let taken = web::block(move || {
+        let bytes = if as_json { body.len() } else { page::bytes(&body) };
+        if bytes <= SMALL_MAX { Some(None) } else { answers.take(holder, bytes, Slack::None).map(Some) }
+    });
+    let taken = taken.await.map_err(|_| Problem::crashed())?;
+    taken.ok_or_else(|| Problem::unavailable(TOO_MANY_ANSWERS, Outcome::None, 1))
 }
 
 /// The refusal as a page, for who does not ask for JSON.

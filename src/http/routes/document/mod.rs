@@ -255,6 +255,7 @@ fn links() -> Vec<Operation> {
             )
             .door(Door::Link)
             .secret()
+            .plentiful()
             .shows::<DocumentView<'_>>()
             .or_writes(&[HTML]),
         post("/s/{token}", "enterLink", links::enter)
@@ -262,6 +263,7 @@ fn links() -> Vec<Operation> {
             .door(Door::Link)
             .known_by(links::known_to_people)
             .secret()
+            .plentiful()
             .unrepeatable()
             .shows::<DocumentView<'_>>()
             .or_writes(&[HTML]),

@@ -20,10 +20,30 @@ struct Shown {
     version_number: u64,
 }
 
+/// Bytes of a page beside a document's own texts, and more.
+const FRAME: usize = 4_096;
+
+/// The most that a page of an answer of so many bytes takes.
+pub(super) fn bytes_max(body: usize) -> usize {
+    FRAME.saturating_add(body.saturating_mul("&quot;".len()))
+}
+
+/// What the page of this answer takes at most: all that becomes longer in it is counted.
+pub(super) fn bytes(body: &[u8]) -> usize {
+    let shown = |byte: &u8| match byte {
+        b'&' => "&amp;".len(),
+        b'<' | b'>' => "&lt;".len(),
+        b'"' => "&quot;".len(),
+        _ => 1,
+    };
+    FRAME + body.iter().map(shown).sum::<usize>()
+}
+
 /// A document, from the answer that shows it; none where that is not what it should be.
 pub(super) fn document(body: &[u8]) -> Option<Bytes> {
     let shown: Shown = serde_json::from_slice(body).ok()?;
     let mut page = begun(&shown.title);
+    page.reserve(bytes(body));
     page.raw("<h1>").escaped(&shown.title).raw("</h1><p class=\"about\">Version ");
     page.escaped(&shown.version_number.to_string()).raw(", changed <time datetime=\"").escaped(&shown.updated_at);
     page.raw("\">")
@@ -99,7 +119,10 @@ mod tests {
         let body = serde_json::json!({
             "title": nasty, "content": nasty, "updated_at": nasty, "version_number": 1, "metadata": {},
         });
-        for page in [document(body.to_string().as_bytes()).unwrap(), password(nasty, nasty), refused(nasty, nasty)] {
+        let body = body.to_string();
+        assert!(document(body.as_bytes()).unwrap().len() <= bytes(body.as_bytes()));
+        assert!(bytes(body.as_bytes()) <= bytes_max(body.len()));
+        for page in [document(body.as_bytes()).unwrap(), password(nasty, nasty), refused(nasty, nasty)] {
             let text = String::from_utf8(page.to_vec()).unwrap();
             assert!(!text.contains("<script") && !text.contains("</pre></title>"), "{text}");
         }

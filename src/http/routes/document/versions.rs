@@ -157,7 +157,7 @@ pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem
     let documents = &call.edge.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let body = documents.diff(id, by, Comparison { from: query.from, to: query.to, context, format }).await?;
-    Ok(Output::Text(Text { body, media_type, keep: Keep::Private }))
+    Ok(Output::Text(Text { body, media_type, keep: Keep::Private, room: None }))
 }
 
 /// The version that the path names; what can be no name is of nothing that exists.

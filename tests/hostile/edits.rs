@@ -13,8 +13,8 @@ use crate::support::{Client, Server, Setup, unique, until};
 const EDITS_MAX: usize = 1_000;
 /// Bytes of each text.
 const TEXT_BYTES: usize = 64_000;
-/// The contract's 30 s, and a little for a busy machine.
-const GONE_WITHIN: Duration = Duration::from_secs(35);
+/// The contract's 30 s, and as much again for a busy machine.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The text of edit `n`.
 fn text(marker: &str, n: usize, bytes: usize) -> String {
@@ -34,16 +34,17 @@ async fn edited(c: &Client, (marker, edits, bytes): (&str, usize, usize)) -> Str
     at
 }
 
-/// The median of how long it takes.
-async fn median(count: usize, mut ask: impl AsyncFnMut()) -> Duration {
-    let mut took = Vec::new();
-    for _ in 0..count {
-        let asked = Instant::now();
-        ask().await;
-        took.push(asked.elapsed());
+/// The least that each of these paths took, asked for in turn: whatever else runs at the time only adds to it.
+async fn least<const N: usize>(c: &Client, paths: [String; N]) -> [Duration; N] {
+    let mut least = [Duration::MAX; N];
+    for _ in 0..21 {
+        for (path, least) in paths.iter().zip(&mut least) {
+            let asked = Instant::now();
+            c.get(path).await.expect(200);
+            *least = asked.elapsed().min(*least);
+        }
     }
-    took.sort_unstable();
-    took[count / 2]
+    least
 }
 
 /// What readers show of a message, whichever way they come to it.
@@ -79,8 +80,7 @@ async fn the_edit_beyond_the_bound_is_a_conflict_and_none_makes_reading_dearer()
         for path in
             [String::new(), "/revisions?limit=1".to_owned(), format!("/revisions?limit=1&offset={}", EDITS_MAX - 1)]
         {
-            let few = median(21, async || drop(c.get(&format!("{fresh}{path}")).await.expect(200))).await;
-            let many = median(21, async || drop(c.get(&format!("{at}{path}")).await.expect(200))).await;
+            let [few, many] = least(&c, [format!("{fresh}{path}"), format!("{at}{path}")]).await;
             eprintln!("hostile: GET …{path}: {few:?} without edits, {many:?} with {EDITS_MAX}");
             assert!(many < few * 4 + Duration::from_millis(10), "GET …{path}: {many:?} in place of {few:?}");
         }

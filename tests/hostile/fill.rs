@@ -1,6 +1,11 @@
 //! Much data in little time: operations by the hundred, over a few connections at once.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::Client;
@@ -9,6 +14,8 @@ use crate::support::Client;
 const BULK: usize = 100;
 /// Requests under way.
 const AT_ONCE: usize = 4;
+/// Within this, everything that can be answered is, on a busy machine.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Makes a customer and so many conversations with it, of one channel and priority; gives the customer.
 pub(super) async fn conversations(client: &Client, count: usize) -> String {
@@ -41,18 +48,36 @@ pub(super) async fn ask_for(
     seconds: u64,
     connections: usize,
     call: impl AsyncFn(usize) -> u16,
-) -> std::collections::BTreeMap<u16, usize> {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+) -> BTreeMap<u16, usize> {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    ask_while(connections, call, |_| Instant::now() < end).await
+}
+
+/// The same until each of these statuses was answered, but not for ever.
+pub(super) async fn ask_for_all(
+    wanted: &[u16],
+    connections: usize,
+    call: impl AsyncFn(usize) -> u16,
+) -> BTreeMap<u16, usize> {
+    let end = Instant::now() + ANSWERED_WITHIN;
+    let missing = |counted: &BTreeMap<u16, usize>| wanted.iter().any(|status| !counted.contains_key(status));
+    ask_while(connections, call, |counted| missing(counted) && Instant::now() < end).await
+}
+
+async fn ask_while(
+    connections: usize,
+    call: impl AsyncFn(usize) -> u16,
+    goes_on: impl Fn(&BTreeMap<u16, usize>) -> bool,
+) -> BTreeMap<u16, usize> {
+    let counted = RefCell::new(BTreeMap::new());
     let asking = (0..connections).map(async |connection| {
-        let mut statuses = Vec::new();
-        while std::time::Instant::now() < end {
-            statuses.push(call(connection + statuses.len()).await);
+        let mut turn = connection;
+        while goes_on(&counted.borrow()) {
+            let status = call(turn).await;
+            *counted.borrow_mut().entry(status).or_insert(0) += 1;
+            turn += 1;
         }
-        statuses
     });
-    let mut counted = std::collections::BTreeMap::new();
-    for status in futures_util::future::join_all(asking).await.into_iter().flatten() {
-        *counted.entry(status).or_insert(0) += 1;
-    }
-    counted
+    join_all(asking).await;
+    counted.into_inner()
 }

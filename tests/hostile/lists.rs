@@ -14,8 +14,10 @@ use crate::support::{Account, Answer, Client, EventStream, Receiver, Server, Set
 const MANY: usize = 5_000;
 /// Connections of the attackers here.
 const AT_ONCE: usize = 500;
-/// What is asked beside lists takes at most so long on a busy machine.
-const SOON: Duration = Duration::from_secs(1);
+/// What is asked beside lists takes at most so long on a busy machine: less than what may wait at all, 5 s.
+const BESIDE_MAX: Duration = Duration::from_secs(4);
+/// The longest that what happens in seconds may take there.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Lists of conversations that go over all of them.
 fn dear(n: usize) -> String {
@@ -50,6 +52,15 @@ async fn keep_hanging_up(server: &Server, account: &Account, path: impl Fn(usize
     }
 }
 
+/// The page that comes when there is room again.
+async fn again(client: &Client, path: &str) -> Answer {
+    until("there is room again", SOON, async || {
+        let answer = client.get(path).await;
+        (answer.status == 200).then_some(answer)
+    })
+    .await
+}
+
 /// An answer to a list is a page, or a refusal that did nothing and says when to come again.
 fn page_or_refused(answer: Answer) -> u16 {
     if answer.status == 200 {
@@ -68,7 +79,8 @@ async fn lists_for_clients_that_have_hung_up_are_not_made() {
     fill::conversations(&attacker.test(), MANY).await;
     let beside = neighbour.lists_beside("lists for those who hang up", keep_hanging_up(&server, &attacker, dear)).await;
     assert!(beside.peak_bytes < 500 << 20, "{} bytes", beside.peak_bytes);
-    let mine = attacker.test().get(&dear(0)).await.expect(200);
+    // Those that hung up last are found out one after the other.
+    let mine = again(&attacker.test(), &dear(0)).await;
     assert_eq!(
         (mine.total(), mine.data().len()),
         (MANY as u64, 1),
@@ -99,8 +111,8 @@ async fn searches_for_clients_that_have_hung_up_are_not_made() {
     };
     let attack = async { tokio::join!(longest, keep_hanging_up(&server, &attacker, |_| search.clone())).0 };
     let longest = neighbour.beside("searches for those who hang up", attack).await.attack;
-    assert!(longest < 2 * SOON, "a search of another account took {longest:?}");
-    assert_eq!(attacker.test().get(&search).await.expect(200).total(), 100);
+    assert!(longest < BESIDE_MAX, "a search of another account took {longest:?}");
+    assert_eq!(again(&attacker.test(), &search).await.total(), 100);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,7 +155,7 @@ async fn texts_streams_and_deliveries_do_not_wait_for_lists() {
     let attack = async { tokio::join!(lists, work).1 };
     let longest = neighbour.beside("lists of three accounts, 500 at once", attack).await.attack;
     eprintln!("hostile: beside these lists the longest was {longest:?}");
-    assert!(longest.all().into_iter().all(|took| took < SOON), "{longest:?}");
+    assert!(longest.all().into_iter().all(|took| took < BESIDE_MAX), "{longest:?}");
 }
 
 /// The longest that each took.
@@ -192,8 +204,9 @@ async fn what_finds_no_room_in_the_queue_or_waits_too_long_is_refused_with_503()
         let (attacker, other) = (server.account().await.test(), server.account().await.test());
         fill::conversations(&attacker, 2 * MANY).await;
         other.conversation().await;
-        let lists = fill::ask_for(2, AT_ONCE / 2, async |n| page_or_refused(attacker.get(&dear(n)).await));
-        let others = fill::ask_for(2, 1, async |_| other.get("/v1/conversations").await.status);
+        let lists = async |n| page_or_refused(attacker.get(&dear(n)).await);
+        let lists = fill::ask_for_all(&[200, 503], AT_ONCE / 2, lists);
+        let others = fill::ask_for_all(&[200], 1, async |_| other.get("/v1/conversations").await.status);
         let (statuses, others) = tokio::join!(lists, others);
         assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200, 503], "{what}: {statuses:?}");
         assert!(others.contains_key(&200), "{what}: another account goes on: {others:?}");

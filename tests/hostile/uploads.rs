@@ -9,16 +9,24 @@ use tokio::net::TcpStream;
 
 use super::Neighbour;
 use crate::support::documents::DOCUMENTS;
-use crate::support::{Server, until};
+use crate::support::{Setup, until};
 
 const UPLOADS: usize = 64;
 const MIB: usize = 1 << 20;
+/// A server that waits for as long as a debug build on a busy machine takes for so much.
+fn patient() -> Setup {
+    Setup::default()
+        .env("COLLOQUY__SERVER__BODY_TIMEOUT_SECONDS", "120")
+        .env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "120")
+        .env("COLLOQUY__DOCUMENTS__TURN_WAIT_SECONDS", "120")
+}
+
 /// The longest that what happens in seconds may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_documents_of_8_mib_at_once() {
-    let server = Server::start();
+    let server = patient().start();
     let account = server.account().await;
     let neighbour = Neighbour::of(&server).await;
     let content = "one more line of a long document\n".repeat((8 * MIB - 4_096) / 34);
@@ -50,7 +58,7 @@ async fn sixty_four_documents_of_8_mib_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_that_never_end_take_no_room_from_others() {
-    let server = Server::start();
+    let server = patient().start();
     let account = server.account().await;
     let neighbour = Neighbour::of(&server).await;
     let head = format!(

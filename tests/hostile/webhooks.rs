@@ -19,11 +19,13 @@ const HOOKS: &str = "/v1/webhooks";
 const ELSEWHERE: &str = "https://hooks.example.com/colloquy";
 const ENDPOINTS_MAX: usize = 100;
 const VALUES_MAX: usize = 100;
+/// The longest that what happens in seconds may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
 /// Seconds for which a server under attack waits for a receiver.
-const TIMEOUT_SECONDS: &str = "5";
+const TIMEOUT_SECONDS: &str = "15";
 /// What a neighbour's delivery may take beside an attack in a debug build on a busy machine, well below the time-out that
 /// it would meet if the attack held what it needs.
-const DELIVERED_MAX: Duration = Duration::from_millis(2_500);
+const DELIVERED_MAX: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_endpoints_made_at_once_exactly_so_many_are_taken_as_there_may_be() {
@@ -155,7 +157,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 }
 "#;
 
-/// The library with it.
+/// The library that puts it in the place of the system's.
 fn silent_resolver() -> &'static PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -181,7 +183,7 @@ async fn names_that_never_resolve() {
     let alone = delivered.longest(10).await;
     let attack = async {
         flood(&attacker, (0..NAMES).map(|n| format!("http://n{n}.silent.invalid/hook")), 1).await;
-        until("names are being resolved", Duration::from_secs(20), async || {
+        until("names are being resolved", SOON, async || {
             (server.metric("threads{thread=\"names\"}").await > 8).then_some(())
         })
         .await;
@@ -309,7 +311,7 @@ fn deaf() -> (std::net::TcpListener, String) {
 }
 
 /// The longest that the writer may keep a message waiting in a debug build on a busy machine.
-const HELD_MAX: Duration = Duration::from_millis(500);
+const HELD_MAX: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_of_thousands_of_endpoints_also_across_a_kill_9() {
@@ -355,10 +357,7 @@ async fn events_of_thousands_of_endpoints_also_across_a_kill_9() {
         assert_eq!(found[0], found[1], "some were made twice");
         (found[0] == all).then_some(())
     });
-    until("metrics say so", Duration::from_secs(20), async || {
-        (server.metric("webhook_positions_behind").await == 0).then_some(())
-    })
-    .await;
+    until("metrics say so", SOON, async || (server.metric("webhook_positions_behind").await == 0).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -372,9 +371,7 @@ async fn endpoints_deleted_right_before_a_kill_9_leave_no_deliveries() {
     flood(&account, std::iter::repeat_n(url, ENDPOINTS), MESSAGES).await;
     let file = server.work().join("data/colloquy.db");
     let left = |file: &PathBuf| stored::query(file, "SELECT count(*) FROM deliveries", &[]).concat()[0].clone();
-    until_now("all deliveries are made", Duration::from_secs(20), || {
-        (left(&file) == json!(ENDPOINTS * MESSAGES)).then_some(())
-    });
+    until_now("all deliveries are made", SOON, || (left(&file) == json!(ENDPOINTS * MESSAGES)).then_some(()));
     let list = client.get(&format!("{HOOKS}?limit=100")).await.expect(200);
     let paths: Vec<String> = list["data"]
         .as_array()
@@ -385,9 +382,9 @@ async fn endpoints_deleted_right_before_a_kill_9_leave_no_deliveries() {
     join_all(paths.iter().map(async |path| client.delete(path).await.expect(204).status)).await;
     server.kill9();
     server.restart();
-    until_now("no delivery is left", Duration::from_secs(20), || (left(&file) == json!(0)).then_some(()));
+    until_now("no delivery is left", SOON, || (left(&file) == json!(0)).then_some(()));
     let counters = "SELECT count(*) FROM counters WHERE field = 20";
-    until_now("nothing is counted", Duration::from_secs(20), || {
+    until_now("nothing is counted", SOON, || {
         (stored::query(&file, counters, &[]).concat()[0] == json!(0)).then_some(())
     });
 }
@@ -415,7 +412,7 @@ async fn a_delivery_that_the_file_does_not_take_is_given_up_once_and_others_go_o
         client.message(&other, &format!("number {n}")).await;
     }
     let list = format!("{HOOKS}/{hook}/deliveries?status=delivered&event=message.created");
-    until("the messages are delivered, and it is known", Duration::from_secs(20), async || {
+    until("the messages are delivered, and it is known", SOON, async || {
         let answer = client.get(&list).await;
         (answer.status == 200 && answer.total() == 20).then_some(())
     })

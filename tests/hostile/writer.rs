@@ -11,7 +11,7 @@ use crate::support::receiver::dead_url;
 use crate::support::{Client, Dice, Server, Setup, until};
 
 const SOON: Duration = Duration::from_secs(60);
-/// Of the user who is deleted.
+/// Conversations that are assigned to the user who is deleted.
 const CONVERSATIONS: u64 = 800;
 
 /// Text that no compression makes much smaller.

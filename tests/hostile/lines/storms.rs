@@ -314,7 +314,7 @@ async fn streams_and_sockets_opened_and_closed_in_a_loop() {
     assert!(beside.attack > 0);
     for kind in ["sse", "websocket"] {
         let name = format!("lines_open{{kind=\"{kind}\"}}");
-        crate::support::until("every line is closed", Duration::from_secs(10), async || {
+        crate::support::until("every line is closed", Duration::from_secs(60), async || {
             (server.metric(&name).await == 0).then_some(())
         })
         .await;

@@ -106,6 +106,7 @@ impl InUse {
         InUse { usage: Rc::clone(usage), outlet }
     }
 
+    /// The connection below HTTP.
     pub(crate) fn outlet(&self) -> Outlet {
         self.outlet
     }

@@ -18,6 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Outlet(RawFd);
 
 impl Outlet {
+    /// That of this connection.
     pub(super) fn of(stream: &TcpStream) -> Self {
         Outlet(stream.as_raw_fd())
     }

@@ -53,7 +53,7 @@ async fn median_alone(reader: impl AsyncFn()) -> Duration {
 /// and what a busy machine takes.
 fn assert_no_queue(alone: Duration, beside: Duration) {
     eprintln!("another account's link took {alone:?} alone, {beside:?} beside the flood");
-    assert!(beside < alone * 20 + Duration::from_secs(1), "{alone:?} alone, {beside:?} beside the flood");
+    assert!(beside < alone * 30 + Duration::from_millis(1_500), "{alone:?} alone, {beside:?} beside the flood");
 }
 
 /// The median of how long a link of an account that is not under attack takes to open, again and again until the attack

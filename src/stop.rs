@@ -31,7 +31,11 @@ pub(crate) async fn serve_until_told(server: Server, edge: &Edge, drain_seconds:
     }
     edge.system.drain();
     edge.system.drained(left(end)).await;
-    let stopping = handle.stop(true);
+    let stopping = async {
+        // First: a connection that is taken while the workers end would be logged as if they had died.
+        handle.pause().await;
+        handle.stop(true).await;
+    };
     if tokio::time::timeout(left(end), stopping).await.is_err() {
         tracing::warn!("connections are still open: they are closed");
         // Not waited for: what hangs would hold it as well.

@@ -32,6 +32,8 @@ pub struct Bounds {
     pub filter_values_max: usize,
     /// Bytes of a difference as it is shown, and of the conflicts that a merge tells of.
     pub diff_bytes_max: usize,
+    /// Steps in which one comparison or merge looks for the fewest changes.
+    pub comparison_steps_max: u64,
 }
 
 static BOUNDS: OnceLock<Bounds> = OnceLock::new();
@@ -57,6 +59,7 @@ impl Bounds {
             webhook_endpoints_max: usize::MAX,
             filter_values_max: usize::MAX,
             diff_bytes_max: usize::MAX,
+            comparison_steps_max: u64::MAX,
         })
     }
 }

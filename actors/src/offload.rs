@@ -3,6 +3,7 @@
 //! takes turns with the others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,8 +26,10 @@ static LIMITS: OnceLock<Computing> = OnceLock::new();
 /// What may be computed at once, as config.toml gives it.
 #[derive(Debug, Clone, Copy)]
 pub struct Computing {
-    /// Comparisons and merges of texts of over 1 MiB together. Each may take minutes and 400 MiB.
+    /// Comparisons and merges of texts of over 1 MiB together.
     pub large_comparisons_max: usize,
+    /// Bytes of the texts of all of them.
+    pub large_comparison_bytes: usize,
     /// How long a request waits for its turn.
     pub wait_max: Duration,
 }
@@ -38,7 +41,11 @@ impl Computing {
     }
 
     fn get() -> Computing {
-        *LIMITS.get_or_init(|| Computing { large_comparisons_max: 2, wait_max: Duration::from_secs(60) })
+        *LIMITS.get_or_init(|| Computing {
+            large_comparisons_max: 2,
+            large_comparison_bytes: usize::MAX,
+            wait_max: Duration::from_secs(60),
+        })
     }
 }
 
@@ -50,19 +57,20 @@ struct Pools {
     large_linear: Permits,
     /// Comparisons can take seconds, whatever their size: who only reads finds places of its own.
     comparisons: Permits,
-    /// Comparisons of many bytes can take minutes, and much memory.
+    /// Comparisons of many bytes take much memory, in proportion to them.
     large_comparisons: Permits,
 }
 
 fn pools() -> &'static Pools {
     static POOLS: OnceLock<Pools> = OnceLock::new();
     POOLS.get_or_init(|| {
+        let computing = Computing::get();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Pools {
             linear: Permits::new(cores.max(2) * EACH_CORE),
             large_linear: Permits::new(cores.saturating_sub(1)),
             comparisons: Permits::new(cores.max(2)),
-            large_comparisons: Permits::new(Computing::get().large_comparisons_max),
+            large_comparisons: Permits::for_bytes(computing.large_comparisons_max, computing.large_comparison_bytes),
         }
     })
 }
@@ -130,14 +138,14 @@ impl Load {
     /// Waits for a turn; none where it did not come in time.
     pub(crate) async fn turn(self) -> Option<Turn> {
         let Some(permits) = self.permits() else { return Some(Turn::IN_PLACE) };
-        let permit = permits.acquire(self.scope, Computing::get().wait_max).await;
+        let permit = permits.acquire(self.scope, self.bytes, Computing::get().wait_max).await;
         permit.map(|permit| self.with(permit))
     }
 
     /// A turn, if there is one at once.
     pub(crate) fn turn_now(self) -> Option<Turn> {
         let Some(permits) = self.permits() else { return Some(Turn::IN_PLACE) };
-        permits.try_acquire(self.scope).map(|permit| self.with(permit))
+        permits.try_acquire(self.scope, self.bytes).map(|permit| self.with(permit))
     }
 
     fn with(self, permit: Permit) -> Turn {
@@ -177,6 +185,25 @@ impl Turn {
             work()
         });
         done.await.ok()
+    }
+
+    /// Computes what is worth nothing to anybody else: the flag that it is given is raised once whoever waits for it has left.
+    pub(crate) async fn compute_while_awaited<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let _raised = Raised(Arc::clone(&abandoned));
+        self.compute(move || work(abandoned)).await
+    }
+}
+
+/// Raises a flag when it is dropped.
+struct Raised(Arc<AtomicBool>);
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

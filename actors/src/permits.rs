@@ -1,5 +1,6 @@
-//! Permits that accounts share: few things are done at once, accounts take turns at them, and one of them never has all.
-//! Knows nothing of what is done under a permit.
+//! Permits that accounts share: few things are done at once, accounts take turns at them, and one of them never has all. Where
+//! what is done takes much memory, a permit is for so many bytes, of which there are so many, too. Knows nothing of what is done
+//! under a permit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,21 +20,31 @@ const WAITING_ALL: usize = 4_096;
 
 /// So many permits of one kind. A handle: clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Permits(Arc<Mutex<State>>);
+pub(crate) struct Permits {
+    state: Arc<Mutex<State>>,
+    /// Bytes of all of them; who asks for more gets as many.
+    bytes: usize,
+}
 
 #[derive(Debug)]
 struct State {
     free: usize,
+    free_bytes: usize,
     /// The most that one account may hold.
     each: usize,
     /// How many each account holds; those that hold none are left out.
     held: HashMap<u32, usize>,
     waiting: FairQueue<u32, Waiting>,
+    /// Whose turn it is, but for want of bytes: nobody passes it, or who asks for many would wait for ever.
+    next: Option<(u32, Waiting)>,
 }
 
 /// Who waits for a permit.
 #[derive(Debug)]
-struct Waiting(oneshot::Sender<Permit>);
+struct Waiting {
+    bytes: usize,
+    grant: oneshot::Sender<Permit>,
+}
 
 /// A permit; given back when it is dropped.
 #[derive(Debug)]
@@ -41,11 +52,12 @@ pub(crate) struct Permit {
     /// None: it was given back already.
     of: Option<Permits>,
     account: u32,
+    bytes: usize,
 }
 
 impl Queued for Waiting {
     fn is_abandoned(&self) -> bool {
-        self.0.is_closed()
+        self.grant.is_closed()
     }
 
     fn refuse(self) {
@@ -56,49 +68,58 @@ impl Queued for Waiting {
 impl Permits {
     /// So many at once; of one account all but one, so that another one finds a place.
     pub(crate) fn new(all: usize) -> Self {
+        Permits::for_bytes(all, usize::MAX)
+    }
+
+    /// So many at once, for no more than so many bytes together.
+    pub(crate) fn for_bytes(all: usize, bytes: usize) -> Self {
         let all = all.max(1);
         // How long one waits is measured where it waits: here nobody looks while all permits are out.
         let bounds = QueueBounds { each: WAITING_EACH, all: WAITING_ALL, wait: Duration::MAX };
-        let (each, waiting) = ((all - 1).max(1), FairQueue::new(bounds));
-        Permits(Arc::new(Mutex::new(State { free: all, each, held: HashMap::new(), waiting })))
+        let (held, waiting) = (HashMap::new(), FairQueue::new(bounds));
+        let state = State { free: all, free_bytes: bytes, each: (all - 1).max(1), held, waiting, next: None };
+        Permits { state: Arc::new(Mutex::new(state)), bytes }
     }
 
     /// A permit for this account; none where too many wait, or it took too long.
-    pub(crate) async fn acquire(&self, scope: Scope, wait: Duration) -> Option<Permit> {
+    pub(crate) async fn acquire(&self, scope: Scope, bytes: usize, wait: Duration) -> Option<Permit> {
         let (grant, granted) = oneshot::channel();
         {
-            let mut state = self.0.lock();
-            state.waiting.push(scope.account_number(), Waiting(grant));
+            let mut state = self.state.lock();
+            state.waiting.push(scope.account_number(), Waiting { bytes: bytes.min(self.bytes), grant });
             self.hand_out(&mut state);
         }
         timeout(wait, granted).await.ok()?.ok()
     }
 
     /// A permit for this account if one is free for it now.
-    pub(crate) fn try_acquire(&self, scope: Scope) -> Option<Permit> {
-        let mut state = self.0.lock();
-        let account = scope.account_number();
-        let found = state.free > 0 && state.may_have(account);
-        found.then(|| self.take(&mut state, account))
+    pub(crate) fn try_acquire(&self, scope: Scope, bytes: usize) -> Option<Permit> {
+        let mut state = self.state.lock();
+        let (account, bytes) = (scope.account_number(), bytes.min(self.bytes));
+        let found = state.next.is_none() && state.free > 0 && state.free_bytes >= bytes && state.may_have(account);
+        found.then(|| self.take(&mut state, account, bytes))
     }
 
-    fn take(&self, state: &mut State, account: u32) -> Permit {
+    fn take(&self, state: &mut State, account: u32, bytes: usize) -> Permit {
         state.free -= 1;
+        state.free_bytes -= bytes;
         *state.held.entry(account).or_default() += 1;
-        Permit { of: Some(self.clone()), account }
+        Permit { of: Some(self.clone()), account, bytes }
     }
 
     /// Gives free permits to those whose turn it is.
     fn hand_out(&self, state: &mut State) {
         while state.free > 0 {
-            let State { each, held, waiting, .. } = state;
-            let may = |account| held.get(&account).is_none_or(|held| held < each);
-            let Some((account, Waiting(grant))) = waiting.pop(may) else { return };
-            let permit = self.take(state, account);
-            if let Err(mut unused) = grant.send(permit) {
+            let Some((account, waiting)) = state.turn() else { return };
+            if waiting.bytes > state.free_bytes {
+                state.next = Some((account, waiting));
+                return;
+            }
+            let permit = self.take(state, account, waiting.bytes);
+            if let Err(mut unused) = waiting.grant.send(permit) {
                 // Not by its `Drop`, which would wait for this lock.
                 unused.of = None;
-                state.give_back(account);
+                state.give_back(account, unused.bytes);
             }
         }
     }
@@ -109,8 +130,18 @@ impl State {
         self.held.get(&account).is_none_or(|held| *held < self.each)
     }
 
-    fn give_back(&mut self, account: u32) {
+    /// Whoever is next; it waits no more.
+    fn turn(&mut self) -> Option<(u32, Waiting)> {
+        if let Some(next) = self.next.take().filter(|(_, waiting)| !waiting.is_abandoned()) {
+            return Some(next);
+        }
+        let State { each, held, waiting, .. } = self;
+        waiting.pop(|account| held.get(&account).is_none_or(|held| held < each))
+    }
+
+    fn give_back(&mut self, account: u32, bytes: usize) {
         self.free += 1;
+        self.free_bytes += bytes;
         if let Some(held) = self.held.get_mut(&account) {
             *held -= 1;
             if *held == 0 {
@@ -123,8 +154,8 @@ impl State {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(permits) = self.of.take() {
-            let mut state = permits.0.lock();
-            state.give_back(self.account);
+            let mut state = permits.state.lock();
+            state.give_back(self.account, self.bytes);
             permits.hand_out(&mut state);
         }
     }
@@ -158,13 +189,13 @@ mod tests {
     #[tokio::test]
     async fn an_account_never_has_all_of_them_and_the_next_one_is_anothers() {
         let permits = Permits::new(3);
-        let first = permits.acquire(account(1), LONG).await.unwrap();
-        let _second = permits.acquire(account(1), LONG).await.unwrap();
-        let mut third = pin!(permits.acquire(account(1), LONG));
+        let first = permits.acquire(account(1), 0, LONG).await.unwrap();
+        let _second = permits.acquire(account(1), 0, LONG).await.unwrap();
+        let mut third = pin!(permits.acquire(account(1), 0, LONG));
         assert!(poll_once(third.as_mut()).is_none(), "it would have all three");
-        let others = permits.acquire(account(2), LONG).await.unwrap();
-        let mut fourth = pin!(permits.acquire(account(1), LONG));
-        let mut next = pin!(permits.acquire(account(3), LONG));
+        let others = permits.acquire(account(2), 0, LONG).await.unwrap();
+        let mut fourth = pin!(permits.acquire(account(1), 0, LONG));
+        let mut next = pin!(permits.acquire(account(3), 0, LONG));
         assert!(poll_once(fourth.as_mut()).is_none() && poll_once(next.as_mut()).is_none());
         drop(others);
         assert!(poll_once(third.as_mut()).is_none(), "it still has two");
@@ -177,10 +208,10 @@ mod tests {
     #[tokio::test]
     async fn with_a_single_one_accounts_take_turns() {
         let permits = Permits::new(1);
-        let mut held = permits.acquire(account(1), LONG).await;
-        let mut ones: Vec<_> = (0..3).map(|_| Box::pin(permits.acquire(account(1), LONG))).collect();
+        let mut held = permits.acquire(account(1), 0, LONG).await;
+        let mut ones: Vec<_> = (0..3).map(|_| Box::pin(permits.acquire(account(1), 0, LONG))).collect();
         assert!(ones.iter_mut().all(|one| poll_once(one.as_mut()).is_none()));
-        let mut other = pin!(permits.acquire(account(2), LONG));
+        let mut other = pin!(permits.acquire(account(2), 0, LONG));
         assert!(poll_once(other.as_mut()).is_none());
         drop(held.take());
         let granted = ones.iter_mut().filter_map(|one| poll_once(one.as_mut())).count();
@@ -191,43 +222,83 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_or_leaves_takes_nothing() {
         let permits = Permits::new(1);
-        let held = permits.acquire(account(1), LONG).await.unwrap();
-        assert!(permits.acquire(account(2), Duration::from_secs(1)).await.is_none());
+        let held = permits.acquire(account(1), 0, LONG).await.unwrap();
+        assert!(permits.acquire(account(2), 0, Duration::from_secs(1)).await.is_none());
         {
-            let mut left = Box::pin(permits.acquire(account(2), LONG));
+            let mut left = Box::pin(permits.acquire(account(2), 0, LONG));
             assert!(poll_once(left.as_mut()).is_none());
             drop(held);
         }
-        assert!(permits.try_acquire(account(3)).is_some(), "what was granted to nobody is free again");
+        assert!(permits.try_acquire(account(3), 0).is_some(), "what was granted to nobody is free again");
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_more_bytes_than_are_free_waits_and_nobody_passes() {
+        let permits = Permits::for_bytes(4, 100);
+        let held = permits.try_acquire(account(1), 60).unwrap();
+        let mut many = pin!(permits.acquire(account(2), 1_000, LONG));
+        assert!(poll_once(many.as_mut()).is_none(), "it would have all bytes");
+        let mut few = pin!(permits.acquire(account(3), 10, LONG));
+        assert!(poll_once(few.as_mut()).is_none() && permits.try_acquire(account(3), 10).is_none());
+        drop(held);
+        let all = poll_once(many.as_mut()).unwrap().unwrap();
+        assert!(poll_once(few.as_mut()).is_none(), "none are left");
+        drop(all);
+        assert!(poll_once(few.as_mut()).unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_it_waits_for_bytes_holds_nobody_up() {
+        let permits = Permits::for_bytes(4, 100);
+        let _held = permits.try_acquire(account(1), 60).unwrap();
+        {
+            let mut left = pin!(permits.acquire(account(2), 50, LONG));
+            assert!(poll_once(left.as_mut()).is_none());
+        }
+        let mut few = pin!(permits.acquire(account(3), 40, LONG));
+        assert!(poll_once(few.as_mut()).unwrap().is_some());
     }
 
     proptest! {
         #[test]
         fn whatever_happens_all_of_them_come_back(
-            steps in proptest::collection::vec((0..4_u32, 0..3_u8, any::<proptest::sample::Index>()), 0..60), all in 1..5_usize,
+            steps in proptest::collection::vec(
+                (0..4_u32, 0..3_u8, any::<proptest::sample::Index>(), 0..150_usize), 0..60,
+            ),
+            all in 1..5_usize,
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             let _entered = runtime.enter();
-            let permits = Permits::new(all);
+            let permits = Permits::for_bytes(all, 100);
             let (mut waiting, mut held) = (Vec::new(), Vec::new());
-            for (number, step, which) in steps {
+            for (number, step, which, bytes) in steps {
                 match step {
                     0 => {
                         let permits = permits.clone();
-                        waiting.push(Box::pin(async move { permits.acquire(account(number), LONG).await }));
+                        waiting.push(Box::pin(async move { permits.acquire(account(number), bytes, LONG).await }));
                     }
                     1 if !waiting.is_empty() => drop(waiting.swap_remove(which.index(waiting.len()))),
                     2 if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
                     _ => {}
                 }
-                waiting.retain_mut(|one| poll_once(one.as_mut()).map(|granted| held.extend(granted)).is_none());
-                let state = permits.0.lock();
-                prop_assert_eq!(state.free + held.len(), all);
-                prop_assert!(state.held.values().all(|held| *held <= state.each));
+                // Twice: who comes may find that the one before it has left, and that it is another one's turn.
+                for _ in 0..2 {
+                    waiting.retain_mut(|one| poll_once(one.as_mut()).map(|granted| held.extend(granted)).is_none());
+                }
+                let bytes: usize = held.iter().map(|permit: &Permit| permit.bytes).sum();
+                let (free, free_bytes, is_fair) = {
+                    let state = permits.state.lock();
+                    (state.free, state.free_bytes, state.held.values().all(|held| *held <= state.each))
+                };
+                prop_assert_eq!((free + held.len(), free_bytes + bytes), (all, 100));
+                prop_assert!(is_fair);
             }
             drop((waiting, held));
-            prop_assert_eq!(permits.0.lock().free, all);
-            prop_assert!(permits.0.lock().held.is_empty());
+            let (free, free_bytes, held) = {
+                let state = permits.state.lock();
+                (state.free, state.free_bytes, state.held.len())
+            };
+            prop_assert_eq!((free, free_bytes, held), (all, 100, 0));
         }
     }
 }

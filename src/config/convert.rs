@@ -145,6 +145,7 @@ impl Config {
             bin_kept: Duration::from_secs_f64(self.documents.bin_days * 86_400.0),
             computing: Computing {
                 large_comparisons_max: self.documents.large_comparisons_max,
+                large_comparison_bytes: self.documents.large_comparison_bytes,
                 wait_max: Duration::from_secs_f64(self.documents.turn_wait_seconds),
             },
             policy: self.supervision.policy(""),

@@ -180,6 +180,7 @@ pub struct Webhooks {
 pub struct Documents {
     pub bin_days: f64,
     pub large_comparisons_max: usize,
+    pub large_comparison_bytes: usize,
     pub turn_wait_seconds: f64,
 }
 
@@ -310,6 +311,8 @@ impl Config {
             ("bounds.webhook_endpoints_max", bounds.webhook_endpoints_max),
             ("bounds.filter_values_max", bounds.filter_values_max),
             ("bounds.diff_bytes_max", bounds.diff_bytes_max),
+            ("documents.large_comparison_bytes", self.documents.large_comparison_bytes),
+            ("bounds.comparison_steps_max", bounds.comparison_steps_max as usize),
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;

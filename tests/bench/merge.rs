@@ -7,8 +7,9 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use colloquy_actors::document::diff::{Names, html, json as json_hunks, unified};
+use colloquy_actors::document::diff::{Limits, Names, html, json as json_hunks, unified};
 use colloquy_actors::document::merge::{Labels, Options, Strategy, Style, merge};
+use colloquy_actors::document::myers::Steps;
 use serde_json::json;
 
 const OPTIONS: Options<'static> = Options {
@@ -28,11 +29,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let times = args.next().ok_or("usage: merge FOLDER TIMES")?.parse()?;
     let text = |name| std::fs::read_to_string(folder.join(name));
     let (base, ours, theirs) = (text("base")?, text("ours")?, text("theirs")?);
+    let limits = || Limits { bytes_max: usize::MAX, steps: Steps::new(u64::MAX) };
     let times = json!({
-        "merge": timed(times, || merge(&base, &ours, &theirs, &OPTIONS)),
-        "unified": timed(times, || unified(&base, &theirs, &NAMES, CONTEXT, usize::MAX)),
-        "json": timed(times, || json_hunks(&base, &theirs, CONTEXT, usize::MAX)),
-        "html": timed(times, || html(&base, &theirs, &NAMES, CONTEXT, usize::MAX)),
+        "merge": timed(times, || merge([&base, &ours, &theirs], &OPTIONS, &Steps::new(u64::MAX))),
+        "unified": timed(times, || unified(&base, &theirs, &NAMES, CONTEXT, &limits())),
+        "json": timed(times, || json_hunks(&base, &theirs, CONTEXT, &limits())),
+        "html": timed(times, || html(&base, &theirs, &NAMES, CONTEXT, &limits())),
     });
     println!("{times}");
     Ok(())

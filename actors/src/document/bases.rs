@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::documents::Failure;
 use super::graph::{Base, BaseMerge, Plan};
 use super::merge::{Labels, Options, Strategy, Style, merge};
+use super::myers::Steps;
 use crate::bounds::Bounds;
 use crate::offload::Turn;
 use crate::runtime::AskError;
@@ -52,16 +53,17 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
         let base = self.text(planned.base).await?;
         let ours = self.text(planned.ours).await?;
         let theirs = self.text(Base::Version(planned.theirs)).await?;
-        let work = move || {
+        let work = move |abandoned| {
             // In one style, whatever the outer merge's: how conflicts are shown does not decide which there are.
             let (style, strategy) = (Style::Merge, Strategy::Fail);
             let bytes_max = Bounds::get().document_bytes_max.saturating_mul(DOCUMENTS_MAX);
             let (depth, conflict_bytes_max) = (planned.depth, bytes_max);
             let options = Options { style, strategy, labels: LABELS, depth, conflict_bytes_max };
-            let text = merge(&base, &ours, &theirs, &options).map(|merged| merged.text);
+            let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
+            let text = merge([&base, &ours, &theirs], &options, &steps).map(|merged| merged.text);
             text.ok().filter(|text| text.len() <= bytes_max).map_or_else(Arc::default, Arc::from)
         };
-        self.turn.compute(work).await.ok_or(AskError::Crashed)
+        self.turn.compute_while_awaited(work).await.ok_or(AskError::Crashed)
     }
 
     async fn text(&mut self, base: Base) -> Result<Arc<str>, Failure> {

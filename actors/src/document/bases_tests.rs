@@ -116,7 +116,7 @@ fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool
     let labels = Labels { ours: ours.1, base: "base", theirs: theirs.1 };
     let options =
         Options { style: Style::Merge, strategy: Strategy::Fail, labels, depth: 0, conflict_bytes_max: usize::MAX };
-    let merged = merge(&base, &text(ours.0), &text(theirs.0), &options).unwrap();
+    let merged = merge([&base, &text(ours.0), &text(theirs.0)], &options, &Steps::new(u64::MAX)).unwrap();
     (merged.conflicts.is_empty(), merged.text)
 }
 

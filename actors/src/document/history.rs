@@ -6,6 +6,7 @@ use super::diff::{self, TooLong};
 use super::documents::{Documents, Failure, invalid};
 use super::lists::{in_a_list, page};
 use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
+use super::myers::Steps;
 use super::state::{Document, to_json};
 use super::views::VersionView;
 use crate::answer::{Answer, Done};
@@ -90,7 +91,7 @@ impl Documents {
         let numbers: Vec<u64> = from.or(first_parent).into_iter().chain([to]).map(|version| version.number).collect();
         let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Comparison, beside: 0 };
         let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
-        let compared = turn.compute(move || {
+        let compared = turn.compute_while_awaited(move |abandoned| {
             let content = |((_, frames), number): (&contents::Framed, u64)| {
                 unpack(frames, (wanted.document, number)).map(|(content, _)| content)
             };
@@ -99,7 +100,8 @@ impl Documents {
             drop(found);
             let new = contents.pop()?;
             let old = contents.pop().unwrap_or_default();
-            Some(compare(&old, &new, asked.context, asked.format))
+            let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
+            Some(compare((&old, &new), &asked, steps))
         });
         let compared = compared.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)?;
         compared.map_err(|TooLong| {
@@ -149,14 +151,14 @@ impl Documents {
     }
 }
 
-fn compare(old: &str, new: &str, context: usize, format: DiffFormat) -> Result<Bytes, TooLong> {
+fn compare((old, new): (&str, &str), asked: &Comparison, steps: Steps) -> Result<Bytes, TooLong> {
     let names = diff::Names { old: "a/document", new: "b/document" };
-    let bytes_max = Bounds::get().diff_bytes_max;
-    match format {
-        DiffFormat::Unified => diff::unified(old, new, &names, context, bytes_max).map(Bytes::from),
-        DiffFormat::Json => diff::json(old, new, context, bytes_max).map(Bytes::from),
-        DiffFormat::Html => diff::html(old, new, &names, context, bytes_max).map(Bytes::from),
-        DiffFormat::Stat => Ok(to_json(&diff::stat(old, new))),
+    let (context, limits) = (asked.context, diff::Limits { bytes_max: Bounds::get().diff_bytes_max, steps });
+    match asked.format {
+        DiffFormat::Unified => diff::unified(old, new, &names, context, &limits).map(Bytes::from),
+        DiffFormat::Json => diff::json(old, new, context, &limits).map(Bytes::from),
+        DiffFormat::Html => diff::html(old, new, &names, context, &limits).map(Bytes::from),
+        DiffFormat::Stat => Ok(to_json(&diff::stat(old, new, &limits.steps))),
     }
 }
 

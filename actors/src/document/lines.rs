@@ -1,8 +1,10 @@
-//! A text cut into lines, and where two such texts differ, as git's Myers finds it. Knows neither markers nor formats.
+//! A text cut into lines, and where two such texts differ, as git finds it. Knows neither markers nor formats.
 
 use std::ops::Range;
 
 use gix_imara_diff::{Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, NoSliderHeuristic, Token};
+
+use super::myers::{Marks, Steps};
 
 /// How far a tab indents, as git counts.
 const TAB_WIDTH: u8 = 8;
@@ -71,31 +73,40 @@ pub(super) struct Change {
 }
 
 /// The changes as `git merge-file` sees them: what can slide lies as low as it can.
-pub(super) fn compare(before: &[Token], after: &[Token]) -> Vec<Change> {
-    let mut diff = Diff::default();
-    diff.compute_with(Algorithm::Myers, before, after, tokens_of(before, after));
+pub(super) fn compare(before: &[Token], after: &[Token], steps: &Steps) -> Vec<Change> {
+    let mut diff = diff(before, after, steps);
     diff.postprocess_with(before, after, NoSliderHeuristic);
     collect(&diff)
 }
 
 /// The changes as `git diff` shows them: what can slide lies where its indentation suggests.
-pub(super) fn compare_to_show(before: &[Token], after: &[Token], interner: &Interner<&str>) -> Vec<Change> {
+pub(super) fn compare_to_show(
+    (before, after): (&[Token], &[Token]),
+    interner: &Interner<&str>,
+    steps: &Steps,
+) -> Vec<Change> {
     let indents = IndentHeuristic::new(|token| {
         let line: &str = interner[token];
         IndentLevel::for_ascii_line(line.bytes(), TAB_WIDTH)
     });
-    let mut diff = Diff::default();
-    diff.compute_with(Algorithm::Myers, before, after, tokens_of(before, after));
+    let mut diff = diff(before, after, steps);
     diff.postprocess_with(before, after, indents);
     collect(&diff)
 }
 
-/// One more than the greatest token.
-fn tokens_of(before: &[Token], after: &[Token]) -> u32 {
-    before.iter().chain(after).map(|token| token.0 + 1).max().unwrap_or(0)
+/// The changes before they slide. The library's own search can be neither bounded nor interrupted: it is given texts between
+/// which there is nothing left to find, and does the sliding.
+fn diff(before: &[Token], after: &[Token], steps: &Steps) -> Diff {
+    let [before, after] = Marks::of(before, after, steps).spelled_out();
+    let mut diff = Diff::default();
+    diff.compute_with(Algorithm::Myers, &before, &after, 0);
+    diff
 }
 
 fn collect(diff: &Diff) -> Vec<Change> {
     let wide = |range: Range<u32>| range.start as usize..range.end as usize;
-    diff.hunks().map(|hunk| Change { before: wide(hunk.before), after: wide(hunk.after) }).collect()
+    // Counted first: there can be millions, and growing would hold them twice.
+    let mut changes = Vec::with_capacity(diff.hunks().count());
+    changes.extend(diff.hunks().map(|hunk| Change { before: wide(hunk.before), after: wide(hunk.after) }));
+    changes
 }

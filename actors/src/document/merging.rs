@@ -16,6 +16,7 @@ use super::frames::Frame;
 use super::graph::{self, Base, Plan};
 use super::merge::{Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve};
 use super::messages::{DocumentError, Merge, MergeStyle, Reply, Request};
+use super::myers::Steps;
 use super::state::{Document, to_json};
 use super::views::{ConflictView, MergeConflict};
 use super::work::{Following, Packed, pack};
@@ -214,38 +215,41 @@ impl MergeJob {
         let ours = read(self.stand.target).await?;
         let theirs = read(self.stand.source).await?.0;
         let base = bases::base(plan, turn.clone(), async |number| Ok(read(number).await?.0)).await?;
-        let merged = turn.compute(move || self.merge(&base, &ours, &theirs)).await;
+        let merged = turn.compute_while_awaited(move |abandoned| {
+            let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
+            self.merge([&base, &ours.0, &theirs], &ours.1, &steps)
+        });
+        let merged = merged.await;
         merged.ok_or(AskError::Crashed)?.ok_or(AskError::Crashed)
     }
 
-    fn merge(self, base: &str, (ours, frame): &Held, theirs: &str) -> Option<Computed> {
-        let stand = self.stand;
-        let outcome = match self.text([base, ours, theirs]) {
+    fn merge(self, texts: [&str; 3], frame: &Frame, steps: &Steps) -> Option<Computed> {
+        let ([_, ours, _], stand) = (texts, self.stand);
+        let outcome = match self.text(texts, steps) {
             Err(refusal) => Outcome::Refused(refusal),
             Ok(text) if text.len() > Bounds::get().document_bytes_max => Outcome::Refused(TOO_LARGE),
             Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun { merged: &text, conflicts: [] })),
             Ok(text) => {
-                let following = self.following.as_ref().map(|following| (&**ours, following));
-                Outcome::Packed(pack(&text, Some((stand.target, ours, frame)), following)?)
+                let following = self.following.as_ref().map(|following| (ours, following));
+                Outcome::Packed(pack(&text, Some((stand.target, ours, frame)), following, steps)?)
             }
         };
         Some(Computed { stand, outcome })
     }
 
     /// The merged text, or why there is none.
-    fn text(&self, texts: [&str; 3]) -> Result<String, DocumentError> {
-        let [base, ours, theirs] = texts;
+    fn text(&self, texts: [&str; 3], steps: &Steps) -> Result<String, DocumentError> {
         let labels = Labels { ours: &self.names.0, base: "base", theirs: &self.names.1 };
         let conflict_bytes_max = Bounds::get().diff_bytes_max;
         let options =
             Options { style: self.style.into(), strategy: self.strategy, labels, depth: 0, conflict_bytes_max };
         let Some(given) = &self.resolutions else {
-            let Merged { text, conflicts } = merge(base, ours, theirs, &options).map_err(|_| TOO_MANY_CONFLICTS)?;
+            let Merged { text, conflicts } = merge(texts, &options, steps).map_err(|_| TOO_MANY_CONFLICTS)?;
             return if conflicts.is_empty() { Ok(text) } else { Err(self.conflicted(text, conflicts)) };
         };
         let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, &**text)).collect();
         let unresolved = |error: ResolveError| Invalid::new("resolutions", error.to_string());
-        resolve(texts, &options, &given).map_err(|error| DocumentError::Invalid(unresolved(error)))
+        resolve(texts, &options, steps, &given).map_err(|error| DocumentError::Invalid(unresolved(error)))
     }
 
     fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> DocumentError {

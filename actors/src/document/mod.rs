@@ -21,6 +21,7 @@ pub mod frames;
 pub mod graph;
 pub mod merge;
 pub mod messages;
+pub mod myers;
 pub mod shares;
 pub mod views;
 

@@ -11,7 +11,9 @@ use super::contents::{self, Wanted, unpack};
 use super::diff::changes;
 use super::frames::{Base, Frame, encode};
 use super::lines::Change;
+use super::myers::Steps;
 use super::remarks::{Anchors, Moved};
+use crate::bounds::Bounds;
 use crate::caller::Scope;
 use crate::offload::Effort;
 use crate::runtime::{BoxFuture, LoadError};
@@ -144,7 +146,9 @@ impl Job {
         };
         let parent = held.as_ref().map(|(number, (content, frame))| (*number, content.as_str(), frame));
         let following = following.as_ref().map(|(head, following)| (head.as_str(), *following));
-        pack(text, parent, following).map(Worked::Packed)
+        // A change is made whether its caller waits or not.
+        let steps = Steps::new(Bounds::get().comparison_steps_max);
+        pack(text, parent, following, &steps).map(Worked::Packed)
     }
 }
 
@@ -153,12 +157,13 @@ pub(super) fn pack(
     text: &str,
     parent: Option<(u64, &str, &Frame)>,
     following: Option<(&str, &Following)>,
+    steps: &Steps,
 ) -> Option<Packed> {
     let base = parent.map(|(_, content, frame)| Base { content, place: frame.place() });
     let frame = encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
     let same = parent.is_some_and(|(_, content, _)| content == text);
     let base = parent.map(|(number, ..)| number).filter(|_| !frame.is_keyframe());
-    let followed = following.map(|(head, following)| following.followed(moves(head, text)));
+    let followed = following.map(|(head, following)| following.followed(moves(head, text, steps)));
     Some(Packed { frame: frame.bytes().clone(), base, same, followed })
 }
 
@@ -171,6 +176,6 @@ impl Following {
 }
 
 /// How lines move from one text to the next.
-fn moves(old: &str, new: &str) -> Vec<Hunk> {
-    changes(old, new).into_iter().map(|Change { before, after }| Hunk { old: before, new: after }).collect()
+fn moves(old: &str, new: &str, steps: &Steps) -> Vec<Hunk> {
+    changes(old, new, steps).into_iter().map(|Change { before, after }| Hunk { old: before, new: after }).collect()
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use gix_imara_diff::Interner;
 
 use crate::document::lines::{Change, Lines, compare_to_show, estimate};
+use crate::document::myers::Steps;
 
 /// Git leaves equal ends out in pieces of this size where it shows no lines around a change.
 const TAIL_BYTES: usize = 1_024;
@@ -37,11 +38,11 @@ pub(super) enum Part {
 
 impl<'a> Compared<'a> {
     /// Compares; `context` is how many lines are shown around a change.
-    pub(super) fn new(old: &'a str, new: &'a str, context: usize) -> Self {
+    pub(super) fn new(old: &'a str, new: &'a str, context: usize, steps: &Steps) -> Self {
         let (old, new) = if context == 0 { without_tail(old, new) } else { (old, new) };
         let mut interner = Interner::new(estimate(old));
         let (old, new) = (Lines::cut(old, &mut interner), Lines::cut(new, &mut interner));
-        let changes = compare_to_show(old.tokens(0..old.len()), new.tokens(0..new.len()), &interner);
+        let changes = compare_to_show((old.tokens(0..old.len()), new.tokens(0..new.len())), &interner, steps);
         Self { old, new, changes, context }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::compared::{Compared, Group, Part};
 use super::words::{ChangedWords, SideOfChange, WordComparison};
-use super::{Names, TooLong};
+use super::{Limits, Names, TooLong};
 
 /// Where the page looks for its style.
 const STYLE_AT: &str = "/docs/diff.css";
@@ -39,8 +39,8 @@ td,td.n{padding-right:.25rem;padding-left:.25rem}\
 /// A whole page with the changes from `old` to `new` side by side, with `context` lines around each.
 ///
 /// # Errors
-/// It would be longer than `bytes_max`.
-pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize, bytes_max: usize) -> Result<String, TooLong> {
+/// It would be longer than it may be.
+pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize, limits: &Limits) -> Result<String, TooLong> {
     let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
     escape(&mut page, names.old);
@@ -52,13 +52,13 @@ pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize, bytes_max: 
     if old == new {
         page.push_str("<p>Nothing changed.</p>\n");
     } else {
-        table(&mut page, &Compared::new(old, new, context), names, bytes_max)?;
+        table(&mut page, &Compared::new(old, new, context, &limits.steps), names, limits)?;
     }
     page.push_str("</body>\n</html>\n");
-    if page.len() > bytes_max { Err(TooLong) } else { Ok(page) }
+    if page.len() > limits.bytes_max { Err(TooLong) } else { Ok(page) }
 }
 
-fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>, bytes_max: usize) -> Result<(), TooLong> {
+fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>, limits: &Limits) -> Result<(), TooLong> {
     page.push_str(
         "<table>\n<colgroup><col class=\"n\"><col><col class=\"n\"><col></colgroup>\n<thead><tr><th colspan=\"2\">",
     );
@@ -66,7 +66,7 @@ fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>, bytes_ma
     page.push_str("</th><th colspan=\"2\">");
     escape(page, names.new);
     page.push_str("</th></tr></thead>\n");
-    let mut words = WordComparison::new();
+    let mut words = WordComparison::new(&limits.steps);
     for group in compared.groups() {
         let (old, new) = (Group::start(&group.old), Group::start(&group.new));
         let (old_lines, new_lines) = (group.old.len(), group.new.len());
@@ -81,7 +81,7 @@ fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>, bytes_ma
                 cell(page, rows.removed(row), &mut old_line);
                 cell(page, rows.added(row), &mut new_line);
                 page.push_str("</tr>\n");
-                if page.len() > bytes_max {
+                if page.len() > limits.bytes_max {
                     return Err(TooLong);
                 }
             }
@@ -118,7 +118,7 @@ enum Ends {
 }
 
 impl<'c> Rows<'c> {
-    fn new(compared: &'c Compared<'c>, part: Part, words: &mut WordComparison) -> Self {
+    fn new(compared: &'c Compared<'c>, part: Part, words: &mut WordComparison<'_>) -> Self {
         let change = match part {
             Part::Kept(lines) => {
                 return Rows { compared, old: lines.clone(), new: lines, changed: None, ends: Ends::Alike };

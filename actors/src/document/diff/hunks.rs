@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::TooLong;
 use super::compared::{Compared, Group, Part};
 use super::words::{SideOfChange, WordComparison};
+use super::{Limits, TooLong};
 
 /// Where changes close together stand, with the lines around them.
 #[derive(Debug, Serialize)]
@@ -55,12 +55,12 @@ struct Written {
 /// `{"hunks":[…]}`: what leads from `old` to `new`, with `context` lines around each change.
 ///
 /// # Errors
-/// It would be longer than `bytes_max`.
-pub fn json(old: &str, new: &str, context: usize, bytes_max: usize) -> Result<Vec<u8>, TooLong> {
-    let mut written = Written { json: b"{\"hunks\":[".to_vec(), bytes_max };
+/// It would be longer than it may be.
+pub fn json(old: &str, new: &str, context: usize, limits: &Limits) -> Result<Vec<u8>, TooLong> {
+    let mut written = Written { json: b"{\"hunks\":[".to_vec(), bytes_max: limits.bytes_max };
     if old != new {
-        let compared = Compared::new(old, new, context);
-        let mut words = WordComparison::new();
+        let compared = Compared::new(old, new, context, &limits.steps);
+        let mut words = WordComparison::new(&limits.steps);
         for (place, group) in compared.groups().enumerate() {
             if place > 0 {
                 written.json.push(b',');
@@ -74,7 +74,12 @@ pub fn json(old: &str, new: &str, context: usize, bytes_max: usize) -> Result<Ve
 }
 
 impl Written {
-    fn hunk(&mut self, compared: &Compared<'_>, group: &Group<'_>, words: &mut WordComparison) -> Result<(), TooLong> {
+    fn hunk(
+        &mut self,
+        compared: &Compared<'_>,
+        group: &Group<'_>,
+        words: &mut WordComparison<'_>,
+    ) -> Result<(), TooLong> {
         let start = |lines: &Range<usize>| Group::start(lines);
         self.put(&Head {
             old_start: start(&group.old),

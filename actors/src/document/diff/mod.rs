@@ -19,6 +19,7 @@ pub use stat::{Stat, stat};
 pub use unified::unified;
 
 use crate::document::lines::Change;
+use crate::document::myers::Steps;
 
 /// What it would be shown as is longer than it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,8 +27,17 @@ use crate::document::lines::Change;
 pub struct TooLong;
 
 /// Which lines of the old text were replaced by which ones of the new text, in order.
-pub(super) fn changes(old: &str, new: &str) -> Vec<Change> {
-    if old == new { Vec::new() } else { compared::Compared::new(old, new, 0).into_changes() }
+pub(super) fn changes(old: &str, new: &str, steps: &Steps) -> Vec<Change> {
+    if old == new { Vec::new() } else { compared::Compared::new(old, new, 0, steps).into_changes() }
+}
+
+/// What showing a difference may cost.
+#[derive(Debug)]
+pub struct Limits {
+    /// Bytes of what is shown.
+    pub bytes_max: usize,
+    /// For finding the changes.
+    pub steps: Steps,
 }
 
 /// What the two texts are called.

@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::compared::Compared;
+use crate::document::myers::Steps;
 
 /// How many lines came and went; a changed line counts as both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -16,8 +17,8 @@ pub struct Stat {
 
 /// Counts what changed, as `git diff --numstat` does.
 #[must_use]
-pub fn stat(old: &str, new: &str) -> Stat {
-    let compared = Compared::new(old, new, 1);
+pub fn stat(old: &str, new: &str, steps: &Steps) -> Stat {
+    let compared = Compared::new(old, new, 1, steps);
     Stat {
         added: compared.changes().iter().map(|change| change.after.len()).sum(),
         removed: compared.changes().iter().map(|change| change.before.len()).sum(),

@@ -7,9 +7,10 @@ use proptest::{prop_assert, prop_assert_eq};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Names, Stat, TooLong, stat};
+use super::{Limits, Names, Stat, TooLong};
 use crate::document::drafts::documents;
 use crate::document::git::Git;
+use crate::document::myers::Steps;
 
 /// What changed, as it is read back from JSON.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
@@ -43,16 +44,24 @@ enum Op {
     Added,
 }
 
+fn up_to(bytes_max: usize) -> Limits {
+    Limits { bytes_max, steps: Steps::new(u64::MAX) }
+}
+
+fn stat(old: &str, new: &str) -> Stat {
+    super::stat(old, new, &Steps::new(u64::MAX))
+}
+
 fn line_diff(old: &str, new: &str, context: usize) -> LineDiff {
-    serde_json::from_slice(&super::json(old, new, context, usize::MAX).unwrap()).unwrap()
+    serde_json::from_slice(&super::json(old, new, context, &up_to(usize::MAX)).unwrap()).unwrap()
 }
 
 fn unified(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
-    super::unified(old, new, names, context, usize::MAX).unwrap()
+    super::unified(old, new, names, context, &up_to(usize::MAX)).unwrap()
 }
 
 fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
-    super::html(old, new, names, context, usize::MAX).unwrap()
+    super::html(old, new, names, context, &up_to(usize::MAX)).unwrap()
 }
 
 const CONTEXTS: [usize; 4] = [3, 1, 0, 10];
@@ -383,9 +392,9 @@ fn every_tag_of_a_page_is_closed() {
 fn what_would_be_longer_than_it_may_be_is_not_written_to_its_end() {
     for_each_pair(200, 0..30, |old, new| {
         let context = some_context(old, new);
-        let json = |bytes_max| super::json(old, new, context, bytes_max).map(|json| json.len());
-        let html = |bytes_max| super::html(old, new, &NAMES, context, bytes_max).map(|page| page.len());
-        let unified = |bytes_max| super::unified(old, new, &NAMES, context, bytes_max).map(|patch| patch.len());
+        let json = |bytes_max| super::json(old, new, context, &up_to(bytes_max)).map(|json| json.len());
+        let html = |bytes_max| super::html(old, new, &NAMES, context, &up_to(bytes_max)).map(|page| page.len());
+        let unified = |bytes_max| super::unified(old, new, &NAMES, context, &up_to(bytes_max)).map(|patch| patch.len());
         let forms: [&dyn Fn(usize) -> Result<usize, TooLong>; 3] = [&json, &html, &unified];
         for form in forms {
             let bytes = form(usize::MAX).unwrap();

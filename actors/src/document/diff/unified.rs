@@ -1,7 +1,7 @@
 //! A patch that `git apply` and `patch` take; its hunks are `git diff`'s, byte for byte.
 
 use super::compared::{Compared, Group, Part};
-use super::{Names, TooLong};
+use super::{Limits, Names, TooLong};
 use crate::document::lines::Lines;
 
 /// How much of a line is shown as a hunk's title.
@@ -10,13 +10,13 @@ const TITLE_BYTES_MAX: usize = 80;
 /// The patch from `old` to `new`, with `context` lines around each change; empty if nothing changed.
 ///
 /// # Errors
-/// It would be longer than `bytes_max`.
-pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize, bytes_max: usize) -> Result<String, TooLong> {
+/// It would be longer than it may be.
+pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize, limits: &Limits) -> Result<String, TooLong> {
     let mut patch = String::new();
     if old == new {
         return Ok(patch);
     }
-    let compared = Compared::new(old, new, context);
+    let compared = Compared::new(old, new, context, &limits.steps);
     header(&mut patch, "---", names.old);
     header(&mut patch, "+++", names.new);
     let mut title = Title::default();
@@ -41,7 +41,7 @@ pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize, bytes_ma
                 }
             }
         }
-        if patch.len() > bytes_max {
+        if patch.len() > limits.bytes_max {
             return Err(TooLong);
         }
     }

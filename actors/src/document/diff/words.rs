@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use gix_imara_diff::{Interner, Token};
 
 use crate::document::lines::{Change, Lines, compare};
+use crate::document::myers::Steps;
 
 /// Lines replaced by more than this have changed as a whole: comparing their words costs much and tells little.
 const COMPARED_BYTES_MAX: usize = 16 * 1_024;
@@ -17,8 +18,9 @@ pub(super) type Spans = Vec<[usize; 2]>;
 
 /// Compares words, for as long as that does not cost too much.
 #[derive(Debug)]
-pub(super) struct WordComparison {
+pub(super) struct WordComparison<'s> {
     left: usize,
+    steps: &'s Steps,
 }
 
 /// What changed in lines that were replaced.
@@ -37,23 +39,24 @@ pub(super) enum SideOfChange {
     Added,
 }
 
-impl WordComparison {
+impl<'s> WordComparison<'s> {
     /// For one difference.
-    pub(super) fn new() -> Self {
-        WordComparison { left: COST_MAX }
+    pub(super) fn new(steps: &'s Steps) -> Self {
+        WordComparison { left: COST_MAX, steps }
     }
 
     /// What changed in these lines of two texts; all where one side has none.
     pub(super) fn changed(&mut self, (old, new): (&Lines<'_>, &Lines<'_>), change: &Change) -> ChangedWords {
         let most = old.text(change.before.clone()).len().max(new.text(change.after.clone()).len());
-        if change.before.is_empty() || change.after.is_empty() || most > COMPARED_BYTES_MAX || self.left == 0 {
+        let is_spent = self.left == 0 || self.steps.are_spent();
+        if change.before.is_empty() || change.after.is_empty() || most > COMPARED_BYTES_MAX || is_spent {
             return ChangedWords::All;
         }
         let mut interner = Interner::new(most / 4);
         let mut removed = Side::cut(change.before.clone().map(|line| old.line(line)), &mut interner);
         let mut added = Side::cut(change.after.clone().map(|line| new.line(line)), &mut interner);
         self.left = self.left.saturating_sub(removed.tokens.len().saturating_mul(added.tokens.len()));
-        for words in compare(&removed.tokens, &added.tokens) {
+        for words in compare(&removed.tokens, &added.tokens, self.steps) {
             let mark = |side: &mut Side<'_>, range| {
                 side.words.get_mut(range).into_iter().flatten().for_each(|word: &mut Word<'_>| word.changed = true);
             };

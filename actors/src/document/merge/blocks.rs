@@ -6,6 +6,7 @@ use super::refine::{Sides, refine};
 use super::regions::{By, Region, regions};
 use super::{Options, Strategy};
 use crate::document::lines::{Change, Lines, compare, estimate};
+use crate::document::myers::Steps;
 
 /// A piece of the merged text.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Block<'a> {
 }
 
 /// Merges base, ours and theirs.
-pub(super) fn pieces<'a>(texts: [&'a str; 3], options: &Options<'_>) -> Vec<Piece<'a>> {
+pub(super) fn pieces<'a>(texts: [&'a str; 3], options: &Options<'_>, steps: &Steps) -> Vec<Piece<'a>> {
     let [base, ours, theirs] = texts;
     if ours == base || ours == theirs {
         return vec![Piece::Text(theirs)];
@@ -39,13 +40,13 @@ pub(super) fn pieces<'a>(texts: [&'a str; 3], options: &Options<'_>) -> Vec<Piec
     let base = Lines::cut(base, &mut interner);
     let (ours, theirs) = (Lines::cut(ours, &mut interner), Lines::cut(theirs, &mut interner));
     let everything = |lines: &Lines<'_>| 0..lines.len();
-    let changes = |side: &Lines<'_>| compare(base.tokens(everything(&base)), side.tokens(everything(side)));
+    let changes = |side: &Lines<'_>| compare(base.tokens(everything(&base)), side.tokens(everything(side)), steps);
     let (our_changes, their_changes) = (changes(&ours), changes(&theirs));
     let tokens = interner.num_tokens() as usize;
     let sides = Sides { ours, theirs, our_changes, their_changes, tokens };
     let same =
         |our: &Change, their: &Change| sides.ours.tokens(our.after.clone()) == sides.theirs.tokens(their.after.clone());
-    let regions = refine(regions(&sides.our_changes, &sides.their_changes, same), &sides, options);
+    let regions = refine(regions(&sides.our_changes, &sides.their_changes, same), &sides, options, steps);
     assemble(&regions, &base, &sides, options.strategy)
 }
 

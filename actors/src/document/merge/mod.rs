@@ -16,6 +16,8 @@ use utoipa::ToSchema;
 
 use blocks::{Block, Piece, pieces};
 
+use crate::document::myers::Steps;
+
 /// How a conflict is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -131,16 +133,17 @@ pub enum ResolveError {
     },
 }
 
-/// Merges what `theirs` changed since `base` into `ours`.
+/// Merges base, ours and theirs: what the last changed since the first goes into the second.
 ///
 /// # Errors
 /// It would leave more conflicts than the options allow to be told; several may tell of the same base, so that they can be many
 /// times as long as the texts.
-pub fn merge(base: &str, ours: &str, theirs: &str, options: &Options<'_>) -> Result<Merged, TooManyConflicts> {
+pub fn merge(texts: [&str; 3], options: &Options<'_>, steps: &Steps) -> Result<Merged, TooManyConflicts> {
+    let [_, ours, theirs] = texts;
     let mut merged = Merged { text: String::with_capacity(ours.len().max(theirs.len())), conflicts: Vec::new() };
     let mut lines = Written::default();
     let mut left = options.conflict_bytes_max;
-    for piece in pieces([base, ours, theirs], options) {
+    for piece in pieces(texts, options, steps) {
         match piece {
             Piece::Text(text) => merged.text.push_str(text),
             Piece::Block(block) => {
@@ -172,9 +175,14 @@ impl Block<'_> {
 ///
 /// # Errors
 /// A resolution for a conflict that there is not, two for one, or none for one.
-pub fn resolve(texts: [&str; 3], options: &Options<'_>, resolutions: &[(usize, &str)]) -> Result<String, ResolveError> {
-    let [base, ours, theirs] = texts;
-    let found = pieces([base, ours, theirs], options);
+pub fn resolve(
+    texts: [&str; 3],
+    options: &Options<'_>,
+    steps: &Steps,
+    resolutions: &[(usize, &str)],
+) -> Result<String, ResolveError> {
+    let [_, ours, theirs] = texts;
+    let found = pieces(texts, options, steps);
     let conflicts = found.iter().filter(|piece| matches!(piece, Piece::Block(_))).count();
     let mut chosen: Vec<Option<&str>> = vec![None; conflicts];
     for &(index, content) in resolutions {

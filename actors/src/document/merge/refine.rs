@@ -7,6 +7,7 @@ use gix_imara_diff::Token;
 use super::regions::{By, Region};
 use super::{Options, Style};
 use crate::document::lines::{Change, Lines, compare};
+use crate::document::myers::Steps;
 
 /// Conflicts with at most this many lines between them are one.
 const JOINED_LINES_MAX: usize = 3;
@@ -22,11 +23,11 @@ pub(super) struct Sides<'a> {
 }
 
 /// Narrows the conflicts among `regions` down.
-pub(super) fn refine(regions: Vec<Region>, sides: &Sides<'_>, options: &Options<'_>) -> Vec<Region> {
+pub(super) fn refine(regions: Vec<Region>, sides: &Sides<'_>, options: &Options<'_>, steps: &Steps) -> Vec<Region> {
     match options.style {
         Style::Merge => {
             let wordless = if options.depth == 0 { Wordless::Join } else { Wordless::Part };
-            join(split(regions, sides), &sides.ours, wordless)
+            join(split(regions, sides, steps), &sides.ours, wordless)
         }
         Style::Diff3 => regions,
         Style::Zdiff3 => regions.into_iter().map(|region| trim(region, sides)).collect(),
@@ -34,7 +35,7 @@ pub(super) fn refine(regions: Vec<Region>, sides: &Sides<'_>, options: &Options<
 }
 
 /// Compares the two sides of each conflict: what they have in common is none; equal sides are none at all.
-fn split(regions: Vec<Region>, sides: &Sides<'_>) -> Vec<Region> {
+fn split(regions: Vec<Region>, sides: &Sides<'_>, steps: &Steps) -> Vec<Region> {
     let mut found = Vec::with_capacity(regions.len());
     let mut renumbered = Renumbered::new(sides.tokens);
     for region in regions {
@@ -45,7 +46,7 @@ fn split(regions: Vec<Region>, sides: &Sides<'_>) -> Vec<Region> {
         let ours = renumbered.dense(sides.ours.tokens(region.ours.clone()));
         let theirs = renumbered.dense(sides.theirs.tokens(region.theirs.clone()));
         renumbered.forget();
-        let changes = compare(&ours, &theirs);
+        let changes = compare(&ours, &theirs, steps);
         if changes.is_empty() {
             found.push(Region { by: By::Alike, ..region });
         } else {

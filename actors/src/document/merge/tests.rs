@@ -20,6 +20,10 @@ fn options(style: Style, strategy: Strategy) -> Options<'static> {
     Options { style, strategy, labels: LABELS, depth: 0, conflict_bytes_max: usize::MAX }
 }
 
+fn three_way(texts: [&str; 3], options: &Options<'_>) -> Result<Merged, TooManyConflicts> {
+    merge(texts, options, &Steps::new(u64::MAX))
+}
+
 /// Asks git for the merge of the files `base`, `ours`, `theirs`: how many conflicts, and the text.
 fn git_merges(git: &Git, flags: &[&[&str]]) -> (usize, String) {
     let fixed = ["merge-file", "-p", "-q", "-L", "target", "-L", "base", "-L", "source"];
@@ -37,12 +41,12 @@ fn same_as_git(git: &Git, texts: &[String]) -> Result<(), TestCaseError> {
     // Asking git costs a process: each triple is asked for in every style, and in one of them with one strategy.
     let turn = base.len() + ours.len() + theirs.len();
     for (number, (style, style_flags)) in STYLES.into_iter().enumerate() {
-        let merged = merge(base, ours, theirs, &options(style, Strategy::Fail)).unwrap();
+        let merged = three_way([base, ours, theirs], &options(style, Strategy::Fail)).unwrap();
         let (conflicts, text) = git_merges(git, &[style_flags]);
         prop_assert_eq!(&merged.text, &text, "{:?}", style);
         prop_assert_eq!(merged.conflicts.len(), conflicts, "{:?}", style);
         for (strategy, strategy_flags) in SIDES {
-            let settled = merge(base, ours, theirs, &options(style, strategy)).unwrap();
+            let settled = three_way([base, ours, theirs], &options(style, strategy)).unwrap();
             prop_assert!(settled.conflicts.is_empty());
             if conflicts == 0 {
                 prop_assert_eq!(&settled.text, &merged.text, "{:?} {:?}", style, strategy);
@@ -74,8 +78,8 @@ fn blocks_are_what_they_say(merged: &Merged, texts: [&str; 3], style: Style) -> 
         };
         let contents: Vec<String> = merged.conflicts.iter().map(side).collect();
         let resolutions: Vec<(usize, &str)> = contents.iter().map(String::as_str).enumerate().rev().collect();
-        let resolved = resolve(texts, &options(style, Strategy::Fail), &resolutions).unwrap();
-        prop_assert_eq!(resolved, merge(base, ours, theirs, &options(style, strategy)).unwrap().text);
+        let resolved = resolve(texts, &options(style, Strategy::Fail), &Steps::new(u64::MAX), &resolutions).unwrap();
+        prop_assert_eq!(resolved, three_way([base, ours, theirs], &options(style, strategy)).unwrap().text);
     }
     Ok(())
 }

@@ -196,14 +196,18 @@ impl Longest {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_finds_no_room_in_the_queue_or_waits_too_long_is_refused_with_503() {
     const ROOM: &str = "room for 4";
-    let few = Setup::default().env("COLLOQUY__LIMITS__READS_WAITING_PER_ACCOUNT", "4");
-    let short = Setup::default().env("COLLOQUY__LIMITS__READ_WAIT_SECONDS", "0.1");
-    for (what, setup) in [(ROOM, few), ("a wait of 0.1 s", short)] {
+    let few = ("COLLOQUY__LIMITS__READS_WAITING_PER_ACCOUNT", "4");
+    let short = ("COLLOQUY__LIMITS__READ_WAIT_SECONDS", "0.1");
+    for (what, (name, value)) in [(ROOM, few), ("a wait of 0.1 s", short)] {
         // All of them wait for the store, none for the account's own before it.
-        let server = setup.env("COLLOQUY__LIMITS__LARGE_ANSWERS_AT_ONCE", "1000").start();
+        let mut server = Setup::default().env("COLLOQUY__LIMITS__LARGE_ANSWERS_AT_ONCE", "1000").start();
         let (attacker, other) = (server.account().await.test(), server.account().await.test());
         fill::conversations(&attacker, 2 * MANY).await;
         other.conversation().await;
+        // Now only: what is made above reads, too.
+        server.set_env(name, value);
+        server.restart();
+        let (attacker, other) = (attacker.at(&server.address()), other.at(&server.address()));
         let lists = async |n| page_or_refused(attacker.get(&dear(n)).await);
         let lists = fill::ask_for_all(&[200, 503], AT_ONCE / 2, lists);
         let others = fill::ask_for_all(&[200], 1, async |_| other.get("/v1/conversations").await.status);

@@ -307,6 +307,8 @@ impl System {
     pub fn metrics(&self) -> String {
         let mut store = self.store.figures();
         let deliveries = self.deliveries.figures();
+        let waiting = i64::try_from(self.events.feed.waiting_bytes()).unwrap_or(i64::MAX);
+        store.push(("feed_queue_bytes", gauge(waiting)));
         store.push(("search_positions_behind", self.positions_behind(self.documents.finder.position())));
         store.push(("webhook_positions_behind", self.positions_behind(deliveries.matched)));
         crate::metrics::text(&self.overviews(), &store, &deliveries, &threads::figures())
@@ -314,11 +316,13 @@ impl System {
 
     /// How many positions what is committed is ahead of this one.
     fn positions_behind(&self, position: i64) -> f64 {
-        let behind = self.events.feed.last().saturating_sub(position).max(0);
-        #[expect(clippy::cast_precision_loss, reason = "a gauge needs no precision")]
-        let behind = behind as f64;
-        behind
+        gauge(self.events.feed.last().saturating_sub(position).max(0))
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge needs no precision")]
+fn gauge(value: i64) -> f64 {
+    value as f64
 }
 
 /// The limits by key, as the edge asks them.

@@ -241,6 +241,12 @@ impl Feed {
         self.0.table.lock().wanted.values().sum()
     }
 
+    /// Bytes of events that were committed and not yet handed to those who listen.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        let inbox = Arc::clone(&self.0.table.lock().inbox);
+        inbox.waiting_bytes()
+    }
+
     /// Tells who follows all accounts, behind everything that was committed before, how far it has come.
     pub fn reach(&self) {
         let mut batch = self.batch();
@@ -342,7 +348,7 @@ struct Listeners {
 }
 
 impl Interest {
-    /// Whose lines have it; none where it is one of the house's own.
+    /// The number of the account whose streams and sockets have it; none for the server's own subscribers.
     fn account(self) -> Option<u32> {
         match self {
             Interest::Entity(scope, _) | Interest::Scope(scope) => Some(scope.account_number()),
@@ -395,14 +401,14 @@ impl Listeners {
         }
     }
 
-    /// To those of the house's own.
+    /// Gives an item to the server's own subscribers.
     fn give(&mut self, interest: Interest, item: &Item) {
         if let Some(some) = self.by_interest.get_mut(&interest) {
             some.retain(|listener| listener.queue.put(item, None) != Put::Lost);
         }
     }
 
-    /// To the lines that want it.
+    /// Gives an event to the streams and sockets that want it.
     fn give_lines(&mut self, event: &Event, item: &Item, share_max: usize) {
         for interest in [Interest::Entity(event.scope, event.entity), Interest::Scope(event.scope)] {
             let Some(some) = self.by_interest.get_mut(&interest) else { continue };

@@ -36,6 +36,11 @@ impl Inbox {
         self.came.notify_one();
     }
 
+    /// Bytes that wait to be handed out.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.pending.lock().bytes
+    }
+
     /// Nothing more comes.
     pub(super) fn end(&self) {
         self.pending.lock().ended = true;
@@ -143,9 +148,11 @@ mod tests {
     fn within_its_bytes_everything_is_handed_out_in_order() {
         let inbox = Inbox::default();
         inbox.put(batch(1, 10, [Item::Reached(1)]));
+        let one = inbox.waiting_bytes();
         inbox.put(batch(2, 10, []));
+        assert!(one > 10 && inbox.waiting_bytes() > one + 10);
         assert_eq!(words(&inbox), ["event of 1", "reached 1", "event of 2"]);
-        assert_eq!(inbox.pending.lock().bytes, 0);
+        assert_eq!(inbox.waiting_bytes(), 0);
     }
 
     #[test]
@@ -159,6 +166,6 @@ mod tests {
         inbox.put(batch(2, 10, [Item::Reached(7)]));
         let told = words(&inbox);
         assert_eq!(told, ["lost by 1", "event of 2", "lost by 1", "event of 2", "reached 7"]);
-        assert_eq!(inbox.pending.lock().bytes, 0);
+        assert_eq!(inbox.waiting_bytes(), 0);
     }
 }

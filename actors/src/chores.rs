@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Starts the thread that does chores.
 ///
 /// # Errors
-/// No thread can be had.
+/// The system starts no further thread.
 pub(crate) fn start(
     store: Arc<dyn Store>,
     conversations: Arc<Conversations>,

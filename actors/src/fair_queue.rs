@@ -11,11 +11,11 @@ const SWEEP_EVERY: Duration = Duration::from_millis(50);
 /// What may wait, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
-    /// Items of one key.
+    /// The most items of one key.
     pub each: usize,
-    /// Items of all keys together.
+    /// The most items of all keys together.
     pub all: usize,
-    /// Until an item is refused.
+    /// How long an item may wait before it is refused.
     pub wait: Duration,
 }
 

@@ -28,7 +28,7 @@ pub type KeyHash = [u8; 16];
 pub struct Fingerprint {
     whole: [u8; 16],
     head: [u8; 8],
-    /// What earlier versions kept of it.
+    /// What earlier versions stored of the request.
     earlier: [u8; 16],
 }
 
@@ -48,7 +48,7 @@ const WHOLE_BYTES: usize = 16;
 const KEPT_BYTES: usize = WHOLE_BYTES + 8;
 
 impl Fingerprint {
-    /// Of a request with this body.
+    /// The fingerprint of a request with this body.
     #[must_use]
     pub fn of(head: RequestHead<'_>, body: &[u8]) -> Self {
         let RequestHead { method, path, query, user } = head;
@@ -69,7 +69,7 @@ impl Fingerprint {
         Fingerprint { whole: beginning(&digest(&[&self.head, &count.to_le_bytes(), part])), ..self }
     }
 
-    /// As it is kept.
+    /// The bytes that are stored beside the answer.
     #[must_use]
     pub fn bytes(self) -> [u8; KEPT_BYTES] {
         let mut bytes = [0; KEPT_BYTES];

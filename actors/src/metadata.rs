@@ -27,10 +27,10 @@ impl Metadata {
         self.0.is_empty()
     }
 
-    /// As it was stored, also where less is allowed since.
+    /// Metadata out of the store, also where the bounds of today would refuse it.
     ///
     /// # Errors
-    /// It is no object.
+    /// The text is no JSON object.
     pub fn stored(json: &str) -> serde_json::Result<Self> {
         serde_json::from_str(json).map(Metadata)
     }
@@ -48,10 +48,10 @@ impl Metadata {
         Ok(result)
     }
 
-    /// As it was accepted before: the bounds of today may be others.
+    /// Reads metadata out of a stored shape, also where the bounds of today would refuse it.
     ///
     /// # Errors
-    /// It is no object.
+    /// The value is no JSON object.
     pub(crate) fn accepted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Map::deserialize(deserializer).map(Metadata)
     }

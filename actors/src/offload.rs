@@ -78,16 +78,16 @@ fn pools() -> &'static Pools {
 /// How long a computation takes for its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// A time in proportion to them.
+    /// It takes a time in proportion to its bytes.
     Linear,
-    /// It compares: that can take far longer.
+    /// It compares texts, which can take far longer.
     Comparison,
 }
 
 /// What is to be computed, as far as it must be known before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// Whose account pays for it.
+    /// The account whose turn it takes.
     pub(crate) scope: Scope,
     pub(crate) effort: Effort,
     pub(crate) bytes: usize,
@@ -96,7 +96,7 @@ pub(crate) struct Load {
 /// Why nothing was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undone {
-    /// Its turn did not come in time.
+    /// No permit was free in time.
     Crowded,
     /// It panicked, which was reported there.
     Panicked,
@@ -105,7 +105,7 @@ pub(crate) enum Undone {
 /// A turn to compute. It goes along with what is computed: a caller who leaves does not end the work.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
-    /// None: it is done in place.
+    /// None where it is so little that it is done in place, without a permit.
     held: Option<Arc<Held>>,
     is_long: bool,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 struct Held {
     _permit: Permit,
-    /// A core for what takes long.
+    /// Keeps a core free for everybody else while this takes long.
     _aside: Option<Aside>,
 }
 
@@ -123,7 +123,7 @@ impl Load {
         self.bytes >= LARGE_MIN
     }
 
-    /// None: it is done in place.
+    /// The permits of which it needs one; none where it is so little that it is done in place.
     fn permits(&self) -> Option<&'static Permits> {
         let pools = pools();
         match (self.effort, self.is_large()) {

@@ -49,7 +49,7 @@ struct Waiting {
 /// A permit; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    /// None: it was given back already.
+    /// The permits that it is one of; none when it has been given back already.
     of: Option<Permits>,
     account: u32,
     bytes: usize,

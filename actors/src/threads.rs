@@ -45,7 +45,7 @@ struct Counts {
 /// The threads of one name, as metrics show them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadFigures {
-    /// What they are called.
+    /// The name that the threads share.
     pub name: &'static str,
     /// Threads that run now; one that waits for its restart does not.
     pub running: usize,
@@ -84,7 +84,7 @@ pub fn register(name: &'static str) {
 /// Starts a thread that the process can't go on without: a panic in it ends the process.
 ///
 /// # Errors
-/// No thread can be had.
+/// The system starts no further thread.
 pub fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     start(name, move || {
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
@@ -97,7 +97,7 @@ pub fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Re
 /// Starts a thread whose body begins anew after each panic, until it returns.
 ///
 /// # Errors
-/// No thread can be had.
+/// The system starts no further thread.
 pub(crate) fn spawn_restarting(
     name: &'static str,
     mut body: impl FnMut() + Send + 'static,
@@ -114,7 +114,7 @@ pub(crate) fn spawn_restarting(
 /// Starts a thread whose death by a panic somebody else mends, who is told so.
 ///
 /// # Errors
-/// No thread can be had.
+/// The system starts no further thread.
 pub(crate) fn spawn_mended(
     name: &'static str,
     body: impl FnOnce() + Send + 'static,
@@ -180,7 +180,7 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// None so far.
+    /// Of a thread or actor that has not been restarted yet.
     pub(crate) fn of(name: &'static str) -> Self {
         Restarts { name, began: Instant::now(), last_wait: None }
     }
@@ -206,10 +206,10 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts it; `work` makes the work, again after each panic.
+    /// Starts the thread; `work` makes the work that it does, again after each panic.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system starts no further thread.
     pub(crate) fn start<W: Future<Output = ()>>(
         name: &'static str,
         mut work: impl FnMut() -> W + Send + 'static,
@@ -248,7 +248,7 @@ impl Drop for Background {
     }
 }
 
-/// Does the work; none where it panicked.
+/// Does the work to its end; `None` where it panicked.
 async fn caught<W: Future<Output = ()>>(work: &mut impl FnMut() -> W) -> Option<()> {
     let made = catch_unwind(AssertUnwindSafe(work)).ok()?;
     let mut made = pin!(made);

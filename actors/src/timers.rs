@@ -66,10 +66,10 @@ struct Plan {
 }
 
 impl Timers {
-    /// Starts the thread.
+    /// Starts the thread that wakes and closes conversations when their time has come.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system starts no further thread.
     pub(crate) fn start(self) -> io::Result<Background> {
         let timers = Arc::new(self);
         Background::start("timers", move || {

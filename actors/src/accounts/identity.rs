@@ -90,7 +90,7 @@ pub struct Identity {
     tables: RwLock<Tables>,
     /// Keys whose last use has not been written down.
     used: Mutex<HashSet<KeyId>>,
-    /// By account's number, where anybody holds a line open: counts what may have taken a right away.
+    /// By account's number, for accounts with open streams or sockets: counts changes that may have taken a right away.
     changes: Mutex<HashMap<u32, watch::Sender<u64>>>,
 }
 
@@ -124,8 +124,8 @@ impl Identity {
         Some(Principal { key: Arc::clone(key), account: Arc::clone(account), secret: *secret, ends_ms })
     }
 
-    /// Tells when a right in this scope's account may have been taken away: the account, a key or a user of it was changed
-    /// or is gone.
+    /// Tells whenever a right in this scope's account may have been taken away, because the account, a key or a user of it
+    /// was changed or deleted.
     #[must_use]
     pub fn changes(&self, scope: Scope) -> watch::Receiver<u64> {
         self.changes.lock().entry(scope.account_number()).or_default().subscribe()

@@ -34,7 +34,7 @@ impl Entity for Conversation {
     type Command = ConversationCommand;
     type Reply = Answer;
     type Refusal = ConversationError;
-    /// A message of it.
+    /// A message of this conversation, which is to be edited or redacted.
     type Lookup = (ConversationId, MessageId);
     type Found = Found;
     type Change = Changed;

@@ -19,10 +19,10 @@ const PAGE: u32 = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Starts the thread.
+/// Starts the thread that erases what has been in the bin for as long as it is kept.
 ///
 /// # Errors
-/// No thread can be had.
+/// The system starts no further thread.
 pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> io::Result<Background> {
     // A bin that keeps for seconds is looked into often.
     let pause = (keep / 8).clamp(LOOK_AGAIN, LOOK_EVERY);

@@ -47,7 +47,7 @@ impl Documents {
     /// Starts what erases documents that have been in the bin for so long.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system starts no further thread.
     pub(crate) fn empty_bin(documents: &Arc<Self>, keep: Duration) -> std::io::Result<Background> {
         bin::start(Arc::clone(documents), keep)
     }

@@ -30,7 +30,7 @@ pub struct HashSettings {
 /// For whom a password is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// Whose link it is.
+    /// The account that the link belongs to.
     pub(crate) account: Scope,
     /// The link, or the document of one that is being made: one password of it at a time.
     pub(crate) link: u128,
@@ -84,7 +84,7 @@ struct Queue {
 }
 
 impl HashPlaces {
-    /// With these bounds.
+    /// Free places, as the settings give them.
     pub(crate) fn new(settings: HashSettings) -> Self {
         let bounds = QueueBounds { each: WAITING_OF_LINK_MAX, all: WAITING_OF_ACCOUNT_MAX, wait: settings.wait_max };
         let places = settings.places.max(1);

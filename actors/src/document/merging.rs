@@ -35,11 +35,11 @@ const AGAIN_MAX: usize = 3;
 /// overtake even the smallest merge three times.
 const QUICK: Duration = Duration::from_millis(200);
 
-/// Nothing could read a version beyond the bound.
+/// The refusal where the merged text would be longer than `[bounds] document_bytes_max`.
 const TOO_LARGE: DocumentError =
     DocumentError::Conflict { field: "source", reason: "merged, the versions are longer than a document may be" };
 
-/// Nobody could read all of them.
+/// The refusal where telling of the conflicts would take more than `[bounds] diff_bytes_max`.
 const TOO_MANY_CONFLICTS: DocumentError = DocumentError::Conflict {
     field: "source",
     reason: "leaves more conflicts than can be told: choose a strategy, or merge smaller steps",

@@ -69,7 +69,7 @@ pub(super) struct Anchors {
 pub(super) struct Comments {
     all: Arc<Vec<Arc<Comment>>>,
     anchors: Arc<Anchors>,
-    /// Of all words.
+    /// Bytes of all that the comments say.
     bytes: usize,
 }
 
@@ -112,7 +112,7 @@ impl ListedComment {
 }
 
 impl Anchor {
-    /// Of a comment that is made now.
+    /// The anchor of a comment that is made now, whose row will say the same.
     pub(super) fn new(number: u64, standing: Standing, lines: LineRange) -> Self {
         Anchor { number, standing, lines, moved: false }
     }
@@ -246,22 +246,22 @@ impl Comments {
         Ok(Comments { all: Arc::new(comments), anchors: Arc::new(stand), bytes })
     }
 
-    /// How many there are.
+    /// How many comments there are.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Bytes of all that they say.
+    /// Bytes of all that the comments say.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where they stand.
+    /// Where all comments stand.
     pub(super) fn anchors(&self) -> &Arc<Anchors> {
         &self.anchors
     }
 
-    /// Lets them stand elsewhere.
+    /// Takes over where all comments stand from now on.
     pub(super) fn stand(&mut self, anchors: Arc<Anchors>) {
         self.anchors = anchors;
     }
@@ -271,14 +271,14 @@ impl Comments {
         self.all.iter().zip(&self.anchors.list)
     }
 
-    /// The one with this identifier.
+    /// The comment with this identifier, and where it stands.
     pub(super) fn get(&self, id: CommentId) -> Option<(&Comment, &Anchor)> {
         let place = self.anchors.place(id.sequence()).ok()?;
         let comment = self.all.get(place).filter(|comment| comment.id == id)?;
         Some((comment, self.anchors.list.get(place)?))
     }
 
-    /// Puts one there, in place of that of the same number.
+    /// Adds a comment, or replaces the one of the same number.
     pub(super) fn put(&mut self, comment: Comment, anchor: Anchor) {
         self.bytes += comment.body.len();
         match self.anchors.place(anchor.number) {
@@ -295,7 +295,7 @@ impl Comments {
         }
     }
 
-    /// Takes one away.
+    /// Removes a comment, if there is one with this identifier.
     pub(super) fn remove(&mut self, id: CommentId) {
         if let Ok(place) = self.anchors.place(id.sequence()) {
             let gone = Arc::make_mut(&mut self.all).remove(place);

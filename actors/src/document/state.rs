@@ -86,7 +86,7 @@ pub struct Changed(pub(super) Change);
 pub(super) enum Change {
     /// It is as the first says, with one version behind the others where the second has one: they are not copied for it.
     Live(Box<Live>, Option<StoredVersion>),
-    /// It is no more.
+    /// The document is deleted for good.
     Gone,
     /// One of its links was used once more: nothing is copied for it.
     Used(ShareId),
@@ -241,7 +241,10 @@ impl Document {
 }
 
 impl Live {
-    /// As it was committed.
+    /// The document out of the store.
+    ///
+    /// # Errors
+    /// A part of it can't be read, which is told.
     pub(super) fn restored(id: DocumentId, stored: StoredDocument) -> Result<Self, Unreadable> {
         let mut facts = Facts::stored(id, &stored.body)?;
         if !usize::try_from(facts.head).is_ok_and(|head| (1..=stored.versions.len()).contains(&head)) {
@@ -365,7 +368,7 @@ impl Live {
         if node.branch.is_empty() { number == self.facts.head } else { self.tip(&node.branch) == Some(number) }
     }
 
-    /// What follows a new head.
+    /// The comments that follow a new head, if any stand on this one.
     pub(super) fn following(&self) -> Option<Following> {
         let anchors = self.comments.anchors();
         anchors.follow_the_head().then(|| Following { head: self.facts.head, anchors: Arc::clone(anchors) })
@@ -394,7 +397,10 @@ impl Live {
 }
 
 impl Facts {
-    /// As its header holds them.
+    /// The facts out of a stored header.
+    ///
+    /// # Errors
+    /// The header can't be read, which is told.
     pub(super) fn stored(id: DocumentId, header: &str) -> Result<Self, Unreadable> {
         serde_json::from_str(header).map_err(|error| Unreadable::found(format_args!("{id}: header"), error))
     }

@@ -14,11 +14,11 @@ enum Kept {
     Ids,
     /// A number that counts something of ours.
     Count,
-    /// Yes or no.
+    /// A JSON boolean.
     Truth,
-    /// An instant.
+    /// A time in RFC 3339.
     Time,
-    /// A word of the interface.
+    /// One of the interface's own words, such as a role.
     Word(fn(&str) -> bool),
     /// What its own fields may keep: of one object, or of a list of them.
     Inside,

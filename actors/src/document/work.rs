@@ -23,10 +23,10 @@ use crate::store::{Store, Subject};
 #[derive(Debug)]
 pub struct Job {
     pub(super) document: Subject,
-    /// Whose account waits for it.
+    /// The account whose turn it takes.
     pub(super) scope: Scope,
     pub(super) task: Task,
-    /// What follows a new head.
+    /// Comments that are to follow, where the job makes a new head.
     pub(super) following: Option<Following>,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct Following {
 /// Comments that have followed a new head.
 #[derive(Debug)]
 pub(super) struct Followed {
-    /// Where they stood.
+    /// Where the comments stood on the old head.
     pub(super) before: Following,
-    /// How lines of the head move.
+    /// How the lines of the old head move.
     pub(super) moves: Vec<Hunk>,
-    /// Where they stand now.
+    /// Where the comments stand on the new head.
     pub(super) moved: Moved,
 }
 

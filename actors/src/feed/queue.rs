@@ -53,11 +53,11 @@ struct Waiting {
 /// What became of an item that was put in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Put {
-    /// It waits.
+    /// The item waits in the queue.
     Waits,
-    /// It waits, and nobody has listed the queue as one that holds something.
+    /// The item waits, and the queue is not yet listed among those that hold something.
     Unlisted,
-    /// The queue is let go.
+    /// There was no room: the queue has ended, with all that waited in it.
     Lost,
 }
 

@@ -38,7 +38,7 @@ impl LinkLimiter {
     /// Counts one request of an address for the link with this token. What one limit refuses does not count for the other.
     ///
     /// # Errors
-    /// The limit that is spent.
+    /// Which of the two limits is spent, and for how long.
     pub fn take(&self, address: IpAddr, token: &str, now_unix_ms: i64) -> Result<(), LinkRefusal> {
         if let Some(seconds) = self.addresses.blocked(address, now_unix_ms) {
             return Err(LinkRefusal::Address(seconds));

@@ -12,7 +12,7 @@ use super::mailbox::{Mailbox, Presence, Sign};
 use crate::caller::Scope;
 use crate::id::{ConversationId, UserId};
 
-/// Between two rounds.
+/// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(100);
 /// Signs that one account and mode has put into mailboxes in one round, counted by mailbox.
 const PUTS_MAX: usize = 2_000;
@@ -72,11 +72,11 @@ impl Room {
 /// Who types: a user, or a line that has none.
 type Typist = Result<UserId, u64>;
 
-/// One account and mode.
+/// What the lines of one account and mode say and listen to.
 #[derive(Debug, Default)]
 struct House {
     rooms: HashMap<ConversationId, Room>,
-    /// Who listens to all of it.
+    /// Lines that listen to all conversations.
     listeners: HashMap<u64, Arc<Mailbox>>,
     /// Whose presence has changed, and by which line.
     changed: VecDeque<(ConversationId, UserId, u64)>,
@@ -230,7 +230,7 @@ impl Table {
         }
     }
 
-    /// One round.
+    /// One round: tells what is due in each account and mode.
     pub(super) fn tell(&mut self, now: Instant) {
         for scope in std::mem::take(&mut self.due) {
             let Some(house) = self.houses.get_mut(&scope) else { continue };

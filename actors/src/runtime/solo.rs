@@ -99,7 +99,7 @@ impl<S: Solo> Alone<S> {
     /// Starts a thread with the actor; `make` makes its state, again after each panic.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system starts no further thread.
     pub fn start(make: impl Fn() -> S + Send + 'static) -> std::io::Result<Self> {
         let (started, starting) = sync_channel(1);
         let run = move || {

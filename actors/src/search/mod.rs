@@ -136,7 +136,7 @@ impl Default for Pace {
 pub struct Search {
     inbox: Mutex<Option<Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// By account.
+    /// Searches take turns by account number.
     readers: Readers<u32>,
     shared: Arc<Shared>,
     reached: watch::Receiver<i64>,

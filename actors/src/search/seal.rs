@@ -96,7 +96,7 @@ trait Disk {
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The machine's.
+/// The disk of this machine.
 struct Real;
 
 impl Disk for Real {

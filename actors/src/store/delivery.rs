@@ -262,7 +262,7 @@ impl StoredDelivery {
 /// A list of deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryQuery {
-    /// Whose data.
+    /// The account and mode that asks: its reads take turns with others'.
     pub scope: Scope,
     /// Of which endpoint.
     pub endpoint: u64,

@@ -171,7 +171,7 @@ pub struct DocumentQuery {
 /// A list of versions.
 #[derive(Debug, Clone)]
 pub struct VersionQuery {
-    /// Whose data.
+    /// The account and mode that asks: its reads take turns with others'.
     pub scope: Scope,
     /// Of which document.
     pub document: Subject,
@@ -184,7 +184,7 @@ pub struct VersionQuery {
 /// A list of what was done to a document.
 #[derive(Debug, Clone)]
 pub struct ActivityQuery {
-    /// Whose data.
+    /// The account and mode that asks: its reads take turns with others'.
     pub scope: Scope,
     /// To which.
     pub document: Subject,

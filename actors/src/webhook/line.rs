@@ -85,7 +85,7 @@ struct Lane {
 /// A delivery on its way out.
 #[derive(Debug, Clone)]
 pub(super) struct Shipment {
-    /// Whose place it takes.
+    /// The number of the account whose share it takes a place of.
     pub(super) account: u32,
     pub(super) endpoint: u64,
     /// Which of the line's lives it belongs to: each giving up ends one.

@@ -30,7 +30,7 @@ pub(super) enum Moved {
 }
 
 impl Matcher {
-    /// As of this place.
+    /// A matcher without endpoints that goes on behind this place.
     pub(super) fn new(matched: Matched) -> Self {
         Matcher { matched, ..Matcher::default() }
     }

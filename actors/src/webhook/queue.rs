@@ -68,7 +68,7 @@ pub(super) struct Queue {
     lines: HashMap<u64, Line>,
     places: usize,
     account_places: usize,
-    /// By account.
+    /// What is under way, by account number.
     shares: HashMap<u32, Share>,
     /// What the next slice says.
     slice: Box<DeliverySlice>,

@@ -12,7 +12,7 @@ const LARGE_MIN: usize = 128 << 10;
 /// Bytes of large works that go along with one transaction; at least one does.
 const LARGE_AT_ONCE: usize = 512 << 10;
 
-/// The works that wait.
+/// The works that wait for a transaction.
 #[derive(Default)]
 pub(super) struct Arrivals {
     batch: Vec<Work>,
@@ -38,7 +38,7 @@ impl Arrivals {
         self.batch.iter().any(|work| matches!(work, Work::Close { .. }))
     }
 
-    /// Takes in the next one.
+    /// Takes in the next work.
     pub(super) fn push(&mut self, work: Work) {
         let waits = |entity| self.waiting.contains_key(&entity);
         match work.entity() {

@@ -30,7 +30,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// What is asked of the thread.
 enum Ask {
+    /// To move what the log holds.
     Move,
+    /// To end.
     End,
 }
 
@@ -44,7 +46,7 @@ struct Progress {
     tried: Option<Instant>,
 }
 
-/// The thread.
+/// A handle of the thread that moves the log into the file; dropped, it ends the thread.
 pub(super) struct Checkpointing {
     asks: SyncSender<Ask>,
     thread: Option<JoinHandle<()>>,
@@ -52,10 +54,10 @@ pub(super) struct Checkpointing {
 }
 
 impl Checkpointing {
-    /// Starts it, for this writer of the file.
+    /// Starts the thread, which is told of every commit of this writer.
     ///
     /// # Errors
-    /// No connection or no thread can be had.
+    /// The file can't be opened once more, or the system starts no further thread.
     pub(super) fn start(path: &Path, writer: &mut Connection) -> Result<Self, OpenError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let progress = Arc::new(Mutex::new(Progress::default()));

@@ -20,12 +20,12 @@ const AGAIN_MAX: Duration = Duration::from_secs(8);
 /// Between two looks at whether the readers that are under way have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// How far it is.
+/// How far the emptying of the log is.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// Nothing was redacted since it was emptied.
     Empty,
-    /// It is tried then.
+    /// The next attempt is made at this instant.
     At(Instant),
     /// Readers were in the way: no further ones begin. It is tried when none is left, at the latest then.
     Barred(Instant),

@@ -31,16 +31,16 @@ fn unsigned(key: i64) -> Short {
 pub(super) struct Shelving {
     /// The number of the next slice.
     next: i64,
-    /// Keys that leave memory.
+    /// The slice that is being written of keys that leave memory.
     putting: Option<Writing>,
-    /// Slices that become one.
+    /// The slice that is being written in place of several smaller ones.
     merging: Option<Writing>,
     /// Whether there may be slices that are over, or blocks of no slice.
     sweeping: bool,
 }
 
 impl Shelving {
-    /// With what an earlier run left.
+    /// Goes on with what an earlier run of the server left.
     pub(super) fn open(connection: &Connection) -> rusqlite::Result<Self> {
         // What was being written when the process ended has blocks and no slice.
         let next = connection.query_row(
@@ -51,7 +51,7 @@ impl Shelving {
         Ok(Shelving { next, putting: None, merging: None, sweeping: true })
     }
 
-    /// Some may be over by now.
+    /// Lets the next turns look for slices whose keys are no longer kept.
     pub(super) fn look_for_old(&mut self) {
         self.sweeping = true;
     }

@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 use crate::support::client::Call;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::server::Folder;
+use crate::support::socket::Ended;
 use crate::support::stored::{blob, execute, query};
-use crate::support::{Client, Server, Setup, until};
+use crate::support::{Client, EventStream, Receiver, Server, Setup, Socket, until, until_now};
+
+const SOON: Duration = Duration::from_secs(20);
 
 /// A server whose file can be damaged while it does not run.
 struct Damaged {
@@ -21,7 +24,11 @@ struct Damaged {
 
 impl Damaged {
     async fn start() -> (Self, Client) {
-        let mut server = Server::start();
+        Self::with(Setup::default()).await
+    }
+
+    async fn with(setup: Setup) -> (Self, Client) {
+        let mut server = setup.start();
         server.expect_errors();
         let account = server.account().await;
         let (key, client) = (account.test_key().to_owned(), account.test());
@@ -124,6 +131,82 @@ async fn a_message_that_can_t_be_read_is_neither_left_out_nor_edited() {
     c.get(&format!("/v1/conversations/{whole}/events")).await.expect(200);
     assert_eq!(damaged.told(&message), 1, "{}", damaged.server.log());
     damaged.assert_stored(("rows", "payload"), &of, &half);
+}
+
+#[tokio::test]
+async fn an_event_that_can_t_be_read_ends_what_follows_there_and_a_replay_passes_it_by() {
+    let receiver = Receiver::start().await;
+    let (mut damaged, c) = Damaged::with(Setup::default().delivering("[0.05]", "5")).await;
+    let id = c.conversation().await;
+    for text in ["one", "two", "three"] {
+        c.message(&id, text).await;
+    }
+    let of = format!("entity = {} AND seq = 3", number(&id));
+    let c = damaged.damage(("rows", "payload"), &of, &blob(b"{"));
+    for list in [format!("/v1/conversations/{id}/events"), "/v1/events".to_owned()] {
+        let mut stream = EventStream::open(c.get(&format!("{list}?after=0"))).await;
+        let shown = stream.rest(SOON).await;
+        assert_eq!(shown.len(), 2, "what stands before it is shown");
+        let again = c.get(&list).with("accept", "text/event-stream").with("last-event-id", &shown[1].id);
+        assert_unreadable(again).await;
+    }
+    for (conversation, beginning) in [(json!(id), json!(0)), (Value::Null, json!("0"))] {
+        let mut socket = Socket::open(&c).await;
+        socket.subscribe(conversation, Some(beginning)).await;
+        assert_eq!([socket.event().await["seq"].clone(), socket.event().await["seq"].clone()], [1, 2]);
+        assert_eq!(socket.end(SOON).await, Ended(1011));
+    }
+    assert_eq!(damaged.told("an event's data"), 1, "{}", damaged.server.log());
+    let hook = json!({"url": receiver.url(), "events": ["message.created"]});
+    let hook = c.post("/v1/webhooks", hook).await.expect(201).id("webhook_id");
+    c.post(&format!("/v1/webhooks/{hook}/replay"), json!({"since": "2020-01-01T00:00:00Z"})).await.expect(202);
+    let sent = receiver.wait_for(2).await;
+    let texts: Vec<Value> = sent.iter().map(|delivery| delivery.event()["data"]["content"].clone()).collect();
+    assert_eq!(texts, ["one", "three"]);
+    damaged.assert_stored(("rows", "payload"), &of, &blob(b"{"));
+}
+
+#[tokio::test]
+async fn a_cursor_of_an_erased_document_whose_first_event_can_t_be_read_is_not_taken_for_a_stranger() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (gone, stays) = (c.document("one\n").await, c.document("two\n").await);
+    c.delete(&format!("{gone}?permanent=true")).await.expect(204);
+    let list = format!("{DOCUMENTS}?order=asc&after={}", id_of(&gone));
+    assert_eq!(c.get(&list).await.expect(200)["data"][0]["id"], id_of(&stays));
+    until_now("its texts are erased", SOON, || {
+        (query(&damaged.file(), "SELECT document FROM erasures", &[]).is_empty()).then_some(())
+    });
+    let of = format!("entity = {} AND seq = 1", number(id_of(&gone)));
+    let c = damaged.damage(("rows", "payload"), &of, &blob(b"{"));
+    assert_unreadable(c.get(&list)).await;
+    c.get(&format!("{DOCUMENTS}?after={}", id_of(&stays))).await.expect(200);
+    damaged.assert_stored(("rows", "payload"), &of, &blob(b"{"));
+}
+
+#[tokio::test]
+async fn where_an_account_s_events_are_listed_from_can_t_be_read_and_others_go_on() {
+    let (mut damaged, c) = Damaged::start().await;
+    let id = c.conversation().await;
+    let half = blob(b"cut off");
+    let c = damaged.damage(("feed", "entries"), "first = 1", &half);
+    let account = damaged.server.account().await;
+    let other = account.test();
+    for n in 0..20 {
+        c.message(&id, &format!("message {n}")).await;
+        let conversation = other.conversation().await;
+        other.message(&conversation, "beside it").await;
+    }
+    assert_unreadable(c.get("/v1/events?after=0")).await;
+    assert_eq!(other.get("/v1/events?after=0").await.expect(200).total(), 40);
+    c.get(&format!("/v1/conversations/{id}/events")).await.expect(200);
+    // It writes down, when it stops and when it starts, where the others' events stand.
+    damaged.server.term();
+    damaged.assert_stored(("feed", "entries"), "entries = x'637574206f6666'", &half);
+    damaged.server.restart();
+    let (c, other) = (damaged.server.with_key(&damaged.key), damaged.server.with_key(account.test_key()));
+    assert_eq!(other.get("/v1/events?after=0").await.expect(200).total(), 40);
+    assert_unreadable(c.get("/v1/events?after=0")).await;
+    c.message(&id, "it goes on").await;
 }
 
 #[tokio::test]
@@ -274,20 +357,23 @@ async fn what_was_accepted_under_wider_bounds_is_still_read() {
     let conversation = c.post("/v1/conversations", of).await.expect(201);
     let messages = format!("{}/messages", conversation.header("location"));
     let message = c.post(&messages, json!({"content": "Hello", "metadata": metadata})).await.expect(201);
-    let document = c.post(DOCUMENTS, json!({"title": "Guide", "metadata": metadata})).await.expect(201);
+    let long = json!({"title": "Guide", "metadata": metadata, "content": "A line.\n".repeat(1_000)});
+    let document = c.post(DOCUMENTS, long).await.expect(201);
     let filtered = json!({"url": "https://hooks.example.com/", "filter": {"channel": ["chat", "email"]}});
     let webhook = c.post("/v1/webhooks", filtered).await.expect(201);
     server.term();
     server.set_env("COLLOQUY__BOUNDS__METADATA_KEYS_MAX", "1");
     server.set_env("COLLOQUY__BOUNDS__FILTER_VALUES_MAX", "1");
+    server.set_env("COLLOQUY__BOUNDS__DOCUMENT_BYTES_MAX", "100");
     server.restart();
     let c = server.with_key(account.test_key());
     for (made, field) in [
-        (customer, "metadata"),
-        (conversation, "metadata"),
-        (message, "metadata"),
-        (document, "metadata"),
-        (webhook, "filter"),
+        (&customer, "metadata"),
+        (&conversation, "metadata"),
+        (&message, "metadata"),
+        (&document, "metadata"),
+        (&document, "content"),
+        (&webhook, "filter"),
     ] {
         let read = c.get(made.header("location")).await.expect(200);
         assert_eq!(read.body[field], made.body[field], "{read}");

@@ -112,6 +112,7 @@ impl From<crate::runtime::LoadError> for ListFailure {
     fn from(error: crate::runtime::LoadError) -> Self {
         match error {
             crate::runtime::LoadError::Away => ListFailure::Away,
+            crate::runtime::LoadError::Busy => ListFailure::Busy,
             crate::runtime::LoadError::Unreadable => ListFailure::Unreadable,
         }
     }

@@ -96,6 +96,7 @@ impl From<&Webhooks> for WebhookSettings {
             timeout: Duration::from_secs_f64(webhooks.timeout_seconds),
             places: webhooks.places,
             account_places: webhooks.account_places,
+            replays_max: webhooks.replays_max,
             retry_after_max: Duration::from_secs_f64(webhooks.retry_after_max_seconds),
             disable_after: Duration::from_secs_f64(webhooks.disable_after_days * DAY_SECONDS),
             keep_deliveries: Duration::from_secs_f64(webhooks.keep_deliveries_days * DAY_SECONDS),

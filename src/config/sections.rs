@@ -168,6 +168,7 @@ pub struct Webhooks {
     pub timeout_seconds: f64,
     pub places: usize,
     pub account_places: usize,
+    pub replays_max: usize,
     pub retry_after_max_seconds: f64,
     pub disable_after_days: f64,
     pub keep_deliveries_days: f64,
@@ -461,6 +462,9 @@ impl Webhooks {
         }
         if !(1..=1_000_000).contains(&self.account_places) {
             wrong("webhooks.account_places", "must be 1 to 1000000")?;
+        }
+        if !(1..=10_000).contains(&self.replays_max) {
+            wrong("webhooks.replays_max", "must be 1 to 10000")?;
         }
         if !(0.0..=YEAR_SECONDS).contains(&self.retry_after_max_seconds) {
             wrong("webhooks.retry_after_max_seconds", "must be 0 to 31536000")?;

@@ -407,9 +407,18 @@ impl From<DeliveryError> for Problem {
             DeliveryError::Disabled => {
                 Problem::new(Kind::Conflict, "the endpoint is disabled: enable it before anything is sent")
             }
+            DeliveryError::TooManyReplays(most) => Problem::new(
+                Kind::Conflict,
+                format!(
+                    "{most} replays of the endpoint are under way, the most that may be: wait until the deliveries of one have \
+                     ended, or disable the endpoint, which gives them up"
+                ),
+            ),
             DeliveryError::Invalid(invalid) => invalid.into(),
             DeliveryError::Unknown => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
             DeliveryError::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
+            DeliveryError::Busy => Problem::unavailable("the request's turn did not come in time", Outcome::None, 1),
+            DeliveryError::Unreadable => Problem::unreadable(),
         }
     }
 }

@@ -56,6 +56,40 @@ async fn of_endpoints_made_at_once_exactly_so_many_are_taken_as_there_may_be() {
     make(&client).await.error(409, "conflict", "");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_replays_asked_for_at_once_exactly_so_many_are_under_way_as_there_may_be() {
+    const REPLAYS_MAX: usize = 16;
+    let receiver = Receiver::planned(|_| Reply::status(500)).await;
+    // Tried again for longer than the test takes, so that no replay ends before the receiver takes it.
+    let mut server = Setup::default().delivering(&format!("{:?}", [1.0; 100]), "5").start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    for n in 0..5 {
+        client.message(&conversation, &format!("number {n}")).await;
+    }
+    let make = async || {
+        let hook = json!({"url": receiver.url(), "events": ["message.created"]});
+        format!("{HOOKS}/{}/replay", client.post(HOOKS, hook).await.expect(201).id("webhook_id"))
+    };
+    let (replay, others) = (make().await, make().await);
+    let all = json!({"since": "2020-01-01T00:00:00Z"});
+    let asked = join_all((0..4 * REPLAYS_MAX).map(async |_| {
+        let answer = client.post(&replay, all.clone()).await;
+        if answer.status == 202 { 202 } else { answer.error(409, "conflict", "").status }
+    }));
+    assert_eq!(asked.await.into_iter().filter(|status| *status == 202).count(), REPLAYS_MAX);
+    client.post(&others, all.clone()).await.expect(202);
+    server.kill9();
+    server.restart();
+    let client = client.at(&server.address());
+    client.post(&replay, all.clone()).await.error(409, "conflict", "");
+    receiver.answer(|_| Reply::ok());
+    until("the replays have ended", Duration::from_secs(60), async || {
+        (client.post(&replay, all.clone()).await.status == 202).then_some(())
+    })
+    .await;
+}
+
 /// So many identifiers of documents, none twice.
 fn documents(count: usize) -> Vec<Value> {
     (0..count).map(|n| json!(format!("doc_0190163d869470008{n:015x}"))).collect()

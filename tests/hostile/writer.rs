@@ -101,7 +101,10 @@ async fn replays_over_everything_that_ever_happened() {
     let replay = format!("/v1/webhooks/{}/replay", hook.id("webhook_id"));
     let attack = async {
         for _ in 0..150 {
-            c.post(&replay, json!({"since": "2020-01-01T00:00:00Z"})).await.expect(202);
+            let answer = c.post(&replay, json!({"since": "2020-01-01T00:00:00Z"})).await;
+            if answer.status != 202 {
+                answer.error(409, "conflict", "");
+            }
         }
         // What they queue is written behind for a while.
         tokio::time::sleep(Duration::from_secs(5)).await;

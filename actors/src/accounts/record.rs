@@ -45,7 +45,7 @@ pub enum RecordError {
     /// There are as many of its kind as there may be.
     #[error("there are {most} of them, and no more may be")]
     Full {
-        /// How many.
+        /// The bound, as config.toml gives it.
         most: usize,
     },
     /// A value is not acceptable.
@@ -301,20 +301,9 @@ impl<R: Rules> Turn<'_, R> {
             etag: reply.etag.clone(),
             body,
         });
-        Commit {
-            subject: subject::<R>(self.record.id),
-            expected: self.record.sequence,
-            scope: self.setting.scope,
-            by: self.caller.by,
-            at: self.setting.now,
-            rows,
-            header,
-            redacts: None,
-            conditions: Vec::new(),
-            answer,
-            effects: Vec::new(),
-            chore: None,
-        }
+        let caller = Caller { scope: self.setting.scope, by: self.caller.by };
+        let commit = Commit::new(subject::<R>(self.record.id), self.record.sequence, caller, self.setting.now);
+        Commit { rows, header, answer, ..commit }
     }
 }
 

@@ -11,6 +11,7 @@ use super::messages::{ConversationView, EmbeddedCustomer, MessageView, SenderTyp
 use super::state::{Asked, Changed, Conversation, Live};
 use super::talk::Said;
 use crate::answer::Answer;
+use crate::caller::Caller;
 use crate::id::{ConversationId, MessageId, UserId};
 use crate::metadata::Metadata;
 use crate::runtime::Decision;
@@ -160,21 +161,10 @@ impl Draft {
             | Header::LinkUsed { .. } => None,
         };
         let effects = snoozed_until.map(Effect::Snoozed).into_iter().collect();
-        let commit = Commit {
-            subject: Conversation::subject(self.id),
-            expected: self.expected,
-            scope: self.live.scope,
-            by: asked.caller.by,
-            at: self.live.updated_at,
-            rows: self.rows,
-            header,
-            redacts: self.redacts,
-            conditions,
-            answer,
-            effects,
-            chore: None,
-        };
-        (commit, self.live)
+        let caller = Caller { scope: self.live.scope, by: asked.caller.by };
+        let commit = Commit::new(Conversation::subject(self.id), self.expected, caller, self.live.updated_at);
+        let Draft { rows, redacts, live, .. } = self;
+        (Commit { rows, header, redacts, conditions, answer, effects, ..commit }, live)
     }
 }
 

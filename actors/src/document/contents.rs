@@ -8,7 +8,6 @@ use bytes::Bytes;
 use super::documents::{Failure, unavailable};
 use super::frames::{Frame, decode_chain};
 use super::messages::DocumentError;
-use crate::bounds::Bounds;
 use crate::caller::Scope;
 use crate::damage::Unreadable;
 use crate::offload::{Effort, Load, Turn, Undone};
@@ -19,7 +18,7 @@ use crate::store::{ReadError, Store, StoredVersion, Subject};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) document: Subject,
-    /// Whose account waits for it.
+    /// The account whose turn it takes.
     pub(super) scope: Scope,
     pub(super) effort: Effort,
     /// Bytes that it computes over beside the contents.
@@ -38,7 +37,7 @@ pub(super) enum Unread {
     Away,
     /// What is stored can't be read; that was told where it was found.
     Unreadable,
-    /// Their turn did not come in time.
+    /// Too much else is read or computed: the turn did not come in time.
     Crowded,
 }
 
@@ -68,7 +67,8 @@ impl From<Unread> for LoadError {
     fn from(unread: Unread) -> Self {
         match unread {
             Unread::NotFound | Unread::Unreadable => LoadError::Unreadable,
-            Unread::Away | Unread::Crowded => LoadError::Away,
+            Unread::Away => LoadError::Away,
+            Unread::Crowded => LoadError::Busy,
         }
     }
 }
@@ -125,8 +125,10 @@ async fn frames(store: &Arc<dyn Store>, wanted: Wanted, numbers: &[u64]) -> Resu
 /// # Errors
 /// The frames of this version are damaged; it is told.
 pub(super) fn unpack(frames: &[Bytes], (document, number): (Subject, u64)) -> Option<(String, Frame)> {
+    // As much as its maker wrote down that it takes: it may have been accepted under a wider bound than today's.
+    let bytes_max = unpacked_bytes(frames);
     let frames: Result<Vec<Frame>, _> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone())).collect();
-    let unpacked = frames.and_then(|frames| Ok((decode_chain(&frames, Bounds::get().document_bytes_max)?, frames)));
+    let unpacked = frames.and_then(|frames| Ok((decode_chain(&frames, bytes_max)?, frames)));
     let place = || format!("{document}: the frames of version {number}");
     let (content, frames) = unpacked.map_err(|error| Unreadable::found(place(), error)).ok()?;
     Some((content, frames.last()?.clone()))

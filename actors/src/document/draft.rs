@@ -13,6 +13,7 @@ use super::state::{Asked, Change, Changed, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
 use super::work::{Followed, Packed};
 use crate::answer::Answer;
+use crate::caller::Caller;
 use crate::id::{CommentId, ShareId, VersionId};
 use crate::json::text;
 use crate::runtime::Decision;
@@ -275,20 +276,9 @@ fn commit(document: &Document, live: &Live, asked: Asked, (expected, header): (u
         etag: reply.etag.clone(),
         body: Some(reply.body.clone()),
     });
-    Commit {
-        subject: Document::subject(document.id),
-        expected,
-        scope: live.scope,
-        by: asked.caller.by,
-        at: live.facts.last_at,
-        rows: Vec::new(),
-        header,
-        redacts: None,
-        conditions: Vec::new(),
-        answer,
-        effects: Vec::new(),
-        chore: None,
-    }
+    let caller = Caller { scope: live.scope, by: asked.caller.by };
+    let commit = Commit::new(Document::subject(document.id), expected, caller, live.facts.last_at);
+    Commit { header, answer, ..commit }
 }
 
 /// Who may read it beside account-level keys: users by number, 0 for everybody of the account.

@@ -82,7 +82,10 @@ impl Events {
         self.check(scope, &filter)?;
         // Whatever a list would refuse is refused before the stream begins.
         let probe = EventQuery { span, after, until: None, filter: filter.clone(), limit: 1, total: false };
-        self.store.events(probe).await?.ok_or(ListFailure::NotFound)?;
+        let first = self.store.events(probe).await?.ok_or(ListFailure::NotFound)?;
+        if first.events.is_empty() && first.unreadable.is_some() {
+            return Err(ListFailure::Unreadable);
+        }
         let from = (Arc::clone(&self.store), Arc::clone(&self.feed));
         Ok(EventReader::new(from, source, filter, after, falling))
     }

@@ -49,6 +49,9 @@ pub enum ReadEnd {
     /// The store can't be read now.
     #[error("the store is away")]
     Away,
+    /// What comes next is stored and can't be read, which was told: to come again brings nothing else.
+    #[error("what is stored can't be read")]
+    Unreadable,
     /// The server is stopping.
     #[error("the feed is closed")]
     Closed,
@@ -188,14 +191,16 @@ impl EventReader {
             Ok(Some(page)) => page,
             Ok(None) => return Err(ReadEnd::Gone),
             Err(ReadError::Expired) => return Err(ReadEnd::Expired),
-            Err(
-                ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::Unreadable | ReadError::NoCursor(_),
-            ) => {
+            Err(ReadError::Unreadable) => return Err(ReadEnd::Unreadable),
+            Err(ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::NoCursor(_)) => {
                 return Err(ReadEnd::Away);
             }
         };
         if page.events.is_empty() {
             self.cursor = self.cursor.max(page.cursor);
+            if page.unreadable.is_some() {
+                return Err(ReadEnd::Unreadable);
+            }
         }
         self.ready.extend(page.events);
         if !page.more && self.until.take().is_none() {

@@ -52,6 +52,7 @@ impl<R> From<LoadError> for AskError<R> {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Away => unavailable(Cause::StoreAway, SOON),
+            LoadError::Busy => unavailable(Cause::TimedOut, SOON),
             LoadError::Unreadable => Self::Unreadable,
         }
     }

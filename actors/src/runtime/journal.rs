@@ -35,10 +35,13 @@ impl Display for Incarnation {
 /// Why nothing came out of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// It does not answer.
+    /// The store does not answer.
     #[error("the store is away")]
     Away,
-    /// What it holds can't be read; that was told where it was found.
+    /// Too much else is being read: its turn did not come in time.
+    #[error("too much is being read")]
+    Busy,
+    /// What the store holds can't be read; that was told where it was found.
     #[error("what is stored can't be read")]
     Unreadable,
 }

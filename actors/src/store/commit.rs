@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::documents::DocumentHeader;
 use crate::accounts::{AccountView, KeyView, Role, Secrets};
 use crate::answer::Done;
-use crate::caller::{By, Scope};
+use crate::caller::{By, Caller, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
 use crate::id::{
     AccountKind, ConversationKind, CustomerId, CustomerKind, DocumentKind, Id, KeyKind, Prefix, ShareId, UserId,
@@ -256,9 +256,9 @@ pub enum Header {
     DocumentGone,
     /// Counts uses of one of a document's share links, and nothing else of it.
     LinkUsed {
-        /// Which link.
+        /// The link that was used.
         share: ShareId,
-        /// How often it has been used, with this one.
+        /// How often it has been used by now.
         uses: u64,
     },
 }
@@ -398,6 +398,25 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// A command of this caller at this instant, on the entity as it is behind this sequence. As it stands it changes nothing.
+    pub(crate) fn new(subject: Subject, expected: u64, caller: Caller, at: i64) -> Self {
+        let Caller { scope, by } = caller;
+        Commit {
+            subject,
+            expected,
+            scope,
+            by,
+            at,
+            rows: Vec::new(),
+            header: Header::Unchanged,
+            redacts: None,
+            conditions: Vec::new(),
+            answer: None,
+            effects: Vec::new(),
+            chore: None,
+        }
+    }
+
     /// About how many bytes of texts it writes.
     pub(crate) fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|row| row.payload.len()).sum();

@@ -81,9 +81,8 @@ impl From<ReadError> for LoadError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Unreadable => LoadError::Unreadable,
-            ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => {
-                LoadError::Away
-            }
+            ReadError::TooSlow | ReadError::Busy => LoadError::Busy,
+            ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => LoadError::Away,
         }
     }
 }
@@ -139,8 +138,8 @@ pub trait Store: Send + Sync + 'static {
     /// A document by its number, as lists show it, and whether it is in the bin; for the server itself.
     fn document(&self, scope: Scope, number: u64) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>>;
 
-    /// A version, and the frames from which its content is made, the one that stands alone first. It is read in the turn of
-    /// this account, or the server's own.
+    /// A version, and the frames from which its content is made, the keyframe first. It is read in the turn of this account,
+    /// or the server's own.
     fn version(&self, whom: Scope, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>>;
 
     /// The identifiers of a document's versions with these numbers, read in the turn of this account.

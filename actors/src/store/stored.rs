@@ -84,20 +84,20 @@ pub struct StoredMessage {
     pub latest: u64,
     /// How often it was edited; its redaction counts.
     pub edits: u64,
-    /// What it says.
+    /// The message as the interface shows it.
     pub now: MessageView,
 }
 
 /// A list of a message's earlier texts.
 #[derive(Debug, Clone, Copy)]
 pub struct RevisionQuery {
-    /// Whose data.
+    /// The account and mode that asks.
     pub scope: Scope,
-    /// In which conversation.
+    /// The message's conversation.
     pub conversation: Subject,
-    /// Of which message.
+    /// The message whose earlier texts are listed.
     pub message: MessageId,
-    /// Which part; an offset.
+    /// The part of the list that is wanted; it begins at an offset, never at a cursor.
     pub paging: Paging,
 }
 
@@ -209,7 +209,7 @@ pub struct EventQuery {
 }
 
 /// A page of events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct EventPage {
     /// Them, in order.
     pub events: Vec<Arc<Event>>,
@@ -219,6 +219,8 @@ pub struct EventPage {
     pub cursor: u64,
     /// Whether any that match may follow.
     pub more: bool,
+    /// The place of an event that can't be read, which was told: the page ends before it. A page with a total is not given then.
+    pub unreadable: Option<u64>,
 }
 
 /// What a conversation does by itself when a time has come.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::line::Hurried;
-use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, Reply, Retry};
+use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
 use super::post::{Mail, PostOffice, now_ms};
 use crate::answer::Answer;
-use crate::runtime::Turn;
+use crate::runtime::{LoadError, Turn};
 use crate::store::{Commit, DeliveryState, ReadError, StoredDelivery, Waiting};
 
 /// What waits until everything up to a position is matched, or everything up to a slice is written.
@@ -18,6 +18,8 @@ pub(super) enum Ask {
     Reach(oneshot::Sender<()>),
     /// A delivery that is to be sent again: the store has to know what became of it.
     Retry(Box<Retry>),
+    /// Events of the past that are to be delivered again: the endpoint may just have been made.
+    Replay(Box<ReplayAsk>),
     /// An answer that leaves when what it rests on is durable.
     Answer(Reply, Answer),
 }
@@ -66,6 +68,7 @@ impl PostOffice {
         match ask {
             Ask::Reach(reply) => drop(reply.send(())),
             Ask::Answer(reply, answer) => drop(reply.send(Ok(answer))),
+            Ask::Replay(ask) => self.replay(*ask, turn),
             Ask::Retry(retry) => {
                 let found = self.means.store.delivery(retry.asker.webhook.number(), retry.delivery.position());
                 turn.later(async move { Mail::RetryRead(retry, found.await) });
@@ -82,7 +85,7 @@ impl PostOffice {
     ) {
         let endpoint = retry.asker.webhook.number();
         let mut found = match (found, self.target_of(&retry.asker)) {
-            (Err(_), _) => return retry.asker.refuse(DeliveryError::Away),
+            (Err(error), _) => return retry.asker.refuse(LoadError::from(error).into()),
             (Ok(Some(found)), Some(target)) if found.id() == retry.delivery && target.enabled => found,
             (Ok(Some(found)), Some(_)) if found.id() == retry.delivery => {
                 return retry.asker.refuse(DeliveryError::Disabled);

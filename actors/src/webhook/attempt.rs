@@ -24,6 +24,8 @@ pub struct WebhookSettings {
     pub places: usize,
     /// Deliveries of all endpoints of an account that may be under way at once; but each endpoint may always have one.
     pub account_places: usize,
+    /// Replays of one endpoint that may be under way at once.
+    pub replays_max: usize,
     /// The longest `Retry-After` that is honoured.
     pub retry_after_max: Duration,
     /// An endpoint that only fails for so long is disabled.

@@ -22,6 +22,7 @@ use super::wanted::EventKinds;
 use crate::accounts::Identity;
 use crate::answer::{Answer, Done, Invalid};
 use crate::caller::{Caller, Scope};
+use crate::damage::Unreadable;
 use crate::feed::Feed;
 use crate::id::{AccountId, DeliveryId, WebhookId};
 use crate::idempotency::Reservation;
@@ -77,7 +78,7 @@ impl Deliveries {
     /// Starts whoever delivers, on a thread of its own.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system starts no further thread.
     pub(crate) fn start(
         (store, feed, identity): (Arc<dyn Store>, Arc<Feed>, Arc<Identity>),
         settings: WebhookSettings,
@@ -190,7 +191,7 @@ impl Deliveries {
         let mut shown = Vec::with_capacity(some.len());
         for (health, totals) in some.into_iter().zip(totals) {
             let reason = match self.record(health.id).await? {
-                Some(record) => disabled_reason(&record),
+                Some(record) => disabled_reason(&record)?,
                 None => None,
             };
             shown.extend(view(health, totals, reason, &accounts));
@@ -287,8 +288,9 @@ fn part(all: AllHealth, paging: Paging) -> (Vec<Health>, bool, bool) {
     (all.drain(first.min(end)..end).collect(), before, after)
 }
 
-fn disabled_reason(record: &StoredRecord) -> Option<DisabledReason> {
-    serde_json::from_str::<WebhookView>(&record.body).ok()?.disabled_reason
+fn disabled_reason(record: &StoredRecord) -> Result<Option<DisabledReason>, Unreadable> {
+    let view = serde_json::from_str::<WebhookView>(&record.body);
+    Ok(view.map_err(|error| Unreadable::found(record.subject, error))?.disabled_reason)
 }
 
 fn view(

@@ -36,7 +36,7 @@ pub(super) enum Unmatched {
     Reached(i64),
     /// The end of what was read of the store at once; whether there was room for more.
     PageEnd {
-        /// Nothing was behind it.
+        /// Whether the store had nothing behind it.
         whole: bool,
     },
 }
@@ -228,15 +228,17 @@ impl PostOffice {
     }
 }
 
+/// What happened behind this position; a failure is told after a pause, so that it is not asked again at once.
 async fn behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
-    let read = store.happened_behind(position, PAGE).await;
-    let rows = match read {
-        Ok(rows) => rows,
-        Err(error) => {
-            tokio::time::sleep(PAUSE).await;
-            return Err(error);
-        }
-    };
+    let page = page_behind(store, position).await;
+    if page.is_err() {
+        tokio::time::sleep(PAUSE).await;
+    }
+    page
+}
+
+async fn page_behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
+    let rows = store.happened_behind(position, PAGE).await?;
     let changed = rows.iter().any(|row| matches!(row, FeedRow::Endpoint { .. }));
     let state = if changed { Some(store.webhook_state().await?) } else { None };
     Ok((rows, state))

@@ -12,7 +12,8 @@ use crate::answer::{Answer, Done, Invalid};
 use crate::caller::{Caller, Scope};
 use crate::id::{AccountId, DeliveryId, EventId, WebhookId};
 use crate::idempotency::Reservation;
-use crate::store::{Commit, DeliveryState, Happened, Header, KeptAnswer, Kind, StoredDelivery, Subject};
+use crate::runtime::LoadError;
+use crate::store::{Commit, DeliveryState, Happened, KeptAnswer, Kind, StoredDelivery, Subject};
 use crate::time::Timestamp;
 
 /// A delivery as the interface shows it.
@@ -121,6 +122,9 @@ pub enum DeliveryError {
     /// The endpoint is disabled.
     #[error("the endpoint is disabled")]
     Disabled,
+    /// As many replays of the endpoint are under way as there may be.
+    #[error("{0} replays are under way")]
+    TooManyReplays(usize),
     /// A value is not acceptable.
     #[error("{}: {}", .0.field, .0.reason)]
     Invalid(Invalid),
@@ -130,6 +134,22 @@ pub enum DeliveryError {
     /// The store is away; nothing was done.
     #[error("the store is away")]
     Away,
+    /// Too much else is being read; nothing was done.
+    #[error("too much is being read")]
+    Busy,
+    /// What is stored can't be read, which was told where it was found; nothing was done.
+    #[error("what is stored can't be read")]
+    Unreadable,
+}
+
+impl From<LoadError> for DeliveryError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Away => DeliveryError::Away,
+            LoadError::Busy => DeliveryError::Busy,
+            LoadError::Unreadable => DeliveryError::Unreadable,
+        }
+    }
 }
 
 pub(super) type Reply = oneshot::Sender<Result<Answer, DeliveryError>>;
@@ -154,19 +174,10 @@ impl Asker {
         // Shapes of ours: they can't fail.
         let body: bytes::Bytes = serde_json::to_vec(body).unwrap_or_default().into();
         let answer = Answer { done: Done::Accepted, id: None, etag: None, body: body.clone(), replayed: false };
-        let commit = self.reservation.map(|reservation| Commit {
-            subject: Subject { kind: Kind::Webhook, number: self.webhook.number(), tail: self.webhook.tail() },
-            expected: 0,
-            scope: self.caller.scope,
-            by: self.caller.by,
-            at: now,
-            rows: Vec::new(),
-            header: Header::Unchanged,
-            redacts: None,
-            conditions: Vec::new(),
-            answer: Some(KeptAnswer { reservation, done: Done::Accepted, id: None, etag: None, body: Some(body) }),
-            effects: Vec::new(),
-            chore: None,
+        let subject = Subject { kind: Kind::Webhook, number: self.webhook.number(), tail: self.webhook.tail() };
+        let commit = self.reservation.map(|reservation| {
+            let kept = KeptAnswer { reservation, done: Done::Accepted, id: None, etag: None, body: Some(body) };
+            Commit { answer: Some(kept), ..Commit::new(subject, 0, self.caller, now) }
         });
         (self.reply, answer, commit)
     }

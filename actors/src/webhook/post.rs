@@ -157,7 +157,7 @@ impl Solo for PostOffice {
             Mail::RetryRead(retry, found) => self.retry_read(*retry, found, turn),
             Mail::Reach(reply) => self.ask(Ask::Reach(reply)),
             Mail::Retry(retry) => self.ask(Ask::Retry(retry)),
-            Mail::Replay(ask) => self.replay(*ask, turn),
+            Mail::Replay(ask) => self.ask(Ask::Replay(ask)),
             // Whoever asked may have left.
             Mail::Health(reply) => drop(reply.send(self.health())),
             Mail::Drain(until, done) => self.draining = Some((until, done)),
@@ -333,7 +333,7 @@ impl PostOffice {
             Landing::NoEvent => {
                 // It never left: the receiver is not to blame.
                 self.queue.drop_gone(&shipment, vec![unread(now)], now);
-                self.jobs.ended(shipment.key.lane);
+                self.delivery_ended(shipment.key.lane);
                 return;
             }
             Landing::Away => {
@@ -357,7 +357,7 @@ impl PostOffice {
         self.means.figures.attempt(outcome.verdict);
         self.queue.landed(&shipment, outcome.verdict, log, now);
         if !matches!(outcome.verdict, Verdict::Later(_)) {
-            self.jobs.ended(shipment.key.lane);
+            self.delivery_ended(shipment.key.lane);
         }
         if let (Some(reason), Some(target)) = (outcome.disable, self.targets.get(&shipment.endpoint)) {
             let (id, scope) = (target.id, target.scope);

@@ -16,7 +16,7 @@ use crate::caller::{By, Caller, Mode};
 use crate::page::{Order, Paging, Start};
 use crate::runtime::{Decision, Entity, Incarnation};
 use crate::store::sqlite::{SqliteStore, StoreSettings, Views};
-use crate::store::{Commit, DeliveryState, Happened, Header, Kind, NewRow, Subject, Tallies};
+use crate::store::{Commit, DeliveryState, Happened, Kind, NewRow, Subject, Tallies};
 use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, WebhookRequest};
 
 /// What the network would do, in order; then it answers 200.
@@ -62,6 +62,7 @@ fn settings() -> WebhookSettings {
         timeout: Duration::from_secs(5),
         places: 4,
         account_places: 128,
+        replays_max: 16,
         retry_after_max: Duration::from_secs(1),
         disable_after: Duration::from_secs(3600),
         keep_deliveries: Duration::from_secs(3600),
@@ -111,20 +112,9 @@ impl Desk {
             let tallies = Tallies { agent: sequence, last_message_at: Some(1), ..Tallies::default() };
             let happened = Happened::MessageCreated;
             let row = NewRow { happened, payload: "{}".into(), tallies, seen: None, edits: None };
-            self.commit(Commit {
-                subject: Subject { kind: Kind::Conversation, number: 5, tail: 1 },
-                expected: sequence - 1,
-                scope: scope(),
-                by: By::server("a test"),
-                at: now_ms(),
-                rows: vec![row],
-                header: Header::Unchanged,
-                redacts: None,
-                conditions: Vec::new(),
-                answer: None,
-                effects: Vec::new(),
-                chore: None,
-            });
+            let subject = Subject { kind: Kind::Conversation, number: 5, tail: 1 };
+            let caller = Caller { scope: scope(), by: By::server("a test") };
+            self.commit(Commit { rows: vec![row], ..Commit::new(subject, sequence - 1, caller, now_ms()) });
         }
     }
 

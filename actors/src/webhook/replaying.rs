@@ -1,15 +1,16 @@
 //! Replays: events of the past, made into deliveries a few at a time, in a lane of their own, so that what happens now
-//! does not wait for them and a million of them do not fill the store. The job stands in the store until it is done.
+//! does not wait for them and a million of them do not fill the store. The job stands in the store until the last of its
+//! deliveries has ended: so long it is under way, and counts among those that an endpoint may have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::messages::{DeliveryError, ReplayAsk};
+use super::messages::{Asker, DeliveryError, ReplayAsk};
 use super::post::{Mail, PostOffice, now_ms};
 use super::queue::Keep;
 use crate::caller::Scope;
 use crate::feed::EventFilter;
-use crate::runtime::Turn;
+use crate::runtime::{LoadError, Turn};
 use crate::store::{EventPage, EventQuery, ReadError, Replay, ReplayChange, Span, Store};
 
 /// Deliveries of one replay that wait, about.
@@ -21,7 +22,11 @@ const DISORDER_MS: i64 = 60_000;
 /// Numbers of a feed are smaller.
 const NUMBER_MAX: u64 = 1 << 40;
 
-/// Replays whose deliveries are not all made.
+/// The wait after the store could not be read, and after something stored could not be.
+const PAUSE_MS: i64 = 1_000;
+const PAUSE_UNREADABLE_MS: i64 = 60_000;
+
+/// Replays that are under way, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     last_lane: i64,
@@ -31,18 +36,27 @@ pub(super) struct Jobs {
 #[derive(Debug)]
 struct Job {
     replay: Replay,
+    /// Deliveries that were made and have not ended.
     waiting: u64,
-    reading: bool,
-    /// Not before this, after the store could not be read.
-    not_before: i64,
+    stage: Stage,
+}
+
+/// How far a replay's deliveries are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// More are to be made, not before this instant.
+    Due(i64),
+    /// Events are being read for them.
+    Reading,
+    /// All are.
+    Made,
 }
 
 impl Jobs {
+    /// What an earlier life left, each replay with its deliveries that wait.
     pub(super) fn new(last_lane: i64, open: Vec<(Replay, u64)>) -> Self {
-        let jobs = open
-            .into_iter()
-            .map(|(replay, waiting)| (replay.lane, Job { replay, waiting, reading: false, not_before: 0 }));
-        Jobs { last_lane, jobs: jobs.collect() }
+        let job = |(replay, waiting): (Replay, u64)| (replay.lane, Job { replay, waiting, stage: Stage::Due(0) });
+        Jobs { last_lane, jobs: open.into_iter().map(job).collect() }
     }
 
     /// A lane that no replay had before.
@@ -51,11 +65,18 @@ impl Jobs {
         self.last_lane
     }
 
-    /// A delivery of this lane has ended.
-    pub(super) fn ended(&mut self, lane: i64) {
-        if let Some(job) = self.jobs.get_mut(&lane) {
-            job.waiting = job.waiting.saturating_sub(1);
+    /// How many of an endpoint's are under way.
+    fn of(&self, endpoint: u64) -> usize {
+        self.jobs.values().filter(|job| job.replay.endpoint == endpoint).count()
+    }
+
+    /// Lets go of a replay whose deliveries are all made and have ended; whether it is one.
+    fn end(&mut self, lane: i64) -> bool {
+        let is_over = self.jobs.get(&lane).is_some_and(|job| job.stage == Stage::Made && job.waiting == 0);
+        if is_over {
+            self.jobs.remove(&lane);
         }
+        is_over
     }
 
     /// The endpoint gets nothing more.
@@ -67,10 +88,8 @@ impl Jobs {
 impl PostOffice {
     /// Looks where the replay begins; it is refused where the endpoint gets nothing.
     pub(super) fn replay(&mut self, ask: ReplayAsk, turn: &mut Turn<Mail>) {
-        match self.target_of(&ask.asker) {
-            None => return ask.asker.refuse(DeliveryError::NotFound),
-            Some(target) if !target.enabled => return ask.asker.refuse(DeliveryError::Disabled),
-            Some(_) => {}
+        if let Some(refusal) = self.refusal(&ask.asker) {
+            return ask.asker.refuse(refusal);
         }
         let mut replay = Replay {
             lane: self.jobs.next_lane(now_ms()),
@@ -95,17 +114,26 @@ impl PostOffice {
         });
     }
 
+    /// Why this one may begin no replay of the endpoint, if it may not.
+    fn refusal(&self, asker: &Asker) -> Option<DeliveryError> {
+        let most = self.means.settings.replays_max;
+        match self.target_of(asker) {
+            None => Some(DeliveryError::NotFound),
+            Some(target) if !target.enabled => Some(DeliveryError::Disabled),
+            Some(target) => (self.jobs.of(target.id.number()) >= most).then_some(DeliveryError::TooManyReplays(most)),
+        }
+    }
+
     /// The job is written down with its answer.
     pub(super) fn replay_begins(&mut self, ask: ReplayAsk, found: Result<Replay, ReadError>, turn: &mut Turn<Mail>) {
-        let Ok(replay) = found else { return ask.asker.refuse(DeliveryError::Away) };
-        // It may have been disabled meanwhile.
-        match self.target_of(&ask.asker) {
-            None => return ask.asker.refuse(DeliveryError::NotFound),
-            Some(target) if !target.enabled => return ask.asker.refuse(DeliveryError::Disabled),
-            Some(_) => {}
-        }
+        // Others may have begun meanwhile, or somebody may have disabled the endpoint.
+        let replay = match (found, self.refusal(&ask.asker)) {
+            (_, Some(refusal)) => return ask.asker.refuse(refusal),
+            (Err(error), None) => return ask.asker.refuse(LoadError::from(error).into()),
+            (Ok(replay), None) => replay,
+        };
         self.queue.replay(ReplayChange::Open(replay.clone()));
-        self.jobs.jobs.insert(replay.lane, Job { replay, waiting: 0, reading: false, not_before: 0 });
+        self.jobs.jobs.insert(replay.lane, Job { replay, waiting: 0, stage: Stage::Due(0) });
         let answer = ask.asker.answer(&ask.view, now_ms());
         self.answer_when_written(answer, turn);
     }
@@ -114,10 +142,10 @@ impl PostOffice {
     pub(super) fn step_replays(&mut self, turn: &mut Turn<Mail>) {
         let now = now_ms();
         for (lane, job) in &mut self.jobs.jobs {
-            if job.reading || job.waiting >= WAITING_MAX || now < job.not_before {
+            if job.waiting >= WAITING_MAX || !matches!(job.stage, Stage::Due(at) if at <= now) {
                 continue;
             }
-            job.reading = true;
+            job.stage = Stage::Reading;
             let filter = EventFilter { kinds: job.replay.kinds.clone(), ..EventFilter::default() };
             let query = EventQuery {
                 span: Span::Scope(job.replay.scope),
@@ -135,14 +163,13 @@ impl PostOffice {
     /// Makes deliveries of what was read; the job's place moves in the same slice.
     pub(super) fn replay_read(&mut self, lane: i64, page: Result<Option<EventPage>, ReadError>) {
         let Some(job) = self.jobs.jobs.get_mut(&lane) else { return };
-        job.reading = false;
         let now = now_ms();
         let page = match page {
-            Ok(Some(page)) => page,
-            Ok(None) => EventPage { events: Vec::new(), total: 0, cursor: job.replay.next, more: false },
+            Ok(page) => page.unwrap_or_default(),
             Err(error) => {
+                let pause = if error == ReadError::Unreadable { PAUSE_UNREADABLE_MS } else { PAUSE_MS };
                 tracing::warn!(%error, "a replay can't be read: it waits");
-                job.not_before = now + 1000;
+                job.stage = Stage::Due(now + pause);
                 return;
             }
         };
@@ -155,13 +182,28 @@ impl PostOffice {
                 job.waiting += 1;
             }
         }
-        let done = !page.more || page.events.last().is_some_and(|event| over(event.at, DISORDER_MS));
-        if done {
+        // What can't be read is passed by, as it is where it happens: nothing waits behind it for ever.
+        let reached = page.unreadable.unwrap_or(page.cursor);
+        let is_made = !page.more || page.events.last().is_some_and(|event| over(event.at, DISORDER_MS));
+        job.stage = if is_made { Stage::Made } else { Stage::Due(now) };
+        if reached > job.replay.next {
+            job.replay.next = reached;
+            self.queue.replay(ReplayChange::Reached(lane, reached));
+        }
+        self.end_replay(lane);
+    }
+
+    /// A delivery has ended, which may be a replay's.
+    pub(super) fn delivery_ended(&mut self, lane: i64) {
+        if let Some(job) = self.jobs.jobs.get_mut(&lane) {
+            job.waiting = job.waiting.saturating_sub(1);
+            self.end_replay(lane);
+        }
+    }
+
+    fn end_replay(&mut self, lane: i64) {
+        if self.jobs.end(lane) {
             self.queue.replay(ReplayChange::Done(lane));
-            self.jobs.jobs.remove(&lane);
-        } else if page.cursor != job.replay.next {
-            job.replay.next = page.cursor;
-            self.queue.replay(ReplayChange::Reached(lane, page.cursor));
         }
     }
 }

@@ -75,6 +75,7 @@ mod tests {
             timeout: Duration::from_secs(15),
             places: 32,
             account_places: 128,
+            replays_max: 16,
             retry_after_max: Duration::from_secs(3600),
             disable_after: Duration::from_secs(432_000),
             keep_deliveries: Duration::from_secs(2_592_000),

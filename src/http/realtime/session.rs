@@ -33,6 +33,8 @@ pub(super) enum Over {
     Leaving,
     /// It shows what its key may not see any more.
     Void,
+    /// What comes next can't be read, however often it comes again.
+    Unreadable,
 }
 
 /// What had to be found out before the next frame is read.
@@ -263,6 +265,7 @@ impl Session {
             }
             Err(ReadEnd::Closed) => Err(Over::Leaving),
             Err(ReadEnd::TooSlow | ReadEnd::Expired | ReadEnd::Gone | ReadEnd::Away) => Err(Over::ComeAgain),
+            Err(ReadEnd::Unreadable) => Err(Over::Unreadable),
         })
     }
 

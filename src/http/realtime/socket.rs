@@ -235,6 +235,7 @@ impl Socket {
             Over::ComeAgain => Code::TryAgain,
             Over::Leaving => Code::GoingAway,
             Over::Void => Code::Policy,
+            Over::Unreadable => Code::InternalError,
         };
         self.state = State::Ending(code, Box::pin(sleep(LAST_SENDS)));
     }
@@ -246,6 +247,7 @@ impl Socket {
             Code::NotUtf8 => "the text is not UTF-8",
             Code::Policy => "the credential holds no more",
             Code::TooBig => "the frame is too long",
+            Code::InternalError => "what is stored can't be read",
             Code::TryAgain => "too much at once: come again, and resume where you stand",
         };
         wire::bye(&mut self.out.0, Some(code as u16), reason);

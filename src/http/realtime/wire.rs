@@ -20,6 +20,7 @@ pub(super) enum Code {
     NotUtf8 = 1007,
     Policy = 1008,
     TooBig = 1009,
+    InternalError = 1011,
     TryAgain = 1013,
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::fixture::{Bench, Failed, House, live, other, wait};
 use crate::accounts::UserRequest;
-use crate::caller::By;
+use crate::caller::{By, Caller};
 use crate::id::{DocumentId, UserId, VersionId};
 use crate::page::{Cursor, Order, Paging, Start};
 use crate::runtime::{CommitFailure, Incarnation};
@@ -61,20 +61,8 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
     let payload = Bytes::copy_from_slice(payload.as_bytes());
     let row =
         NewRow { happened: Happened::DocumentUpdated, payload, tallies: Tallies::default(), seen: None, edits: None };
-    Commit {
-        subject: subject(id),
-        expected,
-        scope: live(),
-        by: By::server("a test"),
-        at: 1_000,
-        rows: vec![row],
-        header,
-        redacts: None,
-        conditions: Vec::new(),
-        answer: None,
-        effects: Vec::new(),
-        chore: None,
-    }
+    let caller = Caller { scope: live(), by: By::server("a test") };
+    Commit { rows: vec![row], header, ..Commit::new(subject(id), expected, caller, 1_000) }
 }
 
 impl<B: Bench> House<B> {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 
 use super::fixture::{Bench, House, live, other, test, wait};
-use crate::caller::{By, Scope};
+use crate::caller::{By, Caller, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
 use crate::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
 use crate::id::{ConversationId, CustomerId, UserId, WebhookId};
@@ -75,20 +75,9 @@ impl Talk {
             said.iter().all(|(kind, _, _)| matches!(kind, Happened::MessageCreated | Happened::MessageUpdated));
         let before = (expected > 0).then(|| Box::new(state.clone()));
         let put = Header::Conversation { before, after: Box::new(state) };
-        Commit {
-            subject: self.subject,
-            expected,
-            scope: self.scope,
-            by: By::server("a test"),
-            at,
-            rows,
-            header: if expected > 0 && messages { Header::Unchanged } else { put },
-            redacts: None,
-            conditions: Vec::new(),
-            answer: None,
-            effects: Vec::new(),
-            chore: None,
-        }
+        let header = if expected > 0 && messages { Header::Unchanged } else { put };
+        let caller = Caller { scope: self.scope, by: By::server("a test") };
+        Commit { rows, header, ..Commit::new(self.subject, expected, caller, at) }
     }
 
     fn row(&mut self, (happened, channel, assignee): Said, at: i64) -> NewRow {

@@ -9,8 +9,7 @@ use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority, Status};
 use crate::damage::Unreadable;
 use crate::id::{ConversationId, CustomerId, Id, Prefix, UserId};
-use crate::runtime::LoadError;
-use crate::store::{ConversationHeader, ConversationState, Kind, StoredRecord, Subject, Tallies};
+use crate::store::{ConversationHeader, ConversationState, Kind, ReadError, StoredRecord, Subject, Tallies};
 
 /// SQLite keeps 64-bit signed integers; numbers, tails and sequences have at most 62 bits.
 pub(super) fn int(value: u64) -> i64 {
@@ -43,7 +42,16 @@ pub(super) fn check_json(json: &[u8], place: impl FnOnce() -> String) -> rusqlit
 }
 
 /// What an error of reading means to whoever asked; it is told here.
-pub(super) fn failed(error: &rusqlite::Error) -> LoadError {
+pub(super) fn failed(error: &rusqlite::Error) -> ReadError {
+    if let Some(unreadable) = unreadable(error) {
+        return unreadable.into();
+    }
+    tracing::error!(%error, "the store can't be read");
+    ReadError::Away
+}
+
+/// Whether an error of reading says that what is stored can't be read, which is told here; none where it says another thing.
+pub(super) fn unreadable(error: &rusqlite::Error) -> Option<Unreadable> {
     use rusqlite::Error;
     let code = error.sqlite_error_code();
     let is_damaged = matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
@@ -55,12 +63,7 @@ pub(super) fn failed(error: &rusqlite::Error) -> LoadError {
                 | Error::Utf8Error(..)
                 | Error::QueryReturnedNoRows
         );
-    if is_damaged {
-        Unreadable::found("the store's file", error);
-        return LoadError::Unreadable;
-    }
-    tracing::error!(%error, "the store can't be read");
-    LoadError::Away
+    is_damaged.then(|| Unreadable::found("the store's file", error))
 }
 
 /// The columns that [`state`] reads, from index 0.

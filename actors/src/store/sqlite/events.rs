@@ -10,12 +10,11 @@ use super::codec::{self, int, uint};
 use super::known;
 use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted};
-use super::timeline;
+use super::timeline::{self, Places};
 use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority};
 use crate::feed::{Event, Place, SeenNow};
 use crate::id::WebhookId;
-use crate::runtime::LoadError;
 use crate::store::{EventPage, EventQuery, FeedRow, Happened, Kind, ReadError, Span, Subject};
 
 /// The columns that [`event`] reads.
@@ -67,12 +66,51 @@ pub(super) fn page(
     };
     let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut events = Vec::with_capacity(places.positions.len());
+    let Places { positions, total, cursor, more } = places;
+    let mut found = Found::with_room(positions.len());
     let veil = Veil::of(connection)?;
-    for position in places.positions {
-        events.push(Arc::new(statement.query_row([position], |row| shown(row, &veil))?));
+    for position in positions {
+        let goes_on = statement.query_row([position], |row| found.take(row, 2, &veil))?;
+        if !goes_on {
+            break;
+        }
     }
-    Ok(Ok(Some(EventPage { events, total: places.total, cursor: places.cursor, more: places.more })))
+    found.page(query, (total, cursor, more)).map(|page| Ok(Some(page)))
+}
+
+/// The events of a page, up to one that can't be read.
+struct Found {
+    events: Vec<Arc<Event>>,
+    /// The place of that one, and why.
+    unreadable: Option<(u64, rusqlite::Error)>,
+}
+
+impl Found {
+    fn with_room(events: usize) -> Self {
+        Found { events: Vec::with_capacity(events), unreadable: None }
+    }
+
+    /// Takes in the next row, whose place stands in this column; whether it could be read.
+    fn take(&mut self, row: &Row<'_>, place: usize, veil: &Veil<'_>) -> rusqlite::Result<bool> {
+        match shown(row, veil) {
+            Ok(event) => self.events.push(Arc::new(event)),
+            Err(error) => self.unreadable = Some((uint(row.get(place)?), error)),
+        }
+        Ok(self.unreadable.is_none())
+    }
+
+    /// The page, as far as it can be read where no total of it was asked for.
+    fn page(self, query: &EventQuery, (total, cursor, more): (u64, u64, bool)) -> rusqlite::Result<EventPage> {
+        let events = self.events;
+        let Some((place, error)) = self.unreadable else {
+            return Ok(EventPage { events, total, cursor, more, unreadable: None });
+        };
+        if query.total || codec::unreadable(&error).is_none() {
+            return Err(error);
+        }
+        // Places have no gap: what stands before it was shown, or is not asked for.
+        Ok(EventPage { events, total, cursor: place.saturating_sub(1), more: true, unreadable: Some(place) })
+    }
 }
 
 /// Where the rows of one entity stand; its sequences have no gap.
@@ -123,8 +161,10 @@ impl<'c> Log<'c> {
     /// each row tells how many messages stand up to it.
     fn next(&self, (after, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<Option<u64>> {
         let (own, others) = wanted.sides();
-        if own && others {
-            return Ok((after < end).then_some(after + 1));
+        match (own, others) {
+            (true, true) => return Ok((after < end).then_some(after + 1)),
+            (false, false) => return Ok(None),
+            (true, false) | (false, true) => {}
         }
         let rank = |seq: u64| -> rusqlite::Result<u64> {
             let messages = self.messages(seq)?;
@@ -162,20 +202,23 @@ impl<'c> Log<'c> {
     }
 
     /// The matching events behind `start` up to `end`, at most one more than `limit`.
-    fn find(&self, span: (u64, u64), wanted: &Wanted, limit: u32) -> rusqlite::Result<Vec<Arc<Event>>> {
+    fn find(&self, span: (u64, u64), wanted: &Wanted, limit: u32) -> rusqlite::Result<Found> {
         let (kinds, channel, assignee) = wanted.values();
         let sql = format!("SELECT {EVENT} FROM rows WHERE {MATCHING} ORDER BY seq LIMIT ?7");
         let mut statement = self.connection.prepare_cached(&sql)?;
         let most = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
         let veil = Veil::of(self.connection)?;
-        let mut found = Vec::new();
+        let mut found = Found::with_room(0);
         self.stretches(span, wanted, |start, end| {
-            let left = i64::try_from(most.saturating_sub(found.len())).unwrap_or(i64::MAX);
+            let left = i64::try_from(most.saturating_sub(found.events.len())).unwrap_or(i64::MAX);
             let values = params![self.entity, int(start), int(end), kinds, channel, assignee, left];
-            for event in statement.query_map(values, |row| shown(row, &veil))? {
-                found.push(Arc::new(event?));
+            let mut rows = statement.query(values)?;
+            while let Some(row) = rows.next()? {
+                if !found.take(row, 4, &veil)? {
+                    return Ok(false);
+                }
             }
-            Ok(found.len() < most)
+            Ok(found.events.len() < most)
         })?;
         Ok(found)
     }
@@ -191,13 +234,11 @@ impl<'c> Log<'c> {
         let (kinds, channel, assignee) = wanted.values();
         let mut statement = self.connection.prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
         let mut total = 0;
-        if wanted.sides() != (false, false) {
-            self.stretches((start, end), wanted, |start, end| {
-                let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
-                total += statement.query_row(values, |row| row.get(0)).map(uint)?;
-                Ok(true)
-            })?;
-        }
+        self.stretches((start, end), wanted, |start, end| {
+            let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
+            total += statement.query_row(values, |row| row.get(0)).map(uint)?;
+            Ok(true)
+        })?;
         Ok(total)
     }
 }
@@ -233,20 +274,20 @@ fn of_entity(
         None => log.last,
     };
     let wanted = Wanted::new(&query.filter);
-    let mut events = log.find((start, end), &wanted, query.limit)?;
+    let mut found = log.find((start, end), &wanted, query.limit)?;
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let more = events.len() > limit;
-    events.truncate(limit);
-    let cursor = match events.last() {
+    let more = found.events.len() > limit;
+    found.events.truncate(limit);
+    let cursor = match found.events.last() {
         Some(event) if more => event.sequence,
         Some(_) | None => end.max(start),
     };
     let total = match query.total {
         true if more => log.count((start, end), &wanted)?,
-        true => u64::try_from(events.len()).unwrap_or(u64::MAX),
+        true => u64::try_from(found.events.len()).unwrap_or(u64::MAX),
         false => 0,
     };
-    Ok(Ok(Some(EventPage { events, total, cursor, more })))
+    found.page(query, (total, cursor, more)).map(|page| Ok(Some(page)))
 }
 
 /// The event at this position, if it is stored: what is to be delivered is delivered, also where retention has taken it
@@ -284,7 +325,7 @@ fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>>
         return match event(row, veil) {
             Ok(event) => Ok(Some(FeedRow::Event(Arc::new(event)))),
             // Told, and passed by: it must not hold up what happened to everybody else.
-            Err(error) if codec::failed(&error) == LoadError::Unreadable => Ok(None),
+            Err(error) if codec::unreadable(&error).is_some() => Ok(None),
             Err(error) => Err(error),
         };
     }

@@ -10,7 +10,7 @@ use crate::caller::Scope;
 use crate::conversation::messages::MessageView;
 use crate::id::{ActivityId, DocumentId, MessageId};
 use crate::page::Cursor;
-use crate::store::{Kind, StoredMessage, Subject};
+use crate::store::{Happened, Kind, StoredMessage, Subject};
 
 /// Whose this very thing is; none where there is no such thing.
 pub(super) fn scope_of(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<Scope>> {
@@ -52,11 +52,14 @@ pub(super) fn was_document(connection: &Connection, scope: Scope, subject: Subje
         id: DocumentId,
     }
     let first: Option<Option<Vec<u8>>> = connection
-        .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = 1 AND scope = ?2")?
-        .query_row([int(subject.number), scope.number()], |row| row.get(0))
+        .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = 1 AND scope = ?2 AND happened = ?3")?
+        .query_row([int(subject.number), scope.number(), Happened::DocumentCreated as i64], |row| row.get(0))
         .optional()?;
-    let named = first.flatten().and_then(|first| serde_json::from_slice::<Named>(&first).ok());
-    Ok(named.is_some_and(|named| (named.id.number(), named.id.tail()) == (subject.number, subject.tail)))
+    // Retention takes a first event away.
+    let Some(first) = first.flatten() else { return Ok(false) };
+    let place = || format!("entity {}: its first event", subject.number);
+    let Named { id } = serde_json::from_slice(&first).map_err(|error| codec::damaged(place(), error))?;
+    Ok((id.number(), id.tail()) == (subject.number, subject.tail))
 }
 
 /// This very message of this very conversation as it stands; one row of it is read, however often it was edited.

@@ -212,10 +212,10 @@ impl StoreSettings<'static> {
 pub struct SqliteStore {
     inbox: Mutex<Option<Sender<Work>>>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
-    /// For actors, which wait for it.
+    /// What actors wait for: entities, messages, kept answers.
     loads: Readers<ReadClass>,
     lists: Readers<ReadClass>,
-    /// Documents' texts.
+    /// Contents of documents' versions.
     contents: Readers<ReadClass>,
     /// What streams and replays catch up with.
     streams: Readers<ReadClass>,

@@ -16,7 +16,6 @@ use super::codec;
 use super::gate::Gate;
 use crate::cores::{self, Long};
 use crate::fair_queue::{FairQueue, QueueBounds, Queued};
-use crate::runtime::LoadError;
 use crate::store::{Later, ReadError};
 use crate::threads;
 
@@ -204,10 +203,7 @@ fn timed<T>(
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
             return ReadError::TooSlow;
         }
-        match codec::failed(&error) {
-            LoadError::Unreadable => ReadError::Unreadable,
-            LoadError::Away => ReadError::Away,
-        }
+        codec::failed(&error)
     })
 }
 

@@ -2,12 +2,14 @@
 //! thousand times. From the redaction on they are shown to nobody: until the file has lost them, what is read of a message
 //! goes through [`Veil`]. What a redaction has still to erase stands in the file, so a crash only delays it.
 
+use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
-use super::codec::int;
+use super::codec::{self, int};
 use super::{deliveries, known};
 use crate::conversation::messages::MessageView;
+use crate::damage::Unreadable;
 use crate::id::MessageId;
 use crate::store::Happened;
 use crate::time::Timestamp;
@@ -85,7 +87,7 @@ impl Redaction {
             let Some(text) = self.next_text(connection, last)? else { return Ok(true) };
             if self.delivery == 0 {
                 *room = room.saturating_sub(ROW_BYTES + text.bytes);
-                self.erase_text(connection, &redacted, &text)?;
+                self.erase_text(connection, redacted.as_ref(), &text)?;
             }
             match deliveries::erase_some_answers(connection, (text.pos, self.delivery), room)? {
                 Some(behind) => self.delivery = behind,
@@ -95,13 +97,17 @@ impl Redaction {
         Ok(false)
     }
 
-    /// The message as its redaction left it, and the position of that.
-    fn redacted(&self, connection: &Connection) -> rusqlite::Result<Option<(i64, MessageView)>> {
+    /// The position of the redaction, and the message as that left it; no message where it can't be read.
+    fn redacted(&self, connection: &Connection) -> rusqlite::Result<Option<(i64, Option<MessageView>)>> {
         let sql =
             "SELECT e.pos, e.payload FROM rows r JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2";
         connection
             .prepare_cached(sql)?
-            .query_row([self.entity, self.original], |row| Ok((row.get(0)?, known::text(row, 1)?)))
+            .query_row([self.entity, self.original], |row| {
+                let position: i64 = row.get(0)?;
+                let unreadable = |error| Unreadable::found(format_args!("position {position}: a redaction"), error);
+                Ok((position, known::text(row, 1).map_err(unreadable).ok()))
+            })
             .optional()
     }
 
@@ -122,9 +128,11 @@ impl Redaction {
 
     /// Leaves of a text what its redaction left of the message, with the time of the edit. What is made of a text goes with
     /// it: the salt of its digest, and the digest of the request that brought it, which may have begun the conversation.
-    fn erase_text(&self, connection: &Connection, redacted: &MessageView, text: &Text) -> rusqlite::Result<()> {
+    fn erase_text(&self, connection: &Connection, redacted: Option<&MessageView>, text: &Text) -> rusqlite::Result<()> {
         let edited_at = (self.next > 0).then_some(Timestamp(text.at));
-        let payload = crate::json::bytes(&MessageView { edited_at, ..redacted.clone() });
+        let left = |redacted: &MessageView| crate::json::bytes(&MessageView { edited_at, ..redacted.clone() });
+        // It goes, also where nobody can tell any more what would be left of it.
+        let payload = redacted.map_or_else(|| Bytes::from_static(b"null"), left);
         if self.next == 0 {
             forget_request(connection, text.pos)?;
         }
@@ -173,13 +181,13 @@ impl<'c> Veil<'c> {
 
     /// The payload of an entity's row as it may be shown.
     pub(super) fn shown(&self, entity: i64, happened: i64, payload: Vec<u8>) -> rusqlite::Result<Vec<u8>> {
-        if self.hides(entity, happened, &payload)?
-            && let Ok(mut text) = serde_json::from_slice::<MessageView>(&payload)
-        {
-            text.erase();
-            return Ok(crate::json::text(&text).into_bytes());
+        if !self.hides(entity, happened, &payload)? {
+            return Ok(payload);
         }
-        Ok(payload)
+        let text = serde_json::from_slice::<MessageView>(&payload);
+        let mut text = text.map_err(|error| codec::damaged(format_args!("entity {entity}: a hidden text"), error))?;
+        text.erase();
+        Ok(crate::json::text(&text).into_bytes())
     }
 
     /// Whether the text at this position is hidden.

@@ -1,6 +1,8 @@
 //! Redactions that take many slices: what they leave to be seen meanwhile, across a crash, and of files of before.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use super::redacting::Veil;
 use super::tests::{Bare, Folder};
 use super::{events, loads, revisions};
-use crate::caller::{By, Mode, Scope};
+use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::messages::{MessageView, Request};
 use crate::feed::EventFilter;
 use crate::id::{ConversationId, MessageId};
@@ -17,8 +19,8 @@ use crate::page::{Order, Paging, Start};
 use crate::runtime::Incarnation;
 use crate::store::contract::{Bench, House, wait};
 use crate::store::{
-    Commit, EventQuery, FeedRow, Happened, Header, Kind, NewRow, RevisionQuery, Span, StoredMessage, StoredPage,
-    Subject, Tallies,
+    Commit, EventQuery, FeedRow, Happened, Kind, NewRow, RevisionQuery, Span, StoredMessage, StoredPage, Subject,
+    Tallies,
 };
 use crate::time::Timestamp;
 
@@ -88,20 +90,8 @@ impl Often {
         let row =
             NewRow { happened: Happened::MessageUpdated, payload, tallies: self.tallies, seen: None, edits: Some(2) };
         self.sequence += 1;
-        Commit {
-            subject: self.subject(),
-            expected: self.sequence - 1,
-            scope: scope(),
-            by: By::server("a test"),
-            at,
-            rows: vec![row],
-            header: Header::Unchanged,
-            redacts: None,
-            conditions: Vec::new(),
-            answer: None,
-            effects: Vec::new(),
-            chore: None,
-        }
+        let caller = Caller { scope: scope(), by: By::server("a test") };
+        Commit { rows: vec![row], ..Commit::new(self.subject(), self.sequence - 1, caller, at) }
     }
 
     fn redact(&mut self) {
@@ -189,6 +179,22 @@ fn a_redaction_in_slices_shows_nothing_meanwhile_and_goes_on_after_a_crash() {
         assert!(again.redacted && again.content.is_empty() && again.edited_at.is_none(), "{again:?}");
     }
     house.is_sound();
+}
+
+#[test]
+fn texts_go_also_where_their_redaction_can_t_be_read() {
+    let mut often = Often::new();
+    often.redact();
+    let Bare { writer, .. } = &often.bare;
+    let sql = "UPDATE rows SET payload = x'7b' WHERE pos = (SELECT max(pos) FROM rows)";
+    assert_eq!(writer.connection.execute(sql, []).unwrap(), 1);
+    while often.under_way() > 0 {
+        often.bare.writer.keep_house(false);
+        assert!(often.bare.writer.healthy.load(Ordering::Relaxed), "the writer goes on");
+    }
+    let sql = "SELECT count(*) FROM rows WHERE instr(payload, ?1)";
+    let left: i64 = often.bare.writer.connection.query_row(sql, [MARKER.as_bytes()], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
 }
 
 #[test]

@@ -250,7 +250,12 @@ pub(super) fn floor(connection: &Connection, scope: i64) -> rusqlite::Result<u64
 /// Writes entries behind those that are written; `from` is the number of the first, and what is written already is left
 /// out. In the caller's transaction.
 pub(super) fn append(connection: &Connection, scope: i64, from: u64, entries: &[Entry]) -> rusqlite::Result<()> {
-    let mut open = newest(connection, scope)?.unwrap_or_else(Slice::beginning);
+    let mut open = match newest(connection, scope) {
+        Ok(newest) => newest.unwrap_or_else(Slice::beginning),
+        // Told; its account's lists answer with that. The commits of all others, which it goes along with, go on.
+        Err(error) if codec::unreadable(&error).is_some() => return Ok(()),
+        Err(error) => return Err(error),
+    };
     if from > open.end() {
         tracing::error!(scope, from, written = open.end(), "the feed by account has a gap; run `colloquy check`");
         return Ok(());

@@ -1,16 +1,15 @@
 //! The contract on the embedded store, and what only it can do.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, OpenFlags, params};
 use tempfile::TempDir;
 
@@ -23,13 +22,16 @@ use super::lagging::{Fold, Lag, Lagging};
 use super::retention::Retention;
 use super::writer::{Work, Writer};
 use super::{ReadClass, SqliteStore, StoreSettings, Views, check, connect, log_of, recovery, schema};
-use crate::caller::{By, Mode, Scope};
+use crate::caller::{By, Caller, Mode, Scope};
 use crate::feed::EventFilter;
 use crate::idempotency::KEPT_MS;
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{Broken, Commit, EventQuery, Happened, Header, Kind, NewRow, Span, Store, Subject, Tallies};
+use crate::store::{Broken, Commit, EventQuery, Happened, Kind, NewRow, Span, Store, Subject, Tallies};
 use crate::time::Timestamp;
+
+/// What is waited for takes no longer, however busy the machine is.
+const SOON: Duration = Duration::from_secs(20);
 
 /// A folder with a store's files.
 pub(super) struct Folder(TempDir);
@@ -214,20 +216,9 @@ pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     let tallies = Tallies { customer: expected + 1, last_message_at: Some(1), ..Tallies::default() };
     let payload = Bytes::from(vec![b'x'; bytes]);
     let row = NewRow { happened: Happened::MessageCreated, payload, tallies, seen: None, edits: None };
-    Commit {
-        subject: Subject { kind: Kind::Conversation, number: entity, tail: 1 },
-        expected,
-        scope: Scope::of(1, Mode::Live),
-        by: By::server("a test"),
-        at: 1,
-        rows: vec![row],
-        header: Header::Unchanged,
-        redacts: None,
-        conditions: Vec::new(),
-        answer: None,
-        effects: Vec::new(),
-        chore: None,
-    }
+    let subject = Subject { kind: Kind::Conversation, number: entity, tail: 1 };
+    let caller = Caller { scope: Scope::of(1, Mode::Live), by: By::server("a test") };
+    Commit { rows: vec![row], ..Commit::new(subject, expected, caller, 1) }
 }
 
 #[test]
@@ -309,6 +300,26 @@ fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
 }
 
 #[test]
+fn a_damaged_slice_of_one_accounts_events_keeps_no_commit_out() {
+    let mut bare = Bare::new();
+    let of = |account: u32, expected: u64| {
+        let scope = Scope::of(account, Mode::Live);
+        (Incarnation::next(), Commit { scope, ..row_of(account.into(), expected, 10) })
+    };
+    for expected in 0..20 {
+        assert_eq!(bare.batch(vec![of(1, expected)]), [Ok(())]);
+    }
+    assert!(bare.writer.connection.execute("UPDATE feed SET entries = x'00'", []).unwrap() > 0);
+    for expected in 20..40 {
+        assert_eq!(bare.batch(vec![of(1, expected), of(2, expected - 20)]), [Ok(()), Ok(())]);
+    }
+    let whole = "SELECT count(*) FROM feed WHERE scope = ?1 AND length(entries) > 1";
+    let slices: i64 =
+        bare.writer.connection.query_row(whole, [Scope::of(2, Mode::Live).number()], |row| row.get(0)).unwrap();
+    assert_eq!((slices, bare.rows()), (2, 60), "the other's are written along with its commits");
+}
+
+#[test]
 fn a_commit_that_can_not_be_written_fails_alone() {
     let mut bare = Bare::new();
     let [one, two, three] = [(); 3].map(|()| Incarnation::next());
@@ -355,24 +366,58 @@ fn a_reader_of_older_pages_holds_up_neither_commits_nor_for_ever_the_redaction()
     reader.execute_batch("BEGIN").unwrap();
     reader.query_row("SELECT count(*) FROM rows", [], |_| Ok(())).unwrap();
     conversation.ask(crate::conversation::messages::Request::Redact(id)).unwrap();
-    let begun = Instant::now();
-    for _ in 0..20 {
+    let (begun, mut sent) = (Instant::now(), 0);
+    // So long that the log was to be emptied meanwhile.
+    while sent < 20 || begun.elapsed() < 10 * QUICK.erase_within {
         conversation.send("goes on").unwrap();
-        std::thread::sleep(Duration::from_millis(5));
+        sent += 1;
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{sent} commits took {:?}", begun.elapsed());
     assert!(house.holds(MARKER), "the reader still sees it");
     drop(reader);
     house.until("the text is gone", || !house.holds(MARKER));
 }
 
+/// What readers and whoever commits tell each other.
+#[derive(Default)]
+struct Told {
+    reads_begun: usize,
+    commits_settled: usize,
+    over: bool,
+}
+
+type Telling = (Mutex<Told>, Condvar);
+
+/// Begins a read, and ends it after some commits when another one has begun, or after more of them while none may begin; false
+/// where neither happens. Few enough for the time that readers are kept off, on a busy machine too.
+fn overlapping(connection: &Connection, (told, news): &Telling) -> rusqlite::Result<bool> {
+    const SOME: usize = 3;
+    const MORE: usize = 15;
+    connection.query_row("SELECT count(*) FROM rows", [], |_| Ok(()))?;
+    let mut told = told.lock();
+    told.reads_begun += 1;
+    news.notify_all();
+    let (begun, settled) = (told.reads_begun, told.commits_settled);
+    let goes_on = |told: &mut Told| {
+        let commits = if told.reads_begun > begun { SOME } else { MORE };
+        !told.over && told.commits_settled < settled + commits
+    };
+    Ok(!news.wait_while_for(&mut told, goes_on, SOON).timed_out())
+}
+
 #[test]
 fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the_log_after_a_redaction() {
     const MARKER: &str = "abracadabra-271828";
-    const READ: Duration = Duration::from_millis(400);
+    /// More than fit on the page of the first: what is committed behind these brings that page into the log no more.
+    const BEFORE: u64 = 100;
     let folder = Folder::new();
     let path = folder.path();
     let store = SqliteStore::open_at(QUICK, &path, Views::default(), StoreSettings::for_tests()).unwrap().0;
+    let telling: Arc<Telling> = Arc::default();
+    let tell = |change: fn(&mut Told)| {
+        change(&mut telling.0.lock());
+        telling.1.notify_all();
+    };
     let submit = |expected: u64, redacts: Option<u64>| {
         let mut commit = row_of(1, expected, 10);
         if expected == 0 {
@@ -381,41 +426,35 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
         commit.redacts = redacts;
         let (settled, outcome) = sync_channel(1);
         store.submit(Incarnation::next(), commit, Box::new(move |outcome| settled.send(outcome).unwrap()));
-        let begun = Instant::now();
         assert_eq!(outcome.recv().unwrap(), Ok(()));
-        begun.elapsed()
+        tell(|told| told.commits_settled += 1);
     };
-    submit(0, None);
-    let over = AtomicBool::new(false);
+    (0..BEFORE).for_each(|expected| submit(expected, None));
     let holds = || contains(&std::fs::read(log_of(&path)).unwrap(), MARKER);
     assert!(holds());
     std::thread::scope(|threads| {
-        // Whenever one ends another is under way: there is no moment without any.
-        for offset in [0, 1, 2] {
-            let (store, over) = (&store, &over);
+        // Each ends when the other's has begun: there is no moment without any.
+        for account in [0, 1] {
+            let (store, telling) = (&store, &telling);
             threads.spawn(move || {
-                std::thread::sleep(READ / 3 * offset);
-                while !over.load(Ordering::Relaxed) {
-                    let read = store.lists.read(ReadClass::Account(offset), |connection| {
-                        connection.query_row("SELECT count(*) FROM rows", [], |_| Ok(()))?;
-                        std::thread::sleep(READ);
-                        Ok(())
-                    });
-                    wait(read).unwrap();
+                while !telling.0.lock().over {
+                    let told = Arc::clone(telling);
+                    let read =
+                        store.lists.read(ReadClass::Account(account), move |connection| overlapping(connection, &told));
+                    assert_eq!(wait(read), Ok(true), "neither a read nor a commit goes on");
                 }
             });
         }
-        std::thread::sleep(READ);
-        let mut slowest = submit(1, Some(1_000));
+        telling.1.wait_while_for(&mut telling.0.lock(), |told| told.reads_begun < 2, SOON);
+        submit(BEFORE, Some(1_000));
         let begun = Instant::now();
-        let mut expected = 2;
-        while holds() {
-            slowest = slowest.max(submit(expected, None));
+        let mut expected = BEFORE + 1;
+        while holds() && begun.elapsed() < SOON {
+            submit(expected, None);
             expected += 1;
-            assert!(begun.elapsed() < Duration::from_secs(20), "the text is still in the log");
         }
-        over.store(true, Ordering::Relaxed);
-        assert!(slowest < READ / 2, "a commit took {slowest:?} among reads of {READ:?}");
+        tell(|told| told.over = true);
+        assert!(!holds(), "the text is still in the log");
     });
     store.close();
 }

@@ -27,6 +27,7 @@ use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::store::{
     Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written,
 };
+use crate::threads;
 
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
@@ -148,7 +149,7 @@ impl Writer {
                 && let Err(error) = self.connection.execute_batch("ROLLBACK")
             {
                 error!(%error, "the transaction can't be rolled back");
-                std::process::exit(70);
+                std::process::exit(threads::EXIT_CODE);
             }
             judge(&error)
         })
@@ -282,7 +283,7 @@ impl Writer {
             let _ = reply.send(self.counts.next_pos - 1);
         }
         for (subject, reply) in reloads {
-            let loaded = loads::load(&self.connection, subject).map_err(|error| codec::failed(&error));
+            let loaded = loads::load(&self.connection, subject).map_err(|error| codec::failed(&error).into());
             // Whoever asked may have left.
             let _ = reply.send(loaded);
         }
@@ -364,7 +365,7 @@ impl Writer {
             Err(error) => {
                 healthy.store(false, Ordering::Relaxed);
                 if !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {
-                    std::process::exit(70);
+                    std::process::exit(threads::EXIT_CODE);
                 }
                 let _ = judge(&error);
             }
@@ -497,7 +498,7 @@ pub(super) fn judge(error: &rusqlite::Error) -> Failure {
     };
     if matches!(cause.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) {
         error!(%error, "fsync failed; stopping, so that the next start recovers what is on the disk");
-        std::process::exit(70);
+        std::process::exit(threads::EXIT_CODE);
     }
     if matches!(cause.code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed)
     {

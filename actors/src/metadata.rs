@@ -1,8 +1,9 @@
 //! Metadata: a JSON object that belongs to the caller, bounded in keys, bytes and depth.
 
+use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 
@@ -10,6 +11,9 @@ use crate::bounds::Bounds;
 
 /// How deep JSON may nest, the body itself counted.
 const DEPTH_MAX: usize = 64;
+/// A patch may be so many times as long as what it makes: it may take away all that is there, which is longer to say, and put
+/// as much in its place.
+const PATCH_TIMES: usize = 4;
 
 /// An object with string keys and any values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -94,7 +98,8 @@ fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Null means nothing, as a merge patch has it.
-        let metadata = Metadata(checked_object(deserializer)?.unwrap_or_default());
+        let bytes_max = Bounds::get().metadata_bytes_max;
+        let metadata = Metadata(checked_object(deserializer, bytes_max)?.unwrap_or_default());
         metadata.within_bounds().map_err(de::Error::custom)?;
         Ok(metadata)
     }
@@ -102,15 +107,23 @@ impl<'de> Deserialize<'de> for Metadata {
 
 impl<'de> Deserialize<'de> for MetadataPatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match checked_object(deserializer)? {
+        match checked_object(deserializer, Bounds::get().metadata_bytes_max.saturating_mul(PATCH_TIMES))? {
             Some(patch) => Ok(MetadataPatch(patch)),
             None => Err(de::Error::custom("must be an object")),
         }
     }
 }
 
-fn checked_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
-    match (Checked { depth: 2 }).deserialize(deserializer)? {
+fn checked_object<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    bytes_max: usize,
+) -> Result<Option<Map<String, Value>>, D::Error> {
+    let room = Room(Cell::new(Some(bytes_max)));
+    let read = (Checked { depth: 2, room: &room }).deserialize(deserializer)?;
+    if room.is_exceeded() {
+        return Err(de::Error::custom(format!("must be at most {bytes_max} bytes of JSON")));
+    }
+    match read {
         Value::Object(map) => Ok(Some(map)),
         Value::Null => Ok(None),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -119,18 +132,35 @@ fn checked_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<M
     }
 }
 
-/// Reads any JSON, but no repeated name, no U+0000, no integer beyond 64 bits and no nesting beyond the bound.
-#[derive(Clone, Copy)]
-struct Checked {
-    depth: usize,
+/// Bytes of JSON that there is still room for; none once it is exceeded. It is looked at while reading, and nothing more is
+/// kept then: a megabyte of small values is thirty in memory.
+struct Room(Cell<Option<usize>>);
+
+impl Room {
+    /// Takes what a value, or a name, has at least as JSON.
+    fn take(&self, bytes: usize) {
+        self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
+    }
+
+    fn is_exceeded(&self) -> bool {
+        self.0.get().is_none()
+    }
 }
 
-impl Checked {
+/// Reads any JSON, but no repeated name, no U+0000, no integer beyond 64 bits, no nesting beyond the bound and no more bytes
+/// than there is room for.
+#[derive(Clone, Copy)]
+struct Checked<'r> {
+    depth: usize,
+    room: &'r Room,
+}
+
+impl Checked<'_> {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
         if self.depth > DEPTH_MAX {
             return Err(E::custom(format!("must not nest more than {DEPTH_MAX} levels")));
         }
-        Ok(Checked { depth: self.depth + 1 })
+        Ok(Checked { depth: self.depth + 1, ..self })
     }
 }
 
@@ -138,14 +168,15 @@ fn checked_text<E: de::Error>(text: &str) -> Result<(), E> {
     if text.contains('\0') { Err(E::custom("must not contain U+0000")) } else { Ok(()) }
 }
 
-impl<'de> DeserializeSeed<'de> for Checked {
+impl<'de> DeserializeSeed<'de> for Checked<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.room.take(1);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Checked {
+impl<'de> Visitor<'de> for Checked<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,6 +200,8 @@ impl<'de> Visitor<'de> for Checked {
     }
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
         checked_text(text)?;
+        // With the quotes; the first byte was taken before it was known what comes.
+        self.room.take(text.len() + 1);
         Ok(Value::String(text.to_owned()))
     }
     fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
@@ -177,16 +210,22 @@ impl<'de> Visitor<'de> for Checked {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let seed = self.deeper()?;
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(seed)? {
+        while !self.room.is_exceeded()
+            && let Some(item) = items.next_element_seed(seed)?
+        {
             list.push(item);
         }
+        while self.room.is_exceeded() && items.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Value::Array(list))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let seed = self.deeper()?;
         let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
+        while !self.room.is_exceeded()
+            && let Some(key) = entries.next_key::<String>()?
+        {
             checked_text(&key)?;
+            self.room.take(key.len() + 2);
             let value = entries.next_value_seed(seed)?;
             if map.contains_key(&key) {
                 let shown: String = key.chars().take(64).collect();
@@ -194,6 +233,7 @@ impl<'de> Visitor<'de> for Checked {
             }
             map.insert(key, value);
         }
+        while self.room.is_exceeded() && entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Value::Object(map))
     }
 }

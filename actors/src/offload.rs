@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use crate::caller::Scope;
 use crate::cores::{self, Aside, Long};
 use crate::permits::{Permit, Permits};
@@ -95,7 +97,7 @@ pub(crate) struct Load {
 
 /// Why nothing was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Undone {
+pub enum Undone {
     /// No permit was free in time.
     Crowded,
     /// It panicked, which was reported there.
@@ -108,6 +110,8 @@ pub(crate) struct Turn {
     /// None where it is so little that it is done in place, without a permit.
     held: Option<Arc<Held>>,
     is_long: bool,
+    /// Raised once nobody waits any more for what is driven in it.
+    abandoned: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -154,7 +158,7 @@ impl Load {
             Effort::Comparison => self.bytes >= LONG_COMPARISON_MIN,
         };
         let aside = is_long.then(Aside::begin);
-        Turn { held: Some(Arc::new(Held { _permit: permit, _aside: aside })), is_long }
+        Turn { held: Some(Arc::new(Held { _permit: permit, _aside: aside })), is_long, abandoned: None }
     }
 }
 
@@ -170,11 +174,11 @@ pub(crate) fn turn_here(bytes: usize) -> Option<Turn> {
 
 impl Turn {
     /// For few bytes: without a permit, on the thread that asks.
-    pub(crate) const IN_PLACE: Turn = Turn { held: None, is_long: false };
+    pub(crate) const IN_PLACE: Turn = Turn { held: None, is_long: false, abandoned: None };
 
     /// Computes on another thread, or in place where that is quicker; none where it panicked, which was reported there.
     pub(crate) async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let Turn { held: Some(held), is_long } = self.clone() else {
+        let Turn { held: Some(held), is_long, .. } = self.clone() else {
             return catch_unwind(AssertUnwindSafe(work)).ok();
         };
         let done = tokio::task::spawn_blocking(move || {
@@ -192,9 +196,37 @@ impl Turn {
         &self,
         work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
     ) -> Option<T> {
+        if let Some(abandoned) = self.abandoned.clone() {
+            return self.compute(move || work(abandoned)).await;
+        }
         let abandoned = Arc::new(AtomicBool::new(false));
         let _raised = Raised(Arc::clone(&abandoned));
         self.compute(move || work(abandoned)).await
+    }
+
+    /// Does on another thread what computes and reads in turn, many times a little: each way to there and back costs more than
+    /// such a step. `work` is given a turn for what it computes, and goes no further once whoever waits for it has left. None
+    /// where it panicked or nobody waits.
+    pub(crate) async fn drive<T, F>(&self, work: impl FnOnce(Turn) -> F + Send + 'static) -> Option<T>
+    where
+        F: Future<Output = T>,
+        T: Send + 'static,
+    {
+        let runtime = tokio::runtime::Handle::current();
+        let (mut reply, answer) = oneshot::channel();
+        let driven = self.compute_while_awaited(move |abandoned| {
+            let here = Turn { abandoned: Some(abandoned), ..Turn::IN_PLACE };
+            runtime.block_on(async move {
+                let done = tokio::select! {
+                    () = reply.closed() => None,
+                    done = work(here) => Some(done),
+                };
+                // Whoever asked may have left.
+                done.is_some_and(|done| reply.send(done).is_ok())
+            })
+        });
+        driven.await?;
+        answer.await.ok()
     }
 }
 
@@ -213,7 +245,10 @@ pub(crate) fn long(bytes: usize) -> Option<Long> {
 }
 
 /// Goes over so many bytes for an account; in place where they are few.
-pub(crate) async fn go_over<T: Send + 'static>(
+///
+/// # Errors
+/// [`Undone`]; then `work` had no effect but what it did before it panicked.
+pub async fn go_over<T: Send + 'static>(
     scope: Scope,
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,

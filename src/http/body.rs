@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
-use actix_web::web;
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::idempotency::{Fingerprint, RequestHead};
+use colloquy_actors::offload::{self, Undone};
 use futures_util::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -268,7 +268,8 @@ impl Incoming {
         self.bytes.is_empty()
     }
 
-    /// Parses it, a large one off this thread; with an idempotency key it is hashed as well.
+    /// Parses it; with an idempotency key it is hashed as well. A large one is parsed off this thread when the account's turn
+    /// comes, so that many at once do not take the cores from everybody else.
     pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<Parsed<B>, Problem> {
         let words = call.idempotency_key.is_some().then(|| {
             let user = call.caller.by.user.map(|user| user.to_string()).unwrap_or_default();
@@ -282,7 +283,12 @@ impl Incoming {
         if !self.large {
             return self.read_and_mark(words.as_ref());
         }
-        web::block(move || self.read_and_mark(words.as_ref())).await.unwrap_or_else(|_| Err(Problem::crashed()))
+        let bytes = self.bytes.len();
+        let parsed = offload::go_over(call.caller.scope, bytes, move || self.read_and_mark(words.as_ref()));
+        parsed.await.unwrap_or_else(|undone| match undone {
+            Undone::Crowded => Err(Problem::unavailable("too many large bodies at once", Outcome::None, 1)),
+            Undone::Panicked => Err(Problem::crashed()),
+        })
     }
 
     /// The permit goes along: whoever hangs up meanwhile does not end it.

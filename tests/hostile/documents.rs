@@ -284,3 +284,25 @@ async fn merges_of_8_mib_one_behind_the_other() {
     assert!(longest < took / 3, "another account's merge waited for {longest:?} of {took:?}");
     assert!(done.peak_bytes < PEAK_MAX, "{} bytes", done.peak_bytes);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn merges_of_lines_that_were_merged_crosswise_again_and_again() {
+    const ROUNDS: usize = 100;
+    let server = patient();
+    let c = server.account().await.test();
+    let at = c.document("a\nb\nc\n").await;
+    c.branch(&at, "side", "a\nb\nc\n").await;
+    let merge = |body| c.post(&format!("{at}/merge"), body);
+    for round in 0..ROUNDS {
+        let head = c.write(&at, &format!("a{round}\nb\nc\n")).await;
+        c.branch(&at, "side", &format!("a\nb\nc{round}\n")).await;
+        merge(json!({"source": "side", "strategy": "ours"})).await.expect(201);
+        merge(json!({"source": head, "target": "side", "strategy": "ours"})).await.expect(201);
+    }
+    c.write(&at, "zz\nb\nc\n").await;
+    c.branch(&at, "side", "a\nb\nyy\n").await;
+    let neighbour = Neighbour::of(&server).await;
+    let tries = (0..200).map(|_| merge(json!({"source": "side", "strategy": "ours", "dry_run": true})));
+    let done = neighbour.beside("merges of crossed lines", all_at_once(tries, 24)).await;
+    assert!(done.attack.keys().all(|status| [200, 503].contains(status)) && done.attack[&200] > 0, "{:?}", done.attack);
+}

@@ -164,21 +164,25 @@ impl Documents {
         let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
         let held: Vec<(u64, Vec<Bytes>)> =
             numbers.into_iter().zip(found.into_iter().map(|(_, frames)| frames)).collect();
-        let read = async |number: u64| {
-            let frames = match held.iter().find(|(known, _)| *known == number) {
-                Some((_, frames)) => frames.clone(),
-                None => {
-                    let found = self.store.version(scope, wanted.document, number).await.map_err(LoadError::from)?;
-                    found.ok_or(AskError::Refused(DocumentError::NotFound))?.1
-                }
+        let store = Arc::clone(&self.store);
+        // A plan may have hundreds of merges, of texts of a few bytes.
+        let computing = turn.drive(move |turn| async move {
+            let read = async |number: u64| {
+                let frames = match held.iter().find(|(known, _)| *known == number) {
+                    Some((_, frames)) => frames.clone(),
+                    None => {
+                        let found = store.version(scope, wanted.document, number).await.map_err(LoadError::from)?;
+                        found.ok_or(AskError::Refused(DocumentError::NotFound))?.1
+                    }
+                };
+                let unpacked = turn.compute(move || {
+                    unpack(&frames, (wanted.document, number)).map(|(content, frame)| (Arc::from(content), frame))
+                });
+                unpacked.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)
             };
-            let unpacked = turn.compute(move || {
-                // Copied there: on an arbiter, 8 MiB would hold the others up.
-                unpack(&frames, (wanted.document, number)).map(|(content, frame)| (Arc::from(content), frame))
-            });
-            unpacked.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)
-        };
-        job.compute(&plan, &turn, read).await
+            job.compute(&plan, &turn, read).await
+        });
+        computing.await.ok_or(AskError::Crashed)?
     }
 }
 

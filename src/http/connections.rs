@@ -1,7 +1,6 @@
 //! Who is connected: one client address has a part of all connections at most, so that it can't keep others out, and nobody
 //! keeps one that is idle for too long.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,8 +46,7 @@ impl Connections {
     }
 
     /// Counts a new connection and starts its timer, or ends it where its address has too many.
-    pub(crate) fn note(self: &Arc<Self>, connection: &dyn Any, with: &mut Extensions) {
-        let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
+    pub(crate) fn note(self: &Arc<Self>, stream: &TcpStream, with: &mut Extensions) {
         // One whose peer is gone already ends by itself.
         let Ok(peer) = stream.peer_addr() else { return };
         match self.enter(peer.ip().to_canonical()) {

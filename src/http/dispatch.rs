@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,6 +27,7 @@ use super::edge::Edge;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
 use super::idle::{IdleTimer, InUse};
 use super::operation::{Door, Operation, Verb};
+use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::reply::Output;
 use super::respond;
@@ -67,6 +69,7 @@ pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<Se
     let running = Arc::clone(&edge);
     let entered = running.running.enter();
     let (request, mut payload) = request.into_parts();
+    request.conn_data::<Rc<Turns>>().into_iter().for_each(|turns| turns.begin());
     let request_id = request_id(request.headers());
     let too_late = entered.too_late;
     let mut exchange = Exchange {

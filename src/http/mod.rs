@@ -12,8 +12,8 @@
 //! - `realtime/` what stays open: event streams and WebSockets
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `running.rs` which
-//!   are under way; `connections.rs` who is connected, `idle.rs` for how long without a request, `outlet.rs` a connection
-//!   below HTTP; `server.rs` the listener
+//!   are under way; `connections.rs` who is connected, `idle.rs` for how long without a request, `pipelining.rs` how many
+//!   requests are read ahead, `outlet.rs` a connection below HTTP; `server.rs` the listener
 
 mod accept;
 mod admission;
@@ -39,6 +39,7 @@ mod openapi_bounds;
 mod operation;
 mod outgoing;
 mod outlet;
+mod pipelining;
 mod problem;
 mod query;
 mod realtime;

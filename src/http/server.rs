@@ -5,12 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::{Server, ServiceRequest, fn_service};
-use actix_web::http::KeepAlive;
-use actix_web::{App, HttpServer};
+use actix_http::{Extensions, HttpService, KeepAlive};
+use actix_server::Server;
+use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::App;
+use actix_web::dev::{AppConfig, ServiceRequest};
+use actix_web::rt::net::TcpStream;
 
 use super::dispatch::serve;
 use super::edge::Edge;
+use super::pipelining::Paced;
 use crate::config;
 
 /// Connections that may wait to be taken.
@@ -40,7 +44,7 @@ impl Bound {
     pub(crate) fn serve(self, settings: &config::Server, edge: Arc<Edge>) -> io::Result<Server> {
         let seconds = Duration::from_secs_f64;
         let connections = Arc::clone(&edge.connections);
-        let connections_max = edge.connections_max;
+        let (connections_max, address) = (edge.connections_max, self.address);
         let app = move || {
             edge.system.register_worker();
             let edge = Arc::clone(&edge);
@@ -48,20 +52,44 @@ impl Bound {
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let workers = if settings.workers == 0 { cores } else { settings.workers };
-        let server = HttpServer::new(app)
+        let (keep_alive, head, linger) =
+            (settings.keep_alive_seconds, settings.request_head_timeout_seconds, settings.linger_seconds);
+        let builder = Server::build();
+        let stopping = builder.graceful_shutdown_signal();
+        let service = move || {
+            let (connections, stopping) = (Arc::clone(&connections), stopping.clone());
+            let app = app().into_factory().map_err(|error: actix_web::Error| error.error_response());
+            let requests = HttpService::build()
+                .graceful_shutdown_signal(move || {
+                    let stopping = stopping.clone();
+                    async move { stopping.notified().await }
+                })
+                .keep_alive(KeepAlive::Timeout(seconds(keep_alive)))
+                .client_request_timeout(seconds(head))
+                // Also how long the rest of a body is read after an early answer.
+                .client_disconnect_timeout(seconds(linger))
+                .local_addr(address)
+                .on_connect_ext(move |connection: &Paced, with: &mut Extensions| {
+                    with.insert(connection.turns());
+                    connections.note(connection.stream(), with);
+                })
+                .h1(map_config(app, |()| AppConfig::default()));
+            fn_service(|stream: TcpStream| async move {
+                // It is slower without.
+                let _ = stream.set_nodelay(true);
+                let address = stream.peer_addr().ok();
+                Ok((Paced::new(stream), address))
+            })
+            .and_then(requests)
+        };
+        let server = builder
             .workers(workers)
             // Of each worker. Beyond it new ones wait until others have ended.
-            .max_connections(connections_max.div_ceil(workers))
+            .max_concurrent_connections(connections_max.div_ceil(workers))
             .backlog(BACKLOG)
-            .tcp_nodelay(true)
-            .keep_alive(KeepAlive::Timeout(seconds(settings.keep_alive_seconds)))
-            .client_request_timeout(seconds(settings.request_head_timeout_seconds))
-            // Also how long the rest of a body is read after an early answer.
-            .client_disconnect_timeout(seconds(settings.linger_seconds))
             .shutdown_timeout(whole(settings.drain_seconds))
             .disable_signals()
-            .on_connect(move |connection, with| connections.note(connection, with))
-            .listen(self.listener)?;
+            .listen("http", self.listener, service)?;
         Ok(server.run())
     }
 }

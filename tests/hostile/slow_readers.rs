@@ -128,6 +128,52 @@ async fn flood(server: &Server, request: &str, bytes_max: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_in_a_row_of_many_who_read_nothing() {
+    let server = Server::start();
+    let neighbour = Neighbour::of(&server).await;
+    let request = "GET /openapi.json HTTP/1.1\r\nHost: test\r\n\r\n";
+    let attack = join_all((0..40).map(|_| timeout(READING * 3, flood(&server, request, 1 << 20))));
+    let beside = neighbour.beside("GET in a row from 40, unread", attack).await;
+    assert!(beside.peak_bytes < 200 * MIB, "{} bytes", beside.peak_bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_requests_in_a_row_are_answered_in_order_to_one_who_reads() {
+    const REQUESTS: usize = 3_000;
+    let server = Server::start();
+    let account = server.account().await;
+    let (mut reading, mut writing) = TcpStream::connect(server.address()).await.unwrap().into_split();
+    let request = |n: usize| {
+        let body = json!({"name": format!("Customer {n}")}).to_string();
+        // What a header says of versions begins no request, and neither does a body without a line's end behind it.
+        format!(
+            "POST /v1/customers HTTP/1.1\r\nHost: test\r\nVia: a HTTP/1.1\r\nAuthorization: Bearer {}\r\nX-Request-Id: {n}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            account.test_key(),
+            body.len(),
+        )
+    };
+    let all: String = (0..REQUESTS).map(request).collect();
+    let sent = tokio::spawn(async move {
+        writing.write_all(all.as_bytes()).await.unwrap();
+        writing
+    });
+    let (mut answers, mut part) = (Vec::new(), vec![0; 65_536]);
+    let mut count = 0;
+    while count < REQUESTS {
+        let read = timeout(SOON, reading.read(&mut part)).await.expect("answers come").unwrap();
+        assert!(read > 0, "the connection ended after {count} answers");
+        answers.extend_from_slice(&part[..read]);
+        count = String::from_utf8_lossy(&answers).matches("HTTP/1.1 ").count();
+    }
+    drop(sent.await.unwrap());
+    let answers = String::from_utf8(answers).unwrap();
+    let ids: Vec<usize> =
+        answers.lines().filter_map(|line| line.strip_prefix("x-request-id: ")?.parse().ok()).collect();
+    assert_eq!(ids, (0..REQUESTS).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_in_a_row_whose_empty_answers_nobody_reads() {
     let server = Server::start();
     let neighbour = Neighbour::of(&server).await;

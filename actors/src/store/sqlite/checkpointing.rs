@@ -21,8 +21,11 @@ use crate::threads;
 const STEP: u32 = 2_000;
 /// From so many pages on the log is to begin at its start again …
 const FULL: u32 = 16_000;
-/// … where no more than these are left to be moved …
-const REST_MAX: u32 = 2 * STEP;
+/// … where no more than these are left to be moved, a few ms for the commit that does it …
+const REST_MAX: u32 = STEP / 4;
+/// … from here on some more, where large commits follow so closely that there is never so little left …
+const LATE: u32 = 2 * FULL;
+const LATE_REST_MAX: u32 = 2 * STEP;
 /// … or where it has so many, because whoever moves them does not keep up: this bounds the log.
 pub(super) const LONG: u32 = 4 * FULL;
 /// Between two attempts of the writer, while a reader of older pages is in the way of the log's beginning again.
@@ -121,12 +124,13 @@ fn committed(progress: &Mutex<Progress>, asks: &SyncSender<Ask>, wal: &mut Wal, 
     }
     progress.log = pages;
     let left = pages.saturating_sub(progress.moved);
-    if pages >= FULL && (left <= REST_MAX || pages >= LONG) {
+    let rest_max = if pages >= LATE { LATE_REST_MAX } else { REST_MAX };
+    if pages >= FULL && (left <= rest_max || pages >= LONG) {
         if progress.tried.is_none_or(|tried| tried.elapsed() >= AGAIN) {
             progress.tried = Some(Instant::now());
             progress.moved = moved(wal.checkpoint_v2(CheckpointMode::PASSIVE)).unwrap_or(progress.moved);
         }
-    } else if left >= STEP {
+    } else if left >= STEP || pages >= FULL {
         // Full, it has been asked already.
         let _ = asks.try_send(Ask::Move);
     }

@@ -1,14 +1,14 @@
 //! Read-only connections, each on a thread of its own, and the queue before them: bounded, and fair between those who ask.
 //! Nothing is read for whoever has left, and what is being read for him is broken off.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
@@ -27,7 +27,9 @@ const LOOK_EVERY: i32 = 20_000;
 const LONG_MIN: Duration = Duration::from_millis(4);
 
 thread_local! {
-    /// Set while this thread reads something that takes long.
+    /// Since when this thread reads without a pause, one thing or many.
+    static BUSY_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Set while that takes long.
     static LONG: RefCell<Option<Long>> = const { RefCell::new(None) };
 }
 
@@ -152,8 +154,8 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
 impl<K: Copy + Eq + Hash> Desk<K> {
     fn work(&self, connection: &mut Connection) {
         while let Some((whom, job)) = self.next() {
+            keep_aside_if_long();
             (job.run)(Some(connection));
-            LONG.with_borrow_mut(Option::take);
             self.state.lock().ended(whom);
         }
         // The others may have waited for what was done last.
@@ -169,6 +171,11 @@ impl<K: Copy + Eq + Hash> Desk<K> {
             }
             if state.closed && state.queue.is_empty() {
                 return None;
+            }
+            if BUSY_SINCE.take().is_some() {
+                // Not under the lock: it moves threads. Something may have come meanwhile.
+                MutexGuard::unlocked(&mut state, || LONG.with_borrow_mut(Option::take));
+                continue;
             }
             self.news.wait(&mut state);
         }
@@ -190,6 +197,18 @@ impl<K: Copy + Eq + Hash> State<K> {
                 self.running.remove(&whom);
             }
         }
+    }
+}
+
+/// Lets this thread count as long once it has been reading for so long: many short reads in a row take a core as one long
+/// read does.
+fn keep_aside_if_long() {
+    let since = BUSY_SINCE.get().unwrap_or_else(Instant::now);
+    BUSY_SINCE.set(Some(since));
+    if since.elapsed() > LONG_MIN {
+        LONG.with_borrow_mut(|long| {
+            long.get_or_insert_with(Long::here);
+        });
     }
 }
 
@@ -220,13 +239,8 @@ fn in_one_transaction<T>(
     connection.progress_handler(
         LOOK_EVERY,
         Some(move || {
-            let taken = begun.elapsed();
-            if taken > LONG_MIN {
-                LONG.with_borrow_mut(|long| {
-                    long.get_or_insert_with(Long::here);
-                });
-            }
-            taken > READ_MAX || asker.strong_count() == 0
+            keep_aside_if_long();
+            begun.elapsed() > READ_MAX || asker.strong_count() == 0
         }),
     )?;
     // From the cache: to parse these two costs as much as to read a row.

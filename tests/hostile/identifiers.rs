@@ -29,7 +29,9 @@ impl World {
         let mut ids = HashMap::from([("account_id", account.account_id.clone())]);
         let keys = operator.get(&format!("/admin/v1/accounts/{}/keys", account.account_id)).await.expect(200);
         ids.insert("key_id", keys.column("key_id").remove(2));
-        let hook = c.post("/v1/webhooks", json!({"url": receiver.url(), "events": ["*"]})).await.expect(201);
+        // One delivery only: the number of a second one may differ in the one digit that is changed.
+        let hook = json!({"url": receiver.url(), "events": ["message.updated"]});
+        let hook = c.post("/v1/webhooks", hook).await.expect(201);
         ids.insert("webhook_id", hook.id("webhook_id"));
         ids.insert("customer_id", c.customer().await);
         let conversation = c.conversation_of(&ids["customer_id"]).await;
@@ -49,9 +51,9 @@ impl World {
         ids.insert("share_id", c.share(&document, json!({"role": "viewer"})).await.0);
         ids.insert("document_id", document.rsplit('/').next().unwrap().to_owned());
         let list = format!("/v1/webhooks/{}/deliveries", ids["webhook_id"]);
-        let delivered = until("everything is delivered", std::time::Duration::from_secs(20), async || {
+        let delivered = until("the edit is delivered", std::time::Duration::from_secs(20), async || {
             let listed = c.get(&list).await.expect(200);
-            (listed.total() > 3).then_some(listed)
+            (listed.total() > 0).then_some(listed)
         });
         ids.insert("delivery_id", delivered.await.column("delivery_id").remove(0));
         World { c, operator, ids, _receiver: receiver, _account: account }

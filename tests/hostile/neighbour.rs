@@ -1,12 +1,12 @@
 //! Another account on the attacked server: it sends messages, or lists its conversations, all the while and says how long
 //! that took.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use crate::support::{Client, Server};
 
@@ -22,7 +22,7 @@ const CONVERSATIONS: usize = 8;
 
 /// An account of its own, with conversations on every worker.
 pub(super) struct Neighbour {
-    sender: Sender,
+    orders: mpsc::Sender<Order>,
     /// Attacks run one after the other: each has the machine to itself.
     _turn: MutexGuard<'static, ()>,
 }
@@ -49,7 +49,11 @@ impl Neighbour {
             conversations.push(client.conversation_of(&customer).await);
         }
         let (address, key) = (server.address(), account.test_key().to_owned());
-        Neighbour { sender: Sender { address, key, conversations, process: server.pid() }, _turn: turn }
+        let sender = Sender { address, key, conversations, process: server.pid() };
+        let (orders, inbox) = mpsc::channel();
+        std::thread::spawn(move || sender.run(&inbox));
+        leave_the_processor_to_others();
+        Neighbour { orders, _turn: turn }
     }
 
     /// Runs the attack beside the neighbour's messages: each is answered 201, and their p99 stays bounded.
@@ -63,12 +67,12 @@ impl Neighbour {
     }
 
     async fn beside_its<T>(&self, asks: Asks, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
-        let alone = p99(ended(self.sender.start(asks, Arc::new(AtomicBool::new(true)))).await.0);
+        let alone = p99(self.start(asks, Arc::new(AtomicBool::new(true))).await.unwrap().0);
         let over = Arc::new(AtomicBool::new(false));
-        let sending = self.sender.start(asks, Arc::clone(&over));
+        let sending = self.start(asks, Arc::clone(&over));
         let attack = attack.await;
         over.store(true, Ordering::Relaxed);
-        let (took, peak_bytes) = ended(sending).await;
+        let (took, peak_bytes) = sending.await.unwrap();
         let slowest = took.iter().copied().max().unwrap_or_default();
         let beside = p99(took);
         eprintln!(
@@ -82,6 +86,27 @@ impl Neighbour {
         );
         assert!(beside < P99_MAX, "{name}: the neighbour's p99 was {alone:?} and is {beside:?}");
         Beside { attack, peak_bytes, slowest }
+    }
+
+    /// Has requests sent until there are enough and it is over; gives how long each took, and the server's greatest size.
+    fn start(&self, asks: Asks, over: Arc<AtomicBool>) -> oneshot::Receiver<(Vec<Duration>, u64)> {
+        let (done, figures) = oneshot::channel();
+        self.orders.send(Order { asks, over, done }).unwrap();
+        figures
+    }
+}
+
+/// The attack's clients run where neither the server nor the neighbour needs the processor, as they do on a machine of
+/// their own: the figures are to say what the server does. Threads that these start are like them.
+fn leave_the_processor_to_others() {
+    let this = std::fs::read_link("/proc/thread-self").unwrap();
+    for thread in std::fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap) {
+        // One that has ended meanwhile has no name.
+        let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        if name.starts_with("tokio-") || this.ends_with(thread.file_name()) {
+            let done = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread.file_name()).output();
+            assert!(done.is_ok(), "chrt (util-linux) is there");
+        }
     }
 }
 
@@ -101,8 +126,14 @@ impl Asks {
     }
 }
 
+/// What the neighbour's thread is to do.
+struct Order {
+    asks: Asks,
+    over: Arc<AtomicBool>,
+    done: oneshot::Sender<(Vec<Duration>, u64)>,
+}
+
 /// Sends the requests on a thread of its own, which waits for nothing that the attack's clients do.
-#[derive(Clone)]
 struct Sender {
     address: String,
     key: String,
@@ -111,11 +142,13 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends until there are enough and it is over; gives how long each took, and the server's greatest size.
-    fn start(&self, asks: Asks, over: Arc<AtomicBool>) -> JoinHandle<(Vec<Duration>, u64)> {
-        let sender = self.clone();
+    /// Does what it is asked until nobody asks any more.
+    fn run(&self, inbox: &mpsc::Receiver<Order>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        std::thread::spawn(move || runtime.block_on(sender.send(asks, &over)))
+        for Order { asks, over, done } in inbox {
+            // The test may have failed meanwhile.
+            let _ = done.send(runtime.block_on(self.send(asks, &over)));
+        }
     }
 
     async fn send(&self, asks: Asks, over: &AtomicBool) -> (Vec<Duration>, u64) {
@@ -146,11 +179,6 @@ impl Sender {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
     }
-}
-
-/// Waits for a thread without holding up the attack's clients.
-async fn ended<T: Send + 'static>(thread: JoinHandle<T>) -> T {
-    tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap()
 }
 
 fn p99(mut took: Vec<Duration>) -> Duration {

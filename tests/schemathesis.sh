@@ -15,7 +15,7 @@ if [[ "$("$venv/bin/schemathesis" --version 2>/dev/null || true)" != *"$version"
 fi
 st="$PWD/$venv/bin/schemathesis"
 
-cargo build --quiet
+cargo build --quiet --workspace
 server="$PWD/${CARGO_TARGET_DIR:-target}/debug/colloquy"
 [[ "${CARGO_TARGET_DIR:-}" == /* ]] && server="$CARGO_TARGET_DIR/debug/colloquy"
 

@@ -11,7 +11,8 @@
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
-//! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take turns.
+//! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take turns. `permits`: the places that
+//!   are computed in, shared the same way.
 //! - `damage`: what can't be read back.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own. `offload`: where computing goes that

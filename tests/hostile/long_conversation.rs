@@ -1,9 +1,10 @@
 //! A conversation with very many messages: each operation costs what it costs in a short one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::timing::{ASKED, assert_near, least};
 use super::{Neighbour, fill};
 use crate::support::{Client, EventStream, Server};
 
@@ -13,8 +14,6 @@ const MANY: usize = 30_000;
 const FEW: usize = 10;
 /// Messages of the software in each.
 const RARE: usize = 5;
-/// Times that each operation is asked for.
-const ASKED: usize = 15;
 
 /// A conversation that is asked for everything.
 struct Conversation {
@@ -105,22 +104,6 @@ impl Conversation {
             ("going on with a stream", streaming),
         ]
     }
-}
-
-/// The least that it takes: whatever else runs at the time only adds to it.
-async fn least(mut ask: impl AsyncFnMut()) -> Duration {
-    let mut least = Duration::MAX;
-    for _ in 0..ASKED {
-        let asked = Instant::now();
-        ask().await;
-        least = least.min(asked.elapsed());
-    }
-    least
-}
-
-fn assert_near(name: &str, few: Duration, many: Duration) {
-    eprintln!("hostile: {name}: {few:?} in a conversation with {FEW} messages, {many:?} in one with {MANY}");
-    assert!(many < few * 4 + Duration::from_millis(12), "{name}: {many:?} in place of {few:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

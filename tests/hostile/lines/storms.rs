@@ -215,7 +215,8 @@ async fn frames_of_a_megabyte_that_never_end() {
     };
     let beside = neighbour.beside("400 frames of a megabyte that never end", attack).await;
     assert_eq!(beside.attack, UNFINISHED);
-    assert!(beside.peak_bytes < 250 << 20, "{} bytes", beside.peak_bytes);
+    // Without the account's bound on frames they are 400 MiB, beside what the server takes itself.
+    assert!(beside.peak_bytes < 350 << 20, "{} bytes", beside.peak_bytes);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -466,6 +466,9 @@ pub(super) fn version_ids(
         .collect()
 }
 
+/// The condition of the index over what was done to documents.
+const OF_DOCUMENTS: &str = "happened >= 6 AND happened <= 14";
+
 /// A page of what was done to a document; the name of the cursor where it is none of this list.
 pub(super) fn activity(
     connection: &Connection,
@@ -477,6 +480,7 @@ pub(super) fn activity(
     filter.conditions.push("seq IS NOT NULL".to_owned());
     if let Some(action) = query.action {
         filter.and("happened = ?", action as i64);
+        filter.conditions.push(OF_DOCUMENTS.to_owned());
     }
     if let Some(actor) = query.actor {
         if !known::is_actor(connection, query.document, actor)? {

@@ -323,7 +323,7 @@ fn readers(path: &Path, bounds: QueueBounds, gate: &Arc<Gate>) -> Result<[Reader
     let shared = QueueBounds { each: bounds.all, ..bounds };
     Ok([
         start("loads", 1, shared)?,
-        start("lists", 3, bounds)?.behind(gate),
+        start("lists", 3, bounds)?.short().behind(gate),
         start("texts", 2, bounds)?.behind(gate),
         start("streams", 1, bounds)?.behind(gate),
         start("upkeep", 1, shared)?.behind(gate),

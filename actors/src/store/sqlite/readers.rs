@@ -21,13 +21,15 @@ use crate::threads;
 
 /// A list that takes longer is interrupted.
 const READ_MAX: Duration = Duration::from_secs(2);
+/// Readings that one thread does alone, where they are short.
+const FEW: usize = 8;
 /// Instructions of SQLite's machine between two looks at the clock.
 const LOOK_EVERY: i32 = 20_000;
 /// From here on others would notice that their core is taken: a tick of the kernel.
 const LONG_MIN: Duration = Duration::from_millis(4);
 
 thread_local! {
-    /// Since when this thread reads without a pause, one thing or many.
+    /// Since when this thread reads what is not short without a pause, one thing or many.
     static BUSY_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     /// Set while that takes long.
     static LONG: RefCell<Option<Long>> = const { RefCell::new(None) };
@@ -61,6 +63,10 @@ struct Desk<K> {
 
 struct State<K> {
     queue: FairQueue<K, Job>,
+    /// Threads that read.
+    busy: usize,
+    /// Readings that wait from which on another thread is woken while one reads.
+    wake_from: usize,
     /// Readings under way, by whom they are for.
     running: HashMap<K, usize>,
     /// Threads that one of them may have at a time.
@@ -83,7 +89,14 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
         bounds: QueueBounds,
     ) -> std::io::Result<Self> {
         let each_max = connections.len().saturating_sub(1).max(1);
-        let state = State { queue: FairQueue::new(bounds), running: HashMap::new(), each_max, closed: false };
+        let state = State {
+            queue: FairQueue::new(bounds),
+            busy: 0,
+            wake_from: 1,
+            running: HashMap::new(),
+            each_max,
+            closed: false,
+        };
         let desk = Arc::new(Desk { state: Mutex::new(state), news: Condvar::new() });
         let readers = Readers { desk, threads: Mutex::default(), gate: Arc::default() };
         for mut connection in connections {
@@ -95,6 +108,13 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
             readers.threads.lock().push(thread);
         }
         Ok(readers)
+    }
+
+    /// Reads here are short as a rule: the thread that reads does the next ones, too, as long as there are few. To wake another
+    /// one for each would cost more than the reading; where one turns out to be long, others are woken all the same.
+    pub(super) fn short(self) -> Self {
+        self.desk.state.lock().wake_from = FEW;
+        self
     }
 
     /// Reads here may be long: they begin by this gate.
@@ -112,13 +132,18 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
         let here = Arc::new(());
         let asker = Arc::downgrade(&here);
         let for_asker = Weak::clone(&asker);
-        let gate = Arc::clone(&self.gate);
+        let (gate, desk) = (Arc::clone(&self.gate), Arc::downgrade(&self.desk));
         let run: Run = Box::new(move |connection| {
             let found = match connection {
                 // A panic in here would end the thread and every later read with it.
                 Some(connection) => {
                     let _inside = gate.enter();
-                    let timed = || timed(connection, for_asker, read);
+                    let look = move || {
+                        keep_aside_if_long();
+                        desk.upgrade().into_iter().for_each(|desk| desk.wake());
+                        for_asker.strong_count() > 0
+                    };
+                    let timed = || timed(connection, look, read);
                     std::panic::catch_unwind(std::panic::AssertUnwindSafe(timed)).unwrap_or(Err(ReadError::Away))
                 }
                 None => Err(ReadError::Busy),
@@ -126,14 +151,17 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
             // Whoever asked may have left.
             let _ = reply.send(found);
         });
-        {
+        let wakes = {
             let mut state = self.desk.state.lock();
             // Closed, the job is dropped, and with it the reply: the asker sees that.
             if !state.closed {
                 state.queue.push(whom, Job { run, asker });
             }
+            state.busy == 0 || state.queue.len() >= state.wake_from
+        };
+        if wakes {
+            self.desk.news.notify_one();
         }
-        self.desk.news.notify_one();
         Box::pin(async move {
             let _here = here;
             answer.await.unwrap_or(Err(ReadError::Away))
@@ -154,12 +182,18 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
 impl<K: Copy + Eq + Hash> Desk<K> {
     fn work(&self, connection: &mut Connection) {
         while let Some((whom, job)) = self.next() {
-            keep_aside_if_long();
             (job.run)(Some(connection));
             self.state.lock().ended(whom);
         }
         // The others may have waited for what was done last.
         self.news.notify_all();
+    }
+
+    /// Wakes another thread for what waits, if anything does.
+    fn wake(&self) {
+        if !self.state.lock().queue.is_empty() {
+            self.news.notify_one();
+        }
     }
 
     /// The next job, which counts as running from then on; none when no more will come.
@@ -187,10 +221,12 @@ impl<K: Copy + Eq + Hash> State<K> {
         let State { queue, running, each_max, .. } = self;
         let (whom, job) = queue.pop(|whom| running.get(&whom).is_none_or(|running| running < each_max))?;
         *running.entry(whom).or_insert(0) += 1;
+        self.busy += 1;
         Some((whom, job))
     }
 
     fn ended(&mut self, whom: K) {
+        self.busy -= 1;
         if let Some(running) = self.running.get_mut(&whom) {
             *running -= 1;
             if *running == 0 {
@@ -200,8 +236,9 @@ impl<K: Copy + Eq + Hash> State<K> {
     }
 }
 
-/// Lets this thread count as long once it has been reading for so long: many short reads in a row take a core as one long
-/// read does.
+/// Lets this thread count as long once it has been reading for so long: several reads of some ms in a row take a core as one
+/// long read does. Those that end before the first look at the clock do not count, for whoever asks for many of them needs the
+/// cores for the answers.
 fn keep_aside_if_long() {
     let since = BUSY_SINCE.get().unwrap_or_else(Instant::now);
     BUSY_SINCE.set(Some(since));
@@ -215,10 +252,10 @@ fn keep_aside_if_long() {
 /// Reads in one transaction, so that a page and its total are of one moment.
 fn timed<T>(
     connection: &mut Connection,
-    asker: Weak<()>,
+    goes_on: impl FnMut() -> bool + Send + 'static,
     read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, ReadError> {
-    in_one_transaction(connection, asker, read).map_err(|error| {
+    in_one_transaction(connection, goes_on, read).map_err(|error| {
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
             return ReadError::TooSlow;
         }
@@ -228,7 +265,7 @@ fn timed<T>(
 
 fn in_one_transaction<T>(
     connection: &mut Connection,
-    asker: Weak<()>,
+    mut goes_on: impl FnMut() -> bool + Send + 'static,
     read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     if !connection.is_autocommit() {
@@ -236,13 +273,7 @@ fn in_one_transaction<T>(
         connection.execute_batch("ROLLBACK")?;
     }
     let begun = Instant::now();
-    connection.progress_handler(
-        LOOK_EVERY,
-        Some(move || {
-            keep_aside_if_long();
-            begun.elapsed() > READ_MAX || asker.strong_count() == 0
-        }),
-    )?;
+    connection.progress_handler(LOOK_EVERY, Some(move || !goes_on() || begun.elapsed() > READ_MAX))?;
     // From the cache: to parse these two costs as much as to read a row.
     connection.prepare_cached("BEGIN")?.execute([])?;
     let found = read(connection);

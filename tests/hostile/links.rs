@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::Neighbour;
 use crate::support::raw::Raw;
 use crate::support::stored::{execute, query};
-use crate::support::{Answer, Client, Server, Setup, account, until};
+use crate::support::{Answer, Client, Server, Setup, account};
 
 const PASSWORD: &str = "open sesame";
 
@@ -252,34 +254,32 @@ async fn pages_of_the_longest_document_at_once() {
 
 #[tokio::test]
 async fn max_uses_is_exact_with_32_readers_at_once_across_kill_9() {
-    const MOST: usize = 120;
+    const MOST: usize = 240;
     let mut server = Server::start();
     let account = server.account().await;
     let key = account.test_key().to_owned();
     let c = account.test();
     let at = c.document("x\n").await;
     let (_, link) = c.share(&at, json!({"max_uses": MOST})).await;
-    let opened = AtomicUsize::new(0);
+    let (opened, half) = (AtomicUsize::new(0), Notify::new());
     let holder = server.anonymous();
     let read = async || {
         let again = || holder.get(&link).with("accept", "application/json").try_send();
         while let Ok(answer) = again().await {
             match answer.status {
-                200 => opened.fetch_add(1, Ordering::SeqCst),
+                200 => {
+                    if opened.fetch_add(1, Ordering::SeqCst) == MOST / 2 {
+                        half.notify_one();
+                    }
+                }
                 404 => break,
                 status => panic!("{status}: {answer}"),
             };
         }
     };
-    let kill = async {
-        until("half are used", Duration::from_secs(20), async || {
-            (opened.load(Ordering::SeqCst) >= MOST / 2).then_some(())
-        })
-        .await;
-    };
     tokio::select! {
         _ = join_all((0..32).map(|_| read())) => panic!("all were used before the kill"),
-        () = kill => {}
+        half = timeout(Duration::from_secs(60), half.notified()) => half.expect("half are used"),
     }
     let answered = opened.load(Ordering::SeqCst);
     server.restart();

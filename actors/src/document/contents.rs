@@ -33,7 +33,7 @@ pub(super) type Framed = (StoredVersion, Vec<Bytes>);
 pub(super) enum Unread {
     /// There is no such version.
     NotFound,
-    /// The store is away.
+    /// The store could not be asked: it is closed, locked or its disk fails. Asked again, it may answer.
     Away,
     /// What is stored can't be read; that was told where it was found.
     Unreadable,

@@ -172,7 +172,7 @@ impl<'d> Draft<'d> {
         view
     }
 
-    /// Takes a comment away.
+    /// Deletes a comment, which the draft shows no more from here on; its row goes with the commit.
     pub(super) fn remove_comment(&mut self, id: CommentId) {
         self.comments.push((id.sequence(), None));
         self.live.comments.remove(id);

@@ -17,7 +17,7 @@ const COST_MIN: i32 = 256;
 const COST_SPENT: i32 = 16;
 /// Changes from which on a search goes on from a good run of equal lines, without having met the one from the other end.
 const GOOD_RUN_FROM: i32 = 256;
-/// Lines of a good run.
+/// The fewest equal lines in a row that make a good run.
 const RUN_LINES: i32 = 20;
 /// How many lines for each change a good run must lie ahead.
 const RUN_AHEAD: i32 = 4;
@@ -65,7 +65,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Compares.
+    /// Compares two texts, line by line, within these steps; where they are spent, more lines are marked than need be.
     pub(super) fn of(before: &[Token], after: &[Token], steps: &Steps) -> Self {
         let mut marks = Marks { removed: vec![false; before.len()], added: vec![false; after.len()] };
         let shorter = before.len().min(after.len());

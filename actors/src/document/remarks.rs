@@ -14,7 +14,7 @@ use crate::id::{CommentId, DocumentId, UserId, VersionId};
 use crate::json::text;
 use crate::time::Timestamp;
 
-/// What a comment says.
+/// A comment's own part, who wrote what and when; the lines that it stands on are its [`Anchor`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Comment {
     pub(super) id: CommentId,

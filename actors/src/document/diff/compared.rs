@@ -71,7 +71,7 @@ impl<'a> Compared<'a> {
 }
 
 impl Group<'_> {
-    /// Its parts, in order.
+    /// What the group consists of, from its first line to its last: lines that both texts have, and changes.
     pub(super) fn parts(&self) -> impl Iterator<Item = Part> {
         let mut done = self.old.start;
         let last = self.changes.last().map_or(done, |change| change.before.end);

@@ -26,7 +26,7 @@ pub(super) struct WordComparison<'s> {
 /// What changed in lines that were replaced.
 #[derive(Debug)]
 pub(super) enum ChangedWords {
-    /// All of each line.
+    /// Every line as a whole: one side has none, they are too long to compare, or the steps are spent.
     All,
     /// The places of the words that changed, for each line that was removed, and for each that was added.
     Some(Vec<Spans>, Vec<Spans>),
@@ -40,7 +40,7 @@ pub(super) enum SideOfChange {
 }
 
 impl<'s> WordComparison<'s> {
-    /// For one difference.
+    /// For the lines of one answer, which share these steps.
     pub(super) fn new(steps: &'s Steps) -> Self {
         WordComparison { left: COST_MAX, steps }
     }

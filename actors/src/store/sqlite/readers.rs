@@ -29,8 +29,10 @@ const LOOK_EVERY: i32 = 20_000;
 const LONG_MIN: Duration = Duration::from_millis(4);
 
 thread_local! {
-    /// Since when this thread reads what is not short without a pause, one thing or many.
+    /// Since when this thread does reads that are not short, one behind the other.
     static BUSY_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Whether the read that goes on has been looked at: then it is not short.
+    static LOOKED_AT: Cell<bool> = const { Cell::new(false) };
     /// Set while that takes long.
     static LONG: RefCell<Option<Long>> = const { RefCell::new(None) };
 }
@@ -183,6 +185,9 @@ impl<K: Copy + Eq + Hash> Desk<K> {
     fn work(&self, connection: &mut Connection) {
         while let Some((whom, job)) = self.next() {
             (job.run)(Some(connection));
+            if !LOOKED_AT.take() {
+                rest();
+            }
             self.state.lock().ended(whom);
         }
         // The others may have waited for what was done last.
@@ -206,9 +211,9 @@ impl<K: Copy + Eq + Hash> Desk<K> {
             if state.closed && state.queue.is_empty() {
                 return None;
             }
-            if BUSY_SINCE.take().is_some() {
+            if BUSY_SINCE.get().is_some() {
                 // Not under the lock: it moves threads. Something may have come meanwhile.
-                MutexGuard::unlocked(&mut state, || LONG.with_borrow_mut(Option::take));
+                MutexGuard::unlocked(&mut state, rest);
                 continue;
             }
             self.news.wait(&mut state);
@@ -236,10 +241,18 @@ impl<K: Copy + Eq + Hash> State<K> {
     }
 }
 
+/// This thread does not count as long any more.
+fn rest() {
+    if BUSY_SINCE.take().is_some() {
+        LONG.with_borrow_mut(Option::take);
+    }
+}
+
 /// Lets this thread count as long once it has been reading for so long: several reads of some ms in a row take a core as one
 /// long read does. Those that end before the first look at the clock do not count, for whoever asks for many of them needs the
 /// cores for the answers.
 fn keep_aside_if_long() {
+    LOOKED_AT.set(true);
     let since = BUSY_SINCE.get().unwrap_or_else(Instant::now);
     BUSY_SINCE.set(Some(since));
     if since.elapsed() > LONG_MIN {
@@ -362,6 +375,22 @@ mod tests {
         drop(running);
         assert_eq!(wait(readers.read(1, one)), Ok(1));
         assert!(left.elapsed() < READ_MAX && !was_read.load(Ordering::SeqCst), "{:?}", left.elapsed());
+        readers.close();
+    }
+
+    #[test]
+    fn where_a_short_read_turns_out_to_be_long_another_thread_does_what_waits() {
+        let readers = readers(2, roomy()).short();
+        let (begun, begins) = channel();
+        let long = readers.read(1, move |connection| {
+            begun.send(()).unwrap();
+            endless(connection)
+        });
+        begins.recv_timeout(SOON).unwrap();
+        assert_eq!(wait(readers.read(2, one)), Ok(1));
+        let still_reads = readers.desk.state.lock().running.contains_key(&1);
+        assert!(still_reads, "it was read beside the long one, not behind it");
+        assert_eq!(wait(long), Err(ReadError::TooSlow));
         readers.close();
     }
 

@@ -1,5 +1,6 @@
-//! How webhooks leave the house: one POST each, over HTTP. Follows no redirect, believes no proxy of the environment, and
-//! looks at every address before it connects, so that a name that leads elsewhere today than it did yesterday is no way in.
+//! How webhooks leave the house: one POST each, over HTTP. Follows no redirect, believes no proxy
+//! of the environment, and looks at every address before it connects, so that a name that leads
+//! elsewhere today than it did yesterday is no way in.
 
 use std::error::Error;
 use std::fmt;
@@ -63,17 +64,26 @@ pub enum CourierError {
 }
 
 impl HttpCourier {
-    /// Gives each parcel so long, and sends to `private` addresses and without encryption only if that is allowed.
+    /// Gives each parcel so long, and sends to `private` addresses and without encryption only if
+    /// that is allowed.
     pub(crate) fn start(timeout: Duration, private: bool) -> Result<Self, CourierError> {
         let mut runtime = Builder::new_current_thread();
         // Only names take other threads of it.
-        runtime.thread_name("colloquy-names").on_thread_start(|| threads::register("names"));
-        let runtime = runtime.enable_all().max_blocking_threads(RESOLVERS_MAX).build()?;
+        runtime
+            .thread_name("colloquy-names")
+            .on_thread_start(|| threads::register("names"));
+        let runtime = runtime
+            .enable_all()
+            .max_blocking_threads(RESOLVERS_MAX)
+            .build()?;
         let handle = runtime.handle().clone();
         let names = Names::new(handle.clone());
         let client = Client::builder()
             .tls_backend_preconfigured(tls()?)
-            .dns_resolver(Arc::new(Resolver { names: names.clone(), private }))
+            .dns_resolver(Arc::new(Resolver {
+                names: names.clone(),
+                private,
+            }))
             .redirect(redirect::Policy::none())
             .retry(retry::never())
             .referer(false)
@@ -89,17 +99,29 @@ impl HttpCourier {
             // A name that is still being resolved would hold the end up.
             runtime.shutdown_background();
         })?;
-        Ok(HttpCourier { client, runtime: handle, names, timeout, private, _end: end })
+        Ok(HttpCourier {
+            client,
+            runtime: handle,
+            names,
+            timeout,
+            private,
+            _end: end,
+        })
     }
 
-    /// Judges where an endpoint wants its deliveries, as far as it can be known now: a name that does not resolve, or not
-    /// soon enough, is accepted. What it resolves to later is judged again at each connect.
+    /// Judges where an endpoint wants its deliveries, as far as it can be known now: a name that
+    /// does not resolve, or not soon enough, is accepted. What it resolves to later is judged again
+    /// at each connect.
     pub(crate) async fn look(&self, url: &str) -> Result<(), TargetError> {
-        let Target::Name(name, _) = target::check(url, self.private)? else { return Ok(()) };
+        let Target::Name(name, _) = target::check(url, self.private)? else {
+            return Ok(());
+        };
         if self.private {
             return Ok(());
         }
-        let Ok(Some(Ok(addresses))) = timeout(LOOK, self.names.look(&name)).await else { return Ok(()) };
+        let Ok(Some(Ok(addresses))) = timeout(LOOK, self.names.look(&name)).await else {
+            return Ok(());
+        };
         match addresses.iter().find(|address| is_special(**address)) {
             Some(address) => Err(TargetError::Special(*address)),
             None => Ok(()),
@@ -117,11 +139,17 @@ impl Courier for HttpCourier {
         };
         let (client, deadline) = (self.client.clone(), Instant::now() + self.timeout);
         let account = parcel.account;
-        let sending = judged.map(|()| self.runtime.spawn(ACCOUNT.scope(account, send(client, parcel, deadline))));
+        let sending = judged.map(|()| {
+            self.runtime
+                .spawn(ACCOUNT.scope(account, send(client, parcel, deadline)))
+        });
         Box::pin(async move {
             let gone = |error: JoinError| {
-                let why =
-                    if error.is_panic() { "the attempt failed within the server" } else { "the server is stopping" };
+                let why = if error.is_panic() {
+                    "the attempt failed within the server"
+                } else {
+                    "the server is stopping"
+                };
                 Err(Lost::Broken(why.to_owned()))
             };
             sending?.await.unwrap_or_else(gone)
@@ -141,21 +169,40 @@ pub(crate) fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
         );
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 async fn send(client: Client, parcel: Parcel, deadline: Instant) -> Result<Reply, Lost> {
-    let Parcel { account: _, url, headers, body } = parcel;
-    let request =
-        headers.into_iter().fold(client.post(url).body(body), |request, (name, value)| request.header(name, value));
-    let response =
-        timeout_at(deadline, request.send()).await.map_err(|_| Lost::TimedOut)?.map_err(|error| why(&error))?;
-    let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers(), SystemTime::now()));
-    Ok(Reply { status, retry_after, answer: answer(response, deadline).await })
+    let Parcel {
+        account: _,
+        url,
+        headers,
+        body,
+    } = parcel;
+    let request = headers
+        .into_iter()
+        .fold(client.post(url).body(body), |request, (name, value)| {
+            request.header(name, value)
+        });
+    let response = timeout_at(deadline, request.send())
+        .await
+        .map_err(|_| Lost::TimedOut)?
+        .map_err(|error| why(&error))?;
+    let (status, retry_after) = (
+        response.status().as_u16(),
+        retry_after(response.headers(), SystemTime::now()),
+    );
+    Ok(Reply {
+        status,
+        retry_after,
+        answer: answer(response, deadline).await,
+    })
 }
 
-/// The first bytes of what it says. The status has come already, so what fails from here on fails no delivery.
+/// The first bytes of what it says. The status has come already, so what fails from here on fails
+/// no delivery.
 async fn answer(mut response: Response, deadline: Instant) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < ANSWER_BYTES_MAX
@@ -191,7 +238,11 @@ fn why(error: &reqwest::Error) -> Lost {
     if error.is_timeout() {
         return Lost::TimedOut;
     }
-    let stage = if error.is_connect() { "can't connect" } else { "the connection broke" };
+    let stage = if error.is_connect() {
+        "can't connect"
+    } else {
+        "the connection broke"
+    };
     Lost::Broken(format!("{stage}: {innermost}"))
 }
 
@@ -219,12 +270,19 @@ impl Resolve for Resolver {
         // A connection is begun by the request that needs it, in its own task.
         let account = ACCOUNT.try_with(|account| *account).unwrap_or(NO_ACCOUNT);
         Box::pin(async move {
-            let addresses = names.resolve(account, name.as_str()).await.map_err(|why| why.to_string())?;
-            match addresses.iter().find(|address| !private && is_special(**address)) {
+            let addresses = names
+                .resolve(account, name.as_str())
+                .await
+                .map_err(|why| why.to_string())?;
+            match addresses
+                .iter()
+                .find(|address| !private && is_special(**address))
+            {
                 Some(address) => Err(Refused(*address).into()),
                 // The connector puts the URL's own port in the place of 0.
                 None => {
-                    let addresses: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+                    let addresses: Vec<SocketAddr> =
+                        addresses.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
                     Ok(Box::new(addresses.into_iter()) as Addrs)
                 }
             }

@@ -1,4 +1,5 @@
-//! The edge of Colloquy: HTTP in, messages to actors, answers out. Here is the wiring, top to bottom.
+//! The edge of Colloquy: HTTP in, messages to actors, answers out. Here is the wiring, top to
+//! bottom.
 //!
 //! - `config/` what can be set; the defaults stand in config.toml
 //! - `http/` everything that knows HTTP
@@ -76,15 +77,27 @@ pub fn run(config: Config) -> Result<(), RunError> {
     log::start(&config.log);
     colloquy_actors::threads::register("main");
     config.bounds.clone().set();
-    let bound =
-        http::bind(&config.server).map_err(|error| RunError::Bind { address: config.server.bind.clone(), error })?;
+    let bound = http::bind(&config.server).map_err(|error| RunError::Bind {
+        address: config.server.bind.clone(),
+        error,
+    })?;
     make_folder(&config.store.path)?;
     let webhooks = WebhookSettings::from(&config.webhooks);
-    let courier: Arc<HttpCourier> = Arc::new(HttpCourier::start(webhooks.timeout, webhooks.allow_private_targets)?);
+    let courier: Arc<HttpCourier> = Arc::new(HttpCourier::start(
+        webhooks.timeout,
+        webhooks.allow_private_targets,
+    )?);
     let new_file = !config.store.path.exists();
-    let Opened { system, first_start } = System::open(config.settings(), Arc::<HttpCourier>::clone(&courier))?;
+    let Opened {
+        system,
+        first_start,
+    } = System::open(config.settings(), Arc::<HttpCourier>::clone(&courier))?;
     let url = format!("http://{}", bound.address);
-    let public_url = if config.server.public_url.is_empty() { &url } else { &config.server.public_url };
+    let public_url = if config.server.public_url.is_empty() {
+        &url
+    } else {
+        &config.server.public_url
+    };
     if let Some(Err(error)) = first_start.map(|first| start::hand_over(&bound.address, &first)) {
         return Err(give_up(&system, &config.store.path, new_file, error));
     }
@@ -104,7 +117,8 @@ pub fn run(config: Config) -> Result<(), RunError> {
 /// Where the store can't be opened.
 pub fn check(config: &Config) -> Result<bool, RunError> {
     config.bounds.clone().set();
-    let wrong = colloquy_actors::store::sqlite::check(&config.store.path).map_err(NotOpened::Store)?;
+    let wrong =
+        colloquy_actors::store::sqlite::check(&config.store.path).map_err(NotOpened::Store)?;
     start::report(&wrong);
     Ok(wrong.is_empty())
 }
@@ -113,15 +127,30 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
 fn give_up(system: &System, store: &Path, new_file: bool, error: io::Error) -> RunError {
     system.drain();
     system.close();
-    let taken_back = if new_file { start::take_back(store) } else { Err(io::ErrorKind::AlreadyExists.into()) };
+    let taken_back = if new_file {
+        start::take_back(store)
+    } else {
+        Err(io::ErrorKind::AlreadyExists.into())
+    };
     let left = match taken_back {
         Ok(()) => "the store was taken back: the next start is a first start again".to_owned(),
-        Err(error) => format!("remove {} for another first start ({error})", store.display()),
+        Err(error) => format!(
+            "remove {} for another first start ({error})",
+            store.display()
+        ),
     };
     RunError::Secrets { error, left }
 }
 
 fn make_folder(file: &Path) -> Result<(), RunError> {
-    let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| RunError::Folder { folder: folder.display().to_string(), error })
+    let Some(folder) = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(folder).map_err(|error| RunError::Folder {
+        folder: folder.display().to_string(),
+        error,
+    })
 }

@@ -1,4 +1,5 @@
-//! The log on stderr. What can't be written is lost and harms nobody: a full disk must not end the server.
+//! The log on stderr. What can't be written is lost and harms nobody: a full disk must not end the
+//! server.
 
 use std::any::Any;
 use std::io::{self, Write};
@@ -12,32 +13,50 @@ use crate::config;
 pub(crate) fn start(settings: &config::Log) {
     let mut filter = tracing_subscriber::EnvFilter::builder().parse_lossy(&settings.level);
     // It logs what clients send wrong as errors of ours: anybody could fill the log.
-    if let (false, Ok(quiet)) = (settings.level.contains("actix_http"), "actix_http::h1=off".parse()) {
+    if let (false, Ok(quiet)) = (
+        settings.level.contains("actix_http"),
+        "actix_http::h1=off".parse(),
+    ) {
         filter = filter.add_directive(quiet);
     }
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Unfailing(io::stderr()))
         .log_internal_errors(false)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()) && std::env::var_os("NO_COLOR").is_none());
+        .with_ansi(
+            io::IsTerminal::is_terminal(&io::stderr()) && std::env::var_os("NO_COLOR").is_none(),
+        );
     // A second call in one process keeps the first one's log.
-    let _ = if settings.format == "compact" { lines.compact().try_init() } else { lines.try_init() };
+    let _ = if settings.format == "compact" {
+        lines.compact().try_init()
+    } else {
+        lines.try_init()
+    };
     // The default one panics, and so aborts, where stderr can't be written.
     std::panic::set_hook(Box::new(note));
 }
 
 /// Notes and counts a panic; what becomes of it is decided where it is caught.
 fn note(panic: &PanicHookInfo<'_>) {
-    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let place = panic
+        .location()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let thread = std::thread::current();
     threads::note_panic();
-    tracing::error!(panic = words(panic.payload()), place, thread = thread.name().unwrap_or_default(), "panicked");
+    tracing::error!(
+        panic = words(panic.payload()),
+        place,
+        thread = thread.name().unwrap_or_default(),
+        "panicked"
+    );
 }
 
 /// A panic's own words.
 pub(crate) fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no words")
 }
 
 /// A writer that takes everything and never tells of a failure.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use colloquy::config::{Config, ConfigError};
 
-/// glibc's allocator took a tenth of a request's time: what one worker allocates, another often frees.
+/// glibc's allocator took a tenth of a request's time: what one worker allocates, another often
+/// frees.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -50,7 +51,9 @@ fn main() -> ExitCode {
     match command {
         Command::Help => printed(USAGE),
         Command::Version => printed(concat!("colloquy ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Serve => with_config(options.config.as_deref(), |config| colloquy::run(config).map(|()| true)),
+        Command::Serve => with_config(options.config.as_deref(), |config| {
+            colloquy::run(config).map(|()| true)
+        }),
         Command::Check => with_config(options.config.as_deref(), |config| colloquy::check(&config)),
         Command::Listen => listen(options),
     }
@@ -98,26 +101,43 @@ fn arguments(mut given: impl Iterator<Item = OsString>) -> Result<(Command, Opti
         }
     }
     let command = command.unwrap_or(Command::Serve);
-    let Options { config, forward_to, events, key, server } = &options;
-    let listens = [forward_to, events, key, server].into_iter().any(Option::is_some);
+    let Options {
+        config,
+        forward_to,
+        events,
+        key,
+        server,
+    } = &options;
+    let listens = [forward_to, events, key, server]
+        .into_iter()
+        .any(Option::is_some);
     match command {
         Command::Listen if config.is_some() => Err("listen takes no --config".to_owned()),
         Command::Listen if forward_to.is_none() => Err("listen needs --forward-to URL".to_owned()),
         Command::Serve | Command::Check if listens => {
             Err("--forward-to, --events, --key and --server go with listen".to_owned())
         }
-        Command::Serve | Command::Check | Command::Listen | Command::Version | Command::Help => Ok((command, options)),
+        Command::Serve | Command::Check | Command::Listen | Command::Version | Command::Help => {
+            Ok((command, options))
+        }
     }
 }
 
 fn listen(options: Options) -> ExitCode {
-    let key = options.key.or_else(|| std::env::var("COLLOQUY_KEY").ok()).filter(|key| !key.is_empty());
+    let key = options
+        .key
+        .or_else(|| std::env::var("COLLOQUY_KEY").ok())
+        .filter(|key| !key.is_empty());
     let Some(key) = key else {
-        complain(format_args!("listen needs an API key: --key KEY, or COLLOQUY_KEY in the environment"));
+        complain(format_args!(
+            "listen needs an API key: --key KEY, or COLLOQUY_KEY in the environment"
+        ));
         return ExitCode::from(2);
     };
     let asked = colloquy::Listen {
-        server: options.server.unwrap_or_else(|| "http://127.0.0.1:8080".to_owned()),
+        server: options
+            .server
+            .unwrap_or_else(|| "http://127.0.0.1:8080".to_owned()),
         key,
         forward_to: options.forward_to.unwrap_or_default(),
         events: options.events,
@@ -131,7 +151,10 @@ fn listen(options: Options) -> ExitCode {
     }
 }
 
-fn with_config(file: Option<&Path>, then: impl FnOnce(Config) -> Result<bool, colloquy::RunError>) -> ExitCode {
+fn with_config(
+    file: Option<&Path>,
+    then: impl FnOnce(Config) -> Result<bool, colloquy::RunError>,
+) -> ExitCode {
     let config = match load(file) {
         Ok(config) => config,
         Err(error) => {
@@ -152,7 +175,9 @@ fn with_config(file: Option<&Path>, then: impl FnOnce(Config) -> Result<bool, co
 fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
     let here = Path::new("config.toml");
     let file = file.or_else(|| here.exists().then_some(here));
-    let as_text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let as_text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
     Config::load(file, std::env::vars_os().filter_map(as_text))
 }
 
@@ -164,5 +189,9 @@ fn complain(why: std::fmt::Arguments<'_>) {
 fn printed(text: &str) -> ExitCode {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if written.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

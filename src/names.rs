@@ -1,6 +1,6 @@
-//! Names to addresses, by the operating system's resolver. It takes a thread for each name and holds it as long as it
-//! pleases: so these threads are nobody else's, each account has a share of them, and a name that an account asks for many
-//! times at once is asked for once.
+//! Names to addresses, by the operating system's resolver. It takes a thread for each name and
+//! holds it as long as it pleases: so these threads are nobody else's, each account has a share of
+//! them, and a name that an account asks for many times at once is asked for once.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -14,7 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Names that are resolved at once.
 pub(crate) const RESOLVERS_MAX: usize = 1_024;
-/// How many of them may be names of one account. Names whose server is silent hold theirs for half a minute each.
+/// How many of them may be names of one account. Names whose server is silent hold theirs for half
+/// a minute each.
 const ACCOUNT_MAX: usize = 16;
 /// How many of them may be names that are only looked at.
 const LOOKS_MAX: usize = 32;
@@ -52,10 +53,15 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(runtime: Handle) -> Self {
-        Names { runtime, table: Arc::default(), looks: Arc::new(Semaphore::new(LOOKS_MAX)) }
+        Names {
+            runtime,
+            table: Arc::default(),
+            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
+        }
     }
 
-    /// The addresses of a name, for this account. Waits while all threads of the account's share are taken.
+    /// The addresses of a name, for this account. Waits while all threads of the account's share
+    /// are taken.
     pub(crate) async fn resolve(&self, account: u32, name: &str) -> Found {
         let key = (Share::Account(account), name.to_owned());
         if let Some(asked) = self.running(&key) {
@@ -63,9 +69,16 @@ impl Names {
         }
         let share = {
             let mut table = self.table.lock();
-            Arc::clone(table.accounts.entry(account).or_insert_with(|| Arc::new(Semaphore::new(ACCOUNT_MAX))))
+            Arc::clone(
+                table
+                    .accounts
+                    .entry(account)
+                    .or_insert_with(|| Arc::new(Semaphore::new(ACCOUNT_MAX))),
+            )
         };
-        let Ok(permit) = share.acquire_owned().await else { return Err(Arc::from("the server is stopping")) };
+        let Ok(permit) = share.acquire_owned().await else {
+            return Err(Arc::from("the server is stopping"));
+        };
         self.ask(key, permit).await
     }
 
@@ -86,14 +99,18 @@ impl Names {
         }
         let (own, all) = (key.clone(), Arc::clone(&self.table));
         let found = self.runtime.spawn_blocking(move || {
-            let addresses = (own.1.as_str(), 0).to_socket_addrs().map(|found| found.map(|one| one.ip()).collect());
+            let addresses = (own.1.as_str(), 0)
+                .to_socket_addrs()
+                .map(|found| found.map(|one| one.ip()).collect());
             all.lock().running.remove(&own);
             // Held until the thread is free again, however long ago whoever asked has left.
             drop(permit);
             addresses.map_err(|error| Arc::from(error.to_string()))
         });
         let stopping = |_| Err(Arc::from("the server is stopping"));
-        let asked = async move { found.await.unwrap_or_else(stopping) }.boxed().shared();
+        let asked = async move { found.await.unwrap_or_else(stopping) }
+            .boxed()
+            .shared();
         table.running.insert(key, asked.clone());
         asked
     }
@@ -106,19 +123,31 @@ mod tests {
 
     #[test]
     fn a_name_is_resolved_and_forgotten_and_one_that_is_none_says_so() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .unwrap();
         let names = Names::new(runtime.handle().clone());
         let found = runtime.block_on(names.resolve(1, "localhost")).unwrap();
         assert!(found.iter().all(IpAddr::is_loopback) && !found.is_empty());
-        assert!(runtime.block_on(names.resolve(1, "nowhere.invalid")).is_err());
+        assert!(
+            runtime
+                .block_on(names.resolve(1, "nowhere.invalid"))
+                .is_err()
+        );
         assert!(names.table.lock().running.is_empty());
     }
 
     #[test]
     fn only_so_many_may_look_at_once() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .unwrap();
         let names = Names::new(runtime.handle().clone());
-        let held: Vec<_> = (0..LOOKS_MAX).map(|_| Arc::clone(&names.looks).try_acquire_owned().unwrap()).collect();
+        let held: Vec<_> = (0..LOOKS_MAX)
+            .map(|_| Arc::clone(&names.looks).try_acquire_owned().unwrap())
+            .collect();
         assert!(runtime.block_on(names.look("localhost")).is_none());
         drop(held);
         assert!(runtime.block_on(names.look("localhost")).unwrap().is_ok());
@@ -126,14 +155,24 @@ mod tests {
 
     #[test]
     fn an_account_waits_for_its_own_share_and_nobody_for_anothers() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap();
         let names = Names::new(runtime.handle().clone());
         let share = Arc::new(Semaphore::new(ACCOUNT_MAX));
         names.table.lock().accounts.insert(1, Arc::clone(&share));
-        let held = share.try_acquire_many(u32::try_from(ACCOUNT_MAX).unwrap()).unwrap();
+        let held = share
+            .try_acquire_many(u32::try_from(ACCOUNT_MAX).unwrap())
+            .unwrap();
         let soon = std::time::Duration::from_millis(50);
         runtime.block_on(async {
-            assert!(tokio::time::timeout(soon, names.resolve(1, "localhost")).await.is_err());
+            assert!(
+                tokio::time::timeout(soon, names.resolve(1, "localhost"))
+                    .await
+                    .is_err()
+            );
             assert!(names.resolve(2, "localhost").await.is_ok());
             drop(held);
             assert!(names.resolve(1, "localhost").await.is_ok());

@@ -13,7 +13,11 @@ use colloquy_actors::system::{FirstStart, SEARCH_ENDING};
 /// # Errors
 /// They could not be written to the end: nobody has them.
 pub(crate) fn hand_over(address: &SocketAddr, first: &FirstStart) -> io::Result<()> {
-    let token = first.operator_token.as_ref().map(|token| format!("  operator token: {token}\n")).unwrap_or_default();
+    let token = first
+        .operator_token
+        .as_ref()
+        .map(|token| format!("  operator token: {token}\n"))
+        .unwrap_or_default();
     let text = format!(
         "First start: one account was made. These secrets are shown only now:\n
   test key:       {test}
@@ -35,8 +39,9 @@ Make a first customer:\n
 
 /// Takes back what a first start made, so that the next one is a first start again.
 pub(crate) fn take_back(store: &Path) -> io::Result<()> {
-    let files =
-        ["", SEARCH_ENDING].into_iter().flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
+    let files = ["", SEARCH_ENDING]
+        .into_iter()
+        .flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
     for (file, ending) in files {
         let mut path = OsString::from(store);
         path.push(file);
@@ -51,7 +56,10 @@ pub(crate) fn take_back(store: &Path) -> io::Result<()> {
 
 /// Says where it listens.
 pub(crate) fn announce(address: &SocketAddr, metrics_public: bool) {
-    say(&format!("Colloquy {} listening on http://{address}\n", env!("CARGO_PKG_VERSION")));
+    say(&format!(
+        "Colloquy {} listening on http://{address}\n",
+        env!("CARGO_PKG_VERSION")
+    ));
     if !address.ip().is_loopback() {
         tracing::warn!(%address, metrics_public, "not bound to loopback: traffic belongs on HTTPS, put a TLS proxy in front");
     }
@@ -80,6 +88,10 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     if !address.ip().is_unspecified() {
         return address;
     }
-    let loopback = if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+    let loopback = if address.is_ipv4() {
+        [127, 0, 0, 1].into()
+    } else {
+        std::net::Ipv6Addr::LOCALHOST.into()
+    };
     SocketAddr::new(loopback, address.port())
 }

@@ -1,5 +1,5 @@
-//! How a running server ends: readiness off, running requests finish while new ones are refused, then the actors, then
-//! the listener.
+//! How a running server ends: readiness off, running requests finish while new ones are refused,
+//! then the actors, then the listener.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,11 +10,16 @@ use crate::http::Edge;
 
 /// Left for the store's last flush and the end of the process.
 const RESERVE: Duration = Duration::from_millis(500);
-/// How long requests keep being taken that may have been sent before the signal, while they keep coming.
+/// How long requests keep being taken that may have been sent before the signal, while they keep
+/// coming.
 const TAKEN_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until SIGTERM or Ctrl-C, then drains within the given time.
-pub(crate) async fn serve_until_told(server: Server, edge: &Edge, drain_seconds: f64) -> io::Result<()> {
+pub(crate) async fn serve_until_told(
+    server: Server,
+    edge: &Edge,
+    drain_seconds: f64,
+) -> io::Result<()> {
     let handle = server.handle();
     let mut running = actix_web::rt::spawn(server);
     tokio::select! {
@@ -26,13 +31,18 @@ pub(crate) async fn serve_until_told(server: Server, edge: &Edge, drain_seconds:
     let end = Instant::now() + whole.saturating_sub(reserve);
     tracing::info!(drain_seconds, "stopping: running requests finish");
     edge.running.leave(TAKEN_MAX.min(whole / 8)).await;
-    if !edge.running.none_left(left(end).saturating_sub(reserve)).await {
+    if !edge
+        .running
+        .none_left(left(end).saturating_sub(reserve))
+        .await
+    {
         tracing::warn!("requests are still running: they are not waited for");
     }
     edge.system.drain();
     edge.system.drained(left(end)).await;
     let stopping = async {
-        // First: a connection that is taken while the workers end would be logged as if they had died.
+        // First: a connection that is taken while the workers end would be logged as if they had
+        // died.
         handle.pause().await;
         handle.stop(true).await;
     };

@@ -1,5 +1,5 @@
-//! `POST /v1/conversations/bulk`: each operation is what the single call would be, in its place; what is wrong in one leaves
-//! the others alone; with a key each is done once.
+//! `POST /v1/conversations/bulk`: each operation is what the single call would be, in its place;
+//! what is wrong in one leaves the others alone; with a key each is done once.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::support::log::events;
 use crate::support::shapes::{CONVERSATION, MESSAGE, assert_shape, keys};
-use crate::support::{Account, Answer, Client, Server, account, account_with_client, unique, until};
+use crate::support::{
+    Account, Answer, Client, Server, account, account_with_client, unique, until,
+};
 
 const NOBODY: &str = "conv_0190163d8694739b85d52d5e4a4d6d5f";
 
@@ -26,7 +28,11 @@ fn message(conversation: &str, text: &str) -> Value {
 }
 
 fn statuses(answer: &Answer) -> Vec<u64> {
-    answer.data().iter().map(|result| result["status"].as_u64().unwrap()).collect()
+    answer
+        .data()
+        .iter()
+        .map(|result| result["status"].as_u64().unwrap())
+        .collect()
 }
 
 /// Fails unless the result is this error in the usual shape.
@@ -35,8 +41,17 @@ fn assert_error(result: &Value, status: u64, code: &str, field: &str) {
     let error = &result["body"]["error"];
     assert_eq!(keys(&result["body"]), ["error"]);
     assert_eq!(keys(error), ["code", "details", "message"]);
-    assert_eq!((&error["code"], &error["details"]["field"]), (&json!(code), &json!(field)), "{result}");
-    assert!(error["details"]["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{result}");
+    assert_eq!(
+        (&error["code"], &error["details"]["field"]),
+        (&json!(code), &json!(field)),
+        "{result}"
+    );
+    assert!(
+        error["details"]["reason"]
+            .as_str()
+            .is_some_and(|reason| !reason.is_empty()),
+        "{result}"
+    );
 }
 
 #[tokio::test]
@@ -60,17 +75,36 @@ async fn each_operation_does_what_its_single_call_does() {
     assert_eq!(statuses(&answer), [201, 200, 201, 200, 200, 200]);
     for (index, result) in answer.data().iter().enumerate() {
         assert_eq!(keys(result), ["body", "status"]);
-        assert_shape(&result["body"], if index == 2 { MESSAGE } else { CONVERSATION });
+        assert_shape(
+            &result["body"],
+            if index == 2 { MESSAGE } else { CONVERSATION },
+        );
     }
     let body = |index: usize| &answer.data()[index]["body"];
-    assert_eq!((&body(1)["priority"], &body(2)["content"]), (&json!("high"), &json!("a word")));
-    assert_eq!((&body(3)["status"], &body(3)["message_count"]), (&json!("closed"), &json!(1)), "one after the other");
+    assert_eq!(
+        (&body(1)["priority"], &body(2)["content"]),
+        (&json!("high"), &json!("a word"))
+    );
+    assert_eq!(
+        (&body(3)["status"], &body(3)["message_count"]),
+        (&json!("closed"), &json!(1)),
+        "one after the other"
+    );
     assert_eq!((body(4), body(5)), (body(3), body(3)), "nothing changes");
-    let made = format!("/v1/conversations/{}", body(0)["conversation_id"].as_str().unwrap());
+    let made = format!(
+        "/v1/conversations/{}",
+        body(0)["conversation_id"].as_str().unwrap()
+    );
     assert_eq!(&c.get(&made).await.expect(200).body, body(0));
-    let shown = c.get(&format!("/v1/conversations/{conversation}")).await.expect(200);
+    let shown = c
+        .get(&format!("/v1/conversations/{conversation}"))
+        .await
+        .expect(200);
     assert_eq!(&shown.body, body(3));
-    assert!(answer.header_opt("idempotent-replayed").is_none() && answer.header_opt("location").is_none());
+    assert!(
+        answer.header_opt("idempotent-replayed").is_none()
+            && answer.header_opt("location").is_none()
+    );
     assert_eq!(answer.header("cache-control"), "private, no-cache");
 }
 
@@ -90,24 +124,44 @@ async fn none_more_than_a_hundred_or_no_list_is_refused_as_a_whole() {
         json!({"operations": "create"}),
         json!({"operations": 1}),
     ] {
-        refused(body).await.error(400, "invalid_request", "operations");
+        refused(body)
+            .await
+            .error(400, "invalid_request", "operations");
     }
-    refused(json!({"operations": [create(&customer, "x")], "more": 1})).await.error(400, "invalid_request", "more");
+    refused(json!({"operations": [create(&customer, "x")], "more": 1}))
+        .await
+        .error(400, "invalid_request", "more");
     for body in [json!([]), json!(5), json!(null)] {
         refused(body).await.error(400, "invalid_request", "");
     }
-    let broken = c.call("POST", "/v1/conversations/bulk").bytes(r#"{"operations":[{"op":"create"},]}"#);
+    let broken = c
+        .call("POST", "/v1/conversations/bulk")
+        .bytes(r#"{"operations":[{"op":"create"},]}"#);
     assert_eq!(broken.await.status, 400);
-    let twice = c.call("POST", "/v1/conversations/bulk").bytes(r#"{"operations":[1],"operations":[2]}"#);
+    let twice = c
+        .call("POST", "/v1/conversations/bulk")
+        .bytes(r#"{"operations":[1],"operations":[2]}"#);
     twice.await.error(400, "invalid_request", "operations");
-    c.call("POST", "/v1/conversations/bulk").await.error(400, "invalid_request", "*");
-    assert_eq!(c.get("/v1/conversations").await.total(), 0, "nothing of it was done");
+    c.call("POST", "/v1/conversations/bulk")
+        .await
+        .error(400, "invalid_request", "*");
+    assert_eq!(
+        c.get("/v1/conversations").await.total(),
+        0,
+        "nothing of it was done"
+    );
     let done = bulk(&c, json!(hundred)).await.expect(200);
     assert!(statuses(&done).iter().all(|status| *status == 201) && done.data().len() == 100);
     assert_eq!(c.get("/v1/conversations").await.total(), 100);
-    let order = c.get("/v1/conversations?order=asc&limit=100").await.column("conversation_id");
-    let made: Vec<&str> =
-        done.data().iter().map(|result| result["body"]["conversation_id"].as_str().unwrap()).collect();
+    let order = c
+        .get("/v1/conversations?order=asc&limit=100")
+        .await
+        .column("conversation_id");
+    let made: Vec<&str> = done
+        .data()
+        .iter()
+        .map(|result| result["body"]["conversation_id"].as_str().unwrap())
+        .collect();
     assert_eq!(made, order, "in their order");
 }
 
@@ -116,43 +170,137 @@ async fn what_is_wrong_in_one_is_its_own_error_and_leaves_the_others_alone() {
     let (account, c) = account_with_client().await;
     let (customer, conversation) = (c.customer().await, c.conversation().await);
     let (closed, elsewhere) = (c.conversation().await, account.live().conversation().await);
-    c.call("POST", &format!("/v1/conversations/{closed}/close")).await.expect(200);
-    let on = |op: &str, id: &str, body: Value| json!({"op": op, "conversation_id": id, "body": body});
+    c.call("POST", &format!("/v1/conversations/{closed}/close"))
+        .await
+        .expect(200);
+    let on =
+        |op: &str, id: &str, body: Value| json!({"op": op, "conversation_id": id, "body": body});
     let wrong = [
         (json!(5), 400, "invalid_request", ""),
         (json!(null), 400, "invalid_request", ""),
         (json!({}), 400, "invalid_request", "op"),
-        (json!({"op": "delete", "conversation_id": conversation}), 400, "invalid_request", "op"),
+        (
+            json!({"op": "delete", "conversation_id": conversation}),
+            400,
+            "invalid_request",
+            "op",
+        ),
         (json!({"op": 5}), 400, "invalid_request", "op"),
         (json!({"op": null}), 400, "invalid_request", "op"),
-        (json!({"op": "close", "conversation_id": conversation, "id": 1}), 400, "invalid_request", "id"),
-        (json!({"op": "close"}), 400, "invalid_request", "conversation_id"),
-        (json!({"op": "close", "conversation_id": null}), 400, "invalid_request", "conversation_id"),
+        (
+            json!({"op": "close", "conversation_id": conversation, "id": 1}),
+            400,
+            "invalid_request",
+            "id",
+        ),
+        (
+            json!({"op": "close"}),
+            400,
+            "invalid_request",
+            "conversation_id",
+        ),
+        (
+            json!({"op": "close", "conversation_id": null}),
+            400,
+            "invalid_request",
+            "conversation_id",
+        ),
         (on("close", "conv_1", json!({})), 404, "not_found", ""),
         (on("close", &customer, json!({})), 404, "not_found", ""),
         (on("close", NOBODY, json!({})), 404, "not_found", ""),
         (on("close", &elsewhere, json!({})), 404, "not_found", ""),
-        (on("create", &conversation, json!({"customer_id": customer})), 400, "invalid_request", "conversation_id"),
-        (json!({"op": "create"}), 400, "invalid_request", "body"),
-        (json!({"op": "create", "body": null}), 400, "invalid_request", "body"),
-        (json!({"op": "create", "body": {}}), 400, "invalid_request", "customer_id"),
-        (json!({"op": "create", "body": {"customer_id": "cus_1"}}), 400, "invalid_request", "customer_id"),
-        (on("message", &conversation, json!({"content": ""})), 400, "invalid_request", "content"),
-        (on("message", &conversation, json!({"content": "x", "x": 1})), 400, "invalid_request", "x"),
-        (on("message", &conversation, json!([])), 400, "invalid_request", "body"),
-        (on("update", &conversation, json!({"status": "gone"})), 400, "invalid_request", "status"),
-        (on("update", &conversation, json!({"metadata": {"a": "\0"}})), 400, "invalid_request", "metadata.a"),
         (
-            on("update", &conversation, json!({"snoozed_until": "1999-01-01T00:00:00Z"})),
+            on("create", &conversation, json!({"customer_id": customer})),
+            400,
+            "invalid_request",
+            "conversation_id",
+        ),
+        (json!({"op": "create"}), 400, "invalid_request", "body"),
+        (
+            json!({"op": "create", "body": null}),
+            400,
+            "invalid_request",
+            "body",
+        ),
+        (
+            json!({"op": "create", "body": {}}),
+            400,
+            "invalid_request",
+            "customer_id",
+        ),
+        (
+            json!({"op": "create", "body": {"customer_id": "cus_1"}}),
+            400,
+            "invalid_request",
+            "customer_id",
+        ),
+        (
+            on("message", &conversation, json!({"content": ""})),
+            400,
+            "invalid_request",
+            "content",
+        ),
+        (
+            on("message", &conversation, json!({"content": "x", "x": 1})),
+            400,
+            "invalid_request",
+            "x",
+        ),
+        (
+            on("message", &conversation, json!([])),
+            400,
+            "invalid_request",
+            "body",
+        ),
+        (
+            on("update", &conversation, json!({"status": "gone"})),
+            400,
+            "invalid_request",
+            "status",
+        ),
+        (
+            on("update", &conversation, json!({"metadata": {"a": "\0"}})),
+            400,
+            "invalid_request",
+            "metadata.a",
+        ),
+        (
+            on(
+                "update",
+                &conversation,
+                json!({"snoozed_until": "1999-01-01T00:00:00Z"}),
+            ),
             400,
             "invalid_request",
             "snoozed_until",
         ),
-        (on("close", &conversation, json!({"reason": ""})), 400, "invalid_request", "reason"),
-        (on("update", &closed, json!({"status": "pending"})), 409, "invalid_transition", "status"),
-        (on("message", &closed, json!({"content": "x", "sender_type": "agent"})), 409, "conversation_closed", ""),
+        (
+            on("close", &conversation, json!({"reason": ""})),
+            400,
+            "invalid_request",
+            "reason",
+        ),
+        (
+            on("update", &closed, json!({"status": "pending"})),
+            409,
+            "invalid_transition",
+            "status",
+        ),
+        (
+            on(
+                "message",
+                &closed,
+                json!({"content": "x", "sender_type": "agent"}),
+            ),
+            409,
+            "conversation_closed",
+            "",
+        ),
     ];
-    let mut operations: Vec<Value> = wrong.iter().map(|(operation, ..)| operation.clone()).collect();
+    let mut operations: Vec<Value> = wrong
+        .iter()
+        .map(|(operation, ..)| operation.clone())
+        .collect();
     operations.insert(0, message(&conversation, "before"));
     operations.push(message(&conversation, "after"));
     let answer = bulk(&c, json!(operations)).await.expect(200);
@@ -161,24 +309,46 @@ async fn what_is_wrong_in_one_is_its_own_error_and_leaves_the_others_alone() {
         assert_eq!(result["status"], *status, "{operation}: {result}");
         assert_error(result, *status, code, field);
     }
-    assert_eq!((statuses(&answer)[0], *statuses(&answer).last().unwrap()), (201, 201));
+    assert_eq!(
+        (statuses(&answer)[0], *statuses(&answer).last().unwrap()),
+        (201, 201)
+    );
     let shown = c.get(&format!("/v1/conversations/{conversation}")).await;
-    assert_eq!((&shown["message_count"], &shown["status"]), (&json!(2), &json!("active")));
-    let twice = format!(r#"{{"operations":[{{"op":"close","op":"close","conversation_id":"{conversation}"}}]}}"#);
-    let twice = c.call("POST", "/v1/conversations/bulk").bytes(twice).await.expect(200);
+    assert_eq!(
+        (&shown["message_count"], &shown["status"]),
+        (&json!(2), &json!("active"))
+    );
+    let twice = format!(
+        r#"{{"operations":[{{"op":"close","op":"close","conversation_id":"{conversation}"}}]}}"#
+    );
+    let twice = c
+        .call("POST", "/v1/conversations/bulk")
+        .bytes(twice)
+        .await
+        .expect(200);
     assert_error(&twice.data()[0], 400, "invalid_request", "op");
-    account.read().post("/v1/conversations/bulk", json!({"operations": [1]})).await.error(403, "forbidden", "*");
+    account
+        .read()
+        .post("/v1/conversations/bulk", json!({"operations": [1]}))
+        .await
+        .error(403, "forbidden", "*");
 }
 
 #[tokio::test]
 async fn a_large_body_is_taken_too() {
     let (_account, c) = account_with_client().await;
     let conversation = c.conversation().await;
-    let operations: Vec<Value> = (0..15).map(|n| message(&conversation, &format!("{n:-<60000}"))).collect();
+    let operations: Vec<Value> = (0..15)
+        .map(|n| message(&conversation, &format!("{n:-<60000}")))
+        .collect();
     let answer = bulk(&c, json!(operations)).await.expect(200);
     assert!(statuses(&answer).iter().all(|status| *status == 201));
-    let too_much: Vec<Value> = (0..20).map(|n| message(&conversation, &format!("{n:-<60000}"))).collect();
-    bulk(&c, json!(too_much)).await.error(413, "payload_too_large", "*");
+    let too_much: Vec<Value> = (0..20)
+        .map(|n| message(&conversation, &format!("{n:-<60000}")))
+        .collect();
+    bulk(&c, json!(too_much))
+        .await
+        .error(413, "payload_too_large", "*");
 }
 
 #[tokio::test]
@@ -190,21 +360,44 @@ async fn those_beyond_the_limit_are_429_in_their_place() {
     let limits = json!({"plan": "enterprise", "rate_per_minute": 5, "burst_per_minute": 7});
     account.operator().patch(&at, limits).await.expect(200);
     let c = account.test();
-    let three = bulk(&c, json!([create(&customer, "1"), {"op": "x"}, create(&customer, "3")])).await.expect(200);
+    let three = bulk(
+        &c,
+        json!([create(&customer, "1"), {"op": "x"}, create(&customer, "3")]),
+    )
+    .await
+    .expect(200);
     assert_eq!(statuses(&three), [201, 400, 201]);
-    assert_eq!(three.number("x-ratelimit-remaining"), 2, "each took one, the wrong one too");
+    assert_eq!(
+        three.number("x-ratelimit-remaining"),
+        2,
+        "each took one, the wrong one too"
+    );
     let key = unique("limited");
-    let operations: Vec<Value> = (0..6).map(|n| create(&customer, &format!("more {n}"))).collect();
-    let six = bulk(&c, json!(operations)).with("idempotency-key", &key).await.expect(200);
+    let operations: Vec<Value> = (0..6)
+        .map(|n| create(&customer, &format!("more {n}")))
+        .collect();
+    let six = bulk(&c, json!(operations))
+        .with("idempotency-key", &key)
+        .await
+        .expect(200);
     assert_eq!(statuses(&six), [201, 201, 201, 201, 429, 429]);
     assert_error(&six.data()[5], 429, "rate_limited", "");
     assert_eq!(six.number("x-ratelimit-remaining"), 0);
     c.get("/v1").await.error(429, "rate_limited", "*");
-    bulk(&c, json!(operations)).await.error(429, "rate_limited", "*");
+    bulk(&c, json!(operations))
+        .await
+        .error(429, "rate_limited", "*");
     let limits = json!({"rate_per_minute": 1000, "burst_per_minute": 2000});
     account.operator().patch(&at, limits).await.expect(200);
-    let rest = bulk(&c, json!(operations)).with("idempotency-key", &key).await.expect(200);
-    assert_eq!(rest.data()[..4], six.data()[..4], "what was done is answered again");
+    let rest = bulk(&c, json!(operations))
+        .with("idempotency-key", &key)
+        .await
+        .expect(200);
+    assert_eq!(
+        rest.data()[..4],
+        six.data()[..4],
+        "what was done is answered again"
+    );
     assert_eq!(statuses(&rest), [201; 6], "what was refused is done now");
     assert!(rest.header_opt("idempotent-replayed").is_none());
     assert_eq!(free.get("/v1/conversations").await.total(), 8);
@@ -226,27 +419,47 @@ async fn with_a_key_each_is_done_once() {
     assert!(first.header_opt("idempotent-replayed").is_none());
     for _ in 0..2 {
         let again = ask().await.expect(200);
-        assert_eq!((again.header("idempotent-replayed"), &again.bytes), ("true", &first.bytes));
+        assert_eq!(
+            (again.header("idempotent-replayed"), &again.bytes),
+            ("true", &first.bytes)
+        );
     }
     assert_eq!(c.get("/v1/conversations").await.total(), 2);
-    assert_eq!(c.get(&format!("/v1/conversations/{conversation}")).await["message_count"], 1);
+    assert_eq!(
+        c.get(&format!("/v1/conversations/{conversation}")).await["message_count"],
+        1
+    );
     let reused = |call: crate::support::client::Call| call.with("idempotency-key", &key);
-    reused(bulk(&c, json!([create(&customer, "once")]))).await.error(422, "idempotency_key_reused", "*");
-    reused(c.post("/v1/customers", json!({"name": "Ada"}))).await.error(422, "idempotency_key_reused", "*");
+    reused(bulk(&c, json!([create(&customer, "once")])))
+        .await
+        .error(422, "idempotency_key_reused", "*");
+    reused(c.post("/v1/customers", json!({"name": "Ada"})))
+        .await
+        .error(422, "idempotency_key_reused", "*");
     // The other way round: a key of a single call.
     let single = unique("single");
-    c.post("/v1/customers", json!({"name": "Ada"})).with("idempotency-key", &single).await.expect(201);
+    c.post("/v1/customers", json!({"name": "Ada"}))
+        .with("idempotency-key", &single)
+        .await
+        .expect(201);
     let mixed = bulk(&c, operations.clone()).with("idempotency-key", &single);
     mixed.await.error(422, "idempotency_key_reused", "*");
     // Two at once: one of them is told that the other still runs, or finds all of it done.
     let (both, many) = (unique("both"), vec![create(&customer, "race"); 50]);
-    let two = [0, 1].map(|_| bulk(&c, json!(many)).with("idempotency-key", &both).into_future());
+    let two = [0, 1].map(|_| {
+        bulk(&c, json!(many))
+            .with("idempotency-key", &both)
+            .into_future()
+    });
     let answers = futures_util::future::join_all(two).await;
     assert!(answers.iter().any(|answer| answer.status == 200));
     for answer in answers.into_iter().filter(|answer| answer.status != 200) {
         answer.error(409, "idempotency_in_progress", "*");
     }
-    let settled = bulk(&c, json!(many)).with("idempotency-key", &both).await.expect(200);
+    let settled = bulk(&c, json!(many))
+        .with("idempotency-key", &both)
+        .await
+        .expect(200);
     assert_eq!(settled.header("idempotent-replayed"), "true");
     assert_eq!(c.get("/v1/conversations").await.total(), 52);
 }
@@ -267,12 +480,21 @@ async fn a_refused_place_is_decided_anew_and_the_others_are_not() {
     let first = ask().await.expect(200);
     assert_eq!(statuses(&first), [409, 201]);
     let again = ask().await.expect(200);
-    assert!(again.header_opt("idempotent-replayed").is_none(), "not all of it is");
+    assert!(
+        again.header_opt("idempotent-replayed").is_none(),
+        "not all of it is"
+    );
     assert_eq!(again.bytes, first.bytes);
     c.call("POST", &format!("{at}/reopen")).await.expect(200);
     let later = ask().await.expect(200);
-    assert_eq!((statuses(&later), &later.data()[1]), (vec![201, 201], &first.data()[1]));
-    assert_eq!(ask().await.expect(200).header("idempotent-replayed"), "true");
+    assert_eq!(
+        (statuses(&later), &later.data()[1]),
+        (vec![201, 201], &first.data()[1])
+    );
+    assert_eq!(
+        ask().await.expect(200).header("idempotent-replayed"),
+        "true"
+    );
     assert_eq!(c.get("/v1/conversations").await.total(), 2);
 }
 
@@ -288,7 +510,11 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
         let key = unique("round");
         let text = |n: usize| format!("{round} {n}");
         let operation = |n: usize| {
-            if n.is_multiple_of(2) { create(&customer, &text(n)) } else { message(&conversation, &text(n)) }
+            if n.is_multiple_of(2) {
+                create(&customer, &text(n))
+            } else {
+                message(&conversation, &text(n))
+            }
         };
         let operations: Vec<Value> = (0..OPERATIONS).map(operation).collect();
         let ask = |c: &Client| bulk(c, json!(operations)).with("idempotency-key", &key);
@@ -304,7 +530,10 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
         server.restart();
         c = c.at(&server.address());
         let again = ask(&c).await.expect(200);
-        assert!(statuses(&again).iter().all(|status| *status == 201), "{again}");
+        assert!(
+            statuses(&again).iter().all(|status| *status == 201),
+            "{again}"
+        );
         if let Some(heard) = heard {
             assert_eq!(heard.bytes, again.bytes);
         }
@@ -313,7 +542,10 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
         for (n, result) in again.data().iter().enumerate() {
             let id = result["body"]["conversation_id"].as_str().unwrap();
             assert_eq!(after[&text(n)], [id], "exactly once, and this is it");
-            assert!(before.get(&text(n)).is_none_or(|known| known == &[id]), "what was done stays");
+            assert!(
+                before.get(&text(n)).is_none_or(|known| known == &[id]),
+                "what was done stays"
+            );
         }
         cut += usize::from((1..OPERATIONS).contains(&before.len()));
     }
@@ -325,10 +557,16 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
 /// The messages of a round by their text, each with the conversations that it stands in.
 fn committed(server: &Server, round: u64) -> HashMap<String, Vec<String>> {
     let mut found: HashMap<String, Vec<String>> = HashMap::new();
-    for logged in events(server).into_iter().filter(|logged| logged.event == "message.created") {
+    for logged in events(server)
+        .into_iter()
+        .filter(|logged| logged.event == "message.created")
+    {
         let text = |field: &str| logged.data[field].as_str().unwrap().to_owned();
         if text("content").starts_with(&format!("{round} ")) {
-            found.entry(text("content")).or_default().push(text("conversation_id"));
+            found
+                .entry(text("content"))
+                .or_default()
+                .push(text("conversation_id"));
         }
     }
     found
@@ -339,32 +577,70 @@ async fn many_callers_at_once_lose_nothing() {
     let (_account, c) = account_with_client().await;
     let conversation = c.conversation().await;
     let calls = (0..20).map(|caller| {
-        let operations: Vec<Value> = (0..50).map(|n| message(&conversation, &format!("{caller} {n}"))).collect();
+        let operations: Vec<Value> = (0..50)
+            .map(|n| message(&conversation, &format!("{caller} {n}")))
+            .collect();
         bulk(&c, json!(operations)).into_future()
     });
-    let answers: Vec<Answer> = futures_util::stream::iter(calls).buffer_unordered(20).collect().await;
+    let answers: Vec<Answer> = futures_util::stream::iter(calls)
+        .buffer_unordered(20)
+        .collect()
+        .await;
     for answer in &answers {
-        let numbers: Vec<u64> = answer.data().iter().map(|result| result["body"]["seq"].as_u64().unwrap()).collect();
+        let numbers: Vec<u64> = answer
+            .data()
+            .iter()
+            .map(|result| result["body"]["seq"].as_u64().unwrap())
+            .collect();
         assert!(numbers.is_sorted(), "each caller's in its order");
     }
-    assert_eq!(c.get(&format!("/v1/conversations/{conversation}")).await["message_count"], 1000);
+    assert_eq!(
+        c.get(&format!("/v1/conversations/{conversation}")).await["message_count"],
+        1000
+    );
 }
 
 #[tokio::test]
 async fn the_document_says_what_it_takes_and_gives() {
-    let document = crate::support::shared().anonymous().get("/openapi.json").await.expect(200).body;
+    let document = crate::support::shared()
+        .anonymous()
+        .get("/openapi.json")
+        .await
+        .expect(200)
+        .body;
     let entry = &document["paths"]["/v1/conversations/bulk"]["post"];
     assert_eq!(entry["operationId"], "bulkConversations");
     let schema = |name: &str| &document["components"]["schemas"][name];
     let operations = &schema("BulkRequest")["properties"]["operations"];
-    assert_eq!((&operations["minItems"], &operations["maxItems"]), (&json!(1), &json!(100)));
-    assert_eq!(operations["items"]["$ref"], "#/components/schemas/BulkOperation");
+    assert_eq!(
+        (&operations["minItems"], &operations["maxItems"]),
+        (&json!(1), &json!(100))
+    );
+    assert_eq!(
+        operations["items"]["$ref"],
+        "#/components/schemas/BulkOperation"
+    );
     let operation = schema("BulkOperation");
     assert_eq!(operation["required"], json!(["op"]));
-    assert_eq!(operation["properties"]["body"]["anyOf"].as_array().map(Vec::len), Some(4), "{operation}");
-    assert_eq!(schema("BulkOp")["enum"], json!(["create", "update", "close", "message"]));
+    assert_eq!(
+        operation["properties"]["body"]["anyOf"]
+            .as_array()
+            .map(Vec::len),
+        Some(4),
+        "{operation}"
+    );
+    assert_eq!(
+        schema("BulkOp")["enum"],
+        json!(["create", "update", "close", "message"])
+    );
     let result = schema("BulkResult");
-    assert_eq!(result["properties"]["body"]["anyOf"].as_array().map(Vec::len), Some(3), "{result}");
+    assert_eq!(
+        result["properties"]["body"]["anyOf"]
+            .as_array()
+            .map(Vec::len),
+        Some(3),
+        "{result}"
+    );
     let shown = &entry["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
     assert_eq!(shown, "#/components/schemas/BulkAnswer");
 }

@@ -13,17 +13,28 @@ fn path(conversation: &str) -> String {
 async fn a_creation_answers_with_every_field_and_its_default() {
     let (_account, c) = account_with_client().await;
     let customer = c.customer().await;
-    let made = c.post("/v1/conversations", json!({"customer_id": customer})).await.expect(201);
+    let made = c
+        .post("/v1/conversations", json!({"customer_id": customer}))
+        .await
+        .expect(201);
     assert_shape(&made.body, CONVERSATION);
     assert_id(&made["conversation_id"], "conv_");
     assert_eq!(made["customer_id"], customer.as_str());
-    assert_eq!(made["customer"], json!({"id": customer, "name": "Ada Lovelace"}));
+    assert_eq!(
+        made["customer"],
+        json!({"id": customer, "name": "Ada Lovelace"})
+    );
     assert_eq!(made["status"], "active");
     assert_eq!(made["channel"], "chat");
     assert_eq!(made["priority"], "normal");
     assert_eq!(made["metadata"], json!({}));
     assert_eq!(made["message_count"], 0);
-    for field in ["assignee_id", "last_message_at", "snoozed_until", "closed_at"] {
+    for field in [
+        "assignee_id",
+        "last_message_at",
+        "snoozed_until",
+        "closed_at",
+    ] {
         assert!(made[field].is_null(), "{field} of {made}");
     }
     assert_recent(&made["created_at"]);
@@ -57,7 +68,10 @@ async fn an_initial_message_becomes_message_1_of_the_customer() {
     let body = json!({"customer_id": customer, "initial_message": "Where is my parcel?"});
     let made = c.post("/v1/conversations", body).await.expect(201);
     assert_eq!(made["message_count"], 1);
-    let list = c.get(&format!("{}/messages", made.header("location"))).await.expect(200);
+    let list = c
+        .get(&format!("{}/messages", made.header("location")))
+        .await
+        .expect(200);
     assert_eq!(list.total(), 1);
     let message = &list["data"][0];
     assert_eq!(message["seq"], 1);
@@ -75,12 +89,26 @@ async fn a_customer_that_does_not_exist_is_a_bad_customer_id() {
     let live = account.live().customer().await;
     let conversation = c.conversation().await;
     let unknown = "cus_0190163d8694739b85d52d5e4a4d6d5f";
-    for id in [unknown, live.as_str(), conversation.as_str(), "nonsense", ""] {
-        let refused = c.post("/v1/conversations", json!({"customer_id": id})).await;
+    for id in [
+        unknown,
+        live.as_str(),
+        conversation.as_str(),
+        "nonsense",
+        "",
+    ] {
+        let refused = c
+            .post("/v1/conversations", json!({"customer_id": id}))
+            .await;
         let refused = refused.error(400, "invalid_request", "customer_id");
-        assert_eq!(refused.reason(), "must be a valid customer ID", "for {id:?}");
+        assert_eq!(
+            refused.reason(),
+            "must be a valid customer ID",
+            "for {id:?}"
+        );
     }
-    c.post("/v1/conversations", json!({})).await.error(400, "invalid_request", "customer_id");
+    c.post("/v1/conversations", json!({}))
+        .await
+        .error(400, "invalid_request", "customer_id");
 }
 
 #[tokio::test]
@@ -88,7 +116,10 @@ async fn patch_changes_what_it_names_and_nothing_else() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
     let before = c.get(&at).await.expect(200);
-    let after = c.patch(&at, json!({"priority": "low", "channel": "voice"})).await.expect(200);
+    let after = c
+        .patch(&at, json!({"priority": "low", "channel": "voice"}))
+        .await
+        .expect(200);
     assert_eq!(after["priority"], "low");
     assert_eq!(after["channel"], "voice");
     assert_ne!(after.etag(), before.etag());
@@ -105,9 +136,12 @@ async fn a_patch_that_changes_nothing_keeps_etag_and_updated_at() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
     let before = c.get(&at).await.expect(200);
-    for body in
-        [json!({}), json!({"status": "active"}), json!({"priority": "normal"}), json!({"metadata": {"no": null}})]
-    {
+    for body in [
+        json!({}),
+        json!({"status": "active"}),
+        json!({"priority": "normal"}),
+        json!({"metadata": {"no": null}}),
+    ] {
         let same = c.patch(&at, body).await.expect(200);
         assert_eq!((same.etag(), &same.body), (before.etag(), &before.body));
     }
@@ -118,9 +152,18 @@ async fn metadata_is_merged_as_rfc_7396_says() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
     let steps = [
-        (json!({"a": 1, "b": {"c": 2, "d": 3}}), json!({"a": 1, "b": {"c": 2, "d": 3}})),
-        (json!({"b": {"c": null, "e": 4}}), json!({"a": 1, "b": {"d": 3, "e": 4}})),
-        (json!({"a": [1, null]}), json!({"a": [1, null], "b": {"d": 3, "e": 4}})),
+        (
+            json!({"a": 1, "b": {"c": 2, "d": 3}}),
+            json!({"a": 1, "b": {"c": 2, "d": 3}}),
+        ),
+        (
+            json!({"b": {"c": null, "e": 4}}),
+            json!({"a": 1, "b": {"d": 3, "e": 4}}),
+        ),
+        (
+            json!({"a": [1, null]}),
+            json!({"a": [1, null], "b": {"d": 3, "e": 4}}),
+        ),
         (json!({"b": "flat", "a": null}), json!({"b": "flat"})),
         (json!(null), json!({})),
     ];
@@ -134,8 +177,10 @@ async fn metadata_is_merged_as_rfc_7396_says() {
 async fn merge_patch_json_is_a_media_type_that_patch_takes() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
-    let call =
-        c.call("PATCH", &at).bytes(r#"{"priority":"high"}"#).with("content-type", "application/merge-patch+json");
+    let call = c
+        .call("PATCH", &at)
+        .bytes(r#"{"priority":"high"}"#)
+        .with("content-type", "application/merge-patch+json");
     assert_eq!(call.await.expect(200)["priority"], "high");
 }
 
@@ -145,10 +190,19 @@ async fn an_assignee_is_a_user_of_the_account_or_null() {
     let c = account.test();
     let at = path(&c.conversation().await);
     let user = c.user("agent").await;
-    assert_eq!(c.patch(&at, json!({"assignee_id": user})).await.expect(200)["assignee_id"], user.as_str());
+    assert_eq!(
+        c.patch(&at, json!({"assignee_id": user})).await.expect(200)["assignee_id"],
+        user.as_str()
+    );
     let stranger = crate::support::account().await.test().user("agent").await;
-    for id in ["usr_0190163d8694739b85d52d5e4a4d6d5f", stranger.as_str(), "nobody"] {
-        c.patch(&at, json!({"assignee_id": id})).await.error(400, "invalid_request", "assignee_id");
+    for id in [
+        "usr_0190163d8694739b85d52d5e4a4d6d5f",
+        stranger.as_str(),
+        "nobody",
+    ] {
+        c.patch(&at, json!({"assignee_id": id}))
+            .await
+            .error(400, "invalid_request", "assignee_id");
     }
     assert!(c.patch(&at, json!({"assignee_id": null})).await.expect(200)["assignee_id"].is_null());
 }
@@ -174,7 +228,11 @@ async fn every_transition_is_as_the_table_says() {
             } else {
                 let answer = answer.expect(200);
                 assert_eq!(answer["status"], to, "{from} to {to}");
-                assert_eq!(answer["closed_at"].is_null(), to != "closed", "{from} to {to}");
+                assert_eq!(
+                    answer["closed_at"].is_null(),
+                    to != "closed",
+                    "{from} to {to}"
+                );
             }
         }
     }
@@ -184,11 +242,17 @@ async fn every_transition_is_as_the_table_says() {
 async fn closing_twice_changes_nothing() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
-    let closed = c.post(&format!("{at}/close"), json!({"reason": "solved"})).await.expect(200);
+    let closed = c
+        .post(&format!("{at}/close"), json!({"reason": "solved"}))
+        .await
+        .expect(200);
     assert_shape(&closed.body, CONVERSATION);
     assert_eq!(closed["status"], "closed");
     assert_recent(&closed["closed_at"]);
-    let again = c.post(&format!("{at}/close"), json!({"reason": "another"})).await.expect(200);
+    let again = c
+        .post(&format!("{at}/close"), json!({"reason": "another"}))
+        .await
+        .expect(200);
     assert_eq!((again.etag(), again.body), (closed.etag(), closed.body));
 }
 
@@ -196,7 +260,10 @@ async fn closing_twice_changes_nothing() {
 async fn close_and_reopen_need_no_body() {
     let (_account, c) = account_with_client().await;
     let at = path(&c.conversation().await);
-    assert_eq!(c.call("POST", &format!("{at}/close")).await.expect(200)["status"], "closed");
+    assert_eq!(
+        c.call("POST", &format!("{at}/close")).await.expect(200)["status"],
+        "closed"
+    );
     let open = c.call("POST", &format!("{at}/reopen")).await.expect(200);
     assert_eq!(open["status"], "active");
     assert!(open["closed_at"].is_null());
@@ -218,9 +285,13 @@ async fn a_close_reason_has_1_to_500_characters() {
     let (_account, c) = account_with_client().await;
     let close = format!("{}/close", path(&c.conversation().await));
     for reason in [String::new(), "é".repeat(501)] {
-        c.post(&close, json!({"reason": reason})).await.error(400, "invalid_request", "reason");
+        c.post(&close, json!({"reason": reason}))
+            .await
+            .error(400, "invalid_request", "reason");
     }
-    c.post(&close, json!({"reason": "é".repeat(500)})).await.expect(200);
+    c.post(&close, json!({"reason": "é".repeat(500)}))
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
@@ -228,7 +299,12 @@ async fn a_customers_message_makes_a_pending_or_closed_conversation_active() {
     let (_account, c) = account_with_client().await;
     for status in ["pending", "closed"] {
         let at = in_state(&c, status).await;
-        let sent = c.post(&format!("{at}/messages"), json!({"content": "Hello?", "sender_type": "customer"})).await;
+        let sent = c
+            .post(
+                &format!("{at}/messages"),
+                json!({"content": "Hello?", "sender_type": "customer"}),
+            )
+            .await;
         sent.expect(201);
         let now = c.get(&at).await.expect(200);
         assert_eq!(now["status"], "active", "from {status}");
@@ -242,9 +318,14 @@ async fn agents_and_system_can_not_write_into_a_closed_conversation() {
     for sender in ["agent", "system"] {
         let at = in_state(&c, "closed").await;
         let body = json!({"content": "One more thing", "sender_type": sender});
-        c.post(&format!("{at}/messages"), body).await.error(409, "conversation_closed", "*");
+        c.post(&format!("{at}/messages"), body)
+            .await
+            .error(409, "conversation_closed", "*");
         let now = c.get(&at).await.expect(200);
-        assert_eq!((&now["status"], &now["message_count"]), (&json!("closed"), &json!(0)));
+        assert_eq!(
+            (&now["status"], &now["message_count"]),
+            (&json!("closed"), &json!(0))
+        );
     }
 }
 
@@ -252,9 +333,17 @@ async fn agents_and_system_can_not_write_into_a_closed_conversation() {
 async fn an_agents_message_leaves_a_pending_conversation_pending() {
     let (_account, c) = account_with_client().await;
     let at = in_state(&c, "pending").await;
-    c.post(&format!("{at}/messages"), json!({"content": "Still there?", "sender_type": "agent"})).await.expect(201);
+    c.post(
+        &format!("{at}/messages"),
+        json!({"content": "Still there?", "sender_type": "agent"}),
+    )
+    .await
+    .expect(201);
     let now = c.get(&at).await.expect(200);
-    assert_eq!((&now["status"], &now["message_count"]), (&json!("pending"), &json!(1)));
+    assert_eq!(
+        (&now["status"], &now["message_count"]),
+        (&json!("pending"), &json!(1))
+    );
 }
 
 #[tokio::test]
@@ -263,8 +352,12 @@ async fn test_and_live_conversations_do_not_see_each_other() {
     let (test, live) = (account.test(), account.live());
     let at = path(&test.conversation().await);
     live.get(&at).await.error(404, "not_found", "*");
-    live.patch(&at, json!({"priority": "low"})).await.error(404, "not_found", "*");
-    live.call("POST", &format!("{at}/close")).await.error(404, "not_found", "*");
+    live.patch(&at, json!({"priority": "low"}))
+        .await
+        .error(404, "not_found", "*");
+    live.call("POST", &format!("{at}/close"))
+        .await
+        .error(404, "not_found", "*");
     assert_eq!(live.get("/v1/conversations").await.expect(200).total(), 0);
     test.get(&at).await.expect(200);
 }
@@ -275,9 +368,25 @@ async fn another_accounts_conversation_is_404_never_403() {
     let at = path(&c.conversation().await);
     let stranger = account().await;
     stranger.test().get(&at).await.error(404, "not_found", "*");
-    stranger.test().get(&format!("{at}/messages")).await.error(404, "not_found", "*");
-    stranger.test().post(&format!("{at}/messages"), json!({"content": "x"})).await.error(404, "not_found", "*");
-    assert_eq!(stranger.test().get("/v1/conversations").await.expect(200).total(), 0);
+    stranger
+        .test()
+        .get(&format!("{at}/messages"))
+        .await
+        .error(404, "not_found", "*");
+    stranger
+        .test()
+        .post(&format!("{at}/messages"), json!({"content": "x"}))
+        .await
+        .error(404, "not_found", "*");
+    assert_eq!(
+        stranger
+            .test()
+            .get("/v1/conversations")
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -286,13 +395,28 @@ async fn a_renamed_customer_stands_in_every_answer_at_once() {
     let customer = c.customer().await;
     let at = path(&c.conversation_of(&customer).await);
     let before = c.get(&at).await.expect(200);
-    c.patch(&format!("/v1/customers/{customer}"), json!({"name": "Ada King"})).await.expect(200);
+    c.patch(
+        &format!("/v1/customers/{customer}"),
+        json!({"name": "Ada King"}),
+    )
+    .await
+    .expect(200);
     let expected = json!({"id": customer, "name": "Ada King"});
     let after = c.get(&at).await.expect(200);
     assert_eq!(after["customer"], expected);
-    assert_ne!(after.etag(), before.etag(), "the ETag changes with everything that the answer shows");
-    assert_eq!(c.get("/v1/conversations").await.expect(200)["data"][0]["customer"], expected);
-    assert_eq!(c.call("POST", &format!("{at}/close")).await.expect(200)["customer"], expected);
+    assert_ne!(
+        after.etag(),
+        before.etag(),
+        "the ETag changes with everything that the answer shows"
+    );
+    assert_eq!(
+        c.get("/v1/conversations").await.expect(200)["data"][0]["customer"],
+        expected
+    );
+    assert_eq!(
+        c.call("POST", &format!("{at}/close")).await.expect(200)["customer"],
+        expected
+    );
 }
 
 #[tokio::test]
@@ -304,7 +428,11 @@ async fn conversation_ids_increase_in_order_of_creation() {
         ids.push(c.conversation_of(&customer).await);
     }
     assert!(ids.is_sorted(), "{ids:?}");
-    let mut listed = c.get("/v1/conversations").await.expect(200).column("conversation_id");
+    let mut listed = c
+        .get("/v1/conversations")
+        .await
+        .expect(200)
+        .column("conversation_id");
     listed.reverse();
     assert_eq!(listed, ids);
 }

@@ -1,4 +1,5 @@
-//! Pages of other origins: none may call unless config.toml names it; one that may can send whatever the interface takes.
+//! Pages of other origins: none may call unless config.toml names it; one that may can send
+//! whatever the interface takes.
 
 use serde_json::Value;
 
@@ -8,9 +9,18 @@ const PAGE: &str = "https://app.example.com";
 
 /// The names of all header parameters in the interface's description, in small letters.
 fn header_parameters(openapi: &Value) -> Vec<String> {
-    let paths = openapi["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
-    let shared = openapi["components"]["parameters"].as_object().into_iter().flat_map(|named| named.values());
-    let beside = paths.filter_map(|operation| operation["parameters"].as_array()).flatten();
+    let paths = openapi["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|path| path.as_object().unwrap().values());
+    let shared = openapi["components"]["parameters"]
+        .as_object()
+        .into_iter()
+        .flat_map(|named| named.values());
+    let beside = paths
+        .filter_map(|operation| operation["parameters"].as_array())
+        .flatten();
     let mut names: Vec<String> = beside
         .chain(shared)
         .filter(|parameter| parameter["in"] == "header")
@@ -23,27 +33,54 @@ fn header_parameters(openapi: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn an_allowed_page_may_send_every_header_that_the_interface_takes() {
-    let server = Setup::default().config(&format!("[cors]\nallowed_origins = [\"{PAGE}\"]\n")).start();
+    let server = Setup::default()
+        .config(&format!("[cors]\nallowed_origins = [\"{PAGE}\"]\n"))
+        .start();
     let nobody = server.anonymous();
     let names = header_parameters(&nobody.get("/openapi.json").await.expect(200).body);
     assert!(names.contains(&"x-share-password".to_owned()), "{names:?}");
     let asked = nobody.call("OPTIONS", "/v1/customers").with("origin", PAGE);
-    let answer = asked.with("access-control-request-method", "POST").await.expect(204);
+    let answer = asked
+        .with("access-control-request-method", "POST")
+        .await
+        .expect(204);
     assert_eq!(answer.header("access-control-allow-origin"), PAGE);
     let allowed = answer.header("access-control-allow-headers").to_lowercase();
     let allowed: Vec<&str> = allowed.split(", ").collect();
-    for name in names.iter().map(String::as_str).chain(["authorization", "content-type"]) {
+    for name in names
+        .iter()
+        .map(String::as_str)
+        .chain(["authorization", "content-type"])
+    {
         assert!(allowed.contains(&name), "{name} is not among {allowed:?}");
     }
 }
 
 #[tokio::test]
 async fn no_other_page_is_told_that_it_may() {
-    let named = Setup::default().config(&format!("[cors]\nallowed_origins = [\"{PAGE}\"]\n")).start();
+    let named = Setup::default()
+        .config(&format!("[cors]\nallowed_origins = [\"{PAGE}\"]\n"))
+        .start();
     let unnamed = Server::start();
-    for (server, origin) in [(&named, "https://evil.example"), (&named, "null"), (&unnamed, PAGE)] {
-        let asked = server.anonymous().call("OPTIONS", "/v1/customers").with("origin", origin);
-        let answer = asked.with("access-control-request-method", "POST").await.expect(204);
-        assert!(!answer.headers.keys().any(|name| name.as_str() == "access-control-allow-origin"), "{answer}");
+    for (server, origin) in [
+        (&named, "https://evil.example"),
+        (&named, "null"),
+        (&unnamed, PAGE),
+    ] {
+        let asked = server
+            .anonymous()
+            .call("OPTIONS", "/v1/customers")
+            .with("origin", origin);
+        let answer = asked
+            .with("access-control-request-method", "POST")
+            .await
+            .expect(204);
+        assert!(
+            !answer
+                .headers
+                .keys()
+                .any(|name| name.as_str() == "access-control-allow-origin"),
+            "{answer}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! kill -9 under load, again and again on the same folder: what was acknowledged is there once, a retried key gives
-//! the first answer, and headers, lists and counters equal what the messages say.
+//! kill -9 under load, again and again on the same folder: what was acknowledged is there once, a
+//! retried key gives the first answer, and headers, lists and counters equal what the messages say.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -34,16 +34,34 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// The writers' mix: mostly customers' messages; agents' (refused when closed), closings, creations.
+    /// The writers' mix: mostly customers' messages; agents' (refused when closed), closings,
+    /// creations.
     fn plan(key: String, n: usize, conversations: &[String], customer: &str) -> Self {
-        let conversation = format!("/v1/conversations/{}", conversations[n % conversations.len()]);
+        let conversation = format!(
+            "/v1/conversations/{}",
+            conversations[n % conversations.len()]
+        );
         let (path, body) = match n % 20 {
-            0 => ("/v1/conversations".to_owned(), json!({"customer_id": customer, "initial_message": key})),
+            0 => (
+                "/v1/conversations".to_owned(),
+                json!({"customer_id": customer, "initial_message": key}),
+            ),
             7 => (format!("{conversation}/close"), json!({"reason": key})),
-            8..=11 => (format!("{conversation}/messages"), json!({"content": key, "sender_type": "agent"})),
-            _ => (format!("{conversation}/messages"), json!({"content": key, "sender_type": "customer"})),
+            8..=11 => (
+                format!("{conversation}/messages"),
+                json!({"content": key, "sender_type": "agent"}),
+            ),
+            _ => (
+                format!("{conversation}/messages"),
+                json!({"content": key, "sender_type": "customer"}),
+            ),
         };
-        Self { key, path, body, heard: Heard::Nothing }
+        Self {
+            key,
+            path,
+            body,
+            heard: Heard::Nothing,
+        }
     }
 
     fn is_message(&self) -> bool {
@@ -51,12 +69,18 @@ impl Attempt {
     }
 
     async fn send(&self, c: &Client) -> Option<Answer> {
-        c.post(&self.path, self.body.clone()).with("idempotency-key", &self.key).try_send().await.ok()
+        c.post(&self.path, self.body.clone())
+            .with("idempotency-key", &self.key)
+            .try_send()
+            .await
+            .ok()
     }
 
     /// Sends it for the first time; true as long as the server answers.
     async fn first(&mut self, c: &Client) -> bool {
-        let Some(answer) = self.send(c).await else { return false };
+        let Some(answer) = self.send(c).await else {
+            return false;
+        };
         self.heard = match answer.status {
             200 | 201 => Heard::Done(Kept::of(&answer)),
             _ => {
@@ -67,14 +91,20 @@ impl Attempt {
         true
     }
 
-    /// Sends it again after the crash: the first answer, if there was one; else it is known from now on.
+    /// Sends it again after the crash: the first answer, if there was one; else it is known from
+    /// now on.
     async fn again(&mut self, c: &Client) {
         if matches!(self.heard, Heard::Nothing) {
             assert!(self.first(c).await, "{} is not answered", self.key);
         }
         if let Heard::Done(kept) = &self.heard {
             let replay = self.send(c).await.expect("an answer");
-            assert_eq!(replay.header_opt("idempotent-replayed"), Some("true"), "{}: {replay}", self.key);
+            assert_eq!(
+                replay.header_opt("idempotent-replayed"),
+                Some("true"),
+                "{}: {replay}",
+                self.key
+            );
             assert_eq!(&Kept::of(&replay), kept, "{}", self.key);
         }
     }
@@ -94,7 +124,10 @@ struct Ledger {
 
 impl Ledger {
     async fn begin(c: &Client) -> Self {
-        let mut ledger = Self { customer: c.customer().await, ..Self::default() };
+        let mut ledger = Self {
+            customer: c.customer().await,
+            ..Self::default()
+        };
         for _ in 0..SHARED_CONVERSATIONS {
             let id = c.conversation_of(&ledger.customer).await;
             ledger.seen.insert(id.clone(), 0);
@@ -104,14 +137,19 @@ impl Ledger {
         ledger
     }
 
-    /// Reads what is new in each shared conversation: every `seq` follows the one before, no content comes twice.
+    /// Reads what is new in each shared conversation: every `seq` follows the one before, no
+    /// content comes twice.
     async fn read_on(&mut self, c: &Client) {
         for id in self.conversations.clone() {
             let mut seq = self.seen[&id];
             let mut last = Value::Null;
             loop {
-                let page =
-                    c.get(&format!("/v1/conversations/{id}/messages?limit=100&after_seq={seq}")).await.expect(200);
+                let page = c
+                    .get(&format!(
+                        "/v1/conversations/{id}/messages?limit=100&after_seq={seq}"
+                    ))
+                    .await
+                    .expect(200);
                 for message in page.data() {
                     seq += 1;
                     assert_eq!(message["seq"], seq, "a gap or a repeat in {id}");
@@ -127,27 +165,45 @@ impl Ledger {
             }
             let header = c.get(&format!("/v1/conversations/{id}")).await.expect(200);
             assert_eq!(header["message_count"], seq, "{header}");
-            assert!(last.is_null() || header["last_message_at"] == last, "{header}");
-            assert_eq!(header["closed_at"].is_null(), header["status"] != "closed", "{header}");
+            assert!(
+                last.is_null() || header["last_message_at"] == last,
+                "{header}"
+            );
+            assert_eq!(
+                header["closed_at"].is_null(),
+                header["status"] != "closed",
+                "{header}"
+            );
             self.seen.insert(id, seq);
         }
     }
 
     /// Takes in a round's attempts, after their retries, and compares.
     async fn settle(&mut self, c: &Client, attempts: &[Attempt]) {
-        self.attempted.extend(attempts.iter().map(|attempt| attempt.key.clone()));
+        self.attempted
+            .extend(attempts.iter().map(|attempt| attempt.key.clone()));
         self.read_on(c).await;
         for attempt in attempts {
             match &attempt.heard {
                 Heard::Done(kept) if attempt.path == "/v1/conversations" => {
                     let made: Value = serde_json::from_slice(&kept.bytes).unwrap();
-                    self.created.insert(made["conversation_id"].as_str().unwrap().to_owned());
+                    self.created
+                        .insert(made["conversation_id"].as_str().unwrap().to_owned());
                 }
                 Heard::Done(_) => {
                     let there = self.stored.contains(&attempt.key);
-                    assert_eq!(there, attempt.is_message(), "acknowledged, and lost: {}", attempt.key);
+                    assert_eq!(
+                        there,
+                        attempt.is_message(),
+                        "acknowledged, and lost: {}",
+                        attempt.key
+                    );
                 }
-                Heard::Refused => assert!(!self.stored.contains(&attempt.key), "refused, and stored: {}", attempt.key),
+                Heard::Refused => assert!(
+                    !self.stored.contains(&attempt.key),
+                    "refused, and stored: {}",
+                    attempt.key
+                ),
                 Heard::Nothing => panic!("{} is not settled", attempt.key),
             }
         }
@@ -155,21 +211,38 @@ impl Ledger {
     }
 
     async fn compare_totals(&self, c: &Client) {
-        let total = async |query: &str| c.get(&format!("/v1/conversations?limit=1{query}")).await.expect(200).total();
+        let total = async |query: &str| {
+            c.get(&format!("/v1/conversations?limit=1{query}"))
+                .await
+                .expect(200)
+                .total()
+        };
         assert_eq!(total("").await, self.created.len() as u64);
-        assert_eq!(total(&format!("&customer_id={}", self.customer)).await, self.created.len() as u64);
+        assert_eq!(
+            total(&format!("&customer_id={}", self.customer)).await,
+            self.created.len() as u64
+        );
         let mut closed = 0;
         for id in &self.conversations {
-            closed += u64::from(c.get(&format!("/v1/conversations/{id}")).await.expect(200)["status"] == "closed");
+            closed += u64::from(
+                c.get(&format!("/v1/conversations/{id}")).await.expect(200)["status"] == "closed",
+            );
         }
         assert_eq!(total("&status=closed").await, closed);
-        assert_eq!(total("&status=active").await, self.created.len() as u64 - closed);
+        assert_eq!(
+            total("&status=active").await,
+            self.created.len() as u64 - closed
+        );
         assert_eq!(total("&status=pending").await, 0);
     }
 
-    /// Walks through everything once: the list has each conversation once, each header says what its messages say.
+    /// Walks through everything once: the list has each conversation once, each header says what
+    /// its messages say.
     async fn sweep(&mut self, c: &Client) {
-        let (mut listed, mut path) = (HashSet::new(), Some("/v1/conversations?limit=100&order=asc".to_owned()));
+        let (mut listed, mut path) = (
+            HashSet::new(),
+            Some("/v1/conversations?limit=100&order=asc".to_owned()),
+        );
         while let Some(next) = path {
             let page = c.get(&next).await.expect(200);
             for item in page.data() {
@@ -189,7 +262,12 @@ impl Ledger {
 }
 
 /// Writes until the connection breaks.
-async fn write(c: Client, ledger: (Vec<String>, String), name: String, answers: Arc<AtomicUsize>) -> Vec<Attempt> {
+async fn write(
+    c: Client,
+    ledger: (Vec<String>, String),
+    name: String,
+    answers: Arc<AtomicUsize>,
+) -> Vec<Attempt> {
     let (conversations, customer) = ledger;
     let mut attempts = Vec::new();
     for n in 0.. {
@@ -212,11 +290,19 @@ async fn round(server: &mut Server, key: &str, number: usize, ledger: &mut Ledge
     let shared = (ledger.conversations.clone(), ledger.customer.clone());
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            tokio::spawn(write(c.clone(), shared.clone(), format!("r{number}-w{writer}"), Arc::clone(&answers)))
+            tokio::spawn(write(
+                c.clone(),
+                shared.clone(),
+                format!("r{number}-w{writer}"),
+                Arc::clone(&answers),
+            ))
         })
         .collect();
     let enough = ANSWERS_MIN + (number * 37) % 180;
-    until("answers come", FLOWS_WITHIN, async || (answers.load(Ordering::Relaxed) >= enough).then_some(())).await;
+    until("answers come", FLOWS_WITHIN, async || {
+        (answers.load(Ordering::Relaxed) >= enough).then_some(())
+    })
+    .await;
     server.kill9();
     let mut attempts = Vec::new();
     for writer in writers {
@@ -249,7 +335,14 @@ async fn an_acknowledged_message_survives_kill_9() {
     }
     ledger.sweep(&server.with_key(&key)).await;
     assert!(server.term().success());
-    let check = colloquy().arg("check").current_dir(server.work()).output().unwrap();
-    let said = (String::from_utf8_lossy(&check.stdout), String::from_utf8_lossy(&check.stderr));
+    let check = colloquy()
+        .arg("check")
+        .current_dir(server.work())
+        .output()
+        .unwrap();
+    let said = (
+        String::from_utf8_lossy(&check.stdout),
+        String::from_utf8_lossy(&check.stderr),
+    );
     assert!(check.status.success(), "colloquy check: {said:?}");
 }

@@ -8,7 +8,10 @@ use crate::support::{account, account_with_client, unique};
 #[tokio::test]
 async fn a_customer_answers_with_every_field_and_reads_back_the_same() {
     let (_account, c) = account_with_client().await;
-    let made = c.post("/v1/customers", json!({"name": "Ada"})).await.expect(201);
+    let made = c
+        .post("/v1/customers", json!({"name": "Ada"}))
+        .await
+        .expect(201);
     assert_shape(&made.body, CUSTOMER);
     assert_id(&made["customer_id"], "cus_");
     assert!(made["email"].is_null() && made["external_id"].is_null());
@@ -24,13 +27,21 @@ async fn a_customer_answers_with_every_field_and_reads_back_the_same() {
 async fn a_patch_changes_a_customer_and_null_empties_what_is_optional() {
     let (_account, c) = account_with_client().await;
     let body = json!({"name": "Ada", "email": "ada@example.com", "external_id": "crm-1", "metadata": {"a": 1}});
-    let at = c.post("/v1/customers", body).await.expect(201).header("location").to_owned();
-    let patch = json!({"name": "Ada King", "email": null, "external_id": null, "metadata": {"b": 2}});
+    let at = c
+        .post("/v1/customers", body)
+        .await
+        .expect(201)
+        .header("location")
+        .to_owned();
+    let patch =
+        json!({"name": "Ada King", "email": null, "external_id": null, "metadata": {"b": 2}});
     let after = c.patch(&at, patch).await.expect(200);
     assert_eq!(after["name"], "Ada King");
     assert!(after["email"].is_null() && after["external_id"].is_null());
     assert_eq!(after["metadata"], json!({"a": 1, "b": 2}));
-    c.patch(&at, json!({"name": null})).await.error(400, "invalid_request", "name");
+    c.patch(&at, json!({"name": null}))
+        .await
+        .error(400, "invalid_request", "name");
     let same = c.patch(&at, json!({})).await.expect(200);
     assert_eq!((same.etag(), same.body), (after.etag(), after.body));
 }
@@ -41,10 +52,17 @@ async fn an_external_id_is_taken_once_in_each_mode() {
     let c = account.test();
     let body = json!({"name": "Ada", "external_id": "crm-7"});
     c.post("/v1/customers", body.clone()).await.expect(201);
-    c.post("/v1/customers", body.clone()).await.error(409, "conflict", "external_id");
+    c.post("/v1/customers", body.clone())
+        .await
+        .error(409, "conflict", "external_id");
     account.live().post("/v1/customers", body).await.expect(201);
     let other = c.customer().await;
-    let taken = c.patch(&format!("/v1/customers/{other}"), json!({"external_id": "crm-7"})).await;
+    let taken = c
+        .patch(
+            &format!("/v1/customers/{other}"),
+            json!({"external_id": "crm-7"}),
+        )
+        .await;
     taken.error(409, "conflict", "external_id");
 }
 
@@ -52,7 +70,12 @@ async fn an_external_id_is_taken_once_in_each_mode() {
 async fn an_external_id_is_free_again_after_deletion() {
     let (_account, c) = account_with_client().await;
     let body = json!({"name": "Ada", "external_id": "crm-8"});
-    let at = c.post("/v1/customers", body.clone()).await.expect(201).header("location").to_owned();
+    let at = c
+        .post("/v1/customers", body.clone())
+        .await
+        .expect(201)
+        .header("location")
+        .to_owned();
     c.delete(&at).await.expect(204);
     c.post("/v1/customers", body).await.expect(201);
 }
@@ -62,12 +85,25 @@ async fn of_32_who_want_the_same_external_id_at_once_one_gets_it() {
     let (_account, c) = account_with_client().await;
     let posts = (0..32).map(|_| {
         let c = c.clone();
-        async move { c.post("/v1/customers", json!({"name": "Ada", "external_id": "race"})).await.status }
+        async move {
+            c.post(
+                "/v1/customers",
+                json!({"name": "Ada", "external_id": "race"}),
+            )
+            .await
+            .status
+        }
     });
     let mut statuses = futures_util::future::join_all(posts).await;
     statuses.sort_unstable();
     assert_eq!((statuses[0], &statuses[1..]), (201, &[409; 31][..]));
-    assert_eq!(c.get("/v1/customers?external_id=race").await.expect(200).total(), 1);
+    assert_eq!(
+        c.get("/v1/customers?external_id=race")
+            .await
+            .expect(200)
+            .total(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -75,9 +111,17 @@ async fn two_customers_may_share_an_email() {
     let (_account, c) = account_with_client().await;
     let email = format!("{}@example.com", unique("shared"));
     for _ in 0..2 {
-        c.post("/v1/customers", json!({"name": "Ada", "email": email})).await.expect(201);
+        c.post("/v1/customers", json!({"name": "Ada", "email": email}))
+            .await
+            .expect(201);
     }
-    assert_eq!(c.get(&format!("/v1/customers?email={email}")).await.expect(200).total(), 2);
+    assert_eq!(
+        c.get(&format!("/v1/customers?email={email}"))
+            .await
+            .expect(200)
+            .total(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -87,11 +131,25 @@ async fn filters_find_by_email_and_external_id() {
         let body = json!({"name": "N", "email": format!("n{n}@example.com"), "external_id": format!("x{n}")});
         c.post("/v1/customers", body).await.expect(201);
     }
-    for query in ["email=n3@example.com", "external_id=x3", "external_id=x3&email=n3@example.com"] {
+    for query in [
+        "email=n3@example.com",
+        "external_id=x3",
+        "external_id=x3&email=n3@example.com",
+    ] {
         let found = c.get(&format!("/v1/customers?{query}")).await.expect(200);
-        assert_eq!((found.total(), found.column("external_id")), (1, vec!["x3".to_owned()]), "{query}");
+        assert_eq!(
+            (found.total(), found.column("external_id")),
+            (1, vec!["x3".to_owned()]),
+            "{query}"
+        );
     }
-    assert_eq!(c.get("/v1/customers?external_id=x3&email=n4@example.com").await.expect(200).total(), 0);
+    assert_eq!(
+        c.get("/v1/customers?external_id=x3&email=n4@example.com")
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -101,10 +159,14 @@ async fn a_deleted_customer_leaves_lists_at_once_and_is_404() {
     let at = format!("/v1/customers/{id}");
     assert!(c.delete(&at).await.expect(204).bytes.is_empty());
     c.get(&at).await.error(404, "not_found", "*");
-    c.patch(&at, json!({"name": "x"})).await.error(404, "not_found", "*");
+    c.patch(&at, json!({"name": "x"}))
+        .await
+        .error(404, "not_found", "*");
     c.delete(&at).await.error(404, "not_found", "*");
     assert_eq!(c.get("/v1/customers").await.expect(200).total(), 0);
-    c.post("/v1/conversations", json!({"customer_id": id})).await.error(400, "invalid_request", "customer_id");
+    c.post("/v1/conversations", json!({"customer_id": id}))
+        .await
+        .error(400, "invalid_request", "customer_id");
 }
 
 #[tokio::test]
@@ -112,10 +174,18 @@ async fn a_customer_with_conversations_can_not_be_deleted() {
     let (_account, c) = account_with_client().await;
     let customer = c.customer().await;
     let conversation = c.conversation_of(&customer).await;
-    c.delete(&format!("/v1/customers/{customer}")).await.error(409, "conflict", "*");
-    c.call("POST", &format!("/v1/conversations/{conversation}/close")).await.expect(200);
-    c.delete(&format!("/v1/customers/{customer}")).await.error(409, "conflict", "*");
-    c.get(&format!("/v1/customers/{customer}")).await.expect(200);
+    c.delete(&format!("/v1/customers/{customer}"))
+        .await
+        .error(409, "conflict", "*");
+    c.call("POST", &format!("/v1/conversations/{conversation}/close"))
+        .await
+        .expect(200);
+    c.delete(&format!("/v1/customers/{customer}"))
+        .await
+        .error(409, "conflict", "*");
+    c.get(&format!("/v1/customers/{customer}"))
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
@@ -124,9 +194,17 @@ async fn deleting_a_customer_and_opening_a_conversation_with_it_never_both_succe
     for _ in 0..20 {
         let customer = c.customer().await;
         let path = format!("/v1/customers/{customer}");
-        let open = async { c.post("/v1/conversations", json!({"customer_id": customer})).await.status };
-        let (open, delete) = futures_util::future::join(open, async { c.delete(&path).await.status }).await;
-        assert!(matches!((open, delete), (201, 409) | (400, 204)), "opened {open}, deleted {delete}");
+        let open = async {
+            c.post("/v1/conversations", json!({"customer_id": customer}))
+                .await
+                .status
+        };
+        let (open, delete) =
+            futures_util::future::join(open, async { c.delete(&path).await.status }).await;
+        assert!(
+            matches!((open, delete), (201, 409) | (400, 204)),
+            "opened {open}, deleted {delete}"
+        );
     }
 }
 
@@ -136,6 +214,10 @@ async fn another_accounts_customer_is_404() {
     let at = format!("/v1/customers/{}", c.customer().await);
     let stranger = account().await;
     stranger.test().get(&at).await.error(404, "not_found", "*");
-    stranger.test().delete(&at).await.error(404, "not_found", "*");
+    stranger
+        .test()
+        .delete(&at)
+        .await
+        .error(404, "not_found", "*");
     c.get(&at).await.expect(200);
 }

@@ -1,5 +1,5 @@
-//! Deliveries under stress: kill -9 and a receiver that fails at random lose and reorder nothing, and bad neighbours
-//! slow nobody down.
+//! Deliveries under stress: kill -9 and a receiver that fails at random lose and reorder nothing,
+//! and bad neighbours slow nobody down.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -36,8 +36,17 @@ async fn moody() -> Receiver {
 /// Writes until the connection breaks.
 async fn write(c: Client, conversations: Vec<String>, writer: usize, answers: Arc<AtomicUsize>) {
     for n in writer.. {
-        let path = format!("/v1/conversations/{}/messages", conversations[n % conversations.len()]);
-        let Ok(answer) = c.post(&path, json!({"content": format!("{writer}-{n}")})).try_send().await else { return };
+        let path = format!(
+            "/v1/conversations/{}/messages",
+            conversations[n % conversations.len()]
+        );
+        let Ok(answer) = c
+            .post(&path, json!({"content": format!("{writer}-{n}")}))
+            .try_send()
+            .await
+        else {
+            return;
+        };
         // Full mailboxes may answer 503 to so many writers at once.
         if answer.status == 201 {
             answers.fetch_add(1, Ordering::Relaxed);
@@ -50,10 +59,20 @@ async fn round(server: &mut Server, key: &str, conversations: &[String], number:
     let c = server.with_key(key);
     let answers = Arc::new(AtomicUsize::new(0));
     let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| tokio::spawn(write(c.clone(), conversations.to_vec(), writer, Arc::clone(&answers))))
+        .map(|writer| {
+            tokio::spawn(write(
+                c.clone(),
+                conversations.to_vec(),
+                writer,
+                Arc::clone(&answers),
+            ))
+        })
         .collect();
     let enough = 20 + (number * 37) % 50;
-    until("answers come", FLOWS_WITHIN, async || (answers.load(Ordering::Relaxed) >= enough).then_some(())).await;
+    until("answers come", FLOWS_WITHIN, async || {
+        (answers.load(Ordering::Relaxed) >= enough).then_some(())
+    })
+    .await;
     server.kill9();
     for writer in writers {
         writer.await.unwrap();
@@ -75,14 +94,18 @@ async fn whole_log(c: &Client) -> Vec<Value> {
 }
 
 fn conversation_of(event: &Value) -> String {
-    event["data"]["conversation_id"].as_str().unwrap().to_owned()
+    event["data"]["conversation_id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 fn seq_of(event: &Value) -> u64 {
     event["seq"].as_u64().unwrap()
 }
 
-/// Each event came; per conversation none came before the one ahead of it was taken; its bytes were always the same.
+/// Each event came; per conversation none came before the one ahead of it was taken; its bytes were
+/// always the same.
 fn assert_all_in_order(received: &[Received], log: &[Value]) {
     let mut taken: BTreeMap<String, u64> = BTreeMap::new();
     let mut bodies: BTreeMap<String, &str> = BTreeMap::new();
@@ -90,7 +113,10 @@ fn assert_all_in_order(received: &[Received], log: &[Value]) {
         let event = delivery.event();
         let (conversation, seq) = (conversation_of(&event), seq_of(&event));
         let last = taken.entry(conversation.clone()).or_default();
-        assert!(seq <= *last + 1, "{seq} of {conversation} came while {last} was the last that had been taken");
+        assert!(
+            seq <= *last + 1,
+            "{seq} of {conversation} came while {last} was the last that had been taken"
+        );
         if delivery.taken && seq == *last + 1 {
             *last = seq;
         }
@@ -100,10 +126,16 @@ fn assert_all_in_order(received: &[Received], log: &[Value]) {
     }
     for event in log {
         let id = event["id"].as_str().unwrap();
-        let body = bodies.get(id).unwrap_or_else(|| panic!("never received: {event}"));
+        let body = bodies
+            .get(id)
+            .unwrap_or_else(|| panic!("never received: {event}"));
         assert_eq!(&serde_json::from_str::<Value>(body).unwrap(), event);
     }
-    assert_eq!(bodies.len(), log.len(), "something was received that is not in the log");
+    assert_eq!(
+        bodies.len(),
+        log.len(),
+        "something was received that is not in the log"
+    );
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
     for event in log {
         let seq = last.entry(conversation_of(event)).or_default();
@@ -119,7 +151,9 @@ async fn kill_9_and_a_moody_receiver_lose_and_reorder_nothing() {
     let account = server.account().await;
     let (key, c) = (account.test_key().to_owned(), account.test());
     let receiver = moody().await;
-    c.post(HOOKS, json!({"url": receiver.url(), "events": ["*"]})).await.expect(201);
+    c.post(HOOKS, json!({"url": receiver.url(), "events": ["*"]}))
+        .await
+        .expect(201);
     let customer = c.customer().await;
     let mut conversations = Vec::new();
     for _ in 0..CONVERSATIONS {
@@ -129,11 +163,21 @@ async fn kill_9_and_a_moody_receiver_lose_and_reorder_nothing() {
         round(&mut server, &key, &conversations, number).await;
     }
     let log = whole_log(&server.with_key(&key)).await;
-    assert!(log.len() >= ROUNDS * 20 + CONVERSATIONS, "only {} events", log.len());
-    let wanted: HashSet<&str> = log.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    assert!(
+        log.len() >= ROUNDS * 20 + CONVERSATIONS,
+        "only {} events",
+        log.len()
+    );
+    let wanted: HashSet<&str> = log
+        .iter()
+        .map(|event| event["id"].as_str().unwrap())
+        .collect();
     let missing = |all: &[Received]| {
-        let taken: HashSet<&str> =
-            all.iter().filter(|delivery| delivery.taken).map(|delivery| delivery.header("webhook-id")).collect();
+        let taken: HashSet<&str> = all
+            .iter()
+            .filter(|delivery| delivery.taken)
+            .map(|delivery| delivery.header("webhook-id"))
+            .collect();
         wanted.iter().filter(|id| !taken.contains(**id)).count()
     };
     let received = until("everything is drained", DRAINED_WITHIN, async || {
@@ -148,7 +192,8 @@ async fn kill_9_and_a_moody_receiver_lose_and_reorder_nothing() {
 const HEALTHY: usize = 10;
 const MESSAGES_A_ROUND: usize = 30;
 const PAIRS_OF_ROUNDS: usize = 5;
-/// What a debug build on two busy cores may add by chance; an endpoint that waits for another's time-out adds seconds.
+/// What a debug build on two busy cores may add by chance; an endpoint that waits for another's
+/// time-out adds seconds.
 const NOISE: Duration = Duration::from_millis(30);
 
 struct Neighbours {
@@ -163,26 +208,46 @@ impl Neighbours {
         let mut healthy = Vec::new();
         for _ in 0..HEALTHY {
             let receiver = Receiver::start().await;
-            c.post(HOOKS, json!({"url": receiver.url(), "events": ["message.created"]})).await.expect(201);
+            c.post(
+                HOOKS,
+                json!({"url": receiver.url(), "events": ["message.created"]}),
+            )
+            .await
+            .expect(201);
             healthy.push(receiver);
         }
         let mut bad = Vec::new();
         for url in [hanging.url(), dead_url().await] {
-            let made = c.post(HOOKS, json!({"url": url, "events": ["*"], "enabled": false})).await.expect(201);
+            let made = c
+                .post(
+                    HOOKS,
+                    json!({"url": url, "events": ["*"], "enabled": false}),
+                )
+                .await
+                .expect(201);
             bad.push(format!("{HOOKS}/{}", made.id("webhook_id")));
         }
         let (customer, mut conversations) = (c.customer().await, Vec::new());
         for _ in 0..MESSAGES_A_ROUND {
             conversations.push(c.conversation_of(&customer).await);
         }
-        Self { c, healthy, bad, conversations }
+        Self {
+            c,
+            healthy,
+            bad,
+            conversations,
+        }
     }
 
     async fn enable(&self, path: &str, enabled: bool) {
-        self.c.patch(path, json!({"enabled": enabled})).await.expect(200);
+        self.c
+            .patch(path, json!({"enabled": enabled}))
+            .await
+            .expect(200);
     }
 
-    /// Sends a message into each conversation, one after the other; gives the round's p99 from sending to receipt.
+    /// Sends a message into each conversation, one after the other; gives the round's p99 from
+    /// sending to receipt.
     async fn round(&self, with_the_bad: bool) -> Duration {
         for path in &self.bad {
             self.enable(path, with_the_bad).await;
@@ -209,7 +274,9 @@ fn calmest(rounds: Vec<Duration>) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_hangs_and_one_that_is_dead_slow_nobody_down() {
-    let server = Setup::default().delivering("[0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3]", "15").start();
+    let server = Setup::default()
+        .delivering("[0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3]", "15")
+        .start();
     let account = server.account().await;
     let hanging = Receiver::planned(|_| Reply::Hang).await;
     let neighbours = Neighbours::make(account.test(), &hanging).await;
@@ -221,5 +288,8 @@ async fn an_endpoint_that_hangs_and_one_that_is_dead_slow_nobody_down() {
     }
     assert!(hanging.count() >= 1, "the hanging endpoint was never asked");
     let (alone, beside) = (calmest(alone), calmest(beside));
-    assert!(beside <= alone * 11 / 10 + NOISE, "p99 {alone:?} alone, {beside:?} beside the bad ones");
+    assert!(
+        beside <= alone * 11 / 10 + NOISE,
+        "p99 {alone:?} alone, {beside:?} beside the bad ones"
+    );
 }

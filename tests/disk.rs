@@ -1,4 +1,5 @@
-//! A full disk: nothing is acknowledged that is not stored, the answer is 503, and it goes on when there is room.
+//! A full disk: nothing is acknowledged that is not stored, the answer is 503, and it goes on when
+//! there is room.
 
 use std::fs;
 use std::time::Duration;
@@ -32,7 +33,11 @@ async fn assert_stored(c: &Client, list: &str, acknowledged: &[String]) {
         }
         path = page.link("next");
     }
-    assert_eq!(stored.len(), acknowledged.len(), "refused with outcome none, so not stored");
+    assert_eq!(
+        stored.len(),
+        acknowledged.len(),
+        "refused with outcome none, so not stored"
+    );
     assert!(stored == acknowledged);
 }
 
@@ -77,7 +82,9 @@ async fn a_full_disk_is_503_and_loses_nothing_and_it_goes_on_when_there_is_room(
 
 /// Text that no compression makes much smaller.
 fn noise(dice: &mut Dice, bytes: usize) -> String {
-    (0..bytes).map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap())).collect()
+    (0..bytes)
+        .map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap()))
+        .collect()
 }
 
 /// A document on a small disk, and what was acknowledged of it.
@@ -94,17 +101,31 @@ struct Written {
 impl Written {
     async fn begin(c: Client) -> Self {
         let at = c.document("begun").await;
-        Self { c, at, dice: Dice::new(7), contents: vec!["begun".to_owned()], beside: [1, 0, 0], keys: 0 }
+        Self {
+            c,
+            at,
+            dice: Dice::new(7),
+            contents: vec!["begun".to_owned()],
+            beside: [1, 0, 0],
+            keys: 0,
+        }
     }
 
     /// A change under this key: done, or refused with the documented 503 that nothing was done.
     async fn change(&self, method: &str, path: &str, body: &Value, key: u64) -> bool {
-        let call = self.c.call(method, path).bytes(body.to_string()).with("content-type", "application/json");
+        let call = self
+            .c
+            .call(method, path)
+            .bytes(body.to_string())
+            .with("content-type", "application/json");
         let answer = call.with("idempotency-key", &format!("k{key}")).await;
         if answer.status < 300 {
             return true;
         }
-        assert_eq!(answer.error(503, "unavailable", "").body["error"]["details"]["outcome"], "none");
+        assert_eq!(
+            answer.error(503, "unavailable", "").body["error"]["details"]["outcome"],
+            "none"
+        );
         false
     }
 
@@ -112,10 +133,21 @@ impl Written {
     async fn one_of_each(&mut self) -> usize {
         self.keys += 10;
         let mut refused = 0;
-        for (n, (method, below)) in [("PUT", ""), ("POST", "/versions"), ("PUT", "")].into_iter().enumerate() {
+        for (n, (method, below)) in [("PUT", ""), ("POST", "/versions"), ("PUT", "")]
+            .into_iter()
+            .enumerate()
+        {
             let content = noise(&mut self.dice, 100_000);
             let path = format!("{}{below}", self.at);
-            if self.change(method, &path, &json!({"content": content}), self.keys + n as u64).await {
+            if self
+                .change(
+                    method,
+                    &path,
+                    &json!({"content": content}),
+                    self.keys + n as u64,
+                )
+                .await
+            {
                 self.contents.push(content);
             } else {
                 refused += 1;
@@ -123,8 +155,14 @@ impl Written {
         }
         let words = noise(&mut self.dice, 60_000);
         let cases = [
-            (DOCUMENTS.to_owned(), json!({"title": "More", "content": words})),
-            (format!("{}/comments", self.at), json!({"start_line": 1, "body": words})),
+            (
+                DOCUMENTS.to_owned(),
+                json!({"title": "More", "content": words}),
+            ),
+            (
+                format!("{}/comments", self.at),
+                json!({"start_line": 1, "body": words}),
+            ),
             (format!("{}/share", self.at), json!({})),
         ];
         for (n, (path, body)) in cases.into_iter().enumerate() {
@@ -146,13 +184,27 @@ impl Written {
             assert!(read["content"] == content.as_str(), "version {}", n + 1);
         }
         let mut found = Vec::new();
-        for list in [DOCUMENTS.to_owned(), format!("{at}/comments"), format!("{at}/share")] {
+        for list in [
+            DOCUMENTS.to_owned(),
+            format!("{at}/comments"),
+            format!("{at}/share"),
+        ] {
             found.push(c.get(&format!("{list}?limit=1")).await.expect(200).total());
         }
         assert_eq!(found, self.beside);
         let changes = self.contents.len() as u64 + self.beside[1] + self.beside[2];
-        assert_eq!(c.get(&format!("{at}/activity?limit=1")).await.expect(200).total(), changes);
-        let events = c.get("/v1/events?after=0&limit=1").await.expect(200).total();
+        assert_eq!(
+            c.get(&format!("{at}/activity?limit=1"))
+                .await
+                .expect(200)
+                .total(),
+            changes
+        );
+        let events = c
+            .get("/v1/events?after=0&limit=1")
+            .await
+            .expect(200)
+            .total();
         assert_eq!(events, changes + self.beside[0] - 1);
     }
 }
@@ -168,18 +220,27 @@ async fn on_a_full_disk_a_document_is_written_whole_or_not_at_all() {
     let mut written = Written::begin(account.test()).await;
     for _ in 0..2 {
         let filler = disk.fill();
-        until("the disk is full", Duration::from_secs(30), async || (written.one_of_each().await >= 5).then_some(()))
-            .await;
+        until("the disk is full", Duration::from_secs(30), async || {
+            (written.one_of_each().await >= 5).then_some(())
+        })
+        .await;
         written.c.get(&written.at).await.expect(200);
         fs::remove_file(filler).unwrap();
-        until("it goes on", Duration::from_secs(30), async || (written.one_of_each().await == 0).then_some(())).await;
+        until("it goes on", Duration::from_secs(30), async || {
+            (written.one_of_each().await == 0).then_some(())
+        })
+        .await;
         written.assert_kept().await;
     }
     // The index is on the same disk: it has what was acknowledged, too.
-    until("every title is found", Duration::from_secs(30), async || {
-        let found = written.c.get(&format!("{DOCUMENTS}?q=more")).await;
-        (found.status == 200).then(|| assert_eq!(found.total(), written.beside[0] - 1))
-    })
+    until(
+        "every title is found",
+        Duration::from_secs(30),
+        async || {
+            let found = written.c.get(&format!("{DOCUMENTS}?q=more")).await;
+            (found.status == 200).then(|| assert_eq!(found.total(), written.beside[0] - 1))
+        },
+    )
     .await;
     server.restart();
     written.c = server.with_key(&secret);

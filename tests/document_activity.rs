@@ -1,31 +1,71 @@
-//! What was done to a document: one entry for each change, in the log and in the feed, through webhooks and streams.
+//! What was done to a document: one entry for each change, in the log and in the feed, through
+//! webhooks and streams.
 
 use serde_json::{Value, json};
 
 use crate::support::documents::id_of;
 use crate::support::shapes::{
-    ACTIVITY, COLLABORATOR, COMMENT, DOCUMENT, SHARE, VERSION, assert_id, assert_recent, assert_shape,
+    ACTIVITY, COLLABORATOR, COMMENT, DOCUMENT, SHARE, VERSION, assert_id, assert_recent,
+    assert_shape,
 };
-use crate::support::{Answer, Client, EventStream, Receiver, account_with_client, account_with_deliveries};
+use crate::support::{
+    Answer, Client, EventStream, Receiver, account_with_client, account_with_deliveries,
+};
 
-/// Does everything once that leaves a trace, and some that does not; gives the document and what must have been logged.
+/// Does everything once that leaves a trace, and some that does not; gives the document and what
+/// must have been logged.
 async fn eventful((holder, c): (&Client, &Client)) -> (String, Vec<&'static str>) {
     let at = c.document("1\n2\n3\n").await;
     let user = c.user("agent").await;
-    c.put(&at, json!({"title": "Other", "content": "1\n2\n3\n4\n"})).await.expect(200);
+    c.put(&at, json!({"title": "Other", "content": "1\n2\n3\n4\n"}))
+        .await
+        .expect(200);
     c.put(&at, json!({})).await.expect(200);
     c.branch(&at, "side", "0\n1\n2\n3\n").await;
-    c.post(&format!("{at}/merge"), json!({"source": "side", "dry_run": true})).await.expect(200);
-    c.post(&format!("{at}/merge"), json!({"source": "side"})).await.expect(201);
-    c.post(&format!("{at}/merge"), json!({"source": "side"})).await.expect(200);
-    c.call("POST", &format!("{at}/versions/1/restore")).await.expect(201);
-    c.post(&format!("{at}/collaborators"), json!({"user_id": user, "role": "viewer"})).await.expect(201);
-    c.put(&format!("{at}/permissions"), json!({"visibility": "account"})).await.expect(200);
+    c.post(
+        &format!("{at}/merge"),
+        json!({"source": "side", "dry_run": true}),
+    )
+    .await
+    .expect(200);
+    c.post(&format!("{at}/merge"), json!({"source": "side"}))
+        .await
+        .expect(201);
+    c.post(&format!("{at}/merge"), json!({"source": "side"}))
+        .await
+        .expect(200);
+    c.call("POST", &format!("{at}/versions/1/restore"))
+        .await
+        .expect(201);
+    c.post(
+        &format!("{at}/collaborators"),
+        json!({"user_id": user, "role": "viewer"}),
+    )
+    .await
+    .expect(201);
+    c.put(
+        &format!("{at}/permissions"),
+        json!({"visibility": "account"}),
+    )
+    .await
+    .expect(200);
     let (share, link) = c.share(&at, json!({})).await;
-    holder.get(&link).with("accept", "application/json").await.expect(200);
+    holder
+        .get(&link)
+        .with("accept", "application/json")
+        .await
+        .expect(200);
     c.delete(&format!("{at}/share/{share}")).await.expect(204);
-    let comment = c.post(&format!("{at}/comments"), json!({"start_line": 1, "body": "hm"})).await.expect(201);
-    c.patch(comment.header("location"), json!({"resolved": true})).await.expect(200);
+    let comment = c
+        .post(
+            &format!("{at}/comments"),
+            json!({"start_line": 1, "body": "hm"}),
+        )
+        .await
+        .expect(201);
+    c.patch(comment.header("location"), json!({"resolved": true}))
+        .await
+        .expect(200);
     c.delete(comment.header("location")).await.expect(204);
     c.delete(&at).await.expect(204);
     c.call("POST", &format!("{at}/restore")).await.expect(200);
@@ -50,7 +90,9 @@ async fn eventful((holder, c): (&Client, &Client)) -> (String, Vec<&'static str>
 }
 
 async fn activity(c: &Client, at: &str, query: &str) -> Answer {
-    c.get(&format!("{at}/activity?limit=100&{query}")).await.expect(200)
+    c.get(&format!("{at}/activity?limit=100&{query}"))
+        .await
+        .expect(200)
 }
 
 #[tokio::test]
@@ -60,7 +102,10 @@ async fn every_change_has_one_entry_and_nothing_else_has() {
     let log = activity(&c, &at, "order=asc").await;
     assert_eq!(
         (log.column("action"), log.total()),
-        (expected.iter().map(|kind| (*kind).to_owned()).collect(), expected.len() as u64)
+        (
+            expected.iter().map(|kind| (*kind).to_owned()).collect(),
+            expected.len() as u64
+        )
     );
     for entry in log.data() {
         assert_shape(entry, ACTIVITY);
@@ -88,12 +133,29 @@ async fn the_actor_is_the_user_where_there_is_one() {
     let log = activity(&c, &at, "order=asc").await;
     let key = log["data"][1]["actor"].as_str().unwrap().to_owned();
     assert!(key.starts_with("key_"), "{log}");
-    assert_eq!(log.column("actor"), [user.as_str(), key.as_str(), user.as_str()]);
+    assert_eq!(
+        log.column("actor"),
+        [user.as_str(), key.as_str(), user.as_str()]
+    );
     for (actor, count) in [(&user, 2), (&key, 1)] {
         let of = activity(&c, &at, &format!("actor={actor}")).await;
-        assert_eq!((of.total(), of.data().iter().all(|entry| entry["actor"] == actor.as_str())), (count, true), "{of}");
+        assert_eq!(
+            (
+                of.total(),
+                of.data()
+                    .iter()
+                    .all(|entry| entry["actor"] == actor.as_str())
+            ),
+            (count, true),
+            "{of}"
+        );
     }
-    let both = activity(&c, &at, &format!("actor={user}&action=document.version_created")).await;
+    let both = activity(
+        &c,
+        &at,
+        &format!("actor={user}&action=document.version_created"),
+    )
+    .await;
     assert_eq!(both.total(), 1);
 }
 
@@ -105,12 +167,25 @@ async fn filters_and_cursors_lead_through_the_log() {
     for kind in &expected {
         let of = activity(&c, &at, &format!("action={kind}")).await;
         let count = expected.iter().filter(|one| *one == kind).count();
-        assert_eq!((of.total(), of.data().len()), (count as u64, count), "{kind}");
+        assert_eq!(
+            (of.total(), of.data().len()),
+            (count as u64, count),
+            "{kind}"
+        );
     }
     let ids = all.column("id");
-    let middle = c.get(&format!("{at}/activity?order=asc&limit=3&after={}", ids[4])).await.expect(200);
+    let middle = c
+        .get(&format!("{at}/activity?order=asc&limit=3&after={}", ids[4]))
+        .await
+        .expect(200);
     assert_eq!(middle.column("id"), ids[5..8]);
-    let back = c.get(&format!("{at}/activity?order=asc&limit=3&before={}", ids[4])).await.expect(200);
+    let back = c
+        .get(&format!(
+            "{at}/activity?order=asc&limit=3&before={}",
+            ids[4]
+        ))
+        .await
+        .expect(200);
     assert_eq!(back.column("id"), ids[1..4]);
     let (mut found, mut next) = (Vec::new(), Some(format!("{at}/activity?limit=4&order=asc")));
     while let Some(path) = next {
@@ -120,12 +195,23 @@ async fn filters_and_cursors_lead_through_the_log() {
         assert!(found.len() <= ids.len(), "no end");
     }
     assert_eq!(found, ids);
-    let (first, last) = (all["data"][0]["at"].as_str().unwrap(), all.data().last().unwrap()["at"].as_str().unwrap());
+    let (first, last) = (
+        all["data"][0]["at"].as_str().unwrap(),
+        all.data().last().unwrap()["at"].as_str().unwrap(),
+    );
     let times = all.column("at");
     let after = times.iter().filter(|at| at.as_str() > first).count() as u64;
-    assert_eq!(activity(&c, &at, &format!("since={first}")).await.total(), after, "the instant is excluded");
+    assert_eq!(
+        activity(&c, &at, &format!("since={first}")).await.total(),
+        after,
+        "the instant is excluded"
+    );
     let before = times.iter().filter(|at| at.as_str() < last).count() as u64;
-    assert_eq!(activity(&c, &at, &format!("until={last}")).await.total(), before, "the instant is excluded");
+    assert_eq!(
+        activity(&c, &at, &format!("until={last}")).await.total(),
+        before,
+        "the instant is excluded"
+    );
     for (query, field) in [
         ("action=document.read", "action"),
         ("actor=nobody", "actor"),
@@ -135,7 +221,9 @@ async fn filters_and_cursors_lead_through_the_log() {
         ("kind=x", "kind"),
         ("after=act_", "after"),
     ] {
-        c.get(&format!("{at}/activity?{query}")).await.error(400, "invalid_request", field);
+        c.get(&format!("{at}/activity?{query}"))
+            .await
+            .error(400, "invalid_request", field);
     }
 }
 
@@ -146,13 +234,29 @@ async fn the_log_is_only_added_to_and_hidden_from_strangers() {
     let log = activity(&c, &at, "").await;
     let id = log.column("id").remove(0);
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        c.call(method, &format!("{at}/activity")).await.error(405, "method_not_allowed", "*");
-        c.call(method, &format!("{at}/activity/{id}")).await.error(404, "not_found", "*");
+        c.call(method, &format!("{at}/activity"))
+            .await
+            .error(405, "method_not_allowed", "*");
+        c.call(method, &format!("{at}/activity/{id}"))
+            .await
+            .error(404, "not_found", "*");
     }
     let stranger = c.acting_for(&c.user("agent").await);
-    stranger.get(&format!("{at}/activity")).await.error(404, "not_found", "*");
-    crate::support::account().await.test().get(&format!("{at}/activity")).await.error(404, "not_found", "*");
-    assert_eq!(activity(&c, &at, "").await.body, log.body, "reading leaves no trace");
+    stranger
+        .get(&format!("{at}/activity"))
+        .await
+        .error(404, "not_found", "*");
+    crate::support::account()
+        .await
+        .test()
+        .get(&format!("{at}/activity"))
+        .await
+        .error(404, "not_found", "*");
+    assert_eq!(
+        activity(&c, &at, "").await.body,
+        log.body,
+        "reading leaves no trace"
+    );
 }
 
 /// What stands beside the document in the data of each kind.
@@ -174,17 +278,31 @@ async fn events_carry_the_document_as_lists_show_it_and_what_the_kind_says() {
     assert_eq!(log.column("event"), expected);
     for (n, event) in log.data().iter().enumerate() {
         let data = &event["data"];
-        assert_eq!((&event["seq"], &data["id"]), (&json!(n + 1), &json!(id_of(&at))), "{event}");
+        assert_eq!(
+            (&event["seq"], &data["id"]),
+            (&json!(n + 1), &json!(id_of(&at))),
+            "{event}"
+        );
         let fields = beside(data);
         match event["event"].as_str().unwrap() {
-            "document.updated" => assert_eq!(data["changes"]["title"], json!({"from": "Guide", "to": "Other"})),
-            "document.version_created" | "document.merged" => assert_shape(&data["version"], VERSION),
+            "document.updated" => assert_eq!(
+                data["changes"]["title"],
+                json!({"from": "Guide", "to": "Other"})
+            ),
+            "document.version_created" | "document.merged" => {
+                assert_shape(&data["version"], VERSION)
+            }
             "document.deleted" => assert_eq!(data["permanent"], false),
             "document.shared" => assert_shape(&data["share"], SHARE),
             "document.commented" => assert_shape(&data["comment"], COMMENT),
             "document.permissions_updated" => {
                 for one in data["collaborators"].as_array().unwrap() {
-                    assert!(crate::support::shapes::keys(one).iter().all(|key| COLLABORATOR.contains(key)), "{one}");
+                    assert!(
+                        crate::support::shapes::keys(one)
+                            .iter()
+                            .all(|key| COLLABORATOR.contains(key)),
+                        "{one}"
+                    );
                 }
                 assert!(!data["changes"].as_object().unwrap().is_empty(), "{event}");
             }
@@ -192,8 +310,18 @@ async fn events_carry_the_document_as_lists_show_it_and_what_the_kind_says() {
         }
     }
     let kinds: Vec<&Value> = log.data().iter().map(|event| &event["event"]).collect();
-    assert_eq!((kinds[1], kinds[2]), (&json!("document.updated"), &json!("document.version_created")), "in one commit");
-    let merged = c.get("/v1/events?after=0&event=document.merged").await.expect(200);
+    assert_eq!(
+        (kinds[1], kinds[2]),
+        (
+            &json!("document.updated"),
+            &json!("document.version_created")
+        ),
+        "in one commit"
+    );
+    let merged = c
+        .get("/v1/events?after=0&event=document.merged")
+        .await
+        .expect(200);
     assert_eq!(merged.total(), 1);
 }
 
@@ -202,9 +330,17 @@ async fn deleting_for_good_is_told_once() {
     let (_account, c) = account_with_client().await;
     let at = c.document("1\n").await;
     c.delete(&format!("{at}?permanent=true")).await.expect(204);
-    c.delete(&format!("{at}?permanent=true")).await.error(404, "not_found", "*");
-    let log = c.get("/v1/events?after=0&event=document.deleted").await.expect(200);
-    assert_eq!((log.total(), &log["data"][0]["data"]["permanent"]), (1, &json!(true)));
+    c.delete(&format!("{at}?permanent=true"))
+        .await
+        .error(404, "not_found", "*");
+    let log = c
+        .get("/v1/events?after=0&event=document.deleted")
+        .await
+        .expect(200);
+    assert_eq!(
+        (log.total(), &log["data"][0]["data"]["permanent"]),
+        (1, &json!(true))
+    );
 }
 
 #[tokio::test]
@@ -213,7 +349,8 @@ async fn webhooks_get_the_events_of_the_documents_they_filter_in_order() {
     let receiver = Receiver::start().await;
     let at = c.document("1\n").await;
     let other = c.document("other\n").await;
-    let hook = json!({"url": receiver.url(), "events": ["*"], "filter": {"document_id": [id_of(&at)]}});
+    let hook =
+        json!({"url": receiver.url(), "events": ["*"], "filter": {"document_id": [id_of(&at)]}});
     c.post("/v1/webhooks", hook).await.expect(201);
     c.conversation().await;
     for n in 2..8 {
@@ -224,15 +361,24 @@ async fn webhooks_get_the_events_of_the_documents_they_filter_in_order() {
     c.delete(&at).await.expect(204);
     let received = receiver.wait_for(7).await;
     let log = c.get("/v1/events?after=0&limit=100").await.expect(200);
-    let expected: Vec<&Value> =
-        log.data().iter().filter(|event| event["data"]["id"] == id_of(&at) && event["seq"] != 1).collect();
-    assert_eq!(received.len(), expected.len(), "another document's came too");
+    let expected: Vec<&Value> = log
+        .data()
+        .iter()
+        .filter(|event| event["data"]["id"] == id_of(&at) && event["seq"] != 1)
+        .collect();
+    assert_eq!(
+        received.len(),
+        expected.len(),
+        "another document's came too"
+    );
     for (request, event) in received.iter().zip(expected) {
         assert_eq!(&request.event(), event);
         assert_eq!(request.header("webhook-id"), event["id"].as_str().unwrap());
     }
     let bad = json!({"url": receiver.url(), "events": ["document.read"]});
-    c.post("/v1/webhooks", bad).await.error(400, "invalid_request", "*");
+    c.post("/v1/webhooks", bad)
+        .await
+        .error(400, "invalid_request", "*");
 }
 
 #[tokio::test]
@@ -242,9 +388,16 @@ async fn a_stream_carries_documents_as_they_change() {
     let at = c.document("1\n").await;
     c.write(&at, "2\n").await;
     c.put(&at, json!({"title": "Other"})).await.expect(200);
-    for (seq, kind) in [(1, "document.created"), (2, "document.version_created"), (3, "document.updated")] {
+    for (seq, kind) in [
+        (1, "document.created"),
+        (2, "document.version_created"),
+        (3, "document.updated"),
+    ] {
         let event = stream.event().await;
-        assert_eq!((event.event.as_str(), &event.json()["seq"]), (kind, &json!(seq)));
+        assert_eq!(
+            (event.event.as_str(), &event.json()["seq"]),
+            (kind, &json!(seq))
+        );
         assert_eq!(event.json()["data"]["id"], id_of(&at));
     }
     let mut again = EventStream::open(c.get("/v1/events?after=0&event=document.updated")).await;
@@ -256,21 +409,48 @@ async fn what_is_the_owners_to_see_is_left_out_for_others() {
     let (account, c) = account_with_client().await;
     let at = c.document("1\n").await;
     let viewer = c.user("agent").await;
-    c.post(&format!("{at}/collaborators"), json!({"user_id": viewer, "role": "viewer"})).await.expect(201);
-    c.put(&format!("{at}/permissions"), json!({"visibility": "account", "default_role": "editor"})).await.expect(200);
+    c.post(
+        &format!("{at}/collaborators"),
+        json!({"user_id": viewer, "role": "viewer"}),
+    )
+    .await
+    .expect(201);
+    c.put(
+        &format!("{at}/permissions"),
+        json!({"visibility": "account", "default_role": "editor"}),
+    )
+    .await
+    .expect(200);
     let (share, link) = c.share(&at, json!({"role": "commenter"})).await;
     let body = json!({"start_line": 1, "body": "through the link"});
-    account.anonymous().post(&format!("{link}/comments"), body).await.expect(201);
+    account
+        .anonymous()
+        .post(&format!("{link}/comments"), body)
+        .await
+        .expect(201);
     let whole = activity(&c, &at, "order=asc").await;
     let part = activity(&c.acting_for(&viewer), &at, "order=asc").await;
-    assert_eq!(whole.column("id"), part.column("id"), "nobody misses an entry");
+    assert_eq!(
+        whole.column("id"),
+        part.column("id"),
+        "nobody misses an entry"
+    );
     let text = |answer: &Answer| String::from_utf8_lossy(&answer.bytes).into_owned();
     for owners in [share.as_str(), "max_uses", "visibility", "default_role"] {
-        assert!(text(&whole).contains(owners) && !text(&part).contains(owners), "{owners}: {part}");
+        assert!(
+            text(&whole).contains(owners) && !text(&part).contains(owners),
+            "{owners}: {part}"
+        );
     }
-    assert!(text(&part).contains(&viewer), "collaborators are everybody's to see");
+    assert!(
+        text(&part).contains(&viewer),
+        "collaborators are everybody's to see"
+    );
     let comment = whole.data().last().unwrap();
-    assert_eq!((&comment["actor"], &comment["details"]["share_id"]), (&Value::Null, &json!(share)));
+    assert_eq!(
+        (&comment["actor"], &comment["details"]["share_id"]),
+        (&Value::Null, &json!(share))
+    );
 }
 
 #[tokio::test]
@@ -278,8 +458,14 @@ async fn who_did_it_is_told_after_the_user_is_gone() {
     let (_account, c) = account_with_client().await;
     let at = c.document("1\n").await;
     let admin = c.user("admin").await;
-    c.acting_for(&admin).put(&at, json!({"content": "2\n"})).await.expect(200);
+    c.acting_for(&admin)
+        .put(&at, json!({"content": "2\n"}))
+        .await
+        .expect(200);
     c.delete(&format!("/v1/users/{admin}")).await.expect(204);
     let entry = activity(&c, &at, &format!("actor={admin}")).await;
-    assert_eq!((entry.total(), &entry["data"][0]["actor"]), (1, &json!(admin)));
+    assert_eq!(
+        (entry.total(), &entry["data"][0]["actor"]),
+        (1, &json!(admin))
+    );
 }

@@ -1,6 +1,7 @@
-//! kill -9 among many writers of documents, again and again on the same folder: what was acknowledged is there once, a
-//! repeated key gives the first answer, every version can be read, and the log, the activity, the stream and the webhooks
-//! tell the same story, in order, byte for byte.
+//! kill -9 among many writers of documents, again and again on the same folder: what was
+//! acknowledged is there once, a repeated key gives the first answer, every version can be read,
+//! and the log, the activity, the stream and the webhooks tell the same story, in order, byte for
+//! byte.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::support::{Answer, Client, Dice, EventStream, Receiver, Server, Setup,
 
 const ROUNDS: u64 = 12;
 const WRITERS: u64 = 16;
-/// Documents that all writers share, through all rounds; the first one goes into the bin and out of it.
+/// Documents that all writers share, through all rounds; the first one goes into the bin and out of
+/// it.
 const SHARED_DOCUMENTS: usize = 5;
 const BRANCHES: u64 = 3;
 /// How long the first answers of a round may take to come.
@@ -25,9 +27,13 @@ const FLOWS_WITHIN: Duration = Duration::from_secs(30);
 /// Soon after a crash, and patient.
 const SCHEDULE: &str = "[0.1, 0.2, 0.4, 0.8, 1.6, 3, 3, 3]";
 
-/// A text whose middle never changes: the head's writers change its first line, those of side lines its last one.
+/// A text whose middle never changes: the head's writers change its first line, those of side lines
+/// its last one.
 fn text(first: &str, last: &str) -> String {
-    format!("head: {first}\n{}side: {last}\n", "a line that nobody touches\n".repeat(40))
+    format!(
+        "head: {first}\n{}side: {last}\n",
+        "a line that nobody touches\n".repeat(40)
+    )
 }
 
 /// What a writer asks. Each leaves its key somewhere in the log, once, where that can be.
@@ -37,18 +43,30 @@ struct Attempt {
     method: &'static str,
     path: String,
     body: Value,
-    /// PUT and DELETE are not kept by key: with the tag of what was read they are done at most once all the same.
+    /// PUT and DELETE are not kept by key: with the tag of what was read they are done at most once
+    /// all the same.
     if_match: Option<String>,
     heard: Heard,
 }
 
 impl Attempt {
     fn post(key: &str, path: String, body: Value) -> Self {
-        Self { key: key.to_owned(), method: "POST", path, body, if_match: None, heard: Heard::Nothing }
+        Self {
+            key: key.to_owned(),
+            method: "POST",
+            path,
+            body,
+            if_match: None,
+            heard: Heard::Nothing,
+        }
     }
 
     fn on(self, method: &'static str, tag: &str) -> Self {
-        Self { method, if_match: Some(tag.to_owned()), ..self }
+        Self {
+            method,
+            if_match: Some(tag.to_owned()),
+            ..self
+        }
     }
 
     /// The writers' mix: everything that changes a document.
@@ -57,25 +75,50 @@ impl Attempt {
         let below = |path: &str| format!("{at}/{path}");
         let on_head = json!({"content": text(key, "-"), "message": key});
         match dice.below(16) {
-            0 => Self::post(key, DOCUMENTS.to_owned(), json!({"title": key, "content": text(key, "-")})),
+            0 => Self::post(
+                key,
+                DOCUMENTS.to_owned(),
+                json!({"title": key, "content": text(key, "-")}),
+            ),
             1..=3 => Self::post(key, below("versions"), on_head),
-            4 => Self::post(key, below("versions"), json!({"content": text(key, "-"), "message": key, "label": key})),
+            4 => Self::post(
+                key,
+                below("versions"),
+                json!({"content": text(key, "-"), "message": key, "label": key}),
+            ),
             5..=6 => {
                 let body = json!({"content": text("-", key), "message": key, "branch": branch});
                 Self::post(key, below("versions"), body)
             }
             7..=8 => {
                 let strategy = ["ours", "theirs", "union"][usize::try_from(dice.below(3)).unwrap()];
-                Self::post(key, below("merge"), json!({"source": branch, "message": key, "strategy": strategy}))
+                Self::post(
+                    key,
+                    below("merge"),
+                    json!({"source": branch, "message": key, "strategy": strategy}),
+                )
             }
-            9 => Self::post(key, below("comments"), json!({"start_line": 1 + dice.below(42), "body": key})),
+            9 => Self::post(
+                key,
+                below("comments"),
+                json!({"start_line": 1 + dice.below(42), "body": key}),
+            ),
             10 => Self::post(key, below("share"), json!({"role": "viewer"})),
             11 => Self::post(key, below("versions/1/restore"), json!({"message": key})),
-            12 => Self::post(key, at.to_owned(), json!({"content": text(key, "-"), "metadata": {"key": key}}))
-                .on("PUT", tag),
+            12 => Self::post(
+                key,
+                at.to_owned(),
+                json!({"content": text(key, "-"), "metadata": {"key": key}}),
+            )
+            .on("PUT", tag),
             13 => {
-                let visibility = if dice.below(2) == 0 { "private" } else { "account" };
-                Self::post(key, below("permissions"), json!({"visibility": visibility})).on("PUT", "*")
+                let visibility = if dice.below(2) == 0 {
+                    "private"
+                } else {
+                    "account"
+                };
+                Self::post(key, below("permissions"), json!({"visibility": visibility}))
+                    .on("PUT", "*")
             }
             14 => Self::post(key, bin.to_owned(), Value::Null).on("DELETE", "*"),
             _ => Self::post(key, format!("{bin}/restore"), json!({})),
@@ -91,14 +134,17 @@ impl Attempt {
         let call = if self.body.is_null() {
             call
         } else {
-            call.bytes(self.body.to_string()).with("content-type", "application/json")
+            call.bytes(self.body.to_string())
+                .with("content-type", "application/json")
         };
         call.try_send().await.ok()
     }
 
     /// Sends it for the first time; true as long as the server answers.
     async fn first(&mut self, c: &Client) -> bool {
-        let Some(answer) = self.send(c).await else { return false };
+        let Some(answer) = self.send(c).await else {
+            return false;
+        };
         self.heard = match answer.status {
             200 | 201 | 204 => Heard::Done(Kept::of(&answer)),
             // In the bin; nothing to merge from; a tag that is old.
@@ -108,26 +154,39 @@ impl Attempt {
         true
     }
 
-    /// Sends it again after the crash: the first answer, if there was one; else it is known from now on.
+    /// Sends it again after the crash: the first answer, if there was one; else it is known from
+    /// now on.
     async fn again(&mut self, c: &Client) {
         if matches!(self.heard, Heard::Nothing) {
             assert!(self.first(c).await, "{} is not answered", self.key);
         }
         if let (Heard::Done(kept), None) = (&self.heard, &self.if_match) {
             let replay = self.send(c).await.expect("an answer");
-            assert_eq!(replay.header_opt("idempotent-replayed"), Some("true"), "{}: {replay}", self.key);
+            assert_eq!(
+                replay.header_opt("idempotent-replayed"),
+                Some("true"),
+                "{}: {replay}",
+                self.key
+            );
             assert_eq!(&Kept::of(&replay), kept, "{}", self.key);
         }
     }
 }
 
 /// Writes until the connection breaks.
-async fn write(c: Client, shared: Vec<String>, seed: u64, answers: Arc<AtomicUsize>) -> Vec<Attempt> {
+async fn write(
+    c: Client,
+    shared: Vec<String>,
+    seed: u64,
+    answers: Arc<AtomicUsize>,
+) -> Vec<Attempt> {
     let (mut dice, mut attempts) = (Dice::new(seed), Vec::new());
     for n in 0.. {
         let at = &shared[usize::try_from(dice.below(shared.len() as u64)).unwrap()];
         // What a PUT goes by. What is in the bin has no tag.
-        let Ok(read) = c.get(at).try_send().await else { break };
+        let Ok(read) = c.get(at).try_send().await else {
+            break;
+        };
         let tag = read.header_opt("etag").unwrap_or("\"none\"").to_owned();
         let mut attempt = Attempt::plan(&format!("k{seed}-{n}"), &mut dice, (at, &shared[0]), &tag);
         let answered = attempt.first(&c).await;
@@ -145,10 +204,20 @@ async fn round(server: &mut Server, key: &str, number: u64, shared: &[String]) -
     let c = server.with_key(key);
     let answers = Arc::new(AtomicUsize::new(0));
     let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| tokio::spawn(write(c.clone(), shared.to_vec(), number * 100 + writer, Arc::clone(&answers))))
+        .map(|writer| {
+            tokio::spawn(write(
+                c.clone(),
+                shared.to_vec(),
+                number * 100 + writer,
+                Arc::clone(&answers),
+            ))
+        })
         .collect();
     let enough = 10 + usize::try_from((number * 37) % 60).unwrap();
-    until("answers come", FLOWS_WITHIN, async || (answers.load(Ordering::Relaxed) >= enough).then_some(())).await;
+    until("answers come", FLOWS_WITHIN, async || {
+        (answers.load(Ordering::Relaxed) >= enough).then_some(())
+    })
+    .await;
     server.kill9();
     let mut attempts = Vec::new();
     for writer in writers {
@@ -163,12 +232,16 @@ async fn round(server: &mut Server, key: &str, number: u64, shared: &[String]) -
             attempt
         }
     });
-    retries.buffer_unordered(usize::try_from(WRITERS).unwrap()).collect().await
+    retries
+        .buffer_unordered(usize::try_from(WRITERS).unwrap())
+        .collect()
+        .await
 }
 
 /// The account's whole log, and the bytes of its pages.
 async fn whole_log(c: &Client) -> (Vec<Value>, String) {
-    let (mut log, mut bytes, mut path) = (Vec::new(), String::new(), "/v1/events?limit=100".to_owned());
+    let (mut log, mut bytes, mut path) =
+        (Vec::new(), String::new(), "/v1/events?limit=100".to_owned());
     loop {
         let page = c.get(&path).await.expect(200);
         if page.data().is_empty() {
@@ -193,7 +266,8 @@ fn witnessed(event: &Value) -> Option<&str> {
     }
 }
 
-/// By what an acknowledged change must stand in the log; none for those that leave no name, or may change nothing.
+/// By what an acknowledged change must stand in the log; none for those that leave no name, or may
+/// change nothing.
 fn expected(attempt: &Attempt, kept: &Kept) -> Option<String> {
     let last = attempt.path.rsplit('/').next().unwrap();
     match (attempt.method, last) {
@@ -205,7 +279,8 @@ fn expected(attempt: &Attempt, kept: &Kept) -> Option<String> {
     }
 }
 
-/// What was done stands in the log once, what was refused does not, and nothing stands there that nobody asked for.
+/// What was done stands in the log once, what was refused does not, and nothing stands there that
+/// nobody asked for.
 fn assert_done_once(attempts: &[Attempt], log: &[Value]) {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for key in log.iter().filter_map(witnessed) {
@@ -215,21 +290,39 @@ fn assert_done_once(attempts: &[Attempt], log: &[Value]) {
     for attempt in attempts {
         match &attempt.heard {
             Heard::Done(kept) => wanted.extend(expected(attempt, kept)),
-            // A change with a tag whose answer was lost is refused the second time if the first one went through.
+            // A change with a tag whose answer was lost is refused the second time if the first one
+            // went through.
             Heard::Refused if attempt.method == "PUT" && attempt.path.ends_with("permissions") => {}
             Heard::Refused if attempt.if_match.is_some() => {}
-            Heard::Refused => assert!(!seen.contains_key(attempt.key.as_str()), "refused, and done: {}", attempt.key),
+            Heard::Refused => assert!(
+                !seen.contains_key(attempt.key.as_str()),
+                "refused, and done: {}",
+                attempt.key
+            ),
             Heard::Nothing => panic!("{} is not settled", attempt.key),
         }
     }
     for key in &wanted {
-        assert_eq!(seen.get(key.as_str()), Some(&1), "{key}: acknowledged, and not there once");
+        assert_eq!(
+            seen.get(key.as_str()),
+            Some(&1),
+            "{key}: acknowledged, and not there once"
+        );
     }
-    let with_tag: HashSet<&str> =
-        attempts.iter().filter(|one| one.if_match.is_some()).map(|one| one.key.as_str()).collect();
+    let with_tag: HashSet<&str> = attempts
+        .iter()
+        .filter(|one| one.if_match.is_some())
+        .map(|one| one.key.as_str())
+        .collect();
     for (key, count) in seen {
-        assert!(wanted.contains(key) || with_tag.contains(key) || key == "Shared" || key == "begun", "nobody's: {key}");
-        assert!(count == 1 || key == "Shared" || key == "begun", "{key}: {count} times");
+        assert!(
+            wanted.contains(key) || with_tag.contains(key) || key == "Shared" || key == "begun",
+            "nobody's: {key}"
+        );
+        assert!(
+            count == 1 || key == "Shared" || key == "begun",
+            "{key}: {count} times"
+        );
     }
 }
 
@@ -251,17 +344,29 @@ fn stories(log: &[Value]) -> BTreeMap<String, Story> {
     let mut stories: BTreeMap<String, Story> = BTreeMap::new();
     for event in log {
         let data = &event["data"];
-        let story = stories.entry(data["id"].as_str().unwrap().to_owned()).or_default();
+        let story = stories
+            .entry(data["id"].as_str().unwrap().to_owned())
+            .or_default();
         story.events.push(event.clone());
-        assert_eq!(event["seq"], story.events.len(), "a gap or a repeat: {event}");
+        assert_eq!(
+            event["seq"],
+            story.events.len(),
+            "a gap or a repeat: {event}"
+        );
         match event["event"].as_str().unwrap() {
             "document.version_created" | "document.merged" => {
                 story.versions.push(data["version"].clone());
-                assert_eq!(data["version"]["number"], story.versions.len() + 1, "a gap: {event}");
+                assert_eq!(
+                    data["version"]["number"],
+                    story.versions.len() + 1,
+                    "a gap: {event}"
+                );
             }
             "document.deleted" => story.deleted = true,
             "document.restored" => story.deleted = false,
-            "document.permissions_updated" => story.visibility = Some(data["changes"]["visibility"]["to"].clone()),
+            "document.permissions_updated" => {
+                story.visibility = Some(data["changes"]["visibility"]["to"].clone())
+            }
             "document.commented" => story.comments += 1,
             "document.shared" => story.shares += 1,
             _ => {}
@@ -271,44 +376,85 @@ fn stories(log: &[Value]) -> BTreeMap<String, Story> {
     stories
 }
 
-/// The document is what its story says, each of its versions can be read and is what was sent, and its activity is the
-/// story, entry by entry.
+/// The document is what its story says, each of its versions can be read and is what was sent, and
+/// its activity is the story, entry by entry.
 async fn assert_true(c: &Client, id: &str, story: &Story, sent: &HashMap<String, Value>) {
     let at = format!("{DOCUMENTS}/{id}");
     if story.deleted {
         c.call("POST", &format!("{at}/restore")).await.expect(200);
     }
     let now = c.get(&at).await.expect(200);
-    for field in ["title", "metadata", "version_number", "created_at", "created_by"] {
+    for field in [
+        "title",
+        "metadata",
+        "version_number",
+        "created_at",
+        "created_by",
+    ] {
         assert_eq!(now[field], story.last[field], "{field} of {id}");
     }
     let log = all(c, &format!("{at}/activity?limit=100&order=asc")).await;
     let told: Vec<&Value> = story.events.iter().map(|event| &event["event"]).collect();
-    let actions: Vec<&Value> = log.iter().map(|entry| &entry["action"]).take(told.len()).collect();
+    let actions: Vec<&Value> = log
+        .iter()
+        .map(|entry| &entry["action"])
+        .take(told.len())
+        .collect();
     assert_eq!(actions, told, "the activity of {id}");
     assert_eq!(log.len(), told.len() + usize::from(story.deleted));
     let visibility = story.visibility.clone().unwrap_or(json!("private"));
-    assert_eq!(c.get(&format!("{at}/permissions")).await.expect(200)["visibility"], visibility);
-    let count = async |part: &str| c.get(&format!("{at}/{part}?limit=1")).await.expect(200).total();
-    assert_eq!((count("comments").await, count("share").await), (story.comments as u64, story.shares as u64));
+    assert_eq!(
+        c.get(&format!("{at}/permissions")).await.expect(200)["visibility"],
+        visibility
+    );
+    let count = async |part: &str| {
+        c.get(&format!("{at}/{part}?limit=1"))
+            .await
+            .expect(200)
+            .total()
+    };
+    assert_eq!(
+        (count("comments").await, count("share").await),
+        (story.comments as u64, story.shares as u64)
+    );
     let versions = all(c, &format!("{at}/versions?limit=100&order=asc")).await;
     assert_eq!(versions.len(), story.versions.len() + 1);
     assert_eq!(versions[1..], story.versions[..], "the versions of {id}");
-    let reads = futures_util::stream::iter(versions.into_iter().map(|version| read(c, &at, version, sent)));
+    let reads = futures_util::stream::iter(
+        versions
+            .into_iter()
+            .map(|version| read(c, &at, version, sent)),
+    );
     reads.buffer_unordered(4).collect::<Vec<()>>().await;
 }
 
-/// A version's text is what was sent with its message, that of version 1 where it was restored; a merge's is whole.
+/// A version's text is what was sent with its message, that of version 1 where it was restored; a
+/// merge's is whole.
 async fn read(c: &Client, at: &str, version: Value, sent: &HashMap<String, Value>) {
-    let found = c.get(&format!("{at}/versions/{}", version["id"].as_str().unwrap())).await.expect(200);
+    let found = c
+        .get(&format!(
+            "{at}/versions/{}",
+            version["id"].as_str().unwrap()
+        ))
+        .await
+        .expect(200);
     let content = found["content"].as_str().unwrap();
     let is_merge = version["parents"].as_array().unwrap().len() == 2;
     match version["message"].as_str().filter(|_| !is_merge) {
         Some(message) => {
             let restored = text("-", "-");
-            assert_eq!(content, sent.get(message).and_then(Value::as_str).unwrap_or(&restored), "{version}");
+            assert_eq!(
+                content,
+                sent.get(message)
+                    .and_then(Value::as_str)
+                    .unwrap_or(&restored),
+                "{version}"
+            );
         }
-        None => assert!(content.starts_with("head: ") && content.lines().count() >= 42, "{version}: {content}"),
+        None => assert!(
+            content.starts_with("head: ") && content.lines().count() >= 42,
+            "{version}: {content}"
+        ),
     }
 }
 
@@ -324,28 +470,58 @@ async fn all(c: &Client, first: &str) -> Vec<Value> {
 }
 
 /// The stream and the webhooks carry the log: all of it, each document's in order, the same bytes.
-async fn assert_told_the_same(c: &Client, receiver: &Receiver, (log, bytes): &(Vec<Value>, String)) {
+async fn assert_told_the_same(
+    c: &Client,
+    receiver: &Receiver,
+    (log, bytes): &(Vec<Value>, String),
+) {
     let mut stream = EventStream::open(c.get("/v1/events?after=0")).await;
     for event in log {
         let came = stream.event().await;
         assert_eq!(&came.json(), event, "the stream's order");
         assert!(bytes.contains(&came.data), "other bytes: {}", came.data);
     }
-    let wanted: HashSet<&str> = log.iter().map(|event| event["id"].as_str().unwrap()).collect();
-    let received = until("every event is delivered", Duration::from_secs(60), async || {
-        let all = (receiver.count() >= wanted.len()).then(|| receiver.received())?;
-        let came: HashSet<&str> = all.iter().map(|delivery| delivery.header("webhook-id")).collect();
-        wanted.iter().all(|id| came.contains(id)).then(|| all.clone())
-    })
+    let wanted: HashSet<&str> = log
+        .iter()
+        .map(|event| event["id"].as_str().unwrap())
+        .collect();
+    let received = until(
+        "every event is delivered",
+        Duration::from_secs(60),
+        async || {
+            let all = (receiver.count() >= wanted.len()).then(|| receiver.received())?;
+            let came: HashSet<&str> = all
+                .iter()
+                .map(|delivery| delivery.header("webhook-id"))
+                .collect();
+            wanted
+                .iter()
+                .all(|id| came.contains(id))
+                .then(|| all.clone())
+        },
+    )
     .await;
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
     for delivery in received {
-        assert!(wanted.contains(delivery.header("webhook-id")), "not in the log: {delivery:?}");
-        assert!(bytes.contains(&delivery.body), "other bytes: {}", delivery.body);
+        assert!(
+            wanted.contains(delivery.header("webhook-id")),
+            "not in the log: {delivery:?}"
+        );
+        assert!(
+            bytes.contains(&delivery.body),
+            "other bytes: {}",
+            delivery.body
+        );
         let event = delivery.event();
-        let last = last.entry(event["data"]["id"].as_str().unwrap().to_owned()).or_default();
+        let last = last
+            .entry(event["data"]["id"].as_str().unwrap().to_owned())
+            .or_default();
         let seq = event["seq"].as_u64().unwrap();
-        assert!(seq <= *last + 1, "{seq} of {} came behind {last}", event["data"]["id"]);
+        assert!(
+            seq <= *last + 1,
+            "{seq} of {} came behind {last}",
+            event["data"]["id"]
+        );
         *last = seq.max(*last);
     }
 }
@@ -354,7 +530,13 @@ async fn assert_told_the_same(c: &Client, receiver: &Receiver, (log, bytes): &(V
 async fn begin(c: &Client) -> Vec<String> {
     let mut shared = Vec::new();
     for _ in 0..SHARED_DOCUMENTS {
-        let made = c.post(DOCUMENTS, json!({"title": "Shared", "content": text("-", "-")})).await.expect(201);
+        let made = c
+            .post(
+                DOCUMENTS,
+                json!({"title": "Shared", "content": text("-", "-")}),
+            )
+            .await
+            .expect(201);
         let at = made.header("location").to_owned();
         for branch in 0..BRANCHES {
             let body = json!({"branch": format!("b{branch}"), "content": text("-", "-"), "message": "begun"});
@@ -371,7 +553,12 @@ async fn every_kind_of_change_survives_kill_9_once_and_is_told_the_same_everywhe
     let account = server.account().await;
     let (key, c) = (account.test_key().to_owned(), account.test());
     let receiver = Receiver::start().await;
-    c.post("/v1/webhooks", json!({"url": receiver.url(), "events": ["*"]})).await.expect(201);
+    c.post(
+        "/v1/webhooks",
+        json!({"url": receiver.url(), "events": ["*"]}),
+    )
+    .await
+    .expect(201);
     let shared = begin(&c).await;
     let mut attempts = Vec::new();
     for number in 1..=ROUNDS {
@@ -381,22 +568,47 @@ async fn every_kind_of_change_survives_kill_9_once_and_is_told_the_same_everywhe
     let log = whole_log(&c).await;
     let put = |one: &&Attempt| one.method == "PUT" && matches!(one.heard, Heard::Done(_));
     let puts = attempts.iter().filter(put).count();
-    assert!(log.0.len() > 400 && puts > 20, "only {} events, {puts} PUTs", log.0.len());
+    assert!(
+        log.0.len() > 400 && puts > 20,
+        "only {} events, {puts} PUTs",
+        log.0.len()
+    );
     assert_done_once(&attempts, &log.0);
     assert_told_the_same(&c, &receiver, &log).await;
-    let sent: HashMap<String, Value> =
-        attempts.iter().map(|attempt| (attempt.key.clone(), attempt.body["content"].clone())).collect();
-    let sent = sent.into_iter().filter(|(_, content)| content.is_string()).collect();
+    let sent: HashMap<String, Value> = attempts
+        .iter()
+        .map(|attempt| (attempt.key.clone(), attempt.body["content"].clone()))
+        .collect();
+    let sent = sent
+        .into_iter()
+        .filter(|(_, content)| content.is_string())
+        .collect();
     let stories = stories(&log.0);
     assert!(shared.iter().all(|at| stories.contains_key(id_of(at))));
     for (id, story) in &stories {
         assert_true(&c, id, story, &sent).await;
     }
-    let bin = c.get(&format!("{DOCUMENTS}?deleted=true")).await.expect(200);
+    let bin = c
+        .get(&format!("{DOCUMENTS}?deleted=true"))
+        .await
+        .expect(200);
     assert_eq!(bin.total(), 0, "what was in the bin was taken out of it");
-    assert_eq!(c.get(&format!("{DOCUMENTS}?limit=1")).await.expect(200).total(), stories.len() as u64);
+    assert_eq!(
+        c.get(&format!("{DOCUMENTS}?limit=1"))
+            .await
+            .expect(200)
+            .total(),
+        stories.len() as u64
+    );
     assert!(server.term().success());
-    let check = colloquy().arg("check").current_dir(server.work()).output().unwrap();
-    let said = (String::from_utf8_lossy(&check.stdout), String::from_utf8_lossy(&check.stderr));
+    let check = colloquy()
+        .arg("check")
+        .current_dir(server.work())
+        .output()
+        .unwrap();
+    let said = (
+        String::from_utf8_lossy(&check.stdout),
+        String::from_utf8_lossy(&check.stderr),
+    );
     assert!(check.status.success(), "colloquy check: {said:?}");
 }

@@ -1,4 +1,5 @@
-//! A document of ten thousand versions: each can be made, listed and read, and the last one costs what an early one cost.
+//! A document of ten thousand versions: each can be made, listed and read, and the last one costs
+//! what an early one cost.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,10 @@ const LOADED_WITHIN: Duration = Duration::from_secs(2);
 const BYTES_EACH_MAX: u64 = 400;
 
 fn text(n: usize) -> String {
-    format!("a line that stays\nnumber {n}\n{}", "more of the same\n".repeat(n % 9))
+    format!(
+        "a line that stays\nnumber {n}\n{}",
+        "more of the same\n".repeat(n % 9)
+    )
 }
 
 /// Makes one version; side lines too, so that the graph is no mere chain.
@@ -39,7 +43,10 @@ async fn add(c: &Client, at: &str, n: usize) -> Duration {
 
 async fn add_all(c: &Client, at: &str, numbers: std::ops::Range<usize>) {
     let adds = numbers.map(|n| add(c, at, n));
-    futures_util::stream::iter(adds).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
+    futures_util::stream::iter(adds)
+        .buffer_unordered(AT_ONCE)
+        .collect::<Vec<_>>()
+        .await;
 }
 
 /// The middle one of so many versions made one after the other.
@@ -66,16 +73,32 @@ async fn assert_listed(c: &Client, at: &str) {
         last = page.column("id").pop().unwrap();
         next = (number > 0).then(|| format!("{at}/versions?limit=100&after={last}"));
     }
-    assert_eq!(c.get(&format!("{at}/versions/1")).await.expect(200)["id"], last.as_str());
-    let oldest = c.get(&format!("{at}/versions?limit=2&order=asc&offset={}", VERSIONS - 1)).await.expect(200);
-    assert_eq!((&oldest["data"][0]["number"], oldest.data().len()), (&json!(VERSIONS), 1));
+    assert_eq!(
+        c.get(&format!("{at}/versions/1")).await.expect(200)["id"],
+        last.as_str()
+    );
+    let oldest = c
+        .get(&format!(
+            "{at}/versions?limit=2&order=asc&offset={}",
+            VERSIONS - 1
+        ))
+        .await
+        .expect(200);
+    assert_eq!(
+        (&oldest["data"][0]["number"], oldest.data().len()),
+        (&json!(VERSIONS), 1)
+    );
 }
 
 /// A page by a cursor costs what the first one costs, wherever it stands.
 async fn assert_far_pages_cost_no_more(c: &Client, at: &str) {
     let mut paths = vec![format!("{at}/versions?limit=100")];
     for number in [VERSIONS - 1, VERSIONS / 2, 101] {
-        let cursor = c.get(&format!("{at}/versions/{number}")).await.expect(200).id("id");
+        let cursor = c
+            .get(&format!("{at}/versions/{number}"))
+            .await
+            .expect(200)
+            .id("id");
         paths.push(format!("{at}/versions?limit=100&after={cursor}"));
     }
     // In turns, and the calmest of many: what else the machine does falls on all of them.
@@ -88,7 +111,10 @@ async fn assert_far_pages_cost_no_more(c: &Client, at: &str) {
         }
     }
     let most = calmest[0] + NOISE / 2;
-    assert!(calmest.iter().all(|took| *took <= most), "the first page, and others by a cursor: {calmest:?}");
+    assert!(
+        calmest.iter().all(|took| *took <= most),
+        "the first page, and others by a cursor: {calmest:?}"
+    );
 }
 
 /// Any version can be read, and is what was sent; gives the middle one of the times.
@@ -99,7 +125,9 @@ async fn read_some(c: &Client, at: &str) -> Duration {
         let asked = Instant::now();
         let version = c.get(&format!("{at}/versions/{number}")).await.expect(200);
         took.push(asked.elapsed());
-        let n = version["message"].as_str().map_or(0, |message| message.parse().unwrap());
+        let n = version["message"]
+            .as_str()
+            .map_or(0, |message| message.parse().unwrap());
         assert_eq!(version["content"], text(n), "version {number}");
     }
     took.sort_unstable();
@@ -116,13 +144,22 @@ async fn the_ten_thousandth_version_costs_what_the_hundredth_cost_and_any_can_be
     let early = usual(&c, &at, 100).await;
     add_all(&c, &at, 100 + TIMED..VERSIONS - TIMED).await;
     let late = usual(&c, &at, VERSIONS - TIMED).await;
-    assert!(late <= early * 2 + NOISE, "an early version took {early:?}, a late one {late:?}");
+    assert!(
+        late <= early * 2 + NOISE,
+        "an early version took {early:?}, a late one {late:?}"
+    );
     assert_listed(&c, &at).await;
     assert_far_pages_cost_no_more(&c, &at).await;
     let bytes = server.metric("actors_bytes{kind=\"document\"}").await;
-    assert!(bytes < VERSIONS as u64 * BYTES_EACH_MAX, "{bytes} bytes in memory");
+    assert!(
+        bytes < VERSIONS as u64 * BYTES_EACH_MAX,
+        "{bytes} bytes in memory"
+    );
     let read = read_some(&c, &at).await;
-    assert!(read <= READ_WITHIN + NOISE, "one of {VERSIONS} versions is read in {read:?}");
+    assert!(
+        read <= READ_WITHIN + NOISE,
+        "one of {VERSIONS} versions is read in {read:?}"
+    );
     server.restart();
     let c = server.with_key(&key);
     let asked = Instant::now();

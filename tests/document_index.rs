@@ -1,5 +1,5 @@
-//! The search index is a file that can be lost: whatever becomes of it, the server starts, searches answer rightly or say
-//! that they can't yet, and soon they answer again.
+//! The search index is a file that can be lost: whatever becomes of it, the server starts, searches
+//! answer rightly or say that they can't yet, and soon they answer again.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -23,7 +23,12 @@ fn index_of(server: &Server) -> PathBuf {
 }
 
 async fn documents(c: &Client, word: &str, count: usize) {
-    let body = |n: usize| format!("{word} number{n}end {}\n", format!("filler{n} ").repeat(200));
+    let body = |n: usize| {
+        format!(
+            "{word} number{n}end {}\n",
+            format!("filler{n} ").repeat(200)
+        )
+    };
     join_all((0..count).map(|n| async move { c.document(&body(n)).await })).await;
 }
 
@@ -31,7 +36,10 @@ async fn documents(c: &Client, word: &str, count: usize) {
 async fn found(c: &Client, word: &str) -> Option<u64> {
     let answer = c.get(&format!("{DOCUMENTS}?q={word}&limit=1")).await;
     if answer.status == 503 {
-        assert_eq!(answer.error(503, "unavailable", "").body["error"]["details"]["outcome"], "none");
+        assert_eq!(
+            answer.error(503, "unavailable", "").body["error"]["details"]["outcome"],
+            "none"
+        );
         return None;
     }
     Some(answer.expect(200).total())
@@ -40,11 +48,15 @@ async fn found(c: &Client, word: &str) -> Option<u64> {
 /// The index answers again, and whatever it answered until then was right.
 async fn answers_rightly(c: &Client, expected: &[(&str, u64)], when: &str) {
     for (word, count) in expected {
-        until(&format!("a search answers: {when}"), AGAIN_WITHIN, async || {
-            let found = found(c, word).await?;
-            assert_eq!(found, *count, "{word}: {when}");
-            Some(())
-        })
+        until(
+            &format!("a search answers: {when}"),
+            AGAIN_WITHIN,
+            async || {
+                let found = found(c, word).await?;
+                assert_eq!(found, *count, "{word}: {when}");
+                Some(())
+            },
+        )
         .await;
     }
 }
@@ -56,7 +68,11 @@ fn write_at(path: &Path, from: u64, bytes: usize) {
     let length = file.metadata().unwrap().len();
     assert!(from < length, "nothing to spoil: {length} bytes");
     file.seek(SeekFrom::Start(from)).unwrap();
-    file.write_all(&vec![0x5a; bytes.min(usize::try_from(length - from).unwrap())]).unwrap();
+    file.write_all(&vec![
+        0x5a;
+        bytes.min(usize::try_from(length - from).unwrap())
+    ])
+    .unwrap();
 }
 
 fn cut(path: &Path, bytes: u64) {
@@ -72,10 +88,16 @@ async fn an_index_that_was_lost_while_the_server_stood_still_is_made_anew() {
         ("it is empty", |path| cut(path, 0)),
         ("half of its header is left", |path| cut(path, 50)),
         ("its first page is left", |path| cut(path, 4_096)),
-        ("its last page is missing", |path| cut(path, fs::metadata(path).unwrap().len() - 4_096)),
+        ("its last page is missing", |path| {
+            cut(path, fs::metadata(path).unwrap().len() - 4_096)
+        }),
         ("all of it is garbage", |path| write_at(path, 0, usize::MAX)),
-        ("all but its header is garbage", |path| write_at(path, 100, usize::MAX)),
-        ("all but its first page is garbage", |path| write_at(path, 4_096, usize::MAX)),
+        ("all but its header is garbage", |path| {
+            write_at(path, 100, usize::MAX)
+        }),
+        ("all but its first page is garbage", |path| {
+            write_at(path, 4_096, usize::MAX)
+        }),
         ("a log of garbage lies beside it", |path| {
             fs::write(path.with_extension("search-wal"), [0x5a; 70_000]).unwrap()
         }),
@@ -85,13 +107,23 @@ async fn an_index_that_was_lost_while_the_server_stood_still_is_made_anew() {
     documents(&account.test(), "numbat", MANY).await;
     let key = account.test_key().to_owned();
     for (made, (when, spoil)) in spoils.into_iter().enumerate() {
-        answers_rightly(&server.with_key(&key), &[("numbat", (MANY + made) as u64)], "before").await;
+        answers_rightly(
+            &server.with_key(&key),
+            &[("numbat", (MANY + made) as u64)],
+            "before",
+        )
+        .await;
         assert!(server.term().success());
         spoil(&index_of(&server));
         server.restart();
         let c = server.with_key(&key);
         c.document("numbat afterwards\n").await;
-        answers_rightly(&c, &[("numbat", (MANY + made + 1) as u64), ("number7end", 1)], when).await;
+        answers_rightly(
+            &c,
+            &[("numbat", (MANY + made + 1) as u64), ("number7end", 1)],
+            when,
+        )
+        .await;
     }
     // A file that is gone or empty is as good as a new one, and a log that is none harms nothing.
     assert_eq!(server.log().matches(ANEW).count(), 6, "{}", server.log());
@@ -103,7 +135,9 @@ async fn an_index_that_is_lost_while_the_server_runs_is_made_anew() {
         ("it is gone", |path| fs::remove_file(path).unwrap()),
         ("it is empty", |path| cut(path, 0)),
         ("its first page is left", |path| cut(path, 4_096)),
-        ("all but its first page is garbage", |path| write_at(path, 4_096, usize::MAX)),
+        ("all but its first page is garbage", |path| {
+            write_at(path, 4_096, usize::MAX)
+        }),
     ];
     for (when, spoil) in spoils {
         let mut server = Server::start();
@@ -130,7 +164,8 @@ async fn an_index_that_is_lost_while_the_server_runs_is_made_anew() {
 
 #[tokio::test]
 async fn an_index_that_lags_behind_retention_learns_of_every_document() {
-    let (mut server, clock) = Clock::start_as(Setup::default().env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00002"));
+    let (mut server, clock) =
+        Clock::start_as(Setup::default().env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00002"));
     let account = server.account().await;
     let key = account.test_key().to_owned();
     let c = account.test();
@@ -143,11 +178,19 @@ async fn an_index_that_lags_behind_retention_learns_of_every_document() {
     server.restart();
     let c = server.with_key(&key);
     c.write(&changed, "wombat\n").await;
-    c.delete(&format!("{erased}?permanent=true")).await.expect(204);
+    c.delete(&format!("{erased}?permanent=true"))
+        .await
+        .expect(204);
     c.document("wombat\n").await;
-    c.patch(&format!("/v1/conversations/{trimmed}"), json!({"priority": "high"})).await.expect(200);
+    c.patch(
+        &format!("/v1/conversations/{trimmed}"),
+        json!({"priority": "high"}),
+    )
+    .await
+    .expect(200);
     answers_rightly(&c, &[("numbat", 0), ("wombat", 2)], "the index keeps up").await;
-    // Events are lists no more at once; what their rows hold goes when no answer under a key needs it, a day later.
+    // Events are lists no more at once; what their rows hold goes when no answer under a key needs
+    // it, a day later.
     clock.ahead(25 * 60);
     until("retention takes the events", AGAIN_WITHIN, async || {
         (c.get("/v1/events?after=0").await.expect(200).total() == 0).then_some(())
@@ -156,6 +199,11 @@ async fn an_index_that_lags_behind_retention_learns_of_every_document() {
     assert!(server.term().success());
     fs::write(index_of(&server), older).unwrap();
     server.restart();
-    answers_rightly(&server.with_key(&key), &[("numbat", 0), ("wombat", 2)], "an older index").await;
+    answers_rightly(
+        &server.with_key(&key),
+        &[("numbat", 0), ("wombat", 2)],
+        "an older index",
+    )
+    .await;
     assert!(!server.log().contains(ANEW), "the older index is used");
 }

@@ -1,4 +1,5 @@
-//! The list of documents: filters, sorting, totals, cursors, `Link`, and that it holds only what one may read.
+//! The list of documents: filters, sorting, totals, cursors, `Link`, and that it holds only what
+//! one may read.
 
 use serde_json::json;
 
@@ -10,7 +11,12 @@ use crate::support::{Answer, Client, account_with_client};
 async fn titled(c: &Client, titles: &[&str]) -> Vec<String> {
     let mut ids = Vec::new();
     for title in titles {
-        ids.push(c.post(DOCUMENTS, json!({"title": title})).await.expect(201).id("id"));
+        ids.push(
+            c.post(DOCUMENTS, json!({"title": title}))
+                .await
+                .expect(201)
+                .id("id"),
+        );
     }
     ids
 }
@@ -23,7 +29,10 @@ async fn list(c: &Client, query: &str) -> Answer {
 async fn a_list_shows_documents_without_their_contents_newest_first() {
     let (_account, c) = account_with_client().await;
     let empty = c.get(DOCUMENTS).await.expect(200);
-    assert_eq!(empty.body, json!({"data": [], "meta": {"total": 0, "limit": 20, "offset": 0}}));
+    assert_eq!(
+        empty.body,
+        json!({"data": [], "meta": {"total": 0, "limit": 20, "offset": 0}})
+    );
     let first = c.document("one\n").await;
     let second = c.document("two\n").await;
     let all = c.get(DOCUMENTS).await.expect(200);
@@ -36,7 +45,10 @@ async fn a_list_shows_documents_without_their_contents_newest_first() {
     assert!(all.etag().starts_with("W/"), "{all}");
     c.write(&first, "three\n").await;
     let later = c.get(DOCUMENTS).await.expect(200);
-    assert_eq!(later["data"][1]["version_number"], 2, "the list lags behind");
+    assert_eq!(
+        later["data"][1]["version_number"], 2,
+        "the list lags behind"
+    );
     assert_ne!(later.etag(), all.etag());
 }
 
@@ -45,16 +57,33 @@ async fn each_filter_leaves_what_it_says() {
     let (_account, c) = account_with_client().await;
     let (ada, bob) = (c.user("agent").await, c.user("agent").await);
     let plain = json!({"title": "plain", "content_type": "text/plain"});
-    let of_ada = c.acting_for(&ada).post(DOCUMENTS, plain).await.expect(201).id("id");
-    let of_bob = c.acting_for(&bob).post(DOCUMENTS, json!({"title": "bob's"})).await.expect(201).id("id");
-    let of_all = c.post(DOCUMENTS, json!({"title": "the account's"})).await.expect(201).id("id");
+    let of_ada = c
+        .acting_for(&ada)
+        .post(DOCUMENTS, plain)
+        .await
+        .expect(201)
+        .id("id");
+    let of_bob = c
+        .acting_for(&bob)
+        .post(DOCUMENTS, json!({"title": "bob's"}))
+        .await
+        .expect(201)
+        .id("id");
+    let of_all = c
+        .post(DOCUMENTS, json!({"title": "the account's"}))
+        .await
+        .expect(201)
+        .id("id");
     let binned = c.acting_for(&ada).document("bin\n").await;
     c.delete(&binned).await.expect(204);
     let cases = [
         (format!("owner_id={ada}"), vec![&of_ada]),
         (format!("owner_id={bob}"), vec![&of_bob]),
         ("content_type=text/plain".to_owned(), vec![&of_ada]),
-        ("content_type=text%2Fmarkdown".to_owned(), vec![&of_all, &of_bob]),
+        (
+            "content_type=text%2Fmarkdown".to_owned(),
+            vec![&of_all, &of_bob],
+        ),
         (format!("content_type=text/plain&owner_id={bob}"), vec![]),
         ("role=owner".to_owned(), vec![&of_all, &of_bob, &of_ada]),
         ("role=viewer".to_owned(), vec![]),
@@ -78,15 +107,26 @@ async fn updated_after_excludes_the_instant() {
     let (_account, c) = account_with_client().await;
     let old = c.document("old\n").await;
     let instant = c.get(&old).await.expect(200).id("updated_at");
-    let new = crate::support::until("the clock goes on", std::time::Duration::from_secs(5), async || {
-        let at = c.document("new\n").await;
-        (c.get(&at).await.id("created_at") > instant).then_some(at)
-    })
+    let new = crate::support::until(
+        "the clock goes on",
+        std::time::Duration::from_secs(5),
+        async || {
+            let at = c.document("new\n").await;
+            (c.get(&at).await.id("created_at") > instant).then_some(at)
+        },
+    )
     .await;
-    let found = list(&c, &format!("updated_after={instant}")).await.column("id");
-    assert!(found.contains(&id_of(&new).to_owned()) && !found.contains(&id_of(&old).to_owned()), "{found:?}");
+    let found = list(&c, &format!("updated_after={instant}"))
+        .await
+        .column("id");
+    assert!(
+        found.contains(&id_of(&new).to_owned()) && !found.contains(&id_of(&old).to_owned()),
+        "{found:?}"
+    );
     c.write(&old, "changed\n").await;
-    let found = list(&c, &format!("updated_after={instant}")).await.column("id");
+    let found = list(&c, &format!("updated_after={instant}"))
+        .await
+        .column("id");
     assert!(found.contains(&id_of(&old).to_owned()), "{found:?}");
 }
 
@@ -98,19 +138,30 @@ async fn a_list_holds_and_counts_only_what_one_may_read() {
     let mut ids = Vec::new();
     for role in ["viewer", "commenter", "editor"] {
         let at = c.document("shared\n").await;
-        c.post(&format!("{at}/collaborators"), json!({"user_id": user, "role": role})).await.expect(201);
+        c.post(
+            &format!("{at}/collaborators"),
+            json!({"user_id": user, "role": role}),
+        )
+        .await
+        .expect(201);
         ids.push((role, id_of(&at).to_owned()));
     }
     let mine = c.acting_for(&user);
     let open = c.document("open\n").await;
-    c.put(&format!("{open}/permissions"), json!({"visibility": "account", "default_role": "commenter"}))
-        .await
-        .expect(200);
+    c.put(
+        &format!("{open}/permissions"),
+        json!({"visibility": "account", "default_role": "commenter"}),
+    )
+    .await
+    .expect(200);
     let own = id_of(&mine.document("own\n").await).to_owned();
     let all = list(&mine, "order=asc").await;
     let open_id = id_of(&open).to_owned();
     let expected = [&ids[0].1, &ids[1].1, &ids[2].1, &open_id, &own];
-    assert_eq!((all.column("id").iter().collect::<Vec<_>>(), all.total()), (expected.to_vec(), 5));
+    assert_eq!(
+        (all.column("id").iter().collect::<Vec<_>>(), all.total()),
+        (expected.to_vec(), 5)
+    );
     for (role, expected) in [
         ("viewer", vec![&ids[0].1]),
         ("commenter", vec![&ids[1].1, &open_id]),
@@ -123,12 +174,21 @@ async fn a_list_holds_and_counts_only_what_one_may_read() {
             (expected.clone(), expected.len() as u64),
             "{role}"
         );
-        assert!(found.data().iter().all(|one| one["role"] == role), "{found}");
+        assert!(
+            found.data().iter().all(|one| one["role"] == role),
+            "{found}"
+        );
     }
     let page = list(&mine, "limit=2&offset=4").await;
-    assert_eq!((page.total(), page.data().len()), (5, 1), "what is hidden takes no place");
+    assert_eq!(
+        (page.total(), page.data().len()),
+        (5, 1),
+        "what is hidden takes no place"
+    );
     c.delete(&open).await.expect(204);
-    c.delete(&format!("{}/{}/collaborators/{user}", DOCUMENTS, ids[0].1)).await.expect(204);
+    c.delete(&format!("{}/{}/collaborators/{user}", DOCUMENTS, ids[0].1))
+        .await
+        .expect(204);
     assert_eq!(list(&mine, "").await.total(), 3);
     assert_eq!(list(&mine, "deleted=true&role=owner").await.total(), 0);
     mine.get(&hidden).await.error(404, "not_found", "*");
@@ -143,15 +203,33 @@ async fn sorting_by_title_and_by_change_goes_both_ways() {
     c.write(&at(1), "changed last\n").await;
     let titles = async |query: &str| list(&c, query).await.column("title");
     assert_eq!(titles("sort=created_at").await, ["gamma", "alpha", "beta"]);
-    assert_eq!(titles("sort=created_at&order=asc").await, ["beta", "alpha", "gamma"]);
-    assert_eq!(titles("sort=title&order=asc").await, ["alpha", "beta", "gamma"]);
-    assert_eq!(titles("sort=title&order=desc").await, ["gamma", "beta", "alpha"]);
+    assert_eq!(
+        titles("sort=created_at&order=asc").await,
+        ["beta", "alpha", "gamma"]
+    );
+    assert_eq!(
+        titles("sort=title&order=asc").await,
+        ["alpha", "beta", "gamma"]
+    );
+    assert_eq!(
+        titles("sort=title&order=desc").await,
+        ["gamma", "beta", "alpha"]
+    );
     let changed = list(&c, "sort=updated_at").await;
     let times = changed.column("updated_at");
     assert!(times.windows(2).all(|pair| pair[0] >= pair[1]), "{times:?}");
-    assert_eq!(list(&c, "sort=updated_at&order=asc").await.column("updated_at").first(), times.last());
+    assert_eq!(
+        list(&c, "sort=updated_at&order=asc")
+            .await
+            .column("updated_at")
+            .first(),
+        times.last()
+    );
     let page = list(&c, "sort=title&order=asc&limit=1&offset=1").await;
-    assert_eq!((page.column("title"), page.total()), (vec!["beta".to_owned()], 3));
+    assert_eq!(
+        (page.column("title"), page.total()),
+        (vec!["beta".to_owned()], 3)
+    );
 }
 
 #[tokio::test]
@@ -160,18 +238,36 @@ async fn cursors_and_links_lead_through_all_once() {
     let titles: Vec<String> = (0..23).map(|n| format!("{n}")).collect();
     let mut ids = titled(&c, &titles.iter().map(String::as_str).collect::<Vec<_>>()).await;
     for order in ["asc", "desc"] {
-        assert_eq!(walked(&c, &format!("{DOCUMENTS}?limit=5&order={order}")).await, ids, "{order}");
+        assert_eq!(
+            walked(&c, &format!("{DOCUMENTS}?limit=5&order={order}")).await,
+            ids,
+            "{order}"
+        );
         let middle = list(&c, &format!("order={order}&limit=4&after={}", ids[9])).await;
-        assert_eq!((middle.column("id"), middle.total()), (ids[10..14].to_vec(), 23));
+        assert_eq!(
+            (middle.column("id"), middle.total()),
+            (ids[10..14].to_vec(), 23)
+        );
         let back = list(&c, &format!("order={order}&limit=4&before={}", ids[9])).await;
         assert_eq!(back.column("id"), ids[5..9]);
-        let through = walked(&c, &format!("{DOCUMENTS}?order={order}&limit=4&after={}", ids[2])).await;
+        let through = walked(
+            &c,
+            &format!("{DOCUMENTS}?order={order}&limit=4&after={}", ids[2]),
+        )
+        .await;
         assert_eq!(through, ids[3..]);
         ids.reverse();
     }
     // One that was deleted since is still a place in the list.
-    c.delete(&format!("{DOCUMENTS}/{}", ids[9])).await.expect(204);
-    assert_eq!(list(&c, &format!("order=asc&limit=4&after={}", ids[9])).await.column("id"), ids[10..14]);
+    c.delete(&format!("{DOCUMENTS}/{}", ids[9]))
+        .await
+        .expect(204);
+    assert_eq!(
+        list(&c, &format!("order=asc&limit=4&after={}", ids[9]))
+            .await
+            .column("id"),
+        ids[10..14]
+    );
 }
 
 /// Follows `next` to the end.
@@ -210,10 +306,17 @@ async fn every_bad_parameter_is_refused_by_name() {
         ("before=doc_", "before"),
     ];
     for (query, field) in cases {
-        c.get(&format!("{DOCUMENTS}?{query}")).await.error(400, "invalid_request", field);
+        c.get(&format!("{DOCUMENTS}?{query}"))
+            .await
+            .error(400, "invalid_request", field);
     }
-    c.get(&format!("{DOCUMENTS}?after={foreign}")).await.error(400, "invalid_request", "after");
+    c.get(&format!("{DOCUMENTS}?after={foreign}"))
+        .await
+        .error(400, "invalid_request", "after");
     let both = c.get(&format!("{DOCUMENTS}?after={id}&offset=1")).await;
     both.error(400, "invalid_request", "*");
-    assert_eq!(list(&c, "limit=100").await["meta"], json!({"total": 1, "limit": 100, "offset": 0}));
+    assert_eq!(
+        list(&c, "limit=100").await["meta"],
+        json!({"total": 1, "limit": 100, "offset": 0})
+    );
 }

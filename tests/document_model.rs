@@ -1,6 +1,6 @@
-//! Random histories of documents against a plain model: what a document shows is what the model says, its `ETag` changes
-//! with it and stays where nothing changed, and a document loaded anew (passivated, or after kill -9) is the one that was
-//! in memory, byte for byte.
+//! Random histories of documents against a plain model: what a document shows is what the model
+//! says, its `ETag` changes with it and stays where nothing changed, and a document loaded anew
+//! (passivated, or after kill -9) is the one that was in memory, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::support::{Answer, Client, Dice, Server, Setup, until};
 
 const HISTORIES: u64 = 4;
 const STEPS: u64 = 130;
-/// Steps between two times at which the document is loaded anew; every third time the server is killed.
+/// Steps between two times at which the document is loaded anew; every third time the server is
+/// killed.
 const LOADED_ANEW_EVERY: u64 = 13;
 const MARKS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 const LINES: [&str; 5] = ["one\n", "two\n", "three\n", "four\n", "five\n"];
@@ -63,7 +64,11 @@ struct Play {
 
 /// What a new version does: on the head's line it is shown.
 fn on_line(branch: &str) -> Does {
-    if branch.is_empty() { Does::Shown(1) } else { Does::Beside }
+    if branch.is_empty() {
+        Does::Shown(1)
+    } else {
+        Does::Beside
+    }
 }
 
 impl Model {
@@ -78,7 +83,16 @@ impl Model {
             label: None,
         };
         let (comments, shares, people) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { shown, versions: vec![first], head: 0, deleted: false, comments, shares, people, events: 1 }
+        Self {
+            shown,
+            versions: vec![first],
+            head: 0,
+            deleted: false,
+            comments,
+            shares,
+            people,
+            events: 1,
+        }
     }
 
     /// Adds a version; one on the head's line becomes the head.
@@ -86,18 +100,29 @@ impl Model {
         if branch.is_empty() {
             self.head = self.versions.len();
             self.shown.insert("version".to_owned(), json!(id));
-            self.shown.insert("version_number".to_owned(), json!(self.versions.len() + 1));
+            self.shown
+                .insert("version_number".to_owned(), json!(self.versions.len() + 1));
             self.shown.insert("content".to_owned(), json!(content));
         }
-        self.versions.push(Version { id, content, parents, branch: branch.to_owned(), label: None });
+        self.versions.push(Version {
+            id,
+            content,
+            parents,
+            branch: branch.to_owned(),
+            label: None,
+        });
     }
 
     fn tip(&self, branch: &str) -> Option<usize> {
-        self.versions.iter().rposition(|version| version.branch == branch)
+        self.versions
+            .iter()
+            .rposition(|version| version.branch == branch)
     }
 
     fn labelled(&self, label: &str) -> Option<usize> {
-        self.versions.iter().position(|version| version.label.as_deref() == Some(label))
+        self.versions
+            .iter()
+            .position(|version| version.label.as_deref() == Some(label))
     }
 
     fn taken(&self, mark: &str) -> bool {
@@ -114,14 +139,26 @@ impl Model {
 
     /// The newest of the common ancestors that are no ancestor of another one.
     fn base(&self, one: usize, other: usize) -> usize {
-        let common: BTreeSet<usize> = self.ancestors(one).intersection(&self.ancestors(other)).copied().collect();
-        let below = |version: &usize| common.iter().any(|of| of != version && self.ancestors(*of).contains(version));
+        let common: BTreeSet<usize> = self
+            .ancestors(one)
+            .intersection(&self.ancestors(other))
+            .copied()
+            .collect();
+        let below = |version: &usize| {
+            common
+                .iter()
+                .any(|of| of != version && self.ancestors(*of).contains(version))
+        };
         *common.iter().rfind(|version| !below(version)).unwrap()
     }
 
     fn merged(&self, target: usize, source: usize, options: &[&str]) -> (String, usize) {
         let text = |at: usize| self.versions[at].content.clone();
-        let triple = Triple { base: text(self.base(target, source)), ours: text(target), theirs: text(source) };
+        let triple = Triple {
+            base: text(self.base(target, source)),
+            ours: text(target),
+            theirs: text(source),
+        };
         merge_file(&triple, options)
     }
 }
@@ -132,11 +169,19 @@ impl Play {
         for _ in 0..3 {
             users.push(c.user("agent").await);
         }
-        let body = json!({"title": "Begun", "content": "one\ntwo\nthree\n", "metadata": {"seed": seed}});
+        let body =
+            json!({"title": "Begun", "content": "one\ntwo\nthree\n", "metadata": {"seed": seed}});
         let made = c.post(DOCUMENTS, body).await.expect(201);
         let (at, model) = (made.header("location").to_owned(), Model::of(&made));
         let seen = Some((made.body.clone(), made.etag()));
-        Self { c, at, users, dice: Dice::new(seed), model, seen }
+        Self {
+            c,
+            at,
+            users,
+            dice: Dice::new(seed),
+            model,
+            seen,
+        }
     }
 
     fn roll(&mut self, bound: usize) -> usize {
@@ -144,7 +189,9 @@ impl Play {
     }
 
     fn text(&mut self) -> String {
-        (0..self.roll(6)).map(|_| LINES[self.roll(LINES.len())]).collect()
+        (0..self.roll(6))
+            .map(|_| LINES[self.roll(LINES.len())])
+            .collect()
     }
 
     fn mark(&mut self) -> &'static str {
@@ -175,7 +222,10 @@ impl Play {
         let mut body = Map::new();
         for (field, value) in [
             ("title", json!(["Begun", "Other", "Third"][self.roll(3)])),
-            ("content_type", json!(["text/markdown", "text/plain"][self.roll(2)])),
+            (
+                "content_type",
+                json!(["text/markdown", "text/plain"][self.roll(2)]),
+            ),
             ("metadata", json!({"n": self.roll(3)})),
         ] {
             if self.roll(3) == 0 {
@@ -183,16 +233,26 @@ impl Play {
             }
         }
         let content = (self.roll(2) == 0).then(|| self.text());
-        let told = body.iter().any(|(field, value)| self.model.shown[field] != *value);
-        let written = content.as_ref().filter(|text| self.model.shown["content"] != text.as_str()).cloned();
+        let told = body
+            .iter()
+            .any(|(field, value)| self.model.shown[field] != *value);
+        let written = content
+            .as_ref()
+            .filter(|text| self.model.shown["content"] != text.as_str())
+            .cloned();
         self.model.shown.extend(body.clone());
         body.extend(content.map(|text| ("content".to_owned(), json!(text))));
         let now = self.c.put(&self.at, Value::Object(body)).await.expect(200);
         let events = u64::from(told) + u64::from(written.is_some());
         if let Some(text) = written {
-            self.model.add(now.id("version"), text, vec![self.model.head], "");
+            self.model
+                .add(now.id("version"), text, vec![self.model.head], "");
         }
-        if events == 0 { Does::Nothing } else { Does::Shown(events) }
+        if events == 0 {
+            Does::Nothing
+        } else {
+            Does::Shown(events)
+        }
     }
 
     async fn add_version(&mut self) -> Does {
@@ -205,15 +265,21 @@ impl Play {
         if with_label {
             body["label"] = json!(label);
         }
-        let is_label = on_branch && self.model.tip(branch).is_none() && self.model.labelled(branch).is_some();
+        let is_label =
+            on_branch && self.model.tip(branch).is_none() && self.model.labelled(branch).is_some();
         let made = self.post("versions", body).await;
         if is_label || (with_label && self.model.taken(label)) {
             made.error(409, "conflict", "*");
             return Does::Nothing;
         }
         let branch = if on_branch { branch } else { "" };
-        let parent = if on_branch { self.model.tip(branch).unwrap_or(self.model.head) } else { self.model.head };
-        self.model.add(made.expect(201).id("id"), text, vec![parent], branch);
+        let parent = if on_branch {
+            self.model.tip(branch).unwrap_or(self.model.head)
+        } else {
+            self.model.head
+        };
+        self.model
+            .add(made.expect(201).id("id"), text, vec![parent], branch);
         self.model.versions.last_mut().unwrap().label = with_label.then(|| label.to_owned());
         on_line(branch)
     }
@@ -227,42 +293,63 @@ impl Play {
         };
         let body = json!({"content": text, "parent": format!("{}", parent + 1)});
         let made = self.post("versions", body).await.expect(201);
-        let branch = if tip { self.model.versions[parent].branch.clone() } else { named };
+        let branch = if tip {
+            self.model.versions[parent].branch.clone()
+        } else {
+            named
+        };
         self.model.add(made.id("id"), text, vec![parent], &branch);
         on_line(&branch)
     }
 
     async fn restore_version(&mut self) -> Does {
         let older = self.roll(self.model.versions.len());
-        let made = self.post(&format!("versions/{}/restore", older + 1), json!({})).await.expect(201);
+        let made = self
+            .post(&format!("versions/{}/restore", older + 1), json!({}))
+            .await
+            .expect(201);
         let text = self.model.versions[older].content.clone();
-        self.model.add(made.id("id"), text, vec![self.model.head], "");
+        self.model
+            .add(made.id("id"), text, vec![self.model.head], "");
         Does::Shown(1)
     }
 
     async fn merge(&mut self) -> Does {
-        let (strategy, option) =
-            [("fail", ""), ("ours", "--ours"), ("theirs", "--theirs"), ("union", "--union")][self.roll(4)];
+        let (strategy, option) = [
+            ("fail", ""),
+            ("ours", "--ours"),
+            ("theirs", "--theirs"),
+            ("union", "--union"),
+        ][self.roll(4)];
         let source = self.roll(self.model.versions.len());
         let branch = self.mark();
         let (target, into) = match self.model.tip(branch).filter(|_| self.roll(3) == 0) {
             Some(tip) => (tip, branch),
             None => (self.model.head, "main"),
         };
-        let body = json!({"source": format!("{}", source + 1), "target": into, "strategy": strategy});
+        let body =
+            json!({"source": format!("{}", source + 1), "target": into, "strategy": strategy});
         let answer = self.post("merge", body).await;
         if self.model.ancestors(target).contains(&source) {
             assert_eq!(answer.expect(200)["up_to_date"], true);
             return Does::Nothing;
         }
-        let options: Vec<&str> = Some(option).filter(|option| !option.is_empty()).into_iter().collect();
+        let options: Vec<&str> = Some(option)
+            .filter(|option| !option.is_empty())
+            .into_iter()
+            .collect();
         let (text, conflicts) = self.model.merged(target, source, &options);
         if strategy == "fail" && conflicts > 0 {
             answer.error(409, "merge_conflict", "*");
             return Does::Nothing;
         }
         let branch = self.model.versions[target].branch.clone();
-        self.model.add(answer.expect(201).id("id"), text, vec![target, source], &branch);
+        self.model.add(
+            answer.expect(201).id("id"),
+            text,
+            vec![target, source],
+            &branch,
+        );
         on_line(&branch)
     }
 
@@ -278,7 +365,9 @@ impl Play {
                 made.error(400, "invalid_request", "start_line");
                 return Does::Nothing;
             }
-            self.model.comments.insert(made.expect(201).id("comment_id"), ("hm".to_owned(), false));
+            self.model
+                .comments
+                .insert(made.expect(201).id("comment_id"), ("hm".to_owned(), false));
             return Does::Beside;
         };
         let path = format!("{}/comments/{id}", self.at);
@@ -288,9 +377,16 @@ impl Play {
             return Does::Beside;
         }
         let new = (["hm", "well"][self.roll(2)].to_owned(), self.roll(2) == 0);
-        self.c.patch(&path, json!({"body": new.0, "resolved": new.1})).await.expect(200);
+        self.c
+            .patch(&path, json!({"body": new.0, "resolved": new.1}))
+            .await
+            .expect(200);
         let old = self.model.comments.insert(id, new.clone());
-        if old == Some(new) { Does::Nothing } else { Does::Beside }
+        if old == Some(new) {
+            Does::Nothing
+        } else {
+            Does::Beside
+        }
     }
 
     async fn share(&mut self) -> Does {
@@ -298,14 +394,21 @@ impl Play {
         let some = self.model.shares.iter().nth(n).cloned();
         match some {
             Some(id) => {
-                self.c.delete(&format!("{}/share/{id}", self.at)).await.expect(204);
+                self.c
+                    .delete(&format!("{}/share/{id}", self.at))
+                    .await
+                    .expect(204);
                 self.model.shares.remove(&id);
             }
             None => {
                 let (id, link) = self.c.share(&self.at, json!({"role": "commenter"})).await;
                 // A use is counted without an event, and nothing of the document changes.
                 let holder = Client::anonymous(&format!("http://{}", self.c.address()));
-                holder.get(&link).with("accept", "application/json").await.expect(200);
+                holder
+                    .get(&link)
+                    .with("accept", "application/json")
+                    .await
+                    .expect(200);
                 self.model.shares.insert(id);
             }
         }
@@ -324,12 +427,22 @@ impl Play {
                 Does::Beside
             }
             (_, true) => {
-                self.c.put(&format!("{list}/{user}"), json!({"role": role})).await.expect(200);
+                self.c
+                    .put(&format!("{list}/{user}"), json!({"role": role}))
+                    .await
+                    .expect(200);
                 let old = self.model.people.insert(user, role.clone());
-                if old == Some(role) { Does::Nothing } else { Does::Beside }
+                if old == Some(role) {
+                    Does::Nothing
+                } else {
+                    Does::Beside
+                }
             }
             (_, false) => {
-                self.c.post(&list, json!({"user_id": user, "role": role})).await.expect(201);
+                self.c
+                    .post(&list, json!({"user_id": user, "role": role}))
+                    .await
+                    .expect(201);
                 self.model.people.insert(user, role);
                 Does::Beside
             }
@@ -340,11 +453,16 @@ impl Play {
     async fn out_of_date(&mut self) -> Does {
         let calls = [
             self.c.put(&self.at, json!({"content": "never\n"})),
-            self.c.post(&format!("{}/versions", self.at), json!({"content": "never\n"})),
+            self.c.post(
+                &format!("{}/versions", self.at),
+                json!({"content": "never\n"}),
+            ),
             self.c.delete(&self.at),
         ];
         for call in calls {
-            call.with("if-match", "\"0-0\"").await.error(412, "precondition_failed", "*");
+            call.with("if-match", "\"0-0\"")
+                .await
+                .error(412, "precondition_failed", "*");
         }
         Does::Nothing
     }
@@ -377,23 +495,50 @@ impl Play {
             assert_eq!(now.etag() == *tag, stays, "{does:?}: {tag}\n{now}");
         }
         self.seen = Some((now.body.clone(), now.etag()));
-        let log = self.c.get(&format!("{}/activity?limit=1", self.at)).await.expect(200);
+        let log = self
+            .c
+            .get(&format!("{}/activity?limit=1", self.at))
+            .await
+            .expect(200);
         assert_eq!(log.total(), self.model.events, "{does:?}");
     }
 
     /// Everything that the document shows, to the byte.
     async fn portrait(&self) -> Vec<(String, Option<String>, String)> {
-        let mut paths: Vec<String> = ["", "/versions?limit=100", "/comments?limit=100", "/share", "/collaborators"]
-            .iter()
-            .chain(&["/permissions", "/activity?limit=100", "/diff", "/diff?from=1&format=json"])
-            .map(|below| format!("{}{below}", self.at))
-            .collect();
-        paths.extend(MARKS.iter().chain(&["head", "main", "1"]).map(|name| format!("{}/versions/{name}", self.at)));
+        let mut paths: Vec<String> = [
+            "",
+            "/versions?limit=100",
+            "/comments?limit=100",
+            "/share",
+            "/collaborators",
+        ]
+        .iter()
+        .chain(&[
+            "/permissions",
+            "/activity?limit=100",
+            "/diff",
+            "/diff?from=1&format=json",
+        ])
+        .map(|below| format!("{}{below}", self.at))
+        .collect();
+        paths.extend(
+            MARKS
+                .iter()
+                .chain(&["head", "main", "1"])
+                .map(|name| format!("{}/versions/{name}", self.at)),
+        );
         let mut portrait = Vec::new();
         for path in paths {
             let answer = self.c.get(&path).await;
-            let tag = answer.header_opt("etag").map(str::to_owned).filter(|_| answer.status == 200);
-            let body = if answer.status == 200 { String::from_utf8(answer.bytes).unwrap() } else { String::new() };
+            let tag = answer
+                .header_opt("etag")
+                .map(str::to_owned)
+                .filter(|_| answer.status == 200);
+            let body = if answer.status == 200 {
+                String::from_utf8(answer.bytes).unwrap()
+            } else {
+                String::new()
+            };
             portrait.push((path, tag, body));
         }
         portrait
@@ -403,12 +548,36 @@ impl Play {
     async fn assert_history(&self) {
         let versions = &self.model.versions;
         for (n, version) in versions.iter().enumerate() {
-            let read = self.c.get(&format!("{}/versions/{}", self.at, n + 1)).await.expect(200);
-            let branch = if version.branch.is_empty() { "main" } else { &version.branch };
-            let parents: Vec<&str> = version.parents.iter().map(|parent| versions[*parent].id.as_str()).collect();
+            let read = self
+                .c
+                .get(&format!("{}/versions/{}", self.at, n + 1))
+                .await
+                .expect(200);
+            let branch = if version.branch.is_empty() {
+                "main"
+            } else {
+                &version.branch
+            };
+            let parents: Vec<&str> = version
+                .parents
+                .iter()
+                .map(|parent| versions[*parent].id.as_str())
+                .collect();
             assert_eq!(
-                (&read["id"], &read["content"], &read["branch"], &read["label"], &read["parents"]),
-                (&json!(version.id), &json!(version.content), &json!(branch), &json!(version.label), &json!(parents)),
+                (
+                    &read["id"],
+                    &read["content"],
+                    &read["branch"],
+                    &read["label"],
+                    &read["parents"]
+                ),
+                (
+                    &json!(version.id),
+                    &json!(version.content),
+                    &json!(branch),
+                    &json!(version.label),
+                    &json!(parents)
+                ),
                 "version {}",
                 n + 1
             );
@@ -417,14 +586,23 @@ impl Play {
             let meant = self.model.labelled(mark).or_else(|| self.model.tip(mark));
             let read = self.c.get(&format!("{}/versions/{mark}", self.at)).await;
             match meant {
-                Some(version) => assert_eq!(read.expect(200)["id"], versions[version].id.as_str(), "{mark}"),
+                Some(version) => assert_eq!(
+                    read.expect(200)["id"],
+                    versions[version].id.as_str(),
+                    "{mark}"
+                ),
                 None => drop(read.error(404, "not_found", "*")),
             }
         }
     }
 
     async fn assert_lists(&self) {
-        let list = async |part: &str| self.c.get(&format!("{}/{part}?limit=100", self.at)).await.expect(200);
+        let list = async |part: &str| {
+            self.c
+                .get(&format!("{}/{part}?limit=100", self.at))
+                .await
+                .expect(200)
+        };
         let comments: BTreeMap<String, (String, bool)> = list("comments")
             .await
             .data()
@@ -438,8 +616,11 @@ impl Play {
         let shares: BTreeSet<String> = list("share").await.column("share_id").into_iter().collect();
         assert_eq!(shares, self.model.shares);
         let people = list("collaborators").await;
-        let people: BTreeMap<String, String> =
-            people.column("user_id").into_iter().zip(people.column("role")).collect();
+        let people: BTreeMap<String, String> = people
+            .column("user_id")
+            .into_iter()
+            .zip(people.column("role"))
+            .collect();
         assert_eq!(people, self.model.people);
     }
 }
@@ -447,21 +628,33 @@ impl Play {
 /// Lets the document be loaded anew: where only one may be active, another one is asked.
 async fn passivate(server: &Server, c: &Client, decoy: &str) {
     let alone = async || {
-        until("only one document is active", Duration::from_secs(10), async || {
-            (server.metric("actors_live{kind=\"document\"}").await == 1).then_some(())
-        })
+        until(
+            "only one document is active",
+            Duration::from_secs(10),
+            async || (server.metric("actors_live{kind=\"document\"}").await == 1).then_some(()),
+        )
         .await;
     };
     alone().await;
-    let before = server.metric("actors_activations_total{kind=\"document\"}").await;
+    let before = server
+        .metric("actors_activations_total{kind=\"document\"}")
+        .await;
     c.get(decoy).await.expect(200);
     alone().await;
-    assert_eq!(server.metric("actors_activations_total{kind=\"document\"}").await, before + 1, "it was active already");
+    assert_eq!(
+        server
+            .metric("actors_activations_total{kind=\"document\"}")
+            .await,
+        before + 1,
+        "it was active already"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_history_is_what_the_model_says_in_memory_and_loaded_anew() {
-    let mut server = Setup::default().env("COLLOQUY__SUPERVISION__DOCUMENT__ACTIVE_MAX", "1").start();
+    let mut server = Setup::default()
+        .env("COLLOQUY__SUPERVISION__DOCUMENT__ACTIVE_MAX", "1")
+        .start();
     let account = server.account().await;
     let key = account.test_key().to_owned();
     let decoy = account.test().document("decoy\n").await;
@@ -485,7 +678,11 @@ async fn any_history_is_what_the_model_says_in_memory_and_loaded_anew() {
             } else {
                 passivate(&server, &play.c, &decoy).await;
             }
-            assert_eq!(play.portrait().await, before, "loaded anew it is another one (seed {seed}, step {n})");
+            assert_eq!(
+                play.portrait().await,
+                before,
+                "loaded anew it is another one (seed {seed}, step {n})"
+            );
             play.assert_lists().await;
         }
         play.assert_history().await;

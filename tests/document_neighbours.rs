@@ -1,5 +1,5 @@
-//! Heavy work on documents beside messages: merges, comparisons and searches go on threads of their own, and nobody who
-//! sends a message meanwhile waits for them.
+//! Heavy work on documents beside messages: merges, comparisons and searches go on threads of their
+//! own, and nobody who sends a message meanwhile waits for them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,19 @@ const LINES: usize = 340_000;
 const CHANGED_EVERY: usize = 50;
 const FOUND: usize = 1_500;
 const CONVERSATIONS: usize = 8;
-/// Each piece of work is done at most so often: what chance disturbs is not in every round, what blocks is.
+/// Each piece of work is done at most so often: what chance disturbs is not in every round, what
+/// blocks is.
 const ROUNDS: usize = 3;
 /// What chance may add in a debug build on a busy machine.
 const NOISE: Duration = Duration::from_millis(60);
 
-/// A server, a client, and conversations that hash to every worker. Debug builds compute for longer than an actor is
-/// waited for by default.
+/// A server, a client, and conversations that hash to every worker. Debug builds compute for longer
+/// than an actor is waited for by default.
 async fn patient() -> (Server, Client, Vec<String>) {
     let setup = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25");
-    let server = setup.env("COLLOQUY__DOCUMENTS__TURN_WAIT_SECONDS", "25").start();
+    let server = setup
+        .env("COLLOQUY__DOCUMENTS__TURN_WAIT_SECONDS", "25")
+        .start();
     let c = server.account().await.test();
     let (customer, mut conversations) = (c.customer().await, Vec::new());
     for _ in 0..CONVERSATIONS {
@@ -39,16 +42,26 @@ async fn patient() -> (Server, Client, Vec<String>) {
 }
 
 fn large(changed: &str) -> String {
-    let word = |n: usize| if n % CHANGED_EVERY == 1 { changed } else { "as is" };
-    (0..LINES).map(|n| format!("line {n:08} {}\n", word(n))).collect()
+    let word = |n: usize| {
+        if n % CHANGED_EVERY == 1 {
+            changed
+        } else {
+            "as is"
+        }
+    };
+    (0..LINES)
+        .map(|n| format!("line {n:08} {}\n", word(n)))
+        .collect()
 }
 
-/// Sends messages one after the other until it is told to stop; gives the longest time that one took.
+/// Sends messages one after the other until it is told to stop; gives the longest time that one
+/// took.
 async fn talk(c: Client, conversations: Vec<String>, stop: Arc<AtomicBool>) -> Duration {
     let (mut longest, mut n) = (Duration::ZERO, 0);
     while !stop.load(Ordering::Relaxed) {
         let asked = Instant::now();
-        c.message(&conversations[n % CONVERSATIONS], "are you there?").await;
+        c.message(&conversations[n % CONVERSATIONS], "are you there?")
+            .await;
         longest = longest.max(asked.elapsed());
         n += 1;
     }
@@ -56,8 +69,15 @@ async fn talk(c: Client, conversations: Vec<String>, stop: Arc<AtomicBool>) -> D
     longest
 }
 
-/// Does the work beside messages: none of them waits for as much as a third of it, unless chance disturbs every round.
-async fn assert_out_of_the_way(c: &Client, conversations: &[String], what: &str, work: impl Fn() -> Call, status: u16) {
+/// Does the work beside messages: none of them waits for as much as a third of it, unless chance
+/// disturbs every round.
+async fn assert_out_of_the_way(
+    c: &Client,
+    conversations: &[String],
+    what: &str,
+    work: impl Fn() -> Call,
+    status: u16,
+) {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let stop = Arc::new(AtomicBool::new(false));
@@ -81,7 +101,12 @@ async fn no_message_waits_for_a_merge_or_a_comparison_of_8_mib() {
     let at = c.document(&large("as is")).await;
     c.branch(&at, "side", &large("at the side")).await;
     c.write(&at, &large("on the head")).await;
-    for (format, query) in [("unified", ""), ("json", "&context=0"), ("html", "&context=0"), ("stat", "")] {
+    for (format, query) in [
+        ("unified", ""),
+        ("json", "&context=0"),
+        ("html", "&context=0"),
+        ("stat", ""),
+    ] {
         let path = format!("{at}/diff?format={format}{query}");
         assert_out_of_the_way(&c, &conversations, format, || c.get(&path), 200).await;
     }
@@ -90,7 +115,9 @@ async fn no_message_waits_for_a_merge_or_a_comparison_of_8_mib() {
     assert_out_of_the_way(&c, &conversations, "a dry run", shown, 200).await;
     let refused = || merge(json!({"source": "side", "style": "diff3"}));
     assert_out_of_the_way(&c, &conversations, "a conflict", refused, 409).await;
-    merge(json!({"source": "side", "strategy": "ours"})).await.expect(201);
+    merge(json!({"source": "side", "strategy": "ours"}))
+        .await
+        .expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,12 +125,19 @@ async fn no_message_waits_for_a_search_that_finds_everything() {
     let (_server, c, conversations) = patient().await;
     let new = |n: usize| json!({"title": format!("Document {n}"), "content": "the word"});
     let creations = (0..FOUND).map(|n| c.post(DOCUMENTS, new(n)).into_future());
-    futures_util::stream::iter(creations).buffer_unordered(16).collect::<Vec<_>>().await;
+    futures_util::stream::iter(creations)
+        .buffer_unordered(16)
+        .collect::<Vec<_>>()
+        .await;
     let search = || c.get(&format!("{DOCUMENTS}?q=word&limit=100"));
-    until("all of them are found", Duration::from_secs(60), async || {
-        let found = search().await;
-        (found.status == 200).then(|| assert_eq!(found.total(), FOUND as u64))
-    })
+    until(
+        "all of them are found",
+        Duration::from_secs(60),
+        async || {
+            let found = search().await;
+            (found.status == 200).then(|| assert_eq!(found.total(), FOUND as u64))
+        },
+    )
     .await;
     assert_out_of_the_way(&c, &conversations, "a search", search, 200).await;
 }
@@ -112,12 +146,20 @@ async fn no_message_waits_for_a_search_that_finds_everything() {
 fn cores_of(server: &Server) -> (String, BTreeSet<String>) {
     let of = |status: &Path| {
         let status = std::fs::read_to_string(status).ok()?;
-        Some(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned())
+        Some(
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?
+                .trim()
+                .to_owned(),
+        )
     };
     let process = PathBuf::from(format!("/proc/{}", server.pid()));
     let threads = std::fs::read_dir(process.join("task")).unwrap();
     // A thread can end meanwhile.
-    let every = threads.filter_map(|thread| of(&thread.unwrap().path().join("status"))).collect();
+    let every = threads
+        .filter_map(|thread| of(&thread.unwrap().path().join("status")))
+        .collect();
     (of(&process.join("status")).unwrap(), every)
 }
 
@@ -129,7 +171,9 @@ async fn a_merge_of_8_mib_has_a_core_to_itself_and_gives_it_back() {
     let one_core = std::thread::available_parallelism().unwrap().get() == 1;
     let done = Arc::new(AtomicBool::new(false));
     let merged = async {
-        c.post(&format!("{at}/merge"), json!({"source": "side"})).await.expect(201);
+        c.post(&format!("{at}/merge"), json!({"source": "side"}))
+            .await
+            .expect(201);
         done.store(true, Ordering::Relaxed);
     };
     let watched = async {
@@ -143,9 +187,13 @@ async fn a_merge_of_8_mib_has_a_core_to_itself_and_gives_it_back() {
     };
     let ((), apart) = tokio::join!(merged, watched);
     assert!(apart || one_core, "everybody ran everywhere");
-    until("all threads may use all cores again", Duration::from_secs(30), async || {
-        let (all, every) = cores_of(&server);
-        (every.len() == 1 && every.contains(&all)).then_some(())
-    })
+    until(
+        "all threads may use all cores again",
+        Duration::from_secs(30),
+        async || {
+            let (all, every) = cores_of(&server);
+            (every.len() == 1 && every.contains(&all)).then_some(())
+        },
+    )
     .await;
 }

@@ -1,5 +1,5 @@
-//! Full-text search: what it finds, in which order, for whom; what was replaced, binned or erased is not found, and erased
-//! words are in no file.
+//! Full-text search: what it finds, in which order, for whom; what was replaced, binned or erased
+//! is not found, and erased words are in no file.
 
 use std::time::Duration;
 
@@ -28,26 +28,46 @@ async fn finds(c: &Client, q: &str) -> Vec<String> {
 }
 
 async fn titled(c: &Client, title: &str, content: &str) -> String {
-    let made = c.post(DOCUMENTS, json!({"title": title, "content": content})).await.expect(201);
+    let made = c
+        .post(DOCUMENTS, json!({"title": title, "content": content}))
+        .await
+        .expect(201);
     made.header("location").to_owned()
 }
 
 #[tokio::test]
 async fn title_and_content_are_searched_whatever_the_case_and_accents() {
     let (_account, c) = account_with_client().await;
-    let at = titled(&c, "Refund policy", "Parcels come back within thirty days. Café Zürich. ключ 東京都\n").await;
+    let at = titled(
+        &c,
+        "Refund policy",
+        "Parcels come back within thirty days. Café Zürich. ключ 東京都\n",
+    )
+    .await;
     titled(&c, "Elsewhere", "nothing of that\n").await;
     let id = vec![id_of(&at).to_owned()];
-    for q in
-        ["refund", "POLICY", "parcels", "thirty days", "cafe", "ZÜRICH", "zurich", "КЛЮЧ", "東京", "refund parcels"]
-    {
+    for q in [
+        "refund",
+        "POLICY",
+        "parcels",
+        "thirty days",
+        "cafe",
+        "ZÜRICH",
+        "zurich",
+        "КЛЮЧ",
+        "東京",
+        "refund parcels",
+    ] {
         assert_eq!(finds(&c, q).await, id, "{q}");
     }
     for q in ["missing", "refund missing", "arcel"] {
         assert!(finds(&c, q).await.is_empty(), "{q}");
     }
     let found = search(&c, "refund").await;
-    assert!(found["data"][0].get("content").is_none(), "a list leaves contents out: {found}");
+    assert!(
+        found["data"][0].get("content").is_none(),
+        "a list leaves contents out: {found}"
+    );
 }
 
 #[tokio::test]
@@ -58,8 +78,14 @@ async fn what_fits_better_stands_first() {
     let strong = titled(&c, "Two", "zebra zebra zebra\n").await;
     titled(&c, "Three", &filler).await;
     assert_eq!(finds(&c, "zebra").await, [id_of(&strong), id_of(&weak)]);
-    let second = c.get(&format!("{DOCUMENTS}?q=zebra&limit=1&offset=1")).await.expect(200);
-    assert_eq!((second.column("id"), second.total()), (vec![id_of(&weak).to_owned()], 2));
+    let second = c
+        .get(&format!("{DOCUMENTS}?q=zebra&limit=1&offset=1"))
+        .await
+        .expect(200);
+    assert_eq!(
+        (second.column("id"), second.total()),
+        (vec![id_of(&weak).to_owned()], 2)
+    );
 }
 
 #[tokio::test]
@@ -67,7 +93,12 @@ async fn a_search_is_narrowed_by_the_other_filters() {
     let (_account, c) = account_with_client().await;
     let user = c.user("agent").await;
     let plain = json!({"title": "walrus", "content_type": "text/plain"});
-    let plain = c.acting_for(&user).post(DOCUMENTS, plain).await.expect(201).id("id");
+    let plain = c
+        .acting_for(&user)
+        .post(DOCUMENTS, plain)
+        .await
+        .expect(201)
+        .id("id");
     let other = id_of(&titled(&c, "walrus", "").await).to_owned();
     for (filter, expected) in [
         (format!("owner_id={user}"), vec![&plain]),
@@ -75,7 +106,10 @@ async fn a_search_is_narrowed_by_the_other_filters() {
         ("role=viewer".to_owned(), vec![]),
         ("deleted=true".to_owned(), vec![]),
     ] {
-        let found = c.get(&format!("{DOCUMENTS}?q=walrus&{filter}")).await.expect(200);
+        let found = c
+            .get(&format!("{DOCUMENTS}?q=walrus&{filter}"))
+            .await
+            .expect(200);
         assert_eq!(
             (found.column("id").iter().collect::<Vec<_>>(), found.total()),
             (expected.clone(), expected.len() as u64),
@@ -89,21 +123,42 @@ async fn an_update_replaces_what_is_found_at_once() {
     let (_account, c) = account_with_client().await;
     let at = titled(&c, "Guide", "ostrich\n").await;
     let id = vec![id_of(&at).to_owned()];
-    for (n, body) in
-        [json!({"content": "penguin\n"}), json!({"content": "flamingo\n", "title": "Birds"})].into_iter().enumerate()
+    for (n, body) in [
+        json!({"content": "penguin\n"}),
+        json!({"content": "flamingo\n", "title": "Birds"}),
+    ]
+    .into_iter()
+    .enumerate()
     {
         c.put(&at, body).await.expect(200);
-        let (gone, found) = if n == 0 { ("ostrich", "penguin") } else { ("penguin", "flamingo") };
+        let (gone, found) = if n == 0 {
+            ("ostrich", "penguin")
+        } else {
+            ("penguin", "flamingo")
+        };
         assert!(finds(&c, gone).await.is_empty(), "{gone}");
         assert_eq!(finds(&c, found).await, id, "{found}");
     }
     assert_eq!(finds(&c, "birds").await, id);
     c.branch(&at, "side", "pelican\n").await;
-    assert!(finds(&c, "pelican").await.is_empty(), "the head is searched");
-    c.post(&format!("{at}/merge"), json!({"source": "side", "strategy": "theirs"})).await.expect(201);
+    assert!(
+        finds(&c, "pelican").await.is_empty(),
+        "the head is searched"
+    );
+    c.post(
+        &format!("{at}/merge"),
+        json!({"source": "side", "strategy": "theirs"}),
+    )
+    .await
+    .expect(201);
     assert_eq!(finds(&c, "pelican").await, id);
-    c.call("POST", &format!("{at}/versions/1/restore")).await.expect(201);
-    assert_eq!((finds(&c, "ostrich").await, finds(&c, "pelican").await), (id, vec![]));
+    c.call("POST", &format!("{at}/versions/1/restore"))
+        .await
+        .expect(201);
+    assert_eq!(
+        (finds(&c, "ostrich").await, finds(&c, "pelican").await),
+        (id, vec![])
+    );
 }
 
 #[tokio::test]
@@ -114,7 +169,10 @@ async fn the_bin_hides_and_restoring_finds_again() {
     assert_eq!(finds(&c, "narwhal").await, id);
     c.delete(&at).await.expect(204);
     assert!(finds(&c, "narwhal").await.is_empty());
-    let bin = c.get(&format!("{DOCUMENTS}?deleted=true&q=narwhal")).await.expect(200);
+    let bin = c
+        .get(&format!("{DOCUMENTS}?deleted=true&q=narwhal"))
+        .await
+        .expect(200);
     assert_eq!((bin.column("id"), bin.total()), (id.clone(), 1));
     c.call("POST", &format!("{at}/restore")).await.expect(200);
     assert_eq!(finds(&c, "narwhal").await, id);
@@ -131,17 +189,37 @@ async fn only_what_one_may_read_is_found_and_counted() {
     let hidden = titled(&c, "hidden", "axolotl\n").await;
     let shared = titled(&c, "shared", "axolotl\n").await;
     let own = titled(&mine, "own", "axolotl\n").await;
-    c.post(&format!("{shared}/collaborators"), json!({"user_id": user, "role": "viewer"})).await.expect(201);
+    c.post(
+        &format!("{shared}/collaborators"),
+        json!({"user_id": user, "role": "viewer"}),
+    )
+    .await
+    .expect(201);
     let mut found = finds(&mine, "axolotl").await;
     found.sort_unstable();
     assert_eq!(found, [id_of(&shared), id_of(&own)]);
     assert_eq!(finds(&c, "axolotl").await.len(), 3);
-    c.put(&format!("{hidden}/permissions"), json!({"visibility": "account"})).await.expect(200);
+    c.put(
+        &format!("{hidden}/permissions"),
+        json!({"visibility": "account"}),
+    )
+    .await
+    .expect(200);
     assert_eq!(finds(&mine, "axolotl").await.len(), 3);
-    c.delete(&format!("{shared}/collaborators/{user}")).await.expect(204);
+    c.delete(&format!("{shared}/collaborators/{user}"))
+        .await
+        .expect(204);
     assert_eq!(finds(&mine, "axolotl").await.len(), 2);
-    assert!(finds(&account.live(), "axolotl").await.is_empty(), "the other mode");
-    assert!(finds(&crate::support::account().await.test(), "axolotl").await.is_empty(), "another account");
+    assert!(
+        finds(&account.live(), "axolotl").await.is_empty(),
+        "the other mode"
+    );
+    assert!(
+        finds(&crate::support::account().await.test(), "axolotl")
+            .await
+            .is_empty(),
+        "another account"
+    );
 }
 
 #[tokio::test]
@@ -171,7 +249,9 @@ async fn no_query_is_a_syntax_error() {
     for q in ["okapi", "oka", " okapi ", "\"okapi\""] {
         assert_eq!(finds(&c, q).await.len(), 1, "{q}: the last word may go on");
     }
-    c.get(&format!("{DOCUMENTS}?q=a%00b")).await.error(400, "invalid_request", "q");
+    c.get(&format!("{DOCUMENTS}?q=a%00b"))
+        .await
+        .error(400, "invalid_request", "q");
 }
 
 #[tokio::test]
@@ -188,9 +268,22 @@ async fn a_search_knows_everything_after_kill_9() {
     server.restart();
     let c = server.with_key(&key);
     for (n, at) in made.iter().enumerate() {
-        assert_eq!(finds(&c, &format!("number{n}end")).await.first().map(String::as_str), Some(id_of(at)), "{n}");
+        assert_eq!(
+            finds(&c, &format!("number{n}end"))
+                .await
+                .first()
+                .map(String::as_str),
+            Some(id_of(at)),
+            "{n}"
+        );
     }
-    assert_eq!(c.get(&format!("{DOCUMENTS}?q=quokka&limit=1")).await.expect(200).total(), 40);
+    assert_eq!(
+        c.get(&format!("{DOCUMENTS}?q=quokka&limit=1"))
+            .await
+            .expect(200)
+            .total(),
+        40
+    );
 }
 
 #[tokio::test]
@@ -198,16 +291,33 @@ async fn thirty_seconds_after_erasing_no_file_holds_the_words() {
     let server = Server::start();
     let c = server.account().await.test();
     let word = |stem: &str| unique(stem).replace('-', "");
-    let (title, content, old, said) = (word("titleword"), word("contentword"), word("oldword"), word("commentword"));
+    let (title, content, old, said) = (
+        word("titleword"),
+        word("contentword"),
+        word("oldword"),
+        word("commentword"),
+    );
     let body = json!({"title": title, "content": format!("it was {old}\n")});
-    let made = c.post(DOCUMENTS, body).with("idempotency-key", "with-a-kept-answer").await.expect(201);
+    let made = c
+        .post(DOCUMENTS, body)
+        .with("idempotency-key", "with-a-kept-answer")
+        .await
+        .expect(201);
     let at = made.header("location");
     c.write(at, &format!("now it is {content}\n")).await;
-    c.post(&format!("{at}/comments"), json!({"start_line": 1, "body": said})).await.expect(201);
+    c.post(
+        &format!("{at}/comments"),
+        json!({"start_line": 1, "body": said}),
+    )
+    .await
+    .expect(201);
     assert_eq!(finds(&c, &content).await, [id_of(at)]);
     let words = [&title, &content, &old, &said];
     for word in words {
-        assert!(!files_with(&server.work(), word).is_empty(), "the search is blind: {word} was never in a file");
+        assert!(
+            !files_with(&server.work(), word).is_empty(),
+            "the search is blind: {word} was never in a file"
+        );
     }
     c.delete(&format!("{at}?permanent=true")).await.expect(204);
     // Something goes on meanwhile, as it would.
@@ -215,8 +325,16 @@ async fn thirty_seconds_after_erasing_no_file_holds_the_words() {
         c.document("ordinary\n").await;
     }
     until("no file holds the erased words", GONE_WITHIN, async || {
-        words.iter().all(|word| files_with(&server.work(), word).is_empty()).then_some(())
+        words
+            .iter()
+            .all(|word| files_with(&server.work(), word).is_empty())
+            .then_some(())
     })
     .await;
-    assert!(words.iter().all(|word| !server.log().contains(word.as_str())), "the log holds a document's words");
+    assert!(
+        words
+            .iter()
+            .all(|word| !server.log().contains(word.as_str())),
+        "the log holds a document's words"
+    );
 }

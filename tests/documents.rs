@@ -1,4 +1,5 @@
-//! `/api/v1/documents`: making, reading, changing, the bin; who sees them; what was acknowledged outlives a crash.
+//! `/api/v1/documents`: making, reading, changing, the bin; who sees them; what was acknowledged
+//! outlives a crash.
 
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use serde_json::{Value, json};
 use crate::support::clock::Clock;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::shapes::{DOCUMENT, assert_id, assert_recent, assert_shape};
-use crate::support::{Answer, Client, EventStream, Server, account, account_with_client, unique, until};
+use crate::support::{
+    Answer, Client, EventStream, Server, account, account_with_client, unique, until,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -19,19 +22,34 @@ fn read_shape() -> String {
 #[tokio::test]
 async fn a_creation_answers_with_every_field_and_its_default() {
     let (_account, c) = account_with_client().await;
-    let made = c.post(DOCUMENTS, json!({"title": "Refunds"})).await.expect(201);
+    let made = c
+        .post(DOCUMENTS, json!({"title": "Refunds"}))
+        .await
+        .expect(201);
     assert_shape(&made.body, &read_shape());
     assert_id(&made["id"], "doc_");
     assert_id(&made["version"], "ver_");
-    assert_eq!((&made["title"], &made["content"]), (&json!("Refunds"), &json!("")));
-    assert_eq!((&made["content_type"], &made["metadata"]), (&json!("text/markdown"), &json!({})));
-    assert_eq!((&made["version_number"], &made["role"]), (&json!(1), &json!("owner")));
+    assert_eq!(
+        (&made["title"], &made["content"]),
+        (&json!("Refunds"), &json!(""))
+    );
+    assert_eq!(
+        (&made["content_type"], &made["metadata"]),
+        (&json!("text/markdown"), &json!({}))
+    );
+    assert_eq!(
+        (&made["version_number"], &made["role"]),
+        (&json!(1), &json!("owner"))
+    );
     for field in ["owner_id", "created_by", "updated_by"] {
         assert!(made[field].is_null(), "{field} of {made}");
     }
     assert_recent(&made["created_at"]);
     assert_eq!(made["created_at"], made["updated_at"]);
-    assert_eq!(made.header("location"), format!("{DOCUMENTS}/{}", made.id("id")));
+    assert_eq!(
+        made.header("location"),
+        format!("{DOCUMENTS}/{}", made.id("id"))
+    );
     assert!(made.etag().starts_with('"'), "a strong tag: {made}");
 }
 
@@ -39,24 +57,50 @@ async fn a_creation_answers_with_every_field_and_its_default() {
 async fn a_users_document_is_the_users() {
     let (_account, c) = account_with_client().await;
     let user = c.user("agent").await;
-    let made = c.acting_for(&user).post(DOCUMENTS, json!({"title": "Mine"})).await.expect(201);
+    let made = c
+        .acting_for(&user)
+        .post(DOCUMENTS, json!({"title": "Mine"}))
+        .await
+        .expect(201);
     for field in ["owner_id", "created_by", "updated_by"] {
         assert_eq!(made[field], user.as_str(), "{field}");
     }
     assert_eq!(made["role"], "owner");
-    let changed = c.put(made.header("location"), json!({"title": "Ours"})).await.expect(200);
-    assert_eq!((&changed["owner_id"], &changed["created_by"]), (&json!(user), &json!(user)));
-    assert!(changed["updated_by"].is_null(), "the account's key changed it: {changed}");
+    let changed = c
+        .put(made.header("location"), json!({"title": "Ours"}))
+        .await
+        .expect(200);
+    assert_eq!(
+        (&changed["owner_id"], &changed["created_by"]),
+        (&json!(user), &json!(user))
+    );
+    assert!(
+        changed["updated_by"].is_null(),
+        "the account's key changed it: {changed}"
+    );
 }
 
 #[tokio::test]
 async fn what_was_created_reads_back_the_same() {
     let (_account, c) = account_with_client().await;
-    let contents =
-        ["plain", "", "line\r\nline\rline\n", "no end\n\n", "ключ 🎈 \u{feff}\u{2028}\\\"</script>", "\u{1}\t"];
-    for (content, kind) in
-        contents.iter().zip(["text/markdown", "text/plain", "text/html", "application/json"].iter().cycle())
-    {
+    let contents = [
+        "plain",
+        "",
+        "line\r\nline\rline\n",
+        "no end\n\n",
+        "ключ 🎈 \u{feff}\u{2028}\\\"</script>",
+        "\u{1}\t",
+    ];
+    for (content, kind) in contents.iter().zip(
+        [
+            "text/markdown",
+            "text/plain",
+            "text/html",
+            "application/json",
+        ]
+        .iter()
+        .cycle(),
+    ) {
         let body = json!({
             "title": "Ünï 🎈 <b>", "content": content, "content_type": kind,
             "metadata": {"order": 7, "deep": {"er": [1, null]}},
@@ -67,7 +111,12 @@ async fn what_was_created_reads_back_the_same() {
         }
         let read = c.get(made.header("location")).await.expect(200);
         assert_eq!((read.etag(), &read.body), (made.etag(), &made.body));
-        assert_eq!(c.get(&format!("{}?version=1", made.header("location"))).await.expect(200)["content"], *content);
+        assert_eq!(
+            c.get(&format!("{}?version=1", made.header("location")))
+                .await
+                .expect(200)["content"],
+            *content
+        );
     }
 }
 
@@ -76,20 +125,48 @@ async fn put_replaces_what_it_names_and_only_content_makes_a_version() {
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;
     let before = c.get(&at).await.expect(200);
-    let renamed = c.put(&at, json!({"title": "Other", "content_type": "text/plain"})).await.expect(200);
+    let renamed = c
+        .put(&at, json!({"title": "Other", "content_type": "text/plain"}))
+        .await
+        .expect(200);
     assert_shape(&renamed.body, &read_shape());
-    assert_eq!((&renamed["title"], &renamed["content"]), (&json!("Other"), &json!("one\n")));
-    assert_eq!((&renamed["version"], &renamed["version_number"]), (&before["version"], &json!(1)));
+    assert_eq!(
+        (&renamed["title"], &renamed["content"]),
+        (&json!("Other"), &json!("one\n"))
+    );
+    assert_eq!(
+        (&renamed["version"], &renamed["version_number"]),
+        (&before["version"], &json!(1))
+    );
     assert_ne!(renamed.etag(), before.etag());
-    let written = c.put(&at, json!({"content": "two\n", "metadata": {"a": 1}})).await.expect(200);
-    assert_eq!((&written["title"], &written["content_type"]), (&json!("Other"), &json!("text/plain")));
-    assert_eq!((&written["content"], &written["version_number"]), (&json!("two\n"), &json!(2)));
+    let written = c
+        .put(&at, json!({"content": "two\n", "metadata": {"a": 1}}))
+        .await
+        .expect(200);
+    assert_eq!(
+        (&written["title"], &written["content_type"]),
+        (&json!("Other"), &json!("text/plain"))
+    );
+    assert_eq!(
+        (&written["content"], &written["version_number"]),
+        (&json!("two\n"), &json!(2))
+    );
     assert_ne!(written["version"], before["version"]);
     let replaced = c.put(&at, json!({"metadata": {"b": 2}})).await.expect(200);
-    assert_eq!(replaced["metadata"], json!({"b": 2}), "metadata is replaced, not merged");
+    assert_eq!(
+        replaced["metadata"],
+        json!({"b": 2}),
+        "metadata is replaced, not merged"
+    );
     assert_eq!(c.get(&at).await.expect(200).body, replaced.body);
-    assert_eq!(c.get(&format!("{at}/versions")).await.expect(200).total(), 2);
-    assert_eq!(c.get(&format!("{at}?version=1")).await.expect(200)["content"], "one\n");
+    assert_eq!(
+        c.get(&format!("{at}/versions")).await.expect(200).total(),
+        2
+    );
+    assert_eq!(
+        c.get(&format!("{at}?version=1")).await.expect(200)["content"],
+        "one\n"
+    );
 }
 
 #[tokio::test]
@@ -98,12 +175,24 @@ async fn an_update_without_a_change_makes_no_version_and_keeps_the_etag() {
     let at = c.document("one\n").await;
     let before = c.get(&at).await.expect(200);
     let all = json!({"title": "Guide", "content": "one\n", "content_type": "text/markdown", "metadata": {}});
-    for body in [json!({}), json!({"content": "one\n"}), json!({"title": "Guide"}), all] {
+    for body in [
+        json!({}),
+        json!({"content": "one\n"}),
+        json!({"title": "Guide"}),
+        all,
+    ] {
         let same = c.put(&at, body).await.expect(200);
         assert_eq!((same.etag(), &same.body), (before.etag(), &before.body));
     }
-    assert_eq!(c.get(&format!("{at}/versions")).await.expect(200).total(), 1);
-    assert_eq!(c.get("/v1/events?after=0").await.expect(200).total(), 1, "document.created alone");
+    assert_eq!(
+        c.get(&format!("{at}/versions")).await.expect(200).total(),
+        1
+    );
+    assert_eq!(
+        c.get("/v1/events?after=0").await.expect(200).total(),
+        1,
+        "document.created alone"
+    );
 }
 
 #[tokio::test]
@@ -111,17 +200,41 @@ async fn if_match_lets_a_change_through_only_on_the_state_that_was_read() {
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;
     let old = c.get(&at).await.expect(200).etag();
-    let new = c.put(&at, json!({"content": "two\n"})).with("if-match", &old).await.expect(200).etag();
-    for (tag, body) in [(&old, json!({"content": "three\n"})), (&old, json!({})), (&format!("W/{new}"), json!({}))] {
-        c.put(&at, body).with("if-match", tag).await.error(412, "precondition_failed", "*");
+    let new = c
+        .put(&at, json!({"content": "two\n"}))
+        .with("if-match", &old)
+        .await
+        .expect(200)
+        .etag();
+    for (tag, body) in [
+        (&old, json!({"content": "three\n"})),
+        (&old, json!({})),
+        (&format!("W/{new}"), json!({})),
+    ] {
+        c.put(&at, body)
+            .with("if-match", tag)
+            .await
+            .error(412, "precondition_failed", "*");
     }
     let version = json!({"content": "three\n"});
     let versions = format!("{at}/versions");
-    c.post(&versions, version.clone()).with("if-match", &old).await.error(412, "precondition_failed", "*");
-    c.delete(&at).with("if-match", &old).await.error(412, "precondition_failed", "*");
+    c.post(&versions, version.clone())
+        .with("if-match", &old)
+        .await
+        .error(412, "precondition_failed", "*");
+    c.delete(&at)
+        .with("if-match", &old)
+        .await
+        .error(412, "precondition_failed", "*");
     assert_eq!(c.get(&at).await.expect(200)["content"], "two\n");
-    c.post(&versions, version).with("if-match", &format!("\"x\", {new}")).await.expect(201);
-    c.put(&at, json!({"title": "Star"})).with("if-match", "*").await.expect(200);
+    c.post(&versions, version)
+        .with("if-match", &format!("\"x\", {new}"))
+        .await
+        .expect(201);
+    c.put(&at, json!({"title": "Star"}))
+        .with("if-match", "*")
+        .await
+        .expect(200);
     let last = c.get(&at).await.expect(200).etag();
     c.delete(&at).with("if-match", &last).await.expect(204);
 }
@@ -131,11 +244,25 @@ async fn of_32_writers_with_the_same_etag_one_wins() {
     let (_account, c) = account_with_client().await;
     let at = c.document("start\n").await;
     let etag = c.get(&at).await.expect(200).etag();
-    let writes =
-        (0..32).map(|n| c.put(&at, json!({"content": format!("{n}\n")})).with("if-match", &etag).into_future());
-    let statuses: Vec<u16> = join_all(writes).await.iter().map(|answer| answer.status).collect();
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
-    assert!(statuses.iter().all(|status| [200, 412].contains(status)), "{statuses:?}");
+    let writes = (0..32).map(|n| {
+        c.put(&at, json!({"content": format!("{n}\n")}))
+            .with("if-match", &etag)
+            .into_future()
+    });
+    let statuses: Vec<u16> = join_all(writes)
+        .await
+        .iter()
+        .map(|answer| answer.status)
+        .collect();
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 200).count(),
+        1,
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.iter().all(|status| [200, 412].contains(status)),
+        "{statuses:?}"
+    );
     assert_eq!(c.get(&at).await.expect(200)["version_number"], 2);
 }
 
@@ -145,20 +272,40 @@ async fn what_the_document_does_not_show_leaves_its_tag_and_its_time_alone() {
     let at = c.document("one\n").await;
     let before = c.get(&at).await.expect(200);
     c.branch(&at, "draft", "two\n").await;
-    c.version(&at, json!({"parent": "draft", "content": "three\n", "label": "third"})).await;
-    c.post(&format!("{at}/comments"), json!({"body": "hm", "start_line": 1})).await.expect(201);
+    c.version(
+        &at,
+        json!({"parent": "draft", "content": "three\n", "label": "third"}),
+    )
+    .await;
+    c.post(
+        &format!("{at}/comments"),
+        json!({"body": "hm", "start_line": 1}),
+    )
+    .await
+    .expect(201);
     let (_, link) = c.share(&at, json!({})).await;
     Client::anonymous(&format!("http://{}", c.address()))
         .get(&link)
         .with("accept", "application/json")
         .await
         .expect(200);
-    c.put(&format!("{at}/permissions"), json!({"default_role": "editor"})).await.expect(200);
-    c.get(&at).with("if-none-match", &before.etag()).await.expect(304);
+    c.put(
+        &format!("{at}/permissions"),
+        json!({"default_role": "editor"}),
+    )
+    .await
+    .expect(200);
+    c.get(&at)
+        .with("if-none-match", &before.etag())
+        .await
+        .expect(304);
     let shown = c.get(&at).await.expect(200);
     assert_eq!((shown.etag(), &shown.body), (before.etag(), &before.body));
     // Who wrote on the head meanwhile is not in the way of the others.
-    c.put(&at, json!({"content": "four\n"})).with("if-match", &before.etag()).await.expect(200);
+    c.put(&at, json!({"content": "four\n"}))
+        .with("if-match", &before.etag())
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
@@ -166,7 +313,10 @@ async fn whatever_the_document_shows_changes_its_tag() {
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;
     c.branch(&at, "draft", "two\n").await;
-    let (user, mut tags) = (c.user("agent").await, vec![c.get(&at).await.expect(200).etag()]);
+    let (user, mut tags) = (
+        c.user("agent").await,
+        vec![c.get(&at).await.expect(200).etag()],
+    );
     let changes = [
         ("PUT", "", json!({"title": "New"})),
         ("PUT", "", json!({"metadata": {"a": 1}})),
@@ -174,18 +324,28 @@ async fn whatever_the_document_shows_changes_its_tag() {
         ("PUT", "", json!({"content": "three\n"})),
         ("POST", "/versions", json!({"content": "three\n"})),
         ("POST", "/versions/1/restore", json!({})),
-        ("POST", "/merge", json!({"source": "draft", "strategy": "ours"})),
+        (
+            "POST",
+            "/merge",
+            json!({"source": "draft", "strategy": "ours"}),
+        ),
         ("PUT", "/permissions", json!({"transfer_owner_to": user})),
     ];
     for (method, part, body) in changes {
-        let answer = c.call(method, &format!("{at}{part}")).bytes(body.to_string()).await;
+        let answer = c
+            .call(method, &format!("{at}{part}"))
+            .bytes(body.to_string())
+            .await;
         assert!([200, 201].contains(&answer.status), "{answer}");
         let tag = c.get(&at).await.expect(200).etag();
         assert!(!tags.contains(&tag), "{method} {part}: {tags:?}, {tag}");
         tags.push(tag);
     }
     c.delete(&at).await.expect(204);
-    let restored = c.post(&format!("{at}/restore"), json!({})).await.expect(200);
+    let restored = c
+        .post(&format!("{at}/restore"), json!({}))
+        .await
+        .expect(200);
     assert!(!tags.contains(&restored.etag()), "{restored}");
 }
 
@@ -194,32 +354,66 @@ async fn a_document_is_not_sent_again_to_who_has_it_and_each_role_has_a_tag_of_i
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;
     let owner = c.get(&at).await.expect(200);
-    let same = c.get(&at).with("if-none-match", &owner.etag()).await.expect(304);
+    let same = c
+        .get(&at)
+        .with("if-none-match", &owner.etag())
+        .await
+        .expect(304);
     assert!(same.bytes.is_empty());
-    assert!(owner.header("cache-control").contains("no-cache"), "{owner}");
-    assert!(owner.header("vary").to_ascii_lowercase().contains("x-acting-user"), "{owner}");
-    c.put(&format!("{at}/permissions"), json!({"visibility": "account"})).await.expect(200);
+    assert!(
+        owner.header("cache-control").contains("no-cache"),
+        "{owner}"
+    );
+    assert!(
+        owner
+            .header("vary")
+            .to_ascii_lowercase()
+            .contains("x-acting-user"),
+        "{owner}"
+    );
+    c.put(
+        &format!("{at}/permissions"),
+        json!({"visibility": "account"}),
+    )
+    .await
+    .expect(200);
     let user = c.user("agent").await;
     let owner = c.get(&at).await.expect(200);
     let viewer = c.acting_for(&user).get(&at).await.expect(200);
     assert_eq!(viewer["role"], "viewer");
-    assert_ne!(viewer.etag(), owner.etag(), "the answers differ in their role");
+    assert_ne!(
+        viewer.etag(),
+        owner.etag(),
+        "the answers differ in their role"
+    );
 }
 
 #[tokio::test]
 async fn head_is_get_without_the_body_and_other_methods_are_named() {
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;
-    for path in
-        [DOCUMENTS.to_owned(), at.clone(), format!("{at}/versions"), format!("{at}/versions/1"), format!("{at}/diff")]
-    {
-        let (head, get) = (c.call("HEAD", &path).await.expect(200), c.get(&path).await.expect(200));
+    for path in [
+        DOCUMENTS.to_owned(),
+        at.clone(),
+        format!("{at}/versions"),
+        format!("{at}/versions/1"),
+        format!("{at}/diff"),
+    ] {
+        let (head, get) = (
+            c.call("HEAD", &path).await.expect(200),
+            c.get(&path).await.expect(200),
+        );
         assert!(head.bytes.is_empty(), "{head}");
         assert_eq!(head.header_opt("etag"), get.header_opt("etag"), "{path}");
     }
-    for (method, path) in [("PATCH", at.clone()), ("PUT", DOCUMENTS.to_owned()), ("DELETE", format!("{at}/versions/1"))]
-    {
-        c.call(method, &path).await.error(405, "method_not_allowed", "*");
+    for (method, path) in [
+        ("PATCH", at.clone()),
+        ("PUT", DOCUMENTS.to_owned()),
+        ("DELETE", format!("{at}/versions/1")),
+    ] {
+        c.call(method, &path)
+            .await
+            .error(405, "method_not_allowed", "*");
     }
     let options = c.call("OPTIONS", &at).await.expect(204);
     for method in ["GET", "PUT", "DELETE"] {
@@ -248,7 +442,11 @@ fn routes(at: &str) -> Vec<(&'static str, String, Value)> {
         route("GET", "/diff", Value::Null),
         route("GET", "/collaborators", Value::Null),
         route("DELETE", &format!("/collaborators/{user}"), Value::Null),
-        route("PUT", &format!("/collaborators/{user}"), json!({"role": "viewer"})),
+        route(
+            "PUT",
+            &format!("/collaborators/{user}"),
+            json!({"role": "viewer"}),
+        ),
         route("GET", "/permissions", Value::Null),
         route("PUT", "/permissions", json!({"visibility": "private"})),
         route("POST", "/share", json!({})),
@@ -256,7 +454,11 @@ fn routes(at: &str) -> Vec<(&'static str, String, Value)> {
         route("DELETE", &format!("/share/{share}"), Value::Null),
         route("GET", "/comments", Value::Null),
         route("POST", "/comments", json!({"start_line": 1, "body": "x"})),
-        route("PATCH", &format!("/comments/{comment}"), json!({"resolved": true})),
+        route(
+            "PATCH",
+            &format!("/comments/{comment}"),
+            json!({"resolved": true}),
+        ),
         route("DELETE", &format!("/comments/{comment}"), Value::Null),
         route("GET", "/activity", Value::Null),
     ]
@@ -267,7 +469,9 @@ async fn send(c: &Client, (method, path, body): &(&str, String, Value)) -> Answe
     if body.is_null() {
         call.await
     } else {
-        call.bytes(body.to_string()).with("content-type", "application/json").await
+        call.bytes(body.to_string())
+            .with("content-type", "application/json")
+            .await
     }
 }
 
@@ -286,17 +490,42 @@ async fn in_the_bin_a_document_is_nowhere_until_it_is_restored() {
     c.delete(&at).await.expect(204);
     assert_not_there(&c, &at).await;
     let list = c.get(DOCUMENTS).await.expect(200);
-    assert_eq!((list.column("id"), list.total()), (vec![id_of(&kept).to_owned()], 1));
-    let bin = c.get(&format!("{DOCUMENTS}?deleted=true")).await.expect(200);
-    assert_eq!((bin.column("id"), bin.total()), (vec![id_of(&at).to_owned()], 1));
+    assert_eq!(
+        (list.column("id"), list.total()),
+        (vec![id_of(&kept).to_owned()], 1)
+    );
+    let bin = c
+        .get(&format!("{DOCUMENTS}?deleted=true"))
+        .await
+        .expect(200);
+    assert_eq!(
+        (bin.column("id"), bin.total()),
+        (vec![id_of(&at).to_owned()], 1)
+    );
     let restored = c.call("POST", &format!("{at}/restore")).await.expect(200);
     assert_shape(&restored.body, &read_shape());
-    assert_eq!((&restored["content"], &restored["version_number"]), (&json!("two\n"), &json!(2)));
+    assert_eq!(
+        (&restored["content"], &restored["version_number"]),
+        (&json!("two\n"), &json!(2))
+    );
     let again = c.call("POST", &format!("{at}/restore")).await.expect(200);
-    assert_eq!((again.etag(), &again.body), (restored.etag(), &restored.body), "nothing to restore, nothing changes");
-    assert_eq!(c.get(&format!("{DOCUMENTS}?deleted=true")).await.expect(200).total(), 0);
+    assert_eq!(
+        (again.etag(), &again.body),
+        (restored.etag(), &restored.body),
+        "nothing to restore, nothing changes"
+    );
+    assert_eq!(
+        c.get(&format!("{DOCUMENTS}?deleted=true"))
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
     assert_eq!(c.get(DOCUMENTS).await.expect(200).total(), 2);
-    assert_eq!(c.get(&format!("{at}/versions")).await.expect(200).total(), 2);
+    assert_eq!(
+        c.get(&format!("{at}/versions")).await.expect(200).total(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -305,12 +534,16 @@ async fn what_is_deleted_for_good_can_not_be_restored() {
     let at = c.document("one\n").await;
     c.delete(&format!("{at}?permanent=true")).await.expect(204);
     assert_not_there(&c, &at).await;
-    c.call("POST", &format!("{at}/restore")).await.error(404, "not_found", "*");
+    c.call("POST", &format!("{at}/restore"))
+        .await
+        .error(404, "not_found", "*");
     for list in [DOCUMENTS.to_owned(), format!("{DOCUMENTS}?deleted=true")] {
         assert_eq!(c.get(&list).await.expect(200).total(), 0, "{list}");
     }
     let other = c.document("one\n").await;
-    c.delete(&format!("{other}?permanent=maybe")).await.error(400, "invalid_request", "permanent");
+    c.delete(&format!("{other}?permanent=maybe"))
+        .await
+        .error(400, "invalid_request", "permanent");
     c.get(&other).await.expect(200);
 }
 
@@ -326,9 +559,15 @@ async fn every_bad_field_is_refused_by_name() {
         (json!({"title": "a\u{0}b"}), "title"),
         (json!({"title": "x", "content": 7}), "content"),
         (json!({"title": "x", "content": "a\u{0}b"}), "content"),
-        (json!({"title": "x", "content_type": "text/css"}), "content_type"),
+        (
+            json!({"title": "x", "content_type": "text/css"}),
+            "content_type",
+        ),
         (json!({"title": "x", "metadata": []}), "metadata"),
-        (json!({"title": "x", "metadata": {"a": "\u{0}"}}), "metadata"),
+        (
+            json!({"title": "x", "metadata": {"a": "\u{0}"}}),
+            "metadata",
+        ),
         (json!({"title": "x", "owner_id": null}), "owner_id"),
         (json!({"title": "x", "role": "owner"}), "role"),
     ];
@@ -343,10 +582,19 @@ async fn every_bad_field_is_refused_by_name() {
         named(c.post(DOCUMENTS, body.clone()).await);
         named(c.put(&at, body).await);
     }
-    c.post(DOCUMENTS, json!({"content": "x"})).await.error(400, "invalid_request", "title");
-    let twice = c.call("POST", DOCUMENTS).bytes(r#"{"title":"a","title":"b"}"#);
-    twice.with("content-type", "application/json").await.error(400, "invalid_request", "title");
-    c.post(DOCUMENTS, json!({"title": "é".repeat(500)})).await.expect(201);
+    c.post(DOCUMENTS, json!({"content": "x"}))
+        .await
+        .error(400, "invalid_request", "title");
+    let twice = c
+        .call("POST", DOCUMENTS)
+        .bytes(r#"{"title":"a","title":"b"}"#);
+    twice
+        .with("content-type", "application/json")
+        .await
+        .error(400, "invalid_request", "title");
+    c.post(DOCUMENTS, json!({"title": "é".repeat(500)}))
+        .await
+        .expect(201);
     assert_eq!(c.get(DOCUMENTS).await.expect(200).total(), 2);
 }
 
@@ -354,16 +602,28 @@ async fn every_bad_field_is_refused_by_name() {
 async fn a_body_that_is_not_utf_8_is_refused() {
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;
-    for bad in [&b"\xff\xfe"[..], b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\xaf"] {
+    for bad in [
+        &b"\xff\xfe"[..],
+        b"\xc3",
+        b"\xed\xa0\x80",
+        b"\xf8\x88\x80\x80\x80",
+        b"\xc0\xaf",
+    ] {
         let mut body = br#"{"title":"x","content":""#.to_vec();
         body.extend_from_slice(bad);
         body.extend_from_slice(br#""}"#);
         for call in [c.call("POST", DOCUMENTS), c.call("PUT", &at)] {
-            call.bytes(body.clone()).with("content-type", "application/json").await.error(400, "invalid_request", "*");
+            call.bytes(body.clone())
+                .with("content-type", "application/json")
+                .await
+                .error(400, "invalid_request", "*");
         }
     }
     let lone = r#"{"title":"x","content":"\ud800"}"#;
-    let call = c.call("POST", DOCUMENTS).bytes(lone).with("content-type", "application/json");
+    let call = c
+        .call("POST", DOCUMENTS)
+        .bytes(lone)
+        .with("content-type", "application/json");
     call.await.error(400, "invalid_request", "*");
     assert_eq!(c.text(&at).await, "one\n");
 }
@@ -372,8 +632,12 @@ async fn a_body_that_is_not_utf_8_is_refused() {
 fn sized(bytes: usize) -> (String, String) {
     let frame = json!({"title": "Big", "content": ""}).to_string().len();
     // Plain bytes: what JSON escapes would count double.
-    let content = "a line of text that nobody reads. ".repeat(bytes / 34 + 1)[..bytes - frame].to_owned();
-    (json!({"title": "Big", "content": content}).to_string(), content)
+    let content =
+        "a line of text that nobody reads. ".repeat(bytes / 34 + 1)[..bytes - frame].to_owned();
+    (
+        json!({"title": "Big", "content": content}).to_string(),
+        content,
+    )
 }
 
 #[tokio::test]
@@ -382,19 +646,32 @@ async fn a_body_of_8_mib_is_taken_and_one_byte_more_is_not() {
     let json = |call: crate::support::client::Call| call.with("content-type", "application/json");
     let (body, content) = sized(8 * MIB);
     assert_eq!(body.len(), 8 * MIB);
-    let made = json(c.call("POST", DOCUMENTS).bytes(body)).await.expect(201);
-    assert!(made["content"] == content.as_str(), "8 MiB come back with the creation");
+    let made = json(c.call("POST", DOCUMENTS).bytes(body))
+        .await
+        .expect(201);
+    assert!(
+        made["content"] == content.as_str(),
+        "8 MiB come back with the creation"
+    );
     let at = made.header("location");
     assert!(c.text(at).await == content, "8 MiB are kept");
     for bytes in [8 * MIB + 1, 9 * MIB] {
         let (body, _) = sized(bytes);
-        for call in [c.call("POST", DOCUMENTS), c.call("PUT", at), c.call("POST", &format!("{at}/versions"))] {
-            json(call.bytes(body.clone())).await.error(413, "payload_too_large", "*");
+        for call in [
+            c.call("POST", DOCUMENTS),
+            c.call("PUT", at),
+            c.call("POST", &format!("{at}/versions")),
+        ] {
+            json(call.bytes(body.clone()))
+                .await
+                .error(413, "payload_too_large", "*");
         }
     }
     assert_eq!(c.get(at).await.expect(200)["version_number"], 1);
     let (body, _) = sized(2 * MIB);
-    json(c.call("POST", "/v1/customers").bytes(body)).await.error(413, "payload_too_large", "*");
+    json(c.call("POST", "/v1/customers").bytes(body))
+        .await
+        .error(413, "payload_too_large", "*");
 }
 
 #[tokio::test]
@@ -402,18 +679,29 @@ async fn a_replayed_creation_shows_the_first_answer_byte_for_byte() {
     let (_account, c) = account_with_client().await;
     let content = "first\r\n\u{1F388} \"quoted\" <b>\n".repeat(500);
     let body = json!({"title": "Once", "content": content, "metadata": {"b": 1, "a": 2}});
-    let create = || c.post(DOCUMENTS, body.clone()).with("idempotency-key", "\"create\"");
+    let create = || {
+        c.post(DOCUMENTS, body.clone())
+            .with("idempotency-key", "\"create\"")
+    };
     let made = create().await.expect(201);
     let at = made.header("location").to_owned();
-    c.put(&at, json!({"content": "second\n", "title": "Twice"})).await.expect(200);
+    c.put(&at, json!({"content": "second\n", "title": "Twice"}))
+        .await
+        .expect(200);
     let again = create().await.expect(201);
     assert_eq!(again.header("idempotent-replayed"), "true");
     assert!(again.bytes == made.bytes, "{again}\nis not\n{made}");
-    assert_eq!((again.header("location"), again.etag()), (at.as_str(), made.etag()));
+    assert_eq!(
+        (again.header("location"), again.etag()),
+        (at.as_str(), made.etag())
+    );
     assert_eq!(c.get(DOCUMENTS).await.expect(200).total(), 1);
     assert_eq!(c.text(&at).await, "second\n");
     let other = json!({"title": "Another"});
-    c.post(DOCUMENTS, other).with("idempotency-key", "create").await.error(422, "idempotency_key_reused", "*");
+    c.post(DOCUMENTS, other)
+        .with("idempotency-key", "create")
+        .await
+        .error(422, "idempotency_key_reused", "*");
 }
 
 #[tokio::test]
@@ -423,24 +711,58 @@ async fn every_post_below_a_document_is_done_once_under_its_key() {
     c.branch(&at, "side", "one\ntwo\n").await;
     let user = c.user("agent").await;
     let posts = [
-        ("versions", json!({"content": "zero\none\n", "label": "first"}), 201),
+        (
+            "versions",
+            json!({"content": "zero\none\n", "label": "first"}),
+            201,
+        ),
         ("versions/1/restore", json!({"message": "back"}), 201),
         ("merge", json!({"source": "side"}), 201),
         ("merge", json!({"source": "1"}), 200),
-        ("collaborators", json!({"user_id": user, "role": "viewer"}), 201),
+        (
+            "collaborators",
+            json!({"user_id": user, "role": "viewer"}),
+            201,
+        ),
         ("comments", json!({"start_line": 1, "body": "hm"}), 201),
         ("restore", json!({}), 200),
     ];
     for (n, (below, body, status)) in posts.into_iter().enumerate() {
         let key = format!("post-{n}");
-        let post = || c.post(&format!("{at}/{below}"), body.clone()).with("idempotency-key", &key);
+        let post = || {
+            c.post(&format!("{at}/{below}"), body.clone())
+                .with("idempotency-key", &key)
+        };
         let first = post().await.expect(status);
-        let events = c.get("/v1/events?after=0&limit=1").await.expect(200).total();
+        let events = c
+            .get("/v1/events?after=0&limit=1")
+            .await
+            .expect(200)
+            .total();
         let again = post().await.expect(status);
-        assert_eq!(again.header_opt("idempotent-replayed"), Some("true"), "{again}");
-        assert_eq!((&again.bytes, again.header_opt("etag")), (&first.bytes, first.header_opt("etag")), "{below}");
-        assert_eq!(again.header_opt("location"), first.header_opt("location"), "{below}");
-        assert_eq!(c.get("/v1/events?after=0&limit=1").await.expect(200).total(), events, "{below} was done twice");
+        assert_eq!(
+            again.header_opt("idempotent-replayed"),
+            Some("true"),
+            "{again}"
+        );
+        assert_eq!(
+            (&again.bytes, again.header_opt("etag")),
+            (&first.bytes, first.header_opt("etag")),
+            "{below}"
+        );
+        assert_eq!(
+            again.header_opt("location"),
+            first.header_opt("location"),
+            "{below}"
+        );
+        assert_eq!(
+            c.get("/v1/events?after=0&limit=1")
+                .await
+                .expect(200)
+                .total(),
+            events,
+            "{below} was done twice"
+        );
     }
 }
 
@@ -457,7 +779,9 @@ async fn test_and_live_documents_do_not_see_each_other() {
     for route in routes(&at).iter().filter(|(method, ..)| *method != "GET") {
         send(&read, route).await.error(403, "forbidden", "*");
     }
-    read.post(DOCUMENTS, json!({"title": "x"})).await.error(403, "forbidden", "*");
+    read.post(DOCUMENTS, json!({"title": "x"}))
+        .await
+        .error(403, "forbidden", "*");
     assert_eq!(live.text(&at).await, "live\n");
 }
 
@@ -467,10 +791,16 @@ async fn another_accounts_document_is_404_never_403() {
     let at = c.document("one\n").await;
     let stranger = account().await;
     assert_not_there(&stranger.test(), &at).await;
-    stranger.test().call("POST", &format!("{at}/restore")).await.error(404, "not_found", "*");
+    stranger
+        .test()
+        .call("POST", &format!("{at}/restore"))
+        .await
+        .error(404, "not_found", "*");
     assert_eq!(stranger.test().get(DOCUMENTS).await.expect(200).total(), 0);
     for route in routes(&at) {
-        send(&stranger.anonymous(), &route).await.error(401, "unauthorized", "*");
+        send(&stranger.anonymous(), &route)
+            .await
+            .error(401, "unauthorized", "*");
     }
 }
 
@@ -506,7 +836,12 @@ async fn ids_that_name_no_document_are_404() {
 async fn a_narrowed_key_does_what_its_scopes_name() {
     let account = account().await;
     let at = account.test().document("one\n").await;
-    let with = async |scopes: Value| account.key(json!({"type": "test", "name": "narrow", "scopes": scopes})).await.0;
+    let with = async |scopes: Value| {
+        account
+            .key(json!({"type": "test", "name": "narrow", "scopes": scopes}))
+            .await
+            .0
+    };
     let none = with(json!(["conversations:read", "conversations:write"])).await;
     let reads = with(json!(["documents:read"])).await;
     let writes = with(json!(["documents:read", "documents:write"])).await;
@@ -514,10 +849,16 @@ async fn a_narrowed_key_does_what_its_scopes_name() {
     for route in routes(&at) {
         send(&none, &route).await.error(403, "forbidden", "*");
     }
-    for (c, read, write, share) in [(&reads, 200, 403, 403), (&writes, 200, 200, 403), (&shares, 200, 403, 201)] {
+    for (c, read, write, share) in [
+        (&reads, 200, 403, 403),
+        (&writes, 200, 200, 403),
+        (&shares, 200, 403, 201),
+    ] {
         c.get(&at).await.expect(read);
         c.put(&at, json!({"title": "Guide"})).await.expect(write);
-        c.post(&format!("{at}/share"), json!({})).await.expect(share);
+        c.post(&format!("{at}/share"), json!({}))
+            .await
+            .expect(share);
     }
 }
 
@@ -530,7 +871,11 @@ struct Life {
 
 async fn live_on(c: &Client, writer: usize) -> Life {
     let title = format!("writer {writer}");
-    let mut life = Life { at: String::new(), title: title.clone(), contents: Vec::new() };
+    let mut life = Life {
+        at: String::new(),
+        title: title.clone(),
+        contents: Vec::new(),
+    };
     for n in 0.. {
         let content = format!("{title}, text {n}\n");
         let call = if life.at.is_empty() {
@@ -538,7 +883,13 @@ async fn live_on(c: &Client, writer: usize) -> Life {
         } else {
             c.put(&life.at, json!({"content": content}))
         };
-        let Ok(answer) = call.with("idempotency-key", &format!("{writer}-{n}")).try_send().await else { break };
+        let Ok(answer) = call
+            .with("idempotency-key", &format!("{writer}-{n}"))
+            .try_send()
+            .await
+        else {
+            break;
+        };
         if life.at.is_empty() {
             life.at = answer.expect(201).header("location").to_owned();
         } else {
@@ -562,7 +913,10 @@ async fn acknowledged_documents_and_versions_survive_kill_9() {
         })
         .collect();
     let events = || async { c.get("/v1/events?after=0&limit=1").await.total() };
-    until("work goes on", Duration::from_secs(30), async || (events().await > 150).then_some(())).await;
+    until("work goes on", Duration::from_secs(30), async || {
+        (events().await > 150).then_some(())
+    })
+    .await;
     server.kill9();
     let mut lives = Vec::new();
     for writer in writers {
@@ -580,19 +934,41 @@ async fn acknowledged_documents_and_versions_survive_kill_9() {
             life.contents.len()
         );
         assert_eq!(now["title"], life.title.as_str());
-        assert_eq!(c.get(&format!("{}/versions?limit=1", life.at)).await.expect(200).total(), number as u64);
-        let activity = c.get(&format!("{}/activity?limit=1", life.at)).await.expect(200).total();
-        assert_eq!(activity, number as u64, "an entry for each version, in its commit");
+        assert_eq!(
+            c.get(&format!("{}/versions?limit=1", life.at))
+                .await
+                .expect(200)
+                .total(),
+            number as u64
+        );
+        let activity = c
+            .get(&format!("{}/activity?limit=1", life.at))
+            .await
+            .expect(200)
+            .total();
+        assert_eq!(
+            activity, number as u64,
+            "an entry for each version, in its commit"
+        );
         for (n, content) in life.contents.iter().enumerate() {
             assert_eq!(
-                c.get(&format!("{}/versions/{}", life.at, n + 1)).await.expect(200)["content"],
+                c.get(&format!("{}/versions/{}", life.at, n + 1))
+                    .await
+                    .expect(200)["content"],
                 content.as_str()
             );
         }
         let writer = life.title.rsplit(' ').next().unwrap();
         let body = json!({"title": life.title, "content": life.contents[0]});
-        let replay = c.post(DOCUMENTS, body).with("idempotency-key", &format!("{writer}-0")).await.expect(201);
-        assert_eq!((replay.header("location"), &replay["content"]), (life.at.as_str(), &json!(life.contents[0])));
+        let replay = c
+            .post(DOCUMENTS, body)
+            .with("idempotency-key", &format!("{writer}-0"))
+            .await
+            .expect(201);
+        assert_eq!(
+            (replay.header("location"), &replay["content"]),
+            (life.at.as_str(), &json!(life.contents[0]))
+        );
     }
 }
 
@@ -601,7 +977,11 @@ async fn the_bin_keeps_a_document_for_30_days() {
     let (mut server, clock) = Clock::start();
     let account = server.account().await;
     let c = account.test();
-    let (back, lost, kept) = (c.document("back\n").await, c.document("lost\n").await, c.document("kept\n").await);
+    let (back, lost, kept) = (
+        c.document("back\n").await,
+        c.document("lost\n").await,
+        c.document("kept\n").await,
+    );
     for at in [&back, &lost] {
         c.delete(at).await.expect(204);
     }
@@ -609,44 +989,96 @@ async fn the_bin_keeps_a_document_for_30_days() {
     server.restart();
     let c = c.at(&server.address());
     c.call("POST", &format!("{back}/restore")).await.expect(200);
-    assert_eq!(c.get(&format!("{DOCUMENTS}?deleted=true")).await.expect(200).column("id"), [id_of(&lost)]);
+    assert_eq!(
+        c.get(&format!("{DOCUMENTS}?deleted=true"))
+            .await
+            .expect(200)
+            .column("id"),
+        [id_of(&lost)]
+    );
     clock.ahead(31 * 24 * 60);
     server.restart();
     let c = c.at(&server.address());
     until("the bin is emptied", Duration::from_secs(20), async || {
-        (c.get(&format!("{DOCUMENTS}?deleted=true")).await.expect(200).total() == 0).then_some(())
+        (c.get(&format!("{DOCUMENTS}?deleted=true"))
+            .await
+            .expect(200)
+            .total()
+            == 0)
+            .then_some(())
     })
     .await;
-    c.call("POST", &format!("{lost}/restore")).await.error(404, "not_found", "*");
+    c.call("POST", &format!("{lost}/restore"))
+        .await
+        .error(404, "not_found", "*");
     assert_eq!(c.text(&back).await, "back\n", "its time begins anew");
     assert_eq!(c.text(&kept).await, "kept\n");
-    let last = c.get("/v1/events?after=0&event=document.deleted").await.expect(200).data().last().cloned().unwrap();
-    assert_eq!((&last["data"]["id"], &last["data"]["permanent"]), (&json!(id_of(&lost)), &json!(true)));
+    let last = c
+        .get("/v1/events?after=0&event=document.deleted")
+        .await
+        .expect(200)
+        .data()
+        .last()
+        .cloned()
+        .unwrap();
+    assert_eq!(
+        (&last["data"]["id"], &last["data"]["permanent"]),
+        (&json!(id_of(&lost)), &json!(true))
+    );
 }
 
 #[tokio::test]
 async fn a_replay_after_the_document_was_erased_shows_no_text_and_is_still_json() {
     let (_account, c) = account_with_client().await;
-    let (key, new) = (unique("key"), json!({"title": "Secret", "content": "words"}));
-    let create = async || c.post(DOCUMENTS, new.clone()).with("idempotency-key", &key).await.expect(201);
+    let (key, new) = (
+        unique("key"),
+        json!({"title": "Secret", "content": "words"}),
+    );
+    let create = async || {
+        c.post(DOCUMENTS, new.clone())
+            .with("idempotency-key", &key)
+            .await
+            .expect(201)
+    };
     let first = create().await;
-    c.delete(&format!("{DOCUMENTS}/{}?permanent=true", first.id("id"))).await.expect(204);
+    c.delete(&format!("{DOCUMENTS}/{}?permanent=true", first.id("id")))
+        .await
+        .expect(204);
     let erased = async || Some(create().await).filter(|replay| replay["title"] == "");
     let replay = until("the texts are erased", Duration::from_secs(10), erased).await;
     assert_shape(&replay.body, &read_shape());
-    assert_eq!((&replay["id"], &replay["content"]), (&first["id"], &Value::Null));
+    assert_eq!(
+        (&replay["id"], &replay["content"]),
+        (&first["id"], &Value::Null)
+    );
 }
 
 #[tokio::test]
 async fn a_list_goes_on_behind_a_document_that_was_erased() {
     let (_account, c) = account_with_client().await;
-    let made = [c.document("a").await, c.document("b").await, c.document("c").await];
+    let made = [
+        c.document("a").await,
+        c.document("b").await,
+        c.document("c").await,
+    ];
     let [first, second, third] = made.each_ref().map(|at| id_of(at));
-    c.delete(&format!("{}?permanent=true", made[1])).await.expect(204);
-    let ids = async |query: &str| c.get(&format!("{DOCUMENTS}?{query}")).await.expect(200).column("id");
+    c.delete(&format!("{}?permanent=true", made[1]))
+        .await
+        .expect(204);
+    let ids = async |query: &str| {
+        c.get(&format!("{DOCUMENTS}?{query}"))
+            .await
+            .expect(200)
+            .column("id")
+    };
     assert_eq!(ids(&format!("after={second}")).await, [first]);
     assert_eq!(ids(&format!("before={second}")).await, [third]);
-    assert_eq!(ids(&format!("after={second}&order=asc&limit=1")).await.len(), 1);
+    assert_eq!(
+        ids(&format!("after={second}&order=asc&limit=1"))
+            .await
+            .len(),
+        1
+    );
     let path = format!("{DOCUMENTS}?after={second}&sort=title");
     c.get(&path).await.error(400, "invalid_request", "after");
 }
@@ -658,27 +1090,70 @@ async fn events_of_documents_are_for_who_may_read_all_of_them() {
     c.message(&conversation, "hello").await;
     let at = c.document("secret words").await;
     let (agent, admin) = (c.user("agent").await, c.user("admin").await);
-    let scoped = async |scopes: Value| account.key(json!({"type": "test", "scopes": scopes})).await.0;
-    let blind = [c.acting_for(&agent), scoped(json!(["conversations:read"])).await];
-    let seeing = [c.clone(), c.acting_for(&admin), scoped(json!(["conversations:read", "documents:read"])).await];
+    let scoped = async |scopes: Value| {
+        account
+            .key(json!({"type": "test", "scopes": scopes}))
+            .await
+            .0
+    };
+    let blind = [
+        c.acting_for(&agent),
+        scoped(json!(["conversations:read"])).await,
+    ];
+    let seeing = [
+        c.clone(),
+        c.acting_for(&admin),
+        scoped(json!(["conversations:read", "documents:read"])).await,
+    ];
     for client in seeing {
         let page = client.get("/v1/events?after=0&limit=100").await.expect(200);
-        assert!(page.column("event").contains(&"document.created".to_owned()), "{page}");
-        client.get("/v1/events?after=0&event=document.created").await.expect(200);
+        assert!(
+            page.column("event")
+                .contains(&"document.created".to_owned()),
+            "{page}"
+        );
+        client
+            .get("/v1/events?after=0&event=document.created")
+            .await
+            .expect(200);
     }
-    let visible = c.get("/v1/events?after=0&event=conversation.created,message.created").await.expect(200).total();
+    let visible = c
+        .get("/v1/events?after=0&event=conversation.created,message.created")
+        .await
+        .expect(200)
+        .total();
     for client in blind {
         let page = client.get("/v1/events?after=0&limit=100").await.expect(200);
-        assert!(page.column("event").iter().all(|kind| !kind.starts_with("document.")), "{page}");
-        assert!(page.total() >= visible && page.total() == page.data().len() as u64, "{page}");
+        assert!(
+            page.column("event")
+                .iter()
+                .all(|kind| !kind.starts_with("document.")),
+            "{page}"
+        );
+        assert!(
+            page.total() >= visible && page.total() == page.data().len() as u64,
+            "{page}"
+        );
         let mixed = "/v1/events?after=0&event=message.created,document.created";
         client.get(mixed).await.error(403, "forbidden", "event");
-        let mut stream = EventStream::open(client.get("/v1/events?after=0").with("accept", "text/event-stream")).await;
-        c.put(&at, json!({"title": unique("title")})).await.expect(200);
+        let mut stream = EventStream::open(
+            client
+                .get("/v1/events?after=0")
+                .with("accept", "text/event-stream"),
+        )
+        .await;
+        c.put(&at, json!({"title": unique("title")}))
+            .await
+            .expect(200);
         c.message(&conversation, "last").await;
         loop {
             let event = stream.event().await.json();
-            assert!(event["event"].as_str().is_some_and(|kind| !kind.starts_with("document.")), "{event}");
+            assert!(
+                event["event"]
+                    .as_str()
+                    .is_some_and(|kind| !kind.starts_with("document.")),
+                "{event}"
+            );
             if event["data"]["content"] == "last" {
                 break;
             }

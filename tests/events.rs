@@ -1,14 +1,16 @@
-//! `/v1/events` and `/v1/conversations/{id}/events`: what emits what, the envelope, cursors, filters, redaction,
-//! retention.
+//! `/v1/events` and `/v1/conversations/{id}/events`: what emits what, the envelope, cursors,
+//! filters, redaction, retention.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::shapes::{CONVERSATION, EVENT, MESSAGE, assert_id, assert_recent, assert_shape, keys};
+use crate::support::shapes::{
+    CONVERSATION, EVENT, MESSAGE, assert_id, assert_recent, assert_shape, keys,
+};
 use crate::support::{
-    Account, Answer, Client, EventStream, Receiver, Server, Setup, Socket, account, account_with_client,
-    account_with_deliveries, unique, until,
+    Account, Answer, Client, EventStream, Receiver, Server, Setup, Socket, account,
+    account_with_client, account_with_deliveries, unique, until,
 };
 
 fn path(conversation: &str) -> String {
@@ -17,12 +19,20 @@ fn path(conversation: &str) -> String {
 
 /// The conversation's whole log.
 async fn log(c: &Client, conversation: &str) -> Vec<Value> {
-    c.get(&format!("{}/events?limit=100", path(conversation))).await.expect(200).data().clone()
+    c.get(&format!("{}/events?limit=100", path(conversation)))
+        .await
+        .expect(200)
+        .data()
+        .clone()
 }
 
 /// The kinds in the conversation's log.
 async fn kinds(c: &Client, conversation: &str) -> Vec<String> {
-    log(c, conversation).await.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect()
+    log(c, conversation)
+        .await
+        .iter()
+        .map(|event| event["event"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The last event of the conversation's log.
@@ -31,11 +41,16 @@ async fn last(c: &Client, conversation: &str) -> Value {
 }
 
 async fn close(c: &Client, conversation: &str) -> Answer {
-    c.call("POST", &format!("{}/close", path(conversation))).await.expect(200)
+    c.call("POST", &format!("{}/close", path(conversation)))
+        .await
+        .expect(200)
 }
 
 fn seqs(events: &[Value]) -> Vec<u64> {
-    events.iter().map(|event| event["seq"].as_u64().unwrap()).collect()
+    events
+        .iter()
+        .map(|event| event["seq"].as_u64().unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -45,7 +60,10 @@ async fn creating_emits_created_and_then_the_initial_message() {
     let body = json!({"customer_id": customer, "initial_message": "Where is my parcel?"});
     let made = c.post("/v1/conversations", body).await.expect(201);
     let events = log(&c, &made.id("conversation_id")).await;
-    assert_eq!(kinds(&c, &made.id("conversation_id")).await, ["conversation.created", "message.created"]);
+    assert_eq!(
+        kinds(&c, &made.id("conversation_id")).await,
+        ["conversation.created", "message.created"]
+    );
     assert_eq!(events[1]["data"]["content"], "Where is my parcel?");
     assert_eq!(events[1]["data"]["seq"], 1, "the message's own count");
     assert_eq!(events[1]["seq"], 2, "the event's count");
@@ -56,25 +74,50 @@ async fn creating_emits_created_and_then_the_initial_message() {
 #[tokio::test]
 async fn the_envelope_has_every_field_and_no_other() {
     let (_account, c) = account_with_client().await;
-    let made = c.post("/v1/conversations", json!({"customer_id": c.customer().await})).await.expect(201);
+    let made = c
+        .post(
+            "/v1/conversations",
+            json!({"customer_id": c.customer().await}),
+        )
+        .await
+        .expect(201);
     let id = made.id("conversation_id");
     let sent = c.message(&id, "Hello").await;
-    let changed = c.patch(&path(&id), json!({"priority": "high"})).await.expect(200);
+    let changed = c
+        .patch(&path(&id), json!({"priority": "high"}))
+        .await
+        .expect(200);
     let events = log(&c, &id).await;
-    for (event, kind) in events.iter().zip(["conversation.created", "message.created", "conversation.updated"]) {
+    for (event, kind) in events.iter().zip([
+        "conversation.created",
+        "message.created",
+        "conversation.updated",
+    ]) {
         assert_shape(event, EVENT);
         assert_id(&event["id"], "evt_");
         assert_recent(&event["created_at"]);
-        assert_eq!((&event["event"], &event["api_version"]), (&json!(kind), &json!("1.0")));
+        assert_eq!(
+            (&event["event"], &event["api_version"]),
+            (&json!(kind), &json!("1.0"))
+        );
     }
     assert_shape(&events[0]["data"], CONVERSATION);
-    assert_eq!(events[0]["data"], made.body, "the conversation as it was answered");
+    assert_eq!(
+        events[0]["data"], made.body,
+        "the conversation as it was answered"
+    );
     assert_shape(&events[1]["data"], MESSAGE);
-    assert_eq!(events[1]["data"], sent.body, "the message as it was answered");
+    assert_eq!(
+        events[1]["data"], sent.body,
+        "the message as it was answered"
+    );
     assert_shape(&events[2]["data"], &format!("{CONVERSATION}, changes"));
     let mut data = events[2]["data"].clone();
     let changes = data.as_object_mut().unwrap().remove("changes").unwrap();
-    assert_eq!(changes, json!({"priority": {"from": "normal", "to": "high"}}));
+    assert_eq!(
+        changes,
+        json!({"priority": {"from": "normal", "to": "high"}})
+    );
     assert_eq!(data, changed.body);
 }
 
@@ -84,9 +127,16 @@ async fn a_message_emits_message_created_only() {
     let id = c.conversation().await;
     for sender in ["customer", "agent", "system"] {
         let body = json!({"content": "x", "sender_type": sender});
-        c.post(&format!("{}/messages", path(&id)), body).await.expect(201);
+        c.post(&format!("{}/messages", path(&id)), body)
+            .await
+            .expect(201);
     }
-    let expected = ["conversation.created", "message.created", "message.created", "message.created"];
+    let expected = [
+        "conversation.created",
+        "message.created",
+        "message.created",
+        "message.created",
+    ];
     assert_eq!(kinds(&c, &id).await, expected);
 }
 
@@ -95,14 +145,22 @@ async fn a_message_that_changes_the_state_is_followed_by_updated() {
     let (_account, c) = account_with_client().await;
     for status in ["pending", "closed"] {
         let id = c.conversation().await;
-        c.patch(&path(&id), json!({"status": status})).await.expect(200);
+        c.patch(&path(&id), json!({"status": status}))
+            .await
+            .expect(200);
         let before = log(&c, &id).await.len();
         c.message(&id, "Hello?").await;
         let events = log(&c, &id).await;
         let new = &events[before..];
         assert_eq!(new.len(), 2, "{new:?}");
-        assert_eq!((&new[0]["event"], &new[1]["event"]), (&json!("message.created"), &json!("conversation.updated")));
-        assert_eq!(new[1]["data"]["changes"]["status"], json!({"from": status, "to": "active"}));
+        assert_eq!(
+            (&new[0]["event"], &new[1]["event"]),
+            (&json!("message.created"), &json!("conversation.updated"))
+        );
+        assert_eq!(
+            new[1]["data"]["changes"]["status"],
+            json!({"from": status, "to": "active"})
+        );
         assert_eq!(new[1]["data"]["status"], "active");
         assert!(new[1]["data"]["closed_at"].is_null());
         assert_eq!(new[0]["created_at"], new[1]["created_at"], "one commit");
@@ -113,17 +171,37 @@ async fn a_message_that_changes_the_state_is_followed_by_updated() {
 async fn closing_emits_closed_with_its_reason_and_never_updated() {
     let (_account, c) = account_with_client().await;
     let id = c.conversation().await;
-    let closed = c.post(&format!("{}/close", path(&id)), json!({"reason": "solved"})).await.expect(200);
-    assert_eq!(kinds(&c, &id).await, ["conversation.created", "conversation.closed"]);
+    let closed = c
+        .post(&format!("{}/close", path(&id)), json!({"reason": "solved"}))
+        .await
+        .expect(200);
+    assert_eq!(
+        kinds(&c, &id).await,
+        ["conversation.created", "conversation.closed"]
+    );
     let event = last(&c, &id).await;
     assert_eq!(event["data"]["reason"], "solved");
-    assert_eq!((&event["data"]["status"], &event["data"]["closed_at"]), (&json!("closed"), &closed["closed_at"]));
+    assert_eq!(
+        (&event["data"]["status"], &event["data"]["closed_at"]),
+        (&json!("closed"), &closed["closed_at"])
+    );
     close(&c, &id).await;
-    c.patch(&path(&id), json!({"status": "closed"})).await.expect(200);
-    assert_eq!(kinds(&c, &id).await.len(), 2, "closing a closed one emits nothing");
+    c.patch(&path(&id), json!({"status": "closed"}))
+        .await
+        .expect(200);
+    assert_eq!(
+        kinds(&c, &id).await.len(),
+        2,
+        "closing a closed one emits nothing"
+    );
     let by_patch = c.conversation().await;
-    c.patch(&path(&by_patch), json!({"status": "closed"})).await.expect(200);
-    assert_eq!(kinds(&c, &by_patch).await, ["conversation.created", "conversation.closed"]);
+    c.patch(&path(&by_patch), json!({"status": "closed"}))
+        .await
+        .expect(200);
+    assert_eq!(
+        kinds(&c, &by_patch).await,
+        ["conversation.created", "conversation.closed"]
+    );
 }
 
 #[tokio::test]
@@ -133,14 +211,26 @@ async fn reopening_emits_updated_in_either_way() {
         let id = c.conversation().await;
         close(&c, &id).await;
         let reopen = format!("{}/reopen", path(&id));
-        let call = if by_patch { c.patch(&path(&id), json!({"status": "active"})) } else { c.call("POST", &reopen) };
+        let call = if by_patch {
+            c.patch(&path(&id), json!({"status": "active"}))
+        } else {
+            c.call("POST", &reopen)
+        };
         call.await.expect(200);
-        let expected = ["conversation.created", "conversation.closed", "conversation.updated"];
+        let expected = [
+            "conversation.created",
+            "conversation.closed",
+            "conversation.updated",
+        ];
         assert_eq!(kinds(&c, &id).await, expected);
         let change = last(&c, &id).await["data"]["changes"]["status"].clone();
         assert_eq!(change, json!({"from": "closed", "to": "active"}));
         c.call("POST", &reopen).await.expect(200);
-        assert_eq!(kinds(&c, &id).await.len(), 3, "reopening an open one emits nothing");
+        assert_eq!(
+            kinds(&c, &id).await.len(),
+            3,
+            "reopening an open one emits nothing"
+        );
     }
 }
 
@@ -148,20 +238,37 @@ async fn reopening_emits_updated_in_either_way() {
 async fn what_changes_nothing_emits_nothing() {
     let (_account, c) = account_with_client().await;
     let id = c.conversation().await;
-    for body in
-        [json!({}), json!({"status": "active"}), json!({"priority": "normal"}), json!({"metadata": {"no": null}})]
-    {
+    for body in [
+        json!({}),
+        json!({"status": "active"}),
+        json!({"priority": "normal"}),
+        json!({"metadata": {"no": null}}),
+    ] {
         c.patch(&path(&id), body).await.expect(200);
     }
     let at = c.message(&id, "same").await.header("location").to_owned();
     c.patch(&at, json!({"content": "same"})).await.expect(200);
     c.patch(&at, json!({})).await.expect(200);
-    let stale = c.patch(&path(&id), json!({"priority": "low"})).with("if-match", "\"stale\"").await;
+    let stale = c
+        .patch(&path(&id), json!({"priority": "low"}))
+        .with("if-match", "\"stale\"")
+        .await;
     stale.expect(412);
-    c.patch(&path(&id), json!({"priority": "urgent"})).await.expect(400);
+    c.patch(&path(&id), json!({"priority": "urgent"}))
+        .await
+        .expect(400);
     c.get(&path(&id)).await.expect(200);
-    assert_eq!(kinds(&c, &id).await, ["conversation.created", "message.created"]);
-    let create = || c.post(&format!("{}/messages", path(&id)), json!({"content": "once"})).with("idempotency-key", "k");
+    assert_eq!(
+        kinds(&c, &id).await,
+        ["conversation.created", "message.created"]
+    );
+    let create = || {
+        c.post(
+            &format!("{}/messages", path(&id)),
+            json!({"content": "once"}),
+        )
+        .with("idempotency-key", "k")
+    };
     create().await.expect(201);
     create().await.expect(201);
     assert_eq!(kinds(&c, &id).await.len(), 3, "a replay emits nothing");
@@ -181,10 +288,18 @@ async fn editing_and_redacting_emit_message_updated_once_each() {
     c.delete(&at).await.expect(204);
     let redacted = last(&c, &id).await;
     assert_eq!(redacted["event"], "message.updated");
-    assert_eq!((&redacted["data"]["content"], &redacted["data"]["redacted"]), (&json!(""), &json!(true)));
+    assert_eq!(
+        (&redacted["data"]["content"], &redacted["data"]["redacted"]),
+        (&json!(""), &json!(true))
+    );
     c.delete(&at).await.expect(204);
-    let expected =
-        ["conversation.created", "message.created", "message.updated", "conversation.closed", "message.updated"];
+    let expected = [
+        "conversation.created",
+        "message.created",
+        "message.updated",
+        "conversation.closed",
+        "message.updated",
+    ];
     assert_eq!(kinds(&c, &id).await, expected);
 }
 
@@ -193,11 +308,26 @@ async fn each_change_stands_with_from_and_to() {
     let (_account, c) = account_with_client().await;
     let (id, user) = (c.conversation().await, c.user("agent").await);
     let steps = [
-        (json!({"assignee_id": user}), json!({"assignee_id": {"from": null, "to": user}})),
-        (json!({"assignee_id": null}), json!({"assignee_id": {"from": user, "to": null}})),
-        (json!({"channel": "email"}), json!({"channel": {"from": "chat", "to": "email"}})),
-        (json!({"metadata": {"a": 1}}), json!({"metadata": {"from": {}, "to": {"a": 1}}})),
-        (json!({"status": "pending"}), json!({"status": {"from": "active", "to": "pending"}})),
+        (
+            json!({"assignee_id": user}),
+            json!({"assignee_id": {"from": null, "to": user}}),
+        ),
+        (
+            json!({"assignee_id": null}),
+            json!({"assignee_id": {"from": user, "to": null}}),
+        ),
+        (
+            json!({"channel": "email"}),
+            json!({"channel": {"from": "chat", "to": "email"}}),
+        ),
+        (
+            json!({"metadata": {"a": 1}}),
+            json!({"metadata": {"from": {}, "to": {"a": 1}}}),
+        ),
+        (
+            json!({"status": "pending"}),
+            json!({"status": {"from": "active", "to": "pending"}}),
+        ),
     ];
     for (body, changes) in steps {
         c.patch(&path(&id), body).await.expect(200);
@@ -207,7 +337,11 @@ async fn each_change_stands_with_from_and_to() {
     }
     let body = json!({"priority": "low", "channel": "voice"});
     c.patch(&path(&id), body).await.expect(200);
-    assert_eq!(keys(&last(&c, &id).await["data"]["changes"]), ["channel", "priority"], "one event for one PATCH");
+    assert_eq!(
+        keys(&last(&c, &id).await["data"]["changes"]),
+        ["channel", "priority"],
+        "one event for one PATCH"
+    );
     assert_eq!(log(&c, &id).await.len(), 7);
 }
 
@@ -218,17 +352,24 @@ async fn deleting_a_user_emits_updated_for_each_of_its_conversations() {
     let (mut assigned, other) = (Vec::new(), c.conversation_of(&customer).await);
     for _ in 0..3 {
         let id = c.conversation_of(&customer).await;
-        c.patch(&path(&id), json!({"assignee_id": user})).await.expect(200);
+        c.patch(&path(&id), json!({"assignee_id": user}))
+            .await
+            .expect(200);
         assigned.push(id);
     }
     c.delete(&format!("/v1/users/{user}")).await.expect(204);
     for id in &assigned {
-        let event = until("the conversation's own event follows", Duration::from_secs(10), async || {
-            log(&c, id).await.get(2).cloned()
-        });
+        let event = until(
+            "the conversation's own event follows",
+            Duration::from_secs(10),
+            async || log(&c, id).await.get(2).cloned(),
+        );
         let event = event.await;
         assert_eq!(event["event"], "conversation.updated");
-        assert_eq!(event["data"]["changes"], json!({"assignee_id": {"from": user, "to": null}}));
+        assert_eq!(
+            event["data"]["changes"],
+            json!({"assignee_id": {"from": user, "to": null}})
+        );
         assert!(event["data"]["assignee_id"].is_null());
         assert_eq!(log(&c, id).await.len(), 3);
     }
@@ -243,7 +384,9 @@ async fn events_count_without_a_gap_under_concurrent_writers() {
         let (c, id) = (&c, &id);
         async move {
             if n % 4 == 0 {
-                c.patch(&path(id), json!({"metadata": {"n": n}})).await.expect(200);
+                c.patch(&path(id), json!({"metadata": {"n": n}}))
+                    .await
+                    .expect(200);
             } else {
                 c.message(id, &format!("{n}")).await;
             }
@@ -258,22 +401,38 @@ async fn events_count_without_a_gap_under_concurrent_writers() {
         .map(|event| event["data"]["seq"].as_u64().unwrap())
         .collect();
     assert_eq!(messages, (1..=30).collect::<Vec<u64>>());
-    let mut ids: Vec<&str> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    let mut ids: Vec<&str> = events
+        .iter()
+        .map(|event| event["id"].as_str().unwrap())
+        .collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 41, "an id is never used twice");
     let all = c.get("/v1/events?limit=100").await.expect(200);
-    assert_eq!(all.data(), &events, "the account's log has the same events in the same order");
+    assert_eq!(
+        all.data(),
+        &events,
+        "the account's log has the same events in the same order"
+    );
 }
 
 #[tokio::test]
 async fn list_stream_socket_and_webhook_show_the_same_bytes() {
     let (_account, c) = account_with_deliveries().await;
     let receiver = Receiver::start().await;
-    c.post("/v1/webhooks", json!({"url": receiver.url(), "events": ["*"]})).await.expect(201);
+    c.post(
+        "/v1/webhooks",
+        json!({"url": receiver.url(), "events": ["*"]}),
+    )
+    .await
+    .expect(201);
     let customer = c.customer().await;
     let body = json!({"customer_id": customer, "metadata": {"z": 1.0, "a": "é \u{2028} \"<&>\" 🎈", "n": 12_345_678_901_234.5}});
-    let id = c.post("/v1/conversations", body).await.expect(201).id("conversation_id");
+    let id = c
+        .post("/v1/conversations", body)
+        .await
+        .expect(201)
+        .id("conversation_id");
     c.message(&id, "Zeile 1\nZeile 2 / \u{7f} ünï").await;
     close(&c, &id).await;
     let listed = c.get(&format!("{}/events", path(&id))).await.expect(200);
@@ -285,11 +444,20 @@ async fn list_stream_socket_and_webhook_show_the_same_bytes() {
     let deliveries = receiver.wait_for(3).await;
     for delivery in &deliveries[..3] {
         let body = &delivery.body;
-        assert!(listed.contains(body.as_str()), "the conversation's list shows other bytes than {body}");
-        assert!(all.contains(body.as_str()), "the account's list shows other bytes than {body}");
+        assert!(
+            listed.contains(body.as_str()),
+            "the conversation's list shows other bytes than {body}"
+        );
+        assert!(
+            all.contains(body.as_str()),
+            "the account's list shows other bytes than {body}"
+        );
         assert_eq!(&stream.event().await.data, body);
         let frame = socket.try_hear_text().await.unwrap();
-        assert!(frame.contains(body.as_str()), "the socket shows other bytes: {frame} than {body}");
+        assert!(
+            frame.contains(body.as_str()),
+            "the socket shows other bytes: {frame} than {body}"
+        );
     }
 }
 
@@ -301,14 +469,23 @@ async fn links_lead_through_the_log_and_a_poller_goes_on_from_its_end() {
         c.message(&id, &format!("{n}")).await;
     }
     for list in ["/v1/events".to_owned(), format!("{}/events", path(&id))] {
-        let whole = c.get(&format!("{list}?limit=100")).await.expect(200).data().clone();
+        let whole = c
+            .get(&format!("{list}?limit=100"))
+            .await
+            .expect(200)
+            .data()
+            .clone();
         let (mut seen, mut next) = (Vec::new(), format!("{list}?limit=3"));
         loop {
             let page = c.get(&next).await.expect(200);
             assert_eq!(keys(&page.body), ["data", "meta"]);
             assert_eq!(page["meta"]["offset"], 0);
             assert_eq!(page["meta"]["limit"], 3);
-            assert_eq!(page.total(), (whole.len() - seen.len()) as u64, "what follows the cursor, this page included");
+            assert_eq!(
+                page.total(),
+                (whole.len() - seen.len()) as u64,
+                "what follows the cursor, this page included"
+            );
             seen.extend(page.data().clone());
             next = page.link("next").expect("a link to next on every page");
             assert!(next.contains("limit=3"), "{next}");
@@ -328,7 +505,10 @@ async fn links_lead_through_the_log_and_a_poller_goes_on_from_its_end() {
 async fn an_empty_log_has_a_next_too() {
     let (_account, c) = account_with_client().await;
     let empty = c.get("/v1/events").await.expect(200);
-    assert_eq!(empty.body, json!({"data": [], "meta": {"total": 0, "limit": 20, "offset": 0}}));
+    assert_eq!(
+        empty.body,
+        json!({"data": [], "meta": {"total": 0, "limit": 20, "offset": 0}})
+    );
     let next = empty.link("next").expect("a poller must be able to begin");
     let id = c.conversation().await;
     let page = c.get(&next).await.expect(200);
@@ -346,7 +526,11 @@ async fn after_is_the_seq_for_a_conversation_and_0_is_the_beginning() {
     let list = format!("{}/events", path(&id));
     for (after, expected) in [(0, vec![1, 2, 3, 4, 5]), (2, vec![3, 4, 5]), (5, vec![])] {
         let page = c.get(&format!("{list}?after={after}")).await.expect(200);
-        assert_eq!((seqs(page.data()), page.total()), (expected.clone(), expected.len() as u64), "after={after}");
+        assert_eq!(
+            (seqs(page.data()), page.total()),
+            (expected.clone(), expected.len() as u64),
+            "after={after}"
+        );
     }
     assert_eq!(c.get("/v1/events?after=0").await.expect(200).total(), 5);
     let first = c.get("/v1/events?limit=2").await.expect(200);
@@ -360,12 +544,19 @@ async fn mixed(c: &Client) -> (String, [String; 3]) {
     let mut ids = Vec::new();
     for channel in ["chat", "email", "email"] {
         let body = json!({"customer_id": customer, "channel": channel});
-        ids.push(c.post("/v1/conversations", body).await.expect(201).id("conversation_id"));
+        ids.push(
+            c.post("/v1/conversations", body)
+                .await
+                .expect(201)
+                .id("conversation_id"),
+        );
     }
     for id in &ids {
         c.message(id, "before").await;
     }
-    c.patch(&path(&ids[2]), json!({"assignee_id": user})).await.expect(200);
+    c.patch(&path(&ids[2]), json!({"assignee_id": user}))
+        .await
+        .expect(200);
     for id in &ids {
         c.message(id, "after").await;
     }
@@ -388,10 +579,20 @@ async fn filters_alone_and_together_give_what_matches_and_its_total() {
         ("channel=email&event=message.created".to_owned(), 4),
         (format!("assignee_id={user}&event=message.created"), 1),
         (format!("assignee_id={user}&channel=chat"), 0),
-        (format!("assignee_id={user}&channel=email&event=conversation.updated"), 1),
+        (
+            format!("assignee_id={user}&channel=email&event=conversation.updated"),
+            1,
+        ),
     ] {
-        let page = c.get(&format!("/v1/events?{query}&limit=100")).await.expect(200);
-        assert_eq!((page.total(), page.data().len() as u64), (total, total), "{query}: {page}");
+        let page = c
+            .get(&format!("/v1/events?{query}&limit=100"))
+            .await
+            .expect(200);
+        assert_eq!(
+            (page.total(), page.data().len() as u64),
+            (total, total),
+            "{query}: {page}"
+        );
     }
 }
 
@@ -403,14 +604,24 @@ async fn filters_hold_for_one_conversation_and_through_links() {
     for (query, expected) in [
         ("event=message.created".to_owned(), vec![2, 4]),
         (format!("assignee_id={user}"), vec![3, 4]),
-        (format!("assignee_id={user}&event=message.created&channel=email"), vec![4]),
+        (
+            format!("assignee_id={user}&event=message.created&channel=email"),
+            vec![4],
+        ),
         ("channel=chat".to_owned(), vec![]),
         ("event=message.created&after=2".to_owned(), vec![4]),
     ] {
         let page = c.get(&format!("{list}?{query}")).await.expect(200);
-        assert_eq!((seqs(page.data()), page.total()), (expected.clone(), expected.len() as u64), "{query}");
+        assert_eq!(
+            (seqs(page.data()), page.total()),
+            (expected.clone(), expected.len() as u64),
+            "{query}"
+        );
     }
-    let (mut seen, mut next) = (Vec::new(), "/v1/events?event=message.created&channel=email&limit=1".to_owned());
+    let (mut seen, mut next) = (
+        Vec::new(),
+        "/v1/events?event=message.created&channel=email&limit=1".to_owned(),
+    );
     for left in (0..=4).rev() {
         let page = c.get(&next).await.expect(200);
         assert_eq!(page.total(), left, "{next}");
@@ -418,7 +629,10 @@ async fn filters_hold_for_one_conversation_and_through_links() {
         next = page.link("next").unwrap();
     }
     assert_eq!(seen.len(), 4);
-    assert!(seen.iter().all(|event| event["event"] == "message.created"), "{seen:?}");
+    assert!(
+        seen.iter().all(|event| event["event"] == "message.created"),
+        "{seen:?}"
+    );
 }
 
 #[tokio::test]
@@ -446,7 +660,9 @@ async fn bad_cursors_filters_and_limits_are_refused_naming_the_parameter() {
             ("colour=red".to_owned(), "colour"),
             ("limit=5&limit=6".to_owned(), "limit"),
         ] {
-            c.get(&format!("{list}?{query}")).await.error(400, "invalid_request", field);
+            c.get(&format!("{list}?{query}"))
+                .await
+                .error(400, "invalid_request", field);
         }
     }
 }
@@ -454,16 +670,25 @@ async fn bad_cursors_filters_and_limits_are_refused_naming_the_parameter() {
 #[tokio::test]
 async fn modes_and_accounts_are_kept_apart() {
     let account = account().await;
-    let (test, live, stranger) = (account.test(), account.live(), crate::support::account().await.test());
+    let (test, live, stranger) = (
+        account.test(),
+        account.live(),
+        crate::support::account().await.test(),
+    );
     let (in_test, in_live) = (test.conversation().await, live.conversation().await);
     for (c, own, foreign) in [(&test, &in_test, &in_live), (&live, &in_live, &in_test)] {
         let all = c.get("/v1/events").await.expect(200);
         assert_eq!((all.total(), all.data().len()), (1, 1), "{all}");
         assert_eq!(all["data"][0]["data"]["conversation_id"], own.as_str());
-        c.get(&format!("{}/events", path(foreign))).await.error(404, "not_found", "*");
+        c.get(&format!("{}/events", path(foreign)))
+            .await
+            .error(404, "not_found", "*");
     }
     assert_eq!(stranger.get("/v1/events").await.expect(200).total(), 0);
-    stranger.get(&format!("{}/events", path(&in_test))).await.error(404, "not_found", "*");
+    stranger
+        .get(&format!("{}/events", path(&in_test)))
+        .await
+        .error(404, "not_found", "*");
     let unknown = "/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f/events";
     test.get(unknown).await.error(404, "not_found", "*");
 }
@@ -475,15 +700,44 @@ async fn reading_events_goes_with_reading_conversations() {
     let own = account.test().conversation().await;
     let reader = account.read();
     assert_eq!(reader.get("/v1/events").await.expect(200).total(), 1);
-    assert_eq!(reader.get(&format!("{}/events", path(&id))).await.expect(200).total(), 1);
-    let (scoped, _) = account.key(json!({"type": "test", "scopes": ["conversations:read"]})).await;
+    assert_eq!(
+        reader
+            .get(&format!("{}/events", path(&id)))
+            .await
+            .expect(200)
+            .total(),
+        1
+    );
+    let (scoped, _) = account
+        .key(json!({"type": "test", "scopes": ["conversations:read"]}))
+        .await;
     assert_eq!(scoped.get("/v1/events").await.expect(200).total(), 1);
-    assert_eq!(scoped.get(&format!("{}/events", path(&own))).await.expect(200).total(), 1);
-    let (other, _) = account.key(json!({"type": "test", "scopes": ["documents:read", "webhooks:manage"]})).await;
+    assert_eq!(
+        scoped
+            .get(&format!("{}/events", path(&own)))
+            .await
+            .expect(200)
+            .total(),
+        1
+    );
+    let (other, _) = account
+        .key(json!({"type": "test", "scopes": ["documents:read", "webhooks:manage"]}))
+        .await;
     other.get("/v1/events").await.error(403, "forbidden", "*");
-    other.get(&format!("{}/events", path(&own))).await.error(403, "forbidden", "*");
-    account.anonymous().get("/v1/events").await.error(401, "unauthorized", "");
-    account.test().post("/v1/events", json!({})).await.error(405, "method_not_allowed", "");
+    other
+        .get(&format!("{}/events", path(&own)))
+        .await
+        .error(403, "forbidden", "*");
+    account
+        .anonymous()
+        .get("/v1/events")
+        .await
+        .error(401, "unauthorized", "");
+    account
+        .test()
+        .post("/v1/events", json!({}))
+        .await
+        .error(405, "method_not_allowed", "");
 }
 
 #[tokio::test]
@@ -491,22 +745,34 @@ async fn redaction_erases_the_text_from_stored_events() {
     let (_account, c) = account_with_client().await;
     let (id, text, metadata) = (c.conversation().await, unique("Geheim"), unique("Karte"));
     let body = json!({"content": text, "metadata": {"card": metadata}});
-    let at = c.post(&format!("{}/messages", path(&id)), body).await.expect(201).header("location").to_owned();
+    let at = c
+        .post(&format!("{}/messages", path(&id)), body)
+        .await
+        .expect(201)
+        .header("location")
+        .to_owned();
     let edited = unique("Zweit");
     c.patch(&at, json!({"content": edited})).await.expect(200);
     let before = log(&c, &id).await;
     c.delete(&at).await.expect(204);
-    let shown = async |path: String| String::from_utf8(c.get(&path).await.expect(200).bytes).unwrap();
+    let shown =
+        async |path: String| String::from_utf8(c.get(&path).await.expect(200).bytes).unwrap();
     for list in ["/v1/events".to_owned(), format!("{}/events", path(&id))] {
         let text_of_list = shown(list).await;
         for secret in [&text, &metadata, &edited] {
-            assert!(!text_of_list.contains(secret.as_str()), "{secret} is still in {text_of_list}");
+            assert!(
+                !text_of_list.contains(secret.as_str()),
+                "{secret} is still in {text_of_list}"
+            );
         }
     }
     let after = log(&c, &id).await;
     assert_eq!(after.len(), before.len() + 1, "no event is taken away");
     for (then, now) in before.iter().zip(&after) {
-        assert_eq!((&then["id"], &then["seq"], &then["created_at"]), (&now["id"], &now["seq"], &now["created_at"]));
+        assert_eq!(
+            (&then["id"], &then["seq"], &then["created_at"]),
+            (&now["id"], &now["seq"], &now["created_at"])
+        );
     }
     assert_eq!(after[1]["data"]["content"], "");
     assert_eq!(after[1]["data"]["metadata"], json!({}));
@@ -514,7 +780,12 @@ async fn redaction_erases_the_text_from_stored_events() {
     let mut stream = EventStream::open(c.get("/v1/events?after=0")).await;
     for _ in 0..after.len() {
         let event = stream.event().await;
-        assert!([&text, &metadata, &edited].iter().all(|secret| !event.data.contains(secret.as_str())), "{event:?}");
+        assert!(
+            [&text, &metadata, &edited]
+                .iter()
+                .all(|secret| !event.data.contains(secret.as_str())),
+            "{event:?}"
+        );
     }
 }
 
@@ -528,7 +799,12 @@ async fn events_survive_kill_9_with_their_bytes_and_their_cursors() {
         c.message(&id, &format!("{n}")).await;
     }
     let before = c.get("/v1/events").await.expect(200);
-    let next = c.get("/v1/events?limit=4").await.expect(200).link("next").unwrap();
+    let next = c
+        .get("/v1/events?limit=4")
+        .await
+        .expect(200)
+        .link("next")
+        .unwrap();
     server.restart();
     let c = server.with_key(&key);
     assert_eq!(c.get("/v1/events").await.expect(200).bytes, before.bytes);
@@ -539,7 +815,9 @@ async fn events_survive_kill_9_with_their_bytes_and_their_cursors() {
 
 /// A server that keeps events for about two seconds, with a conversation that has one event.
 async fn forgetful() -> (Server, Account, Client, String) {
-    let server = Setup::default().env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00002").start();
+    let server = Setup::default()
+        .env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00002")
+        .start();
     let account = server.account().await;
     let c = account.test();
     let id = c.conversation().await;
@@ -549,7 +827,12 @@ async fn forgetful() -> (Server, Account, Client, String) {
 #[tokio::test]
 async fn what_retention_has_trimmed_is_410_for_a_cursor_before_it() {
     let (_server, _account, c, id) = forgetful().await;
-    let first = c.get("/v1/events?limit=1").await.expect(200).link("next").unwrap();
+    let first = c
+        .get("/v1/events?limit=1")
+        .await
+        .expect(200)
+        .link("next")
+        .unwrap();
     c.message(&id, "trimmed too").await;
     let end = c.get(&first).await.expect(200).link("next").unwrap();
     let expired = until("the log is trimmed", Duration::from_secs(30), async || {
@@ -558,13 +841,27 @@ async fn what_retention_has_trimmed_is_410_for_a_cursor_before_it() {
     });
     expired.await.error(410, "cursor_expired", "after");
     let list = format!("{}/events", path(&id));
-    c.get(&format!("{list}?after=1")).await.error(410, "cursor_expired", "after");
-    let stream = EventStream::try_open(c.get(&format!("{list}?after=1"))).await.unwrap();
+    c.get(&format!("{list}?after=1"))
+        .await
+        .error(410, "cursor_expired", "after");
+    let stream = EventStream::try_open(c.get(&format!("{list}?after=1")))
+        .await
+        .unwrap();
     assert_eq!(stream.status(), 410);
-    let resumed = EventStream::try_open(c.get(&list).with("last-event-id", "1")).await.unwrap();
+    let resumed = EventStream::try_open(c.get(&list).with("last-event-id", "1"))
+        .await
+        .unwrap();
     assert_eq!(resumed.status(), 410);
-    assert_eq!(c.get(&list).await.expect(200).total(), 0, "without a cursor it begins with what is there");
-    assert_eq!(c.get(&end).await.expect(200).total(), 0, "nothing that follows this cursor was trimmed");
+    assert_eq!(
+        c.get(&list).await.expect(200).total(),
+        0,
+        "without a cursor it begins with what is there"
+    );
+    assert_eq!(
+        c.get(&end).await.expect(200).total(),
+        0,
+        "nothing that follows this cursor was trimmed"
+    );
     c.message(&id, "the count goes on").await;
     let page = c.get(&format!("{list}?after=2")).await.expect(200);
     assert_eq!(seqs(page.data()), [3], "{page}");
@@ -575,7 +872,10 @@ async fn a_bad_retention_stops_the_start() {
     let folder = crate::support::server::Folder::new();
     let setup = Setup::default().env("COLLOQUY__EVENTS__RETENTION_DAYS", "-1");
     let (status, said) = setup.refused_in(&folder.work());
-    assert!(!status.success() && said.contains("retention_days") && said.contains("-1"), "{said}");
+    assert!(
+        !status.success() && said.contains("retention_days") && said.contains("-1"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! API keys: what each type may do, narrowing by scope, address and expiry, rotation with overlap, revocation.
+//! API keys: what each type may do, narrowing by scope, address and expiry, rotation with overlap,
+//! revocation.
 
 use std::time::Duration;
 
@@ -16,15 +17,25 @@ async fn a_key_shows_its_secret_once_and_every_field() {
     assert_shape(&shape, KEY);
     assert_id(&made["key_id"], "key_");
     let secret = secret.as_str().unwrap();
-    assert!(secret.starts_with("sk_test_") && secret.ends_with(made["last4"].as_str().unwrap()), "{made}");
+    assert!(
+        secret.starts_with("sk_test_") && secret.ends_with(made["last4"].as_str().unwrap()),
+        "{made}"
+    );
     assert_eq!(made["account_id"], account.account_id.as_str());
     let at = format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap());
     let read = account.operator().get(&at).await.expect(200);
     assert_shape(&read.body, KEY);
-    let list = account.operator().get(&format!("/admin/v1/accounts/{}/keys", account.account_id)).await.expect(200);
+    let list = account
+        .operator()
+        .get(&format!("/admin/v1/accounts/{}/keys", account.account_id))
+        .await
+        .expect(200);
     assert_eq!(list.total(), 4);
     for text in [&read.bytes, &list.bytes] {
-        assert!(!String::from_utf8_lossy(text).contains(secret), "the secret is shown again");
+        assert!(
+            !String::from_utf8_lossy(text).contains(secret),
+            "the secret is shown again"
+        );
     }
 }
 
@@ -32,7 +43,11 @@ async fn a_key_shows_its_secret_once_and_every_field() {
 async fn a_secret_answer_is_not_to_be_stored() {
     let account = account().await;
     let path = format!("/admin/v1/accounts/{}/keys", account.account_id);
-    let made = account.operator().post(&path, json!({"type": "prod"})).await.expect(201);
+    let made = account
+        .operator()
+        .post(&path, json!({"type": "prod"}))
+        .await
+        .expect(201);
     assert_eq!(made.header("cache-control"), "no-store");
 }
 
@@ -44,12 +59,24 @@ async fn a_read_only_key_reads_live_data_and_changes_nothing() {
     read.get(&at).await.expect(200);
     read.call("HEAD", &at).await.expect(200);
     assert_eq!(read.get("/v1/conversations").await.expect(200).total(), 1);
-    read.patch(&at, json!({"priority": "low"})).await.error(403, "forbidden", "*");
-    read.delete(&format!("{at}/messages/msg_0190163d8694739b85d52d5e4a4d6d5f")).await.error(403, "forbidden", "*");
-    read.post("/v1/customers", json!({"name": "x"})).await.error(403, "forbidden", "*");
-    read.call("POST", &format!("{at}/close")).await.error(403, "forbidden", "*");
+    read.patch(&at, json!({"priority": "low"}))
+        .await
+        .error(403, "forbidden", "*");
+    read.delete(&format!(
+        "{at}/messages/msg_0190163d8694739b85d52d5e4a4d6d5f"
+    ))
+    .await
+    .error(403, "forbidden", "*");
+    read.post("/v1/customers", json!({"name": "x"}))
+        .await
+        .error(403, "forbidden", "*");
+    read.call("POST", &format!("{at}/close"))
+        .await
+        .error(403, "forbidden", "*");
     let test = account.test().conversation().await;
-    read.get(&format!("/v1/conversations/{test}")).await.error(404, "not_found", "*");
+    read.get(&format!("/v1/conversations/{test}"))
+        .await
+        .error(404, "not_found", "*");
 }
 
 #[tokio::test]
@@ -70,9 +97,17 @@ async fn every_bad_credential_gets_the_same_401() {
         "Bearer".to_owned(),
         String::new(),
     ];
-    let missing = account.anonymous().get("/v1").await.error(401, "unauthorized", "");
+    let missing = account
+        .anonymous()
+        .get("/v1")
+        .await
+        .error(401, "unauthorized", "");
     for credential in credentials {
-        let refused = account.anonymous().get("/v1").with("authorization", &credential).await;
+        let refused = account
+            .anonymous()
+            .get("/v1")
+            .with("authorization", &credential)
+            .await;
         let refused = refused.error(401, "unauthorized", "");
         assert_eq!(refused.body, missing.body, "{credential}");
     }
@@ -81,9 +116,21 @@ async fn every_bad_credential_gets_the_same_401() {
 #[tokio::test]
 async fn each_kind_of_credential_is_401_at_the_others_door() {
     let account = account().await;
-    account.test().get("/admin/v1/accounts").await.error(401, "unauthorized", "");
-    account.operator().get("/v1/conversations").await.error(401, "unauthorized", "");
-    account.anonymous().get("/admin/v1/accounts").await.error(401, "unauthorized", "");
+    account
+        .test()
+        .get("/admin/v1/accounts")
+        .await
+        .error(401, "unauthorized", "");
+    account
+        .operator()
+        .get("/v1/conversations")
+        .await
+        .error(401, "unauthorized", "");
+    account
+        .anonymous()
+        .get("/admin/v1/accounts")
+        .await
+        .error(401, "unauthorized", "");
 }
 
 #[tokio::test]
@@ -91,29 +138,51 @@ async fn a_key_narrowed_by_scope_may_do_that_and_nothing_else() {
     let account = account().await;
     let c = account.test();
     let at = format!("/v1/conversations/{}", c.conversation().await);
-    let (reader, made) = account.key(json!({"type": "test", "scopes": ["conversations:read"]})).await;
+    let (reader, made) = account
+        .key(json!({"type": "test", "scopes": ["conversations:read"]}))
+        .await;
     assert_eq!(made["scopes"], json!(["conversations:read"]));
     reader.get(&at).await.expect(200);
     reader.get("/v1/customers").await.expect(200);
     reader.get("/v1/users").await.expect(200);
-    reader.patch(&at, json!({"priority": "low"})).await.error(403, "forbidden", "*");
-    reader.post("/v1/customers", json!({"name": "x"})).await.error(403, "forbidden", "*");
-    let (users, _) = account.key(json!({"type": "test", "scopes": ["users:manage"]})).await;
+    reader
+        .patch(&at, json!({"priority": "low"}))
+        .await
+        .error(403, "forbidden", "*");
+    reader
+        .post("/v1/customers", json!({"name": "x"}))
+        .await
+        .error(403, "forbidden", "*");
+    let (users, _) = account
+        .key(json!({"type": "test", "scopes": ["users:manage"]}))
+        .await;
     users.user("agent").await;
     users.get(&at).await.error(403, "forbidden", "*");
-    let (docs, _) = account.key(json!({"type": "test", "scopes": ["documents:write"]})).await;
-    docs.get("/v1/conversations").await.error(403, "forbidden", "*");
+    let (docs, _) = account
+        .key(json!({"type": "test", "scopes": ["documents:write"]}))
+        .await;
+    docs.get("/v1/conversations")
+        .await
+        .error(403, "forbidden", "*");
 }
 
 #[tokio::test]
 async fn a_key_narrowed_by_address_is_403_from_elsewhere() {
     let account = account().await;
-    let (elsewhere, made) = account.key(json!({"type": "test", "allowed_ips": ["10.1.2.0/24"]})).await;
+    let (elsewhere, made) = account
+        .key(json!({"type": "test", "allowed_ips": ["10.1.2.0/24"]}))
+        .await;
     elsewhere.get("/v1").await.error(403, "forbidden", "*");
-    let (here, _) = account.key(json!({"type": "test", "allowed_ips": ["10.1.2.0/24", "127.0.0.0/8"]})).await;
+    let (here, _) = account
+        .key(json!({"type": "test", "allowed_ips": ["10.1.2.0/24", "127.0.0.0/8"]}))
+        .await;
     here.get("/v1").await.expect(200);
     let at = format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap());
-    account.operator().patch(&at, json!({"allowed_ips": ["127.0.0.1/32"]})).await.expect(200);
+    account
+        .operator()
+        .patch(&at, json!({"allowed_ips": ["127.0.0.1/32"]}))
+        .await
+        .expect(200);
     elsewhere.get("/v1").await.expect(200);
     let path = format!("/admin/v1/accounts/{}/keys", account.account_id);
     for bad in ["10.1.2.0/33", "not an address", "::/129"] {
@@ -126,10 +195,18 @@ async fn a_key_narrowed_by_address_is_403_from_elsewhere() {
 async fn an_accounts_allowed_addresses_bind_all_its_keys() {
     let account = account().await;
     let at = format!("/admin/v1/accounts/{}", account.account_id);
-    account.operator().patch(&at, json!({"allowed_ips": ["10.0.0.0/8"]})).await.expect(200);
+    account
+        .operator()
+        .patch(&at, json!({"allowed_ips": ["10.0.0.0/8"]}))
+        .await
+        .expect(200);
     account.test().get("/v1").await.error(403, "forbidden", "*");
     account.live().get("/v1").await.error(403, "forbidden", "*");
-    account.operator().patch(&at, json!({"allowed_ips": ["127.0.0.1/32"]})).await.expect(200);
+    account
+        .operator()
+        .patch(&at, json!({"allowed_ips": ["127.0.0.1/32"]}))
+        .await
+        .expect(200);
     account.test().get("/v1").await.expect(200);
 }
 
@@ -138,7 +215,9 @@ async fn a_key_stops_working_when_it_expires() {
     let account = account().await;
     let soon = chrono::Utc::now() + chrono::TimeDelta::milliseconds(1500);
     let expires_at = soon.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-    let (c, made) = account.key(json!({"type": "test", "expires_at": expires_at})).await;
+    let (c, made) = account
+        .key(json!({"type": "test", "expires_at": expires_at}))
+        .await;
     assert_eq!(made["expires_at"], expires_at.as_str());
     c.get("/v1").await.expect(200);
     let refused = until("the key has expired", Duration::from_secs(10), async || {
@@ -162,7 +241,10 @@ async fn revoking_holds_for_the_very_next_request() {
         let read = account.operator().get(&at).await.expect(200);
         instant(&read["revoked_at"]);
     }
-    let list = account.operator().get(&format!("/admin/v1/accounts/{}/keys", account.account_id)).await;
+    let list = account
+        .operator()
+        .get(&format!("/admin/v1/accounts/{}/keys", account.account_id))
+        .await;
     assert_eq!(list.expect(200).total(), 13, "revoked keys stay listed");
 }
 
@@ -178,14 +260,20 @@ async fn rotated(account: &crate::support::Account, made: &Value, overlap: Value
 async fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_earlier_ones() {
     let account = account().await;
     let (first, made) = account.key(json!({"type": "test"})).await;
-    let second = account.anonymous().with_key(&rotated(&account, &made, json!({})).await);
+    let second = account
+        .anonymous()
+        .with_key(&rotated(&account, &made, json!({})).await);
     first.get("/v1").await.expect(200);
     second.get("/v1").await.expect(200);
-    let third = account.anonymous().with_key(&rotated(&account, &made, json!({"overlap_seconds": 3600})).await);
+    let third = account
+        .anonymous()
+        .with_key(&rotated(&account, &made, json!({"overlap_seconds": 3600})).await);
     first.get("/v1").await.error(401, "unauthorized", "");
     second.get("/v1").await.expect(200);
     third.get("/v1").await.expect(200);
-    let fourth = account.anonymous().with_key(&rotated(&account, &made, json!({"overlap_seconds": 0})).await);
+    let fourth = account
+        .anonymous()
+        .with_key(&rotated(&account, &made, json!({"overlap_seconds": 0})).await);
     for old in [&first, &second, &third] {
         old.get("/v1").await.error(401, "unauthorized", "");
     }
@@ -198,16 +286,27 @@ async fn an_overlap_ends_by_itself() {
     let (old, made) = account.key(json!({"type": "test"})).await;
     rotated(&account, &made, json!({"overlap_seconds": 1})).await;
     old.get("/v1").await.expect(200);
-    until("the overlap is over", Duration::from_secs(10), async || (old.get("/v1").await.status == 401).then_some(()))
-        .await;
+    until("the overlap is over", Duration::from_secs(10), async || {
+        (old.get("/v1").await.status == 401).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn revoking_ends_the_overlap_too() {
     let account = account().await;
     let (old, made) = account.key(json!({"type": "test"})).await;
-    let new = account.anonymous().with_key(&rotated(&account, &made, json!({})).await);
-    account.operator().delete(&format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap())).await.expect(204);
+    let new = account
+        .anonymous()
+        .with_key(&rotated(&account, &made, json!({})).await);
+    account
+        .operator()
+        .delete(&format!(
+            "/admin/v1/keys/{}",
+            made["key_id"].as_str().unwrap()
+        ))
+        .await
+        .expect(204);
     old.get("/v1").await.error(401, "unauthorized", "");
     new.get("/v1").await.error(401, "unauthorized", "");
 }

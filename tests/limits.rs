@@ -1,5 +1,5 @@
-//! Rate limits as clients see them: headers, 429, and the limit on failed authentication by address. The four
-//! properties themselves are property tests beside the limiter.
+//! Rate limits as clients see them: headers, 429, and the limit on failed authentication by
+//! address. The four properties themselves are property tests beside the limiter.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,17 +18,29 @@ async fn limited(account: &Account, rate: u64, burst: u64) -> Client {
 async fn every_authenticated_answer_carries_the_limits_errors_included() {
     let account = account().await;
     let c = account.test();
-    let found = c.get("/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f").await.error(404, "not_found", "*");
+    let found = c
+        .get("/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f")
+        .await
+        .error(404, "not_found", "*");
     let refused = c.post("/v1/customers", json!({})).await.expect(400);
-    let forbidden = account.read().post("/v1/customers", json!({})).await.expect(403);
+    let forbidden = account
+        .read()
+        .post("/v1/customers", json!({}))
+        .await
+        .expect(403);
     let unmodified = {
         let at = format!("/v1/conversations/{}", c.conversation().await);
         let tag = c.get(&at).await.etag();
         c.get(&at).with("if-none-match", &tag).await.expect(304)
     };
     for answer in [found, refused, forbidden, unmodified] {
-        for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "ratelimit-policy"]
-        {
+        for name in [
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+            "ratelimit",
+            "ratelimit-policy",
+        ] {
             assert!(answer.header_opt(name).is_some(), "{name}: {answer}");
         }
     }
@@ -38,15 +50,35 @@ async fn every_authenticated_answer_carries_the_limits_errors_included() {
 async fn basic_is_100_and_remaining_counts_down_by_one() {
     let account = account().await;
     let at = format!("/admin/v1/accounts/{}", account.account_id);
-    account.operator().patch(&at, json!({"plan": "basic"})).await.expect(200);
+    account
+        .operator()
+        .patch(&at, json!({"plan": "basic"}))
+        .await
+        .expect(200);
     let c = account.test();
     let first = c.get("/v1").await.expect(200);
     assert_eq!(first.number("x-ratelimit-limit"), 100);
-    assert_eq!(first.number("x-ratelimit-remaining"), 99, "this request counted");
-    assert_eq!(c.get("/v1").await.expect(200).number("x-ratelimit-remaining"), 98);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(
+        first.number("x-ratelimit-remaining"),
+        99,
+        "this request counted"
+    );
+    assert_eq!(
+        c.get("/v1")
+            .await
+            .expect(200)
+            .number("x-ratelimit-remaining"),
+        98
+    );
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     let reset = first.number("x-ratelimit-reset");
-    assert!((now..=now + 61).contains(&reset), "{reset} is Unix seconds within the minute from {now}");
+    assert!(
+        (now..=now + 61).contains(&reset),
+        "{reset} is Unix seconds within the minute from {now}"
+    );
 }
 
 #[tokio::test]
@@ -56,12 +88,22 @@ async fn an_idle_key_can_spend_its_burst_and_no_more() {
     for n in 1..=15_u64 {
         let answer = c.get("/v1").await.expect(200);
         assert_eq!(answer.number("x-ratelimit-limit"), 10);
-        assert_eq!(answer.number("x-ratelimit-remaining"), 10_u64.saturating_sub(n), "0 while the burst is spent");
+        assert_eq!(
+            answer.number("x-ratelimit-remaining"),
+            10_u64.saturating_sub(n),
+            "0 while the burst is spent"
+        );
     }
     let refused = c.get("/v1").await.error(429, "rate_limited", "");
-    assert!(refused.message().to_lowercase().contains("slow down"), "{refused}");
+    assert!(
+        refused.message().to_lowercase().contains("slow down"),
+        "{refused}"
+    );
     // 16 in T seconds keep to the rate once 10 × T/60 + 5 ≥ 16: 66, to a resolution of one second.
-    assert!((61..=68).contains(&refused.number("retry-after")), "{refused}");
+    assert!(
+        (61..=68).contains(&refused.number("retry-after")),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -91,7 +133,12 @@ async fn a_refusal_costs_nothing_and_who_waits_is_let_in() {
     let wait = Duration::from_secs(refused.number("retry-after"));
     tokio::time::sleep(wait).await;
     let answer = c.get("/v1").await;
-    assert_eq!(answer.status, 200, "{:?} after the first, Retry-After {wait:?}: {answer}", spent.elapsed());
+    assert_eq!(
+        answer.status,
+        200,
+        "{:?} after the first, Retry-After {wait:?}: {answer}",
+        spent.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -110,7 +157,9 @@ async fn both_secrets_of_one_key_share_its_limit() {
     let account = account().await;
     let (old, made) = account.key(json!({"type": "test"})).await;
     let at = format!("/admin/v1/keys/{}/rotate", made["key_id"].as_str().unwrap());
-    let new = account.anonymous().with_key(&account.operator().post(&at, json!({})).await.id("key"));
+    let new = account
+        .anonymous()
+        .with_key(&account.operator().post(&at, json!({})).await.id("key"));
     limited(&account, 2, 2).await;
     old.get("/v1").await.expect(200);
     new.get("/v1").await.expect(200);
@@ -121,17 +170,41 @@ async fn both_secrets_of_one_key_share_its_limit() {
 #[tokio::test]
 async fn errors_and_replays_cost_one_but_a_refused_address_nothing() {
     let account = account().await;
-    let (elsewhere, made) = account.key(json!({"type": "test", "allowed_ips": ["10.0.0.0/8"]})).await;
+    let (elsewhere, made) = account
+        .key(json!({"type": "test", "allowed_ips": ["10.0.0.0/8"]}))
+        .await;
     limited(&account, 100, 100).await;
     for _ in 0..5 {
-        assert_eq!(elsewhere.get("/v1").await.error(403, "forbidden", "*").number("x-ratelimit-remaining"), 100);
+        assert_eq!(
+            elsewhere
+                .get("/v1")
+                .await
+                .error(403, "forbidden", "*")
+                .number("x-ratelimit-remaining"),
+            100
+        );
     }
     let at = format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap());
-    account.operator().patch(&at, json!({"allowed_ips": ["127.0.0.1/32"]})).await.expect(200);
-    let post = || elsewhere.post("/v1/customers", json!({"name": "x"})).with("idempotency-key", "same");
+    account
+        .operator()
+        .patch(&at, json!({"allowed_ips": ["127.0.0.1/32"]}))
+        .await
+        .expect(200);
+    let post = || {
+        elsewhere
+            .post("/v1/customers", json!({"name": "x"}))
+            .with("idempotency-key", "same")
+    };
     assert_eq!(post().await.expect(201).number("x-ratelimit-remaining"), 99);
     assert_eq!(post().await.expect(201).number("x-ratelimit-remaining"), 98);
-    assert_eq!(elsewhere.post("/v1/customers", json!({})).await.expect(400).number("x-ratelimit-remaining"), 97);
+    assert_eq!(
+        elsewhere
+            .post("/v1/customers", json!({}))
+            .await
+            .expect(400)
+            .number("x-ratelimit-remaining"),
+        97
+    );
 }
 
 #[tokio::test]
@@ -139,36 +212,65 @@ async fn a_limited_request_is_429_before_it_is_anything_else() {
     let account = account().await;
     let c = limited(&account, 1, 1).await;
     c.get("/v1").await.expect(200);
-    c.post("/v1/customers", json!({"unknown": true})).await.error(429, "rate_limited", "");
-    c.get("/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f").await.error(429, "rate_limited", "");
+    c.post("/v1/customers", json!({"unknown": true}))
+        .await
+        .error(429, "rate_limited", "");
+    c.get("/v1/conversations/conv_0190163d8694739b85d52d5e4a4d6d5f")
+        .await
+        .error(429, "rate_limited", "");
     c.get("/v1/nowhere").await.error(404, "not_found", "*");
     c.delete("/v1").await.error(405, "method_not_allowed", "");
 }
 
 #[tokio::test]
 async fn failed_authentication_is_limited_by_address_and_a_valid_key_still_let_in() {
-    let server = Setup::default().env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5").start();
+    let server = Setup::default()
+        .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5")
+        .start();
     let account = server.account().await;
     let guess = server.with_key("sk_test_0000000000000000000000000000000000000000000000000");
     for _ in 0..5 {
         guess.get("/v1").await.error(401, "unauthorized", "");
     }
     guess.get("/v1").await.error(429, "rate_limited", "");
-    server.anonymous().get("/v1/customers").await.error(429, "rate_limited", "");
+    server
+        .anonymous()
+        .get("/v1/customers")
+        .await
+        .error(429, "rate_limited", "");
     account.test().get("/v1").await.expect(200);
-    server.anonymous().with_operator(OPERATOR).get("/admin/v1/accounts").await.expect(200);
+    server
+        .anonymous()
+        .with_operator(OPERATOR)
+        .get("/admin/v1/accounts")
+        .await
+        .expect(200);
     server.anonymous().get("/healthz").await.expect(200);
 }
 
 #[tokio::test]
 async fn a_wrong_operator_token_is_limited_by_address_too() {
-    let server = Setup::default().env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5").start();
-    let guess = server.anonymous().with_operator("op_guessed000000000000000000000");
+    let server = Setup::default()
+        .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "5")
+        .start();
+    let guess = server
+        .anonymous()
+        .with_operator("op_guessed000000000000000000000");
     for _ in 0..5 {
-        guess.get("/admin/v1/accounts").await.error(401, "unauthorized", "");
+        guess
+            .get("/admin/v1/accounts")
+            .await
+            .error(401, "unauthorized", "");
     }
-    guess.get("/admin/v1/accounts").await.error(429, "rate_limited", "");
-    server.operator().get("/admin/v1/accounts").await.expect(200);
+    guess
+        .get("/admin/v1/accounts")
+        .await
+        .error(429, "rate_limited", "");
+    server
+        .operator()
+        .get("/admin/v1/accounts")
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
@@ -182,5 +284,8 @@ async fn a_restart_begins_afresh() {
     let key = account.test_key().to_owned();
     server.restart();
     let c = server.with_key(&key);
-    until("the key is let in", Duration::from_secs(5), async || (c.get("/v1").await.status == 200).then_some(())).await;
+    until("the key is let in", Duration::from_secs(5), async || {
+        (c.get("/v1").await.status == 200).then_some(())
+    })
+    .await;
 }

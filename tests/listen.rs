@@ -1,4 +1,5 @@
-//! `colloquy listen`: the account's events, signed and posted to a local address, each shown with its answer.
+//! `colloquy listen`: the account's events, signed and posted to a local address, each shown with
+//! its answer.
 
 use std::fs::{self, File};
 use std::process::{Child, ExitStatus};
@@ -9,7 +10,9 @@ use tempfile::TempDir;
 
 use crate::support::receiver::dead_url;
 use crate::support::verify::{assert_accepted, assert_refused};
-use crate::support::{Client, Proxy, Receiver, Reply, Server, account_with_client, process, until, until_now};
+use crate::support::{
+    Client, Proxy, Receiver, Reply, Server, account_with_client, process, until, until_now,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 /// A proxy that cuts nothing in a test's time.
@@ -36,14 +39,30 @@ impl Listener {
         if let Some(key) = key {
             command.env("COLLOQUY_KEY", key);
         }
-        command.stdin(std::process::Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
-        Self { child: process::spawn(command), folder }
+        command
+            .stdin(std::process::Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output);
+        Self {
+            child: process::spawn(command),
+            folder,
+        }
     }
 
     /// Starts it for a server and a receiver, and waits for its secret.
     async fn start(server: &str, target: &str, events: &str, key: &str) -> (Self, String) {
         let server = format!("http://{server}");
-        let listener = Self::spawn(&["--forward-to", target, "--events", events, "--server", &server], Some(key));
+        let listener = Self::spawn(
+            &[
+                "--forward-to",
+                target,
+                "--events",
+                events,
+                "--server",
+                &server,
+            ],
+            Some(key),
+        );
         let secret = listener.secret().await;
         (listener, secret)
     }
@@ -65,10 +84,16 @@ impl Listener {
 
     /// Waits for a line with all of these words.
     async fn line(&self, words: &[&str]) -> String {
-        until(&format!("listen prints a line with {words:?}"), SOON, async || {
-            let text = self.printed();
-            text.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
-        })
+        until(
+            &format!("listen prints a line with {words:?}"),
+            SOON,
+            async || {
+                let text = self.printed();
+                text.lines()
+                    .find(|line| words.iter().all(|word| line.contains(word)))
+                    .map(str::to_owned)
+            },
+        )
         .await
     }
 
@@ -103,32 +128,51 @@ async fn connected(c: &Client, receiver: &Receiver) -> usize {
 
 /// The deliveries that carry the message.
 fn with_text<'a>(all: &'a [crate::support::receiver::Received], text: &str) -> Vec<&'a str> {
-    all.iter().filter(|delivery| delivery.body.contains(text)).map(|delivery| delivery.body.as_str()).collect()
+    all.iter()
+        .filter(|delivery| delivery.body.contains(text))
+        .map(|delivery| delivery.body.as_str())
+        .collect()
 }
 
 #[tokio::test]
 async fn events_are_posted_signed_and_shown_with_their_answers() {
     let (account, c) = account_with_client().await;
     let receiver = Receiver::start().await;
-    let (listener, secret) = Listener::start(c.address(), &receiver.url(), "*", account.test_key()).await;
+    let (listener, secret) =
+        Listener::start(c.address(), &receiver.url(), "*", account.test_key()).await;
     connected(&c, &receiver).await;
     let id = c.conversation().await;
     receiver.answer(|_| Reply::status(418));
     c.message(&id, "ünder way 🎈").await;
     let delivery = until("the message is posted", SOON, async || {
-        receiver.received().into_iter().find(|delivery| delivery.body.contains("ünder way"))
+        receiver
+            .received()
+            .into_iter()
+            .find(|delivery| delivery.body.contains("ünder way"))
     })
     .await;
     assert_accepted(&delivery, &secret);
     assert_refused(&delivery, &format!("whsec_{}=", "A".repeat(43)));
-    assert_eq!((delivery.method.as_str(), delivery.path.as_str()), ("POST", "/hook"));
+    assert_eq!(
+        (delivery.method.as_str(), delivery.path.as_str()),
+        ("POST", "/hook")
+    );
     assert_eq!(delivery.header("content-type"), "application/json");
-    let stored = c.get(&format!("/v1/conversations/{id}/events?after=1")).await.expect(200);
+    let stored = c
+        .get(&format!("/v1/conversations/{id}/events?after=1"))
+        .await
+        .expect(200);
     assert_eq!(stored["data"][0], delivery.event());
-    assert_eq!(delivery.header("webhook-id"), stored["data"][0]["id"].as_str().unwrap());
+    assert_eq!(
+        delivery.header("webhook-id"),
+        stored["data"][0]["id"].as_str().unwrap()
+    );
     listener.line(&["message.created", "418"]).await;
     listener.line(&["conversation.created", "200"]).await;
-    assert!(!listener.printed().contains(account.test_key()), "the key is printed");
+    assert!(
+        !listener.printed().contains(account.test_key()),
+        "the key is printed"
+    );
 }
 
 #[tokio::test]
@@ -136,17 +180,26 @@ async fn only_the_named_kinds_are_posted() {
     let (account, c) = account_with_client().await;
     let receiver = Receiver::start().await;
     let kinds = "conversation.created,conversation.closed";
-    let (_listener, _) = Listener::start(c.address(), &receiver.url(), kinds, account.test_key()).await;
+    let (_listener, _) =
+        Listener::start(c.address(), &receiver.url(), kinds, account.test_key()).await;
     let made = connected(&c, &receiver).await;
     let id = c.conversation().await;
     c.message(&id, "not wanted").await;
-    c.call("POST", &format!("/v1/conversations/{id}/close")).await.expect(200);
+    c.call("POST", &format!("/v1/conversations/{id}/close"))
+        .await
+        .expect(200);
     let all = until("the closing is posted", SOON, async || {
         let all = receiver.received();
-        all.iter().any(|delivery| delivery.kind() == "conversation.closed").then_some(all)
+        all.iter()
+            .any(|delivery| delivery.kind() == "conversation.closed")
+            .then_some(all)
     })
     .await;
-    assert!(all.iter().all(|delivery| delivery.kind() != "message.created"), "{all:?}");
+    assert!(
+        all.iter()
+            .all(|delivery| delivery.kind() != "message.created"),
+        "{all:?}"
+    );
     assert!(all.len() <= made + 2, "{all:?}");
 }
 
@@ -167,7 +220,11 @@ async fn a_restart_of_the_server_loses_and_repeats_nothing() {
         c.message(&id, &format!("during restart {round}")).await;
         proxy.lead_to(&server.address());
         until("the listener has resumed", SOON, async || {
-            receiver.received().iter().any(|one| one.body.contains(&format!("during restart {round}"))).then_some(())
+            receiver
+                .received()
+                .iter()
+                .any(|one| one.body.contains(&format!("during restart {round}")))
+                .then_some(())
         })
         .await;
     }
@@ -187,14 +244,21 @@ async fn a_restart_of_the_server_loses_and_repeats_nothing() {
 #[tokio::test]
 async fn a_target_that_is_away_is_shown_and_does_not_end_it() {
     let (account, c) = account_with_client().await;
-    let (mut listener, _) = Listener::start(c.address(), &dead_url().await, "*", account.test_key()).await;
+    let (mut listener, _) =
+        Listener::start(c.address(), &dead_url().await, "*", account.test_key()).await;
     until("a failure is shown", SOON, async || {
         c.conversation().await;
         let text = listener.printed();
-        text.lines().any(|line| line.contains("conversation.created")).then_some(())
+        text.lines()
+            .any(|line| line.contains("conversation.created"))
+            .then_some(())
     })
     .await;
-    assert!(listener.child.try_wait().unwrap().is_none(), "{}", listener.printed());
+    assert!(
+        listener.child.try_wait().unwrap().is_none(),
+        "{}",
+        listener.printed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,13 +273,24 @@ async fn what_can_not_work_ends_with_a_word_on_what_is_wrong() {
         (&base[..], None, "COLLOQUY_KEY"),
         (&base[..], Some(wrong), "API key"),
         (&base[2..], Some(account.test_key()), "--forward-to"),
-        (&unknown_kind[..], Some(account.test_key()), "message.deleted"),
-        (&["--forward-to", "nonsense", "--server", &server][..], Some(account.test_key()), "nonsense"),
+        (
+            &unknown_kind[..],
+            Some(account.test_key()),
+            "message.deleted",
+        ),
+        (
+            &["--forward-to", "nonsense", "--server", &server][..],
+            Some(account.test_key()),
+            "nonsense",
+        ),
     ] {
         let mut listener = Listener::spawn(arguments, key);
         let status = listener.ended();
         let printed = listener.printed();
-        assert!(!status.success() && printed.contains(said), "{arguments:?} ended with {status}: {printed}");
+        assert!(
+            !status.success() && printed.contains(said),
+            "{arguments:?} ended with {status}: {printed}"
+        );
         assert!(!printed.contains("panicked"), "{printed}");
     }
 }
@@ -225,7 +300,16 @@ async fn the_key_may_stand_in_an_argument() {
     let (account, c) = account_with_client().await;
     let receiver = Receiver::start().await;
     let (server, url) = (format!("http://{}", c.address()), receiver.url());
-    let arguments = ["--forward-to", &url, "--events", "*", "--server", &server, "--key", account.test_key()];
+    let arguments = [
+        "--forward-to",
+        &url,
+        "--events",
+        "*",
+        "--server",
+        &server,
+        "--key",
+        account.test_key(),
+    ];
     let listener = Listener::spawn(&arguments, None);
     listener.secret().await;
     connected(&c, &receiver).await;

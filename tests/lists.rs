@@ -23,8 +23,15 @@ async fn a_list_has_exactly_data_and_meta_with_their_defaults() {
     let (_account, c) = account_with_client().await;
     for path in ["/v1/conversations", "/v1/customers", "/v1/users"] {
         let empty = c.get(path).await.expect(200);
-        assert_eq!(empty.body, json!({"data": [], "meta": {"total": 0, "limit": 20, "offset": 0}}), "{path}");
-        assert!(empty.link("next").is_none() && empty.link("prev").is_none(), "{empty}");
+        assert_eq!(
+            empty.body,
+            json!({"data": [], "meta": {"total": 0, "limit": 20, "offset": 0}}),
+            "{path}"
+        );
+        assert!(
+            empty.link("next").is_none() && empty.link("prev").is_none(),
+            "{empty}"
+        );
     }
 }
 
@@ -36,10 +43,16 @@ async fn offset_pages_cover_the_list_newest_first() {
     assert_eq!((ids(&first), first.total()), (expected[..20].to_vec(), 25));
     let second = c.get("/v1/conversations?offset=20").await.expect(200);
     assert_eq!(ids(&second), expected[20..]);
-    assert_eq!(second["meta"], json!({"total": 25, "limit": 20, "offset": 20}));
+    assert_eq!(
+        second["meta"],
+        json!({"total": 25, "limit": 20, "offset": 20})
+    );
     let beyond = c.get("/v1/conversations?offset=1000").await.expect(200);
     assert_eq!((ids(&beyond).len(), beyond.total()), (0, 25));
-    let ascending = c.get("/v1/conversations?order=asc&limit=100").await.expect(200);
+    let ascending = c
+        .get("/v1/conversations?order=asc&limit=100")
+        .await
+        .expect(200);
     let mut oldest_first = expected.clone();
     oldest_first.reverse();
     assert_eq!(ids(&ascending), oldest_first);
@@ -66,8 +79,10 @@ async fn links_lead_through_the_whole_list_and_back() {
     let (_account, c) = account_with_client().await;
     let expected = many(&c, 23).await;
     let last = expected.last().unwrap();
-    for start in ["/v1/conversations?limit=5".to_owned(), format!("/v1/conversations?limit=5&before={last}&order=desc")]
-    {
+    for start in [
+        "/v1/conversations?limit=5".to_owned(),
+        format!("/v1/conversations?limit=5&before={last}&order=desc"),
+    ] {
         if start.contains("before") {
             let (seen, _) = follow(&c, &start, "prev").await;
             assert_eq!(seen, expected[..22], "all that stands before the last");
@@ -77,7 +92,12 @@ async fn links_lead_through_the_whole_list_and_back() {
             assert_eq!(follow(&c, &end, "prev").await.0, expected);
         }
     }
-    let (seen, _) = follow(&c, &format!("/v1/conversations?limit=5&after={}", expected[2]), "next").await;
+    let (seen, _) = follow(
+        &c,
+        &format!("/v1/conversations?limit=5&after={}", expected[2]),
+        "next",
+    )
+    .await;
     assert_eq!(seen, expected[3..]);
 }
 
@@ -86,7 +106,12 @@ async fn links_keep_the_filters() {
     let (_account, c) = account_with_client().await;
     let expected = many(&c, 6).await;
     for id in &expected[..3] {
-        c.patch(&format!("/v1/conversations/{id}"), json!({"priority": "high"})).await.expect(200);
+        c.patch(
+            &format!("/v1/conversations/{id}"),
+            json!({"priority": "high"}),
+        )
+        .await
+        .expect(200);
     }
     let (seen, _) = follow(&c, "/v1/conversations?priority=high&limit=2", "next").await;
     assert_eq!(seen, expected[..3]);
@@ -102,11 +127,24 @@ async fn after_and_before_give_what_stands_next_to_an_id() {
         (format!("before={}", expected[0]), 0..0),
         (format!("after={}", expected[9]), 10..10),
     ] {
-        let page = c.get(&format!("/v1/conversations?{query}")).await.expect(200);
+        let page = c
+            .get(&format!("/v1/conversations?{query}"))
+            .await
+            .expect(200);
         assert_eq!(ids(&page), expected[range], "{query}");
-        assert_eq!((&page["meta"]["offset"], page.total()), (&json!(0), 10), "{query}");
+        assert_eq!(
+            (&page["meta"]["offset"], page.total()),
+            (&json!(0), 10),
+            "{query}"
+        );
     }
-    let ascending = c.get(&format!("/v1/conversations?order=asc&limit=2&after={}", expected[4])).await.expect(200);
+    let ascending = c
+        .get(&format!(
+            "/v1/conversations?order=asc&limit=2&after={}",
+            expected[4]
+        ))
+        .await
+        .expect(200);
     assert_eq!(ids(&ascending), [expected[3].clone(), expected[2].clone()]);
 }
 
@@ -117,7 +155,10 @@ async fn cursor_pages_neither_skip_nor_repeat_while_the_list_grows() {
     let first = c.get("/v1/conversations?limit=4").await.expect(200);
     many(&c, 3).await;
     let last = ids(&first)[3].clone();
-    let second = c.get(&format!("/v1/conversations?limit=4&after={last}")).await.expect(200);
+    let second = c
+        .get(&format!("/v1/conversations?limit=4&after={last}"))
+        .await
+        .expect(200);
     assert_eq!(ids(&second), expected[4..8]);
 }
 
@@ -127,15 +168,31 @@ async fn messages_have_the_same_cursors_oldest_first() {
     let conversation = c.conversation().await;
     let mut sent = Vec::new();
     for n in 0..6 {
-        sent.push(c.message(&conversation, &format!("n {n}")).await.id("message_id"));
+        sent.push(
+            c.message(&conversation, &format!("n {n}"))
+                .await
+                .id("message_id"),
+        );
     }
     let list = format!("/v1/conversations/{conversation}/messages");
-    let after = c.get(&format!("{list}?after={}&limit=2", sent[1])).await.expect(200);
+    let after = c
+        .get(&format!("{list}?after={}&limit=2", sent[1]))
+        .await
+        .expect(200);
     assert_eq!(after.column("message_id"), sent[2..4]);
-    let before = c.get(&format!("{list}?before={}&limit=2", sent[4])).await.expect(200);
+    let before = c
+        .get(&format!("{list}?before={}&limit=2", sent[4]))
+        .await
+        .expect(200);
     assert_eq!(before.column("message_id"), sent[2..4]);
-    let newest = c.get(&format!("{list}?order=desc&limit=2")).await.expect(200);
-    assert_eq!(newest.column("message_id"), [sent[5].clone(), sent[4].clone()]);
+    let newest = c
+        .get(&format!("{list}?order=desc&limit=2"))
+        .await
+        .expect(200);
+    assert_eq!(
+        newest.column("message_id"),
+        [sent[5].clone(), sent[4].clone()]
+    );
 }
 
 #[tokio::test]
@@ -161,13 +218,22 @@ async fn bad_paging_is_refused_naming_the_parameter() {
         ("after=nonsense".to_owned(), "after"),
         (format!("before={customer}"), "before"),
     ] {
-        c.get(&format!("/v1/conversations?{query}")).await.error(400, "invalid_request", field);
+        c.get(&format!("/v1/conversations?{query}"))
+            .await
+            .error(400, "invalid_request", field);
     }
-    for query in [format!("after={cursor}&offset=1"), format!("sort=updated_at&after={cursor}")] {
-        c.get(&format!("/v1/conversations?{query}")).await.expect(400);
+    for query in [
+        format!("after={cursor}&offset=1"),
+        format!("sort=updated_at&after={cursor}"),
+    ] {
+        c.get(&format!("/v1/conversations?{query}"))
+            .await
+            .expect(400);
     }
     for query in ["limit=1", "limit=100", "offset=0"] {
-        c.get(&format!("/v1/conversations?{query}")).await.expect(200);
+        c.get(&format!("/v1/conversations?{query}"))
+            .await
+            .expect(200);
     }
 }
 
@@ -180,14 +246,22 @@ async fn bad_filters_are_refused_naming_the_parameter() {
         ("channel=fax", "channel"),
         ("priority=urgent", "priority"),
         ("customer_id=cus_1", "customer_id"),
-        ("customer_id=cus_0190163d8694739b85d52d5e4a4d6d5f", "customer_id"),
-        ("assignee_id=usr_0190163d8694739b85d52d5e4a4d6d5f", "assignee_id"),
+        (
+            "customer_id=cus_0190163d8694739b85d52d5e4a4d6d5f",
+            "customer_id",
+        ),
+        (
+            "assignee_id=usr_0190163d8694739b85d52d5e4a4d6d5f",
+            "assignee_id",
+        ),
         ("created_after=yesterday", "created_after"),
         ("created_before=2026-13-01T00:00:00.000Z", "created_before"),
         ("status=active&status=closed", "status"),
         ("colour=red", "colour"),
     ] {
-        c.get(&format!("/v1/conversations?{query}")).await.error(400, "invalid_request", field);
+        c.get(&format!("/v1/conversations?{query}"))
+            .await
+            .error(400, "invalid_request", field);
     }
 }
 
@@ -201,7 +275,9 @@ async fn totals_are_exact_for_every_filter_while_states_change() {
         let channel = ["chat", "email"][n % 2];
         let assignee = if n % 4 == 0 { json!(user) } else { json!(null) };
         let body = json!({"status": status, "channel": channel, "assignee_id": assignee});
-        c.patch(&format!("/v1/conversations/{id}"), body).await.expect(200);
+        c.patch(&format!("/v1/conversations/{id}"), body)
+            .await
+            .expect(200);
     }
     for (query, total) in [
         ("status=active".to_owned(), 4),
@@ -214,9 +290,15 @@ async fn totals_are_exact_for_every_filter_while_states_change() {
         ("channel=chat&priority=normal&status=closed".to_owned(), 2),
         ("channel=voice".to_owned(), 0),
     ] {
-        let page = c.get(&format!("/v1/conversations?{query}&limit=1")).await.expect(200);
+        let page = c
+            .get(&format!("/v1/conversations?{query}&limit=1"))
+            .await
+            .expect(200);
         assert_eq!(page.total(), total, "{query}");
-        let page = c.get(&format!("/v1/conversations?{query}&limit=100")).await.expect(200);
+        let page = c
+            .get(&format!("/v1/conversations?{query}&limit=100"))
+            .await
+            .expect(200);
         assert_eq!(page.data().len() as u64, total, "{query}");
     }
 }
@@ -225,14 +307,25 @@ async fn totals_are_exact_for_every_filter_while_states_change() {
 async fn created_filters_exclude_the_instant() {
     let (_account, c) = account_with_client().await;
     let id = many(&c, 1).await.remove(0);
-    let created = c.get(&format!("/v1/conversations/{id}")).await.expect(200).id("created_at");
+    let created = c
+        .get(&format!("/v1/conversations/{id}"))
+        .await
+        .expect(200)
+        .id("created_at");
     for (query, total) in [
         (format!("created_after={created}"), 0),
         (format!("created_before={created}"), 0),
         ("created_after=2020-01-01T00:00:00.000Z".to_owned(), 1),
         ("created_before=2020-01-01T00:00:00Z".to_owned(), 0),
     ] {
-        assert_eq!(c.get(&format!("/v1/conversations?{query}")).await.expect(200).total(), total, "{query}");
+        assert_eq!(
+            c.get(&format!("/v1/conversations?{query}"))
+                .await
+                .expect(200)
+                .total(),
+            total,
+            "{query}"
+        );
     }
 }
 
@@ -244,8 +337,16 @@ async fn sorted_by_updated_at_the_last_touched_stands_first() {
     let sorted = c.get("/v1/conversations?sort=updated_at").await.expect(200);
     let times = sorted.column("updated_at");
     assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
-    c.patch(&format!("/v1/conversations/{}", all[3]), json!({"priority": "low"})).await.expect(200);
-    let sorted = c.get("/v1/conversations?sort=updated_at&limit=1").await.expect(200);
+    c.patch(
+        &format!("/v1/conversations/{}", all[3]),
+        json!({"priority": "low"}),
+    )
+    .await
+    .expect(200);
+    let sorted = c
+        .get("/v1/conversations?sort=updated_at&limit=1")
+        .await
+        .expect(200);
     assert_eq!(ids(&sorted), [all[3].clone()]);
 }
 
@@ -255,7 +356,10 @@ async fn a_list_shows_everything_that_was_acknowledged_before_it_was_asked() {
     let customer = c.customer().await;
     for total in 1..=30 {
         let made = c.conversation_of(&customer).await;
-        let page = c.get(&format!("/v1/conversations?customer_id={customer}&limit=1")).await.expect(200);
+        let page = c
+            .get(&format!("/v1/conversations?customer_id={customer}&limit=1"))
+            .await
+            .expect(200);
         assert_eq!((page.total(), ids(&page)), (total, vec![made]));
     }
 }
@@ -267,13 +371,21 @@ async fn a_cursor_that_is_no_id_of_the_list_is_refused() {
     let customer = c.customer().await;
     let first = c.conversation_of(&customer).await;
     let second = c.conversation_of(&customer).await;
-    let sent = c.post(&format!("/v1/conversations/{first}/messages"), json!({"content": "x"})).await.expect(201);
+    let sent = c
+        .post(
+            &format!("/v1/conversations/{first}/messages"),
+            json!({"content": "x"}),
+        )
+        .await
+        .expect(201);
     let message = sent.body["message_id"].as_str().unwrap().to_owned();
     for parameter in ["after", "before"] {
         let list = format!("/v1/conversations/{second}/messages?{parameter}={message}");
         c.get(&list).await.error(400, "invalid_request", parameter);
         let list = format!("/v1/conversations?{parameter}={first}");
-        live.get(&list).await.error(400, "invalid_request", parameter);
+        live.get(&list)
+            .await
+            .error(400, "invalid_request", parameter);
         c.get(&list).await.expect(200);
     }
 }
@@ -283,11 +395,24 @@ async fn an_instant_between_two_milliseconds_excludes_only_itself() {
     let account = account().await;
     let c = account.test();
     let customer = c.customer().await;
-    let made = c.post("/v1/conversations", json!({"customer_id": customer})).await.expect(201);
-    let at = made.body["created_at"].as_str().unwrap().trim_end_matches('Z').to_owned();
+    let made = c
+        .post("/v1/conversations", json!({"customer_id": customer}))
+        .await
+        .expect(201);
+    let at = made.body["created_at"]
+        .as_str()
+        .unwrap()
+        .trim_end_matches('Z')
+        .to_owned();
     let total = |filter: String| {
         let c = &c;
-        async move { c.get(&format!("/v1/conversations?{filter}")).await.expect(200).body["meta"]["total"].clone() }
+        async move {
+            c.get(&format!("/v1/conversations?{filter}"))
+                .await
+                .expect(200)
+                .body["meta"]["total"]
+                .clone()
+        }
     };
     assert_eq!(total(format!("created_before={at}500Z")).await, 1);
     assert_eq!(total(format!("created_before={at}Z")).await, 0);
@@ -301,22 +426,42 @@ async fn beyond_the_end_prev_leads_to_the_last_page_that_has_something() {
         c.customer().await;
     }
     let beyond = c.get("/v1/customers?limit=2&offset=1000").await.expect(200);
-    assert!(beyond.data().is_empty() && beyond.link("next").is_none(), "{beyond}");
+    assert!(
+        beyond.data().is_empty() && beyond.link("next").is_none(),
+        "{beyond}"
+    );
     let last = c.get(&beyond.link("prev").unwrap()).await.expect(200);
-    assert_eq!((last.data().len(), &last["meta"]["offset"]), (2, &json!(3)), "{last}");
+    assert_eq!(
+        (last.data().len(), &last["meta"]["offset"]),
+        (2, &json!(3)),
+        "{last}"
+    );
 }
 
 #[tokio::test]
 async fn an_offset_is_at_most_what_the_document_says() {
     let (account, c) = account_with_client().await;
     let document = account.anonymous().get("/openapi.json").await.expect(200);
-    let parameters = document["paths"]["/v1/customers"]["get"]["parameters"].as_array().unwrap();
-    let offset = parameters.iter().find(|parameter| parameter["name"] == "offset").unwrap();
+    let parameters = document["paths"]["/v1/customers"]["get"]["parameters"]
+        .as_array()
+        .unwrap();
+    let offset = parameters
+        .iter()
+        .find(|parameter| parameter["name"] == "offset")
+        .unwrap();
     let most = offset["schema"]["maximum"].as_u64().unwrap();
     assert_eq!(most, 9_007_199_254_740_991);
-    c.get(&format!("/v1/customers?offset={most}")).await.expect(200);
-    for beyond in [format!("{}", most + 1), u64::MAX.to_string(), "9".repeat(30)] {
-        c.get(&format!("/v1/customers?offset={beyond}")).await.error(400, "invalid_request", "offset");
+    c.get(&format!("/v1/customers?offset={most}"))
+        .await
+        .expect(200);
+    for beyond in [
+        format!("{}", most + 1),
+        u64::MAX.to_string(),
+        "9".repeat(30),
+    ] {
+        c.get(&format!("/v1/customers?offset={beyond}"))
+            .await
+            .error(400, "invalid_request", "offset");
     }
 }
 
@@ -325,9 +470,21 @@ async fn empty_elements_of_a_list_of_tags_are_ignored() {
     let (_account, c) = account_with_client().await;
     let path = format!("/v1/customers/{}", c.customer().await);
     let etag = c.get(&path).await.expect(200).etag();
-    c.get(&path).with("if-none-match", &format!("\"x\",,{etag}")).await.expect(304);
+    c.get(&path)
+        .with("if-none-match", &format!("\"x\",,{etag}"))
+        .await
+        .expect(304);
     let patch = || c.patch(&path, json!({"name": "Grace Hopper"}));
-    patch().with("if-match", "\"x\",, \"y\" ,").await.error(412, "precondition_failed", "*");
-    patch().with("if-match", ",").await.error(400, "invalid_request", "If-Match");
-    patch().with("if-match", &format!(", \"x\",,{etag}")).await.expect(200);
+    patch()
+        .with("if-match", "\"x\",, \"y\" ,")
+        .await
+        .error(412, "precondition_failed", "*");
+    patch()
+        .with("if-match", ",")
+        .await
+        .error(400, "invalid_request", "If-Match");
+    patch()
+        .with("if-match", &format!(", \"x\",,{etag}"))
+        .await
+        .expect(200);
 }

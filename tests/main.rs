@@ -1,4 +1,5 @@
-//! The black-box tests: one binary that speaks only HTTP to the real server, a file for each resource.
+//! The black-box tests: one binary that speaks only HTTP to the real server, a file for each
+//! resource.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

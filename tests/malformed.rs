@@ -1,4 +1,5 @@
-//! Bytes that no HTTP client sends: header bombs, bodies cut off, slow-loris heads and bodies. Others are unaffected.
+//! Bytes that no HTTP client sends: header bombs, bodies cut off, slow-loris heads and bodies.
+//! Others are unaffected.
 
 use std::time::{Duration, Instant};
 
@@ -22,20 +23,38 @@ fn post(account: &Account, path: &str, more: &str) -> String {
 async fn assert_unaffected(c: &Client) {
     let asked = Instant::now();
     c.get("/v1/conversations").await.expect(200);
-    assert!(asked.elapsed() < UNAFFECTED_WITHIN, "another client waited {:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < UNAFFECTED_WITHIN,
+        "another client waited {:?}",
+        asked.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn a_header_block_over_16_kib_is_431() {
     let account = account().await;
     let bombs = [
-        format!("GET /v1 HTTP/1.1\r\nHost: x\r\nX-Bomb: {}\r\n\r\n", "x".repeat(17 * 1024)),
-        format!("GET /v1 HTTP/1.1\r\nHost: x\r\n{}\r\n", format!("X-Bomb: {}\r\n", "x".repeat(900)).repeat(20)),
-        format!("GET /v1 HTTP/1.1\r\nHost: x\r\nX-Bomb: {}\r\n\r\n", "x".repeat(10 * 1024 * 1024)),
+        format!(
+            "GET /v1 HTTP/1.1\r\nHost: x\r\nX-Bomb: {}\r\n\r\n",
+            "x".repeat(17 * 1024)
+        ),
+        format!(
+            "GET /v1 HTTP/1.1\r\nHost: x\r\n{}\r\n",
+            format!("X-Bomb: {}\r\n", "x".repeat(900)).repeat(20)
+        ),
+        format!(
+            "GET /v1 HTTP/1.1\r\nHost: x\r\nX-Bomb: {}\r\n\r\n",
+            "x".repeat(10 * 1024 * 1024)
+        ),
     ];
     for bomb in bombs {
         let answer = exchange(&shared().address(), bomb.as_bytes()).await;
-        assert!(matches!(answer.status, 431 | 0), "{} bytes: {}", bomb.len(), answer.text);
+        assert!(
+            matches!(answer.status, 431 | 0),
+            "{} bytes: {}",
+            bomb.len(),
+            answer.text
+        );
         if bomb.len() < 64 * 1024 {
             assert_eq!(answer.status, 431, "{} bytes: {}", bomb.len(), answer.text);
         }
@@ -46,14 +65,23 @@ async fn a_header_block_over_16_kib_is_431() {
 #[tokio::test]
 async fn a_header_block_just_under_16_kib_is_taken() {
     let account = account().await;
-    account.test().get("/v1").with("x-padding", &"x".repeat(15 * 1024)).await.expect(200);
+    account
+        .test()
+        .get("/v1")
+        .with("x-padding", &"x".repeat(15 * 1024))
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
 async fn hundreds_of_headers_do_not_crash_it() {
     let account = account().await;
     let many: String = (0..300).map(|n| format!("X-{n}: y\r\n")).collect();
-    let answer = exchange(&shared().address(), format!("GET /v1 HTTP/1.1\r\nHost: x\r\n{many}\r\n").as_bytes()).await;
+    let answer = exchange(
+        &shared().address(),
+        format!("GET /v1 HTTP/1.1\r\nHost: x\r\n{many}\r\n").as_bytes(),
+    )
+    .await;
     assert!((400..500).contains(&answer.status), "{}", answer.text);
     assert_unaffected(&account.test()).await;
 }
@@ -74,7 +102,12 @@ async fn what_is_no_http_is_refused_and_closed() {
     ];
     for request in requests {
         let answer = exchange(&shared().address(), request).await;
-        assert!(matches!(answer.status, 0 | 400), "{:?}: {}", String::from_utf8_lossy(request), answer.text);
+        assert!(
+            matches!(answer.status, 0 | 400),
+            "{:?}: {}",
+            String::from_utf8_lossy(request),
+            answer.text
+        );
         assert!(answer.closed, "{:?}", String::from_utf8_lossy(request));
     }
     assert_unaffected(&account.test()).await;
@@ -93,7 +126,11 @@ async fn two_meanings_of_one_body_are_refused() {
     ] {
         let request = format!("{}{smuggled}", post(&account, "/v1/customers", more));
         let answer = exchange(&shared().address(), request.as_bytes()).await;
-        assert!(matches!(answer.status, 0 | 400 | 501), "{more}: {}", answer.text);
+        assert!(
+            matches!(answer.status, 0 | 400 | 501),
+            "{more}: {}",
+            answer.text
+        );
     }
     assert_eq!(c.get("/v1/customers").await.expect(200).total(), 0);
 }
@@ -104,9 +141,13 @@ async fn a_body_cut_off_stores_nothing() {
     let c = account.test();
     let list = format!("/v1/conversations/{}/messages", c.conversation().await);
     let body = r#"{"content":"half a message"}"#;
-    for (more, sent) in [("Content-Length: 500\r\n", body), ("Transfer-Encoding: chunked\r\n", "1c\r\n{\"content\":")] {
+    for (more, sent) in [
+        ("Content-Length: 500\r\n", body),
+        ("Transfer-Encoding: chunked\r\n", "1c\r\n{\"content\":"),
+    ] {
         let mut raw = Raw::connect(&shared().address()).await;
-        raw.write(format!("{}{sent}", post(&account, &list, more)).as_bytes()).await;
+        raw.write(format!("{}{sent}", post(&account, &list, more)).as_bytes())
+            .await;
         raw.finish_writing().await;
         let answer = raw.read_to_end(CLOSED_WITHIN).await;
         assert!(answer.closed);
@@ -118,12 +159,31 @@ async fn a_body_cut_off_stores_nothing() {
 #[tokio::test]
 async fn a_bad_chunk_is_a_bad_request() {
     let account = account().await;
-    for chunk in ["zz\r\n{}\r\n0\r\n\r\n", "-5\r\nhello\r\n", "ffffffffffffffffff\r\n{}\r\n"] {
-        let request = format!("{}{chunk}", post(&account, "/v1/customers", "Transfer-Encoding: chunked\r\n"));
+    for chunk in [
+        "zz\r\n{}\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n",
+        "ffffffffffffffffff\r\n{}\r\n",
+    ] {
+        let request = format!(
+            "{}{chunk}",
+            post(&account, "/v1/customers", "Transfer-Encoding: chunked\r\n")
+        );
         let answer = exchange(&shared().address(), request.as_bytes()).await;
-        assert!(matches!(answer.status, 0 | 400 | 413), "{chunk:?}: {}", answer.text);
+        assert!(
+            matches!(answer.status, 0 | 400 | 413),
+            "{chunk:?}: {}",
+            answer.text
+        );
     }
-    assert_eq!(account.test().get("/v1/customers").await.expect(200).total(), 0);
+    assert_eq!(
+        account
+            .test()
+            .get("/v1/customers")
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -137,14 +197,30 @@ async fn a_bad_chunk_that_comes_with_the_head_is_answered_too() {
         let body: Value = serde_json::from_str(answer.body()).unwrap();
         assert_eq!(body["error"]["code"], "invalid_request");
     }
-    assert_eq!(account.test().get("/v1/customers").await.expect(200).total(), 0);
+    assert_eq!(
+        account
+            .test()
+            .get("/v1/customers")
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
 }
 
 #[tokio::test]
 async fn a_chunked_body_is_bounded_like_any_other() {
     let account = account().await;
     let mut raw = Raw::connect(&shared().address()).await;
-    raw.write(post(&account, "/v1/customers", "Transfer-Encoding: chunked\r\nConnection: close\r\n").as_bytes()).await;
+    raw.write(
+        post(
+            &account,
+            "/v1/customers",
+            "Transfer-Encoding: chunked\r\nConnection: close\r\n",
+        )
+        .as_bytes(),
+    )
+    .await;
     let chunk = format!("10000\r\n{}\r\n", " ".repeat(65_536));
     for _ in 0..32 {
         if !raw.write(chunk.as_bytes()).await {
@@ -153,7 +229,11 @@ async fn a_chunked_body_is_bounded_like_any_other() {
     }
     let answer = raw.read_to_end(CLOSED_WITHIN).await;
     assert_eq!(answer.status, 413, "{}", answer.text);
-    assert!(answer.body().contains("payload_too_large"), "{}", answer.text);
+    assert!(
+        answer.body().contains("payload_too_large"),
+        "{}",
+        answer.text
+    );
 }
 
 #[tokio::test]
@@ -174,7 +254,8 @@ async fn a_head_that_never_ends_is_closed_and_others_go_on() {
     let mut slow = Vec::new();
     for _ in 0..100 {
         let mut raw = Raw::connect(&shared().address()).await;
-        raw.write(b"GET /v1/conversations HTTP/1.1\r\nHost: x\r\nX-Slow: ").await;
+        raw.write(b"GET /v1/conversations HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+            .await;
         slow.push(raw);
     }
     for _ in 0..20 {
@@ -194,7 +275,10 @@ async fn a_head_that_trickles_is_closed_too() {
     raw.write(b"GET /v1 HTTP/1.1\r\nHost: x\r\nX-Slow: ").await;
     let began = Instant::now();
     while raw.write(b"x").await {
-        assert!(began.elapsed() < CLOSED_WITHIN, "a trickling head keeps the connection");
+        assert!(
+            began.elapsed() < CLOSED_WITHIN,
+            "a trickling head keeps the connection"
+        );
         let part = raw.read_to_end(Duration::from_millis(500)).await;
         if part.closed {
             break;
@@ -211,7 +295,8 @@ async fn a_body_slower_than_10_s_is_408_and_others_go_on() {
     let mut slow = Vec::new();
     for _ in 0..50 {
         let mut raw = Raw::connect(&shared().address()).await;
-        raw.write(post(&account, &list, "Content-Length: 500\r\n").as_bytes()).await;
+        raw.write(post(&account, &list, "Content-Length: 500\r\n").as_bytes())
+            .await;
         raw.write(b"{\"content\":").await;
         slow.push(raw);
     }
@@ -235,8 +320,15 @@ async fn pipelined_requests_are_answered_in_order() {
         let key = account.test_key();
         format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{more}\r\n")
     };
-    let both = format!("{}{}", ask("/v1", ""), ask("/v1/nowhere", "Connection: close\r\n"));
+    let both = format!(
+        "{}{}",
+        ask("/v1", ""),
+        ask("/v1/nowhere", "Connection: close\r\n")
+    );
     let answer = exchange(&shared().address(), both.as_bytes()).await;
-    let (first, second) = (answer.text.find("HTTP/1.1 200"), answer.text.find("HTTP/1.1 404"));
+    let (first, second) = (
+        answer.text.find("HTTP/1.1 200"),
+        answer.text.find("HTTP/1.1 404"),
+    );
     assert!(first.is_some() && first < second, "{}", answer.text);
 }

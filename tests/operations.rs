@@ -1,4 +1,5 @@
-//! What an operator meets: start-up output, health, metrics, OpenAPI, settings, the folder's lock, drain.
+//! What an operator meets: start-up output, health, metrics, OpenAPI, settings, the folder's lock,
+//! drain.
 
 use std::time::Duration;
 
@@ -21,8 +22,14 @@ const ROUTES: [(&str, &str); 23] = [
     ("/v1/conversations/{conversation_id}/close", "post"),
     ("/v1/conversations/{conversation_id}/reopen", "post"),
     ("/v1/conversations/{conversation_id}/messages", "get post"),
-    ("/v1/conversations/{conversation_id}/messages/{message_id}", "get patch delete"),
-    ("/v1/conversations/{conversation_id}/messages/{message_id}/revisions", "get"),
+    (
+        "/v1/conversations/{conversation_id}/messages/{message_id}",
+        "get patch delete",
+    ),
+    (
+        "/v1/conversations/{conversation_id}/messages/{message_id}/revisions",
+        "get",
+    ),
     ("/admin/v1/accounts", "get post"),
     ("/admin/v1/accounts/{account_id}", "get patch"),
     ("/admin/v1/accounts/{account_id}/keys", "get post"),
@@ -40,23 +47,50 @@ async fn the_first_start_prints_three_keys_an_operator_token_and_a_curl_line_tha
     let mut server = Setup::default().unset("COLLOQUY__ADMIN__TOKEN").start();
     let printed = server.printed().to_owned();
     for prefix in ["sk_test_", "sk_prod_", "sk_read_"] {
-        let key = server.printed_token(prefix).unwrap_or_else(|| panic!("no {prefix} in\n{printed}"));
+        let key = server
+            .printed_token(prefix)
+            .unwrap_or_else(|| panic!("no {prefix} in\n{printed}"));
         let c = server.with_key(&key);
-        assert_eq!(c.get("/v1").await.expect(200).number("x-ratelimit-limit"), 100, "the made account is on Basic");
+        assert_eq!(
+            c.get("/v1").await.expect(200).number("x-ratelimit-limit"),
+            100,
+            "the made account is on Basic"
+        );
     }
-    let token = server.printed_token("op_").unwrap_or_else(|| panic!("no operator token in\n{printed}"));
+    let token = server
+        .printed_token("op_")
+        .unwrap_or_else(|| panic!("no operator token in\n{printed}"));
     let operator = server.anonymous().with_operator(&token);
-    assert_eq!(operator.get("/admin/v1/accounts").await.expect(200).total(), 1);
-    let curl = printed.lines().find(|line| line.trim_start().starts_with("curl ")).expect("a curl line");
-    let run = tokio::process::Command::new("bash").args(["-c", &format!("{curl} -sS --fail-with-body")]).output();
+    assert_eq!(
+        operator.get("/admin/v1/accounts").await.expect(200).total(),
+        1
+    );
+    let curl = printed
+        .lines()
+        .find(|line| line.trim_start().starts_with("curl "))
+        .expect("a curl line");
+    let run = tokio::process::Command::new("bash")
+        .args(["-c", &format!("{curl} -sS --fail-with-body")])
+        .output();
     let run = run.await.unwrap();
-    assert!(run.status.success(), "{curl}\n{}", String::from_utf8_lossy(&run.stdout));
+    assert!(
+        run.status.success(),
+        "{curl}\n{}",
+        String::from_utf8_lossy(&run.stdout)
+    );
     server.restart();
     for prefix in ["sk_test_", "sk_prod_", "sk_read_", "op_"] {
-        assert!(server.printed_token(prefix).is_none(), "printed once only:\n{}", server.printed());
+        assert!(
+            server.printed_token(prefix).is_none(),
+            "printed once only:\n{}",
+            server.printed()
+        );
     }
     let operator = server.anonymous().with_operator(&token);
-    assert_eq!(operator.get("/admin/v1/accounts").await.expect(200).total(), 1);
+    assert_eq!(
+        operator.get("/admin/v1/accounts").await.expect(200).total(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -69,14 +103,24 @@ async fn health_needs_no_credential() {
 
 #[tokio::test]
 async fn metrics_want_the_operator_token() {
-    shared().anonymous().get("/metrics").await.error(401, "unauthorized", "");
+    shared()
+        .anonymous()
+        .get("/metrics")
+        .await
+        .error(401, "unauthorized", "");
     let (_account, key) = crate::support::account_with_client().await;
     key.get("/metrics").await.error(401, "unauthorized", "");
     let metrics = shared().operator().get("/metrics").await.expect(200);
-    assert!(metrics.header("content-type").starts_with("text/plain"), "{metrics}");
+    assert!(
+        metrics.header("content-type").starts_with("text/plain"),
+        "{metrics}"
+    );
     let text = String::from_utf8(metrics.bytes).unwrap();
     assert!(text.lines().any(|line| line.starts_with("# TYPE ")));
-    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
         let number = line.rsplit(' ').next().unwrap();
         assert!(number.parse::<f64>().is_ok(), "{line}");
     }
@@ -85,19 +129,36 @@ async fn metrics_want_the_operator_token() {
 #[tokio::test]
 async fn the_version_and_the_changelog_are_as_given() {
     let account = account().await;
-    account.anonymous().get("/v1").await.error(401, "unauthorized", "");
+    account
+        .anonymous()
+        .get("/v1")
+        .await
+        .error(401, "unauthorized", "");
     let expected = json!({"api_version": "1.0", "version": "v1.0.0", "released": "2024-03-15", "status": "Stable"});
     assert_eq!(account.read().get("/v1").await.expect(200).body, expected);
     let changelog = account.test().get("/v1/changelog").await.expect(200);
     let text = String::from_utf8_lossy(&changelog.bytes).to_lowercase();
-    for part in ["v0.9.0", "2024-02-15", "beta", "limited access", "v1.0.0", "2024-03-15", "initial release", "webhook"]
-    {
+    for part in [
+        "v0.9.0",
+        "2024-02-15",
+        "beta",
+        "limited access",
+        "v1.0.0",
+        "2024-03-15",
+        "initial release",
+        "webhook",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
 
 async fn openapi() -> Value {
-    shared().anonymous().get("/openapi.json").await.expect(200).body
+    shared()
+        .anonymous()
+        .get("/openapi.json")
+        .await
+        .expect(200)
+        .body
 }
 
 #[tokio::test]
@@ -107,7 +168,10 @@ async fn the_openapi_document_is_3_1_and_has_every_route() {
     for (path, methods) in ROUTES {
         for method in methods.split(' ') {
             let operation = &document["paths"][path][method];
-            assert!(operation["responses"].is_object(), "{method} {path} is not in the document");
+            assert!(
+                operation["responses"].is_object(),
+                "{method} {path} is not in the document"
+            );
         }
     }
 }
@@ -115,7 +179,10 @@ async fn the_openapi_document_is_3_1_and_has_every_route() {
 #[tokio::test]
 async fn every_operation_lists_every_status_with_the_error_schema() {
     let document = openapi().await;
-    for (path, methods) in ROUTES.iter().filter(|(path, _)| path.starts_with("/v1") || path.starts_with("/admin")) {
+    for (path, methods) in ROUTES
+        .iter()
+        .filter(|(path, _)| path.starts_with("/v1") || path.starts_with("/admin"))
+    {
         for method in methods.split(' ') {
             let responses = &document["paths"][*path][method]["responses"];
             let mut expected = vec!["401", "500"];
@@ -127,9 +194,14 @@ async fn every_operation_lists_every_status_with_the_error_schema() {
             expected.extend((method == "patch").then_some("412"));
             for status in expected {
                 let response = &responses[status];
-                let shared = response["$ref"].as_str().and_then(|name| document.pointer(name.trim_start_matches('#')));
+                let shared = response["$ref"]
+                    .as_str()
+                    .and_then(|name| document.pointer(name.trim_start_matches('#')));
                 let content = &shared.unwrap_or(response)["content"]["application/json"]["schema"];
-                assert!(content.is_object(), "{status} of {method} {path}: {responses}");
+                assert!(
+                    content.is_object(),
+                    "{status} of {method} {path}: {responses}"
+                );
             }
         }
     }
@@ -137,10 +209,22 @@ async fn every_operation_lists_every_status_with_the_error_schema() {
 
 #[tokio::test]
 async fn the_document_says_each_thing_once() {
-    let bytes = shared().anonymous().get("/openapi.json").await.expect(200).bytes.len();
+    let bytes = shared()
+        .anonymous()
+        .get("/openapi.json")
+        .await
+        .expect(200)
+        .bytes
+        .len();
     let document = openapi().await;
-    let operations: usize = keys(&document["paths"]).iter().map(|path| keys(&document["paths"][path]).len()).sum();
-    assert!(bytes / operations < 4_500, "{bytes} bytes for {operations} operations");
+    let operations: usize = keys(&document["paths"])
+        .iter()
+        .map(|path| keys(&document["paths"][path]).len())
+        .sum();
+    assert!(
+        bytes / operations < 4_500,
+        "{bytes} bytes for {operations} operations"
+    );
 }
 
 /// Bounds that callers meet, each with a number that stands for nothing else.
@@ -178,19 +262,36 @@ const BOUNDS: [(&str, &str); 29] = [
 
 #[tokio::test]
 async fn the_document_states_every_bound_that_callers_meet() {
-    let named = |setup: Setup, (name, value): &(&str, &str)| setup.env(&format!("COLLOQUY__{name}"), value);
+    let named =
+        |setup: Setup, (name, value): &(&str, &str)| setup.env(&format!("COLLOQUY__{name}"), value);
     let server = BOUNDS.iter().fold(Setup::default(), named).start();
-    let document = server.anonymous().get("/openapi.json").await.expect(200).body;
-    let words: Vec<&str> =
-        document["info"]["description"].as_str().unwrap().split(|c: char| !c.is_ascii_digit()).collect();
+    let document = server
+        .anonymous()
+        .get("/openapi.json")
+        .await
+        .expect(200)
+        .body;
+    let words: Vec<&str> = document["info"]["description"]
+        .as_str()
+        .unwrap()
+        .split(|c: char| !c.is_ascii_digit())
+        .collect();
     for (name, value) in BOUNDS {
-        assert!(words.contains(&value), "{name} = {value} is not in {}", document["info"]["description"]);
+        assert!(
+            words.contains(&value),
+            "{name} = {value} is not in {}",
+            document["info"]["description"]
+        );
     }
     for (path, method, bytes) in [
         ("/s/{token}", "post", "8209"),
         ("/s/{token}", "put", "8388617"),
         ("/api/v1/documents", "post", "8388617"),
-        ("/v1/conversations/{conversation_id}/messages", "post", "1048583"),
+        (
+            "/v1/conversations/{conversation_id}/messages",
+            "post",
+            "1048583",
+        ),
     ] {
         let body = &document["paths"][path][method]["requestBody"]["description"];
         assert_eq!(body, &format!("At most {bytes} bytes."), "{method} {path}");
@@ -199,7 +300,11 @@ async fn the_document_states_every_bound_that_callers_meet() {
     for (path, method, status) in [
         ("/s/{token}", "post", "400"),
         ("/s/{token}", "get", "429"),
-        ("/v1/conversations/{conversation_id}/messages/{message_id}", "patch", "409"),
+        (
+            "/v1/conversations/{conversation_id}/messages/{message_id}",
+            "patch",
+            "409",
+        ),
         ("/v1/webhooks", "post", "409"),
         ("/v1/events", "get", "429"),
         ("/v1/realtime", "get", "429"),
@@ -207,9 +312,15 @@ async fn the_document_states_every_bound_that_callers_meet() {
         ("/v1/conversations", "get", "503"),
         ("/healthz", "get", "431"),
     ] {
-        assert!(refusals(path, method).contains(&status), "{status} of {method} {path}");
+        assert!(
+            refusals(path, method).contains(&status),
+            "{status} of {method} {path}"
+        );
     }
-    assert!(!refusals("/s/{token}", "post").contains(&"413"), "a form beyond its bound is a 400");
+    assert!(
+        !refusals("/s/{token}", "post").contains(&"413"),
+        "a form beyond its bound is a 400"
+    );
 }
 
 #[tokio::test]
@@ -235,32 +346,67 @@ async fn the_docs_are_a_page_that_loads_nothing_from_elsewhere() {
 #[test]
 fn a_typo_in_the_settings_stops_the_start_with_key_value_and_what_would_be_right() {
     for (config, named) in [
-        ("[server]\nbnd = \"127.0.0.1:0\"\n", vec!["bnd", "127.0.0.1:0", "bind"]),
-        ("[limits]\nmax_body_bytes = \"plenty\"\n", vec!["max_body_bytes", "plenty"]),
-        ("[limits]\nmax_body_bytes = -5\n", vec!["max_body_bytes", "-5"]),
+        (
+            "[server]\nbnd = \"127.0.0.1:0\"\n",
+            vec!["bnd", "127.0.0.1:0", "bind"],
+        ),
+        (
+            "[limits]\nmax_body_bytes = \"plenty\"\n",
+            vec!["max_body_bytes", "plenty"],
+        ),
+        (
+            "[limits]\nmax_body_bytes = -5\n",
+            vec!["max_body_bytes", "-5"],
+        ),
         ("[sever]\nbind = \"127.0.0.1:0\"\n", vec!["sever", "server"]),
-        ("[store]\nkind = \"postgres\"\n", vec!["kind", "postgres", "sqlite"]),
+        (
+            "[store]\nkind = \"postgres\"\n",
+            vec!["kind", "postgres", "sqlite"],
+        ),
         ("[server\n", vec!["config.toml"]),
         ("[admin]\ntoken = \"op_short\"\n", vec!["token", "20"]),
-        ("[log]\nlevel = \"inf\"\n", vec!["log.level", "inf", "error, warn, info, debug, trace"]),
-        ("[log]\nlevel = \"info,colloquy=bogus\"\n", vec!["log.level", "bogus", "error, warn, info, debug, trace"]),
-        ("[cors]\nallowed_origins = [\"x\"]\n", vec!["cors.allowed_origins", "\"x\"", "https://app.example.com"]),
-        ("[cors]\nallowed_origins = [\"https://a.example/\"]\n", vec!["cors.allowed_origins", "https://a.example/"]),
+        (
+            "[log]\nlevel = \"inf\"\n",
+            vec!["log.level", "inf", "error, warn, info, debug, trace"],
+        ),
+        (
+            "[log]\nlevel = \"info,colloquy=bogus\"\n",
+            vec!["log.level", "bogus", "error, warn, info, debug, trace"],
+        ),
+        (
+            "[cors]\nallowed_origins = [\"x\"]\n",
+            vec!["cors.allowed_origins", "\"x\"", "https://app.example.com"],
+        ),
+        (
+            "[cors]\nallowed_origins = [\"https://a.example/\"]\n",
+            vec!["cors.allowed_origins", "https://a.example/"],
+        ),
         (
             "[limits]\nmax_body_bytes = 99999999999999999999\n",
             vec!["max_body_bytes", "99999999999999999999", "64 bits"],
         ),
-        ("[plans.pro]\nburst_per_minute = 5000000000\n", vec!["burst_per_minute", "4294967295"]),
+        (
+            "[plans.pro]\nburst_per_minute = 5000000000\n",
+            vec!["burst_per_minute", "4294967295"],
+        ),
     ] {
         let folder = tempfile::TempDir::new().unwrap();
-        let setup = Setup::default().unset("COLLOQUY__ADMIN__TOKEN").config(config);
+        let setup = Setup::default()
+            .unset("COLLOQUY__ADMIN__TOKEN")
+            .config(config);
         let (status, output) = setup.refused_in(folder.path());
         assert!(!status.success(), "{config}");
         for name in named {
-            assert!(output.contains(name), "{name:?} is not named for {config:?}:\n{output}");
+            assert!(
+                output.contains(name),
+                "{name:?} is not named for {config:?}:\n{output}"
+            );
         }
         assert!(!output.contains("panicked"), "{output}");
-        assert!(!folder.path().join("data").exists(), "it made data/ before it read the settings");
+        assert!(
+            !folder.path().join("data").exists(),
+            "it made data/ before it read the settings"
+        );
     }
 }
 
@@ -274,7 +420,10 @@ fn a_typo_in_the_environment_stops_the_start_too() {
         let folder = tempfile::TempDir::new().unwrap();
         let (status, output) = Setup::default().env(name, value).refused_in(folder.path());
         assert!(!status.success());
-        assert!(output.to_uppercase().contains(&named.to_uppercase()), "{output}");
+        assert!(
+            output.to_uppercase().contains(&named.to_uppercase()),
+            "{output}"
+        );
     }
 }
 
@@ -287,12 +436,18 @@ async fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
     let c = server.account().await.test();
     let post = |length: usize| {
         let body = format!("{}{}", r#"{"name":"x"}"#, " ".repeat(length - 12));
-        c.call("POST", "/v1/customers").bytes(body).with("content-type", "application/json")
+        c.call("POST", "/v1/customers")
+            .bytes(body)
+            .with("content-type", "application/json")
     };
     post(2000).await.expect(201);
     post(2001).await.error(413, "payload_too_large", "");
     for _ in 0..5 {
-        server.anonymous().get("/v1").await.error(401, "unauthorized", "");
+        server
+            .anonymous()
+            .get("/v1")
+            .await
+            .error(401, "unauthorized", "");
     }
 }
 
@@ -301,14 +456,19 @@ fn a_second_server_on_the_same_folder_is_refused_and_the_first_goes_on() {
     let server = Server::start();
     let (status, output) = Setup::default().refused_in(&server.work());
     assert!(!status.success());
-    assert!(output.contains("colloquy.db") || output.contains("data"), "the folder is not named:\n{output}");
+    assert!(
+        output.contains("colloquy.db") || output.contains("data"),
+        "the folder is not named:\n{output}"
+    );
     assert!(!output.contains("panicked"), "{output}");
     assert!(server.is_ready());
 }
 
 #[tokio::test]
 async fn missing_folders_of_the_store_path_are_made() {
-    let server = Setup::default().env("COLLOQUY__STORE__PATH", "a/b/c/store.db").start();
+    let server = Setup::default()
+        .env("COLLOQUY__STORE__PATH", "a/b/c/store.db")
+        .start();
     assert!(server.work().join("a/b/c/store.db").exists());
     server.account().await.test().customer().await;
 }
@@ -335,7 +495,10 @@ async fn sigterm_drains_and_loses_nothing_that_was_acknowledged() {
         })
     });
     let writers: Vec<_> = writers.collect();
-    until("messages flow", Duration::from_secs(20), async || (c.get(&list).await.total() > 50).then_some(())).await;
+    until("messages flow", Duration::from_secs(20), async || {
+        (c.get(&list).await.total() > 50).then_some(())
+    })
+    .await;
     assert_eq!(server.term().code(), Some(0));
     let mut acknowledged = Vec::new();
     for writer in writers {
@@ -364,7 +527,10 @@ fn creation(account: &crate::support::Account) -> (String, &'static str) {
     let body = r#"{"name":"sent in two halves"}"#;
     let (key, length) = (account.test_key(), body.len());
     let start = "POST /v1/customers HTTP/1.1\r\nHost: x";
-    (format!("{start}\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"), body)
+    (
+        format!("{start}\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"),
+        body,
+    )
 }
 
 /// A status line and headers as the raw answer of one request on its own connection.
@@ -397,18 +563,33 @@ async fn a_request_that_is_running_when_sigterm_comes_is_finished_and_new_ones_a
     .await;
     assert_eq!(refused.status, 503, "{}", refused.text);
     let text = refused.text.to_lowercase();
-    assert!(text.contains("retry-after: 1") && text.contains("connection: close"), "{text}");
+    assert!(
+        text.contains("retry-after: 1") && text.contains("connection: close"),
+        "{text}"
+    );
     let error: Value = serde_json::from_str(refused.body()).unwrap();
     assert_eq!(
-        (&error["error"]["code"], &error["error"]["details"]["outcome"]),
+        (
+            &error["error"]["code"],
+            &error["error"]["details"]["outcome"]
+        ),
         (&json!("unavailable"), &json!("none"))
     );
     assert_eq!(asked(&server, probe).await.status, 503);
-    assert_eq!(asked(&server, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.status, 200);
+    assert_eq!(
+        asked(&server, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            .await
+            .status,
+        200
+    );
     raw.write(&body.as_bytes()[10..]).await;
     let answer = raw.read_to_end(Duration::from_secs(15)).await;
     assert_eq!(answer.status, 201, "{}", answer.text);
-    assert!(answer.text.to_lowercase().contains("connection: close"), "{}", answer.text);
+    assert!(
+        answer.text.to_lowercase().contains("connection: close"),
+        "{}",
+        answer.text
+    );
     assert_eq!(server.ended().code(), Some(0));
 }
 
@@ -433,14 +614,20 @@ async fn requests_sent_before_sigterm_are_answered_with_success() {
 
 #[tokio::test]
 async fn a_body_that_never_comes_does_not_hold_the_end() {
-    let mut server = Setup::default().env("COLLOQUY__SERVER__DRAIN_SECONDS", "2").start();
+    let mut server = Setup::default()
+        .env("COLLOQUY__SERVER__DRAIN_SECONDS", "2")
+        .start();
     let account = server.account().await;
     let mut raw = Raw::connect(&server.address()).await;
     raw.write(creation(&account).0.as_bytes()).await;
     account.test().get("/v1").await.expect(200);
     let told = std::time::Instant::now();
     assert_eq!(server.term().code(), Some(0));
-    assert!(told.elapsed() < Duration::from_millis(2_500), "{:?}", told.elapsed());
+    assert!(
+        told.elapsed() < Duration::from_millis(2_500),
+        "{:?}",
+        told.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -454,14 +641,25 @@ async fn sigterm_ends_an_idle_server_at_once_and_idle_connections_do_not_hold_it
     }
     let told = std::time::Instant::now();
     assert_eq!(server.term().code(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(1), "{:?}", told.elapsed());
+    assert!(
+        told.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        told.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn a_token_given_by_the_settings_opens_the_door_and_is_not_printed() {
     let server = Server::start();
-    assert!(!server.printed().contains(OPERATOR) && !server.log().contains(OPERATOR), "a given token is a secret");
-    server.operator().get("/admin/v1/accounts").await.expect(200);
+    assert!(
+        !server.printed().contains(OPERATOR) && !server.log().contains(OPERATOR),
+        "a given token is a secret"
+    );
+    server
+        .operator()
+        .get("/admin/v1/accounts")
+        .await
+        .expect(200);
 }
 
 #[test]
@@ -472,7 +670,10 @@ fn secrets_do_not_stand_in_the_log() {
     for line in log.lines().filter(|line| !printed.contains(*line)) {
         for prefix in ["sk_test_", "sk_prod_", "sk_read_"] {
             let secret = line.find(prefix).map(|at| &line[at..]).unwrap_or_default();
-            assert!(secret.len() < 24 || secret.contains(' '), "a key in the log: {line}");
+            assert!(
+                secret.len() < 24 || secret.contains(' '),
+                "a key in the log: {line}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Where the server prints: a full disk or a closed pipe behind stdout or stderr neither ends it nor costs a secret.
+//! Where the server prints: a full disk or a closed pipe behind stdout or stderr neither ends it
+//! nor costs a secret.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -16,14 +17,20 @@ fn full() -> File {
 }
 
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// A server in this folder that logs a lot.
 fn command(folder: &Folder, port: u16) -> Command {
     let mut command = process::colloquy();
     command.current_dir(folder.work()).stdin(Stdio::null());
-    command.env("COLLOQUY__LOG__LEVEL", "trace").env("COLLOQUY__SERVER__BIND", format!("127.0.0.1:{port}"));
+    command
+        .env("COLLOQUY__LOG__LEVEL", "trace")
+        .env("COLLOQUY__SERVER__BIND", format!("127.0.0.1:{port}"));
     command
 }
 
@@ -31,7 +38,10 @@ fn answers(port: u16, path: &str) -> bool {
     use std::io::{Read, Write};
     let ask = || -> std::io::Result<String> {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)
@@ -46,7 +56,9 @@ fn a_log_that_can_not_be_written_harms_nobody() {
     let mut server = command(&folder, port);
     server.stdout(Stdio::null()).stderr(full());
     let mut server = process::spawn(server);
-    until_now("it serves", START_MAX, || answers(port, "/readyz").then_some(()));
+    until_now("it serves", START_MAX, || {
+        answers(port, "/readyz").then_some(())
+    });
     assert!((0..20).all(|_| answers(port, "/healthz")));
     process::signal("TERM", server.id());
     assert_eq!(server.wait().unwrap().code(), Some(0));
@@ -58,10 +70,14 @@ fn a_second_start_serves_though_stdout_can_not_be_written() {
     assert_eq!(first.term().code(), Some(0));
     let port = free_port();
     let mut server = process::colloquy();
-    server.current_dir(first.work()).env("COLLOQUY__SERVER__BIND", format!("127.0.0.1:{port}"));
+    server
+        .current_dir(first.work())
+        .env("COLLOQUY__SERVER__BIND", format!("127.0.0.1:{port}"));
     server.stdin(Stdio::null()).stdout(full()).stderr(full());
     let mut server = process::spawn(server);
-    until_now("it serves", START_MAX, || answers(port, "/readyz").then_some(()));
+    until_now("it serves", START_MAX, || {
+        answers(port, "/readyz").then_some(())
+    });
     process::signal("TERM", server.id());
     assert_eq!(server.wait().unwrap().code(), Some(0));
 }
@@ -70,18 +86,32 @@ fn a_second_start_serves_though_stdout_can_not_be_written() {
 fn a_first_start_whose_secrets_can_not_be_printed_is_taken_back() {
     let folder = Folder::new();
     let mut refused = command(&folder, free_port());
-    refused.env("COLLOQUY__LOG__LEVEL", "info").stdout(full()).stderr(Stdio::piped());
+    refused
+        .env("COLLOQUY__LOG__LEVEL", "info")
+        .stdout(full())
+        .stderr(Stdio::piped());
     let output = process::spawn(refused).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("stdout") && said.contains("first start again"), "{said}");
+    assert!(
+        said.contains("stdout") && said.contains("first start again"),
+        "{said}"
+    );
     for secret in SECRETS {
         assert!(!said.contains(secret), "{said}");
     }
-    let left: Vec<_> = std::fs::read_dir(folder.work().join("data")).unwrap().collect();
+    let left: Vec<_> = std::fs::read_dir(folder.work().join("data"))
+        .unwrap()
+        .collect();
     assert!(left.is_empty(), "{left:?}");
-    let server = Setup::default().unset("COLLOQUY__ADMIN__TOKEN").start_in(folder);
+    let server = Setup::default()
+        .unset("COLLOQUY__ADMIN__TOKEN")
+        .start_in(folder);
     for secret in SECRETS {
-        assert!(server.printed_token(secret).is_some(), "{secret}: {}", server.printed());
+        assert!(
+            server.printed_token(secret).is_some(),
+            "{secret}: {}",
+            server.printed()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `/v1/realtime`, frame by frame: subscribing, sending, typing, presence, tickets, and how a socket ends.
+//! `/v1/realtime`, frame by frame: subscribing, sending, typing, presence, tickets, and how a
+//! socket ends.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,10 @@ async fn a_subscription_to_a_conversation_gives_what_was_and_what_comes() {
     assert_eq!(keys(&joined), ["after", "conversation_id", "type"]);
     c.message(&other, "elsewhere").await;
     c.message(&id, "after").await;
-    let stored = c.get(&format!("/v1/conversations/{id}/events")).await.expect(200);
+    let stored = c
+        .get(&format!("/v1/conversations/{id}/events"))
+        .await
+        .expect(200);
     for event in stored.data() {
         let frame = socket.hear().await;
         assert_eq!(frame["type"], "event", "{frame}");
@@ -44,11 +48,21 @@ async fn a_subscription_to_a_conversation_gives_what_was_and_what_comes() {
 async fn without_after_a_subscription_begins_with_what_comes_next() {
     let (_account, c) = account_with_client().await;
     let id = c.conversation().await;
-    let (mut own, mut all, mut middle) = (Socket::open(&c).await, Socket::open(&c).await, Socket::open(&c).await);
+    let (mut own, mut all, mut middle) = (
+        Socket::open(&c).await,
+        Socket::open(&c).await,
+        Socket::open(&c).await,
+    );
     let joined = own.subscribe(json!(id), None).await;
     assert_eq!(joined["after"], 1, "the cursor that it was joined at");
     let at = all.subscribe(Value::Null, None).await["after"].clone();
-    assert_eq!(c.get(&format!("/v1/events?after={}", at.as_str().unwrap())).await.expect(200).total(), 0);
+    assert_eq!(
+        c.get(&format!("/v1/events?after={}", at.as_str().unwrap()))
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
     for text in ["one", "two", "three"] {
         c.message(&id, text).await;
     }
@@ -78,11 +92,21 @@ async fn a_subscription_to_the_account_gives_each_event_with_its_cursor() {
         assert_eq!(&frame["event"], event);
         cursors.push(frame["cursor"].as_str().expect("a cursor").to_owned());
     }
-    assert!(socket.before_pong().await.is_empty(), "the other mode's events stay there");
+    assert!(
+        socket.before_pong().await.is_empty(),
+        "the other mode's events stay there"
+    );
     let mut again = Socket::open(&c).await;
     again.subscribe(Value::Null, Some(json!(cursors[0]))).await;
-    assert_eq!(again.event().await, stored[1], "it resumes after the cursor");
-    let listed = c.get(&format!("/v1/events?after={}", cursors[1])).await.expect(200);
+    assert_eq!(
+        again.event().await,
+        stored[1],
+        "it resumes after the cursor"
+    );
+    let listed = c
+        .get(&format!("/v1/events?after={}", cursors[1]))
+        .await
+        .expect(200);
     assert_eq!(listed.data(), &stored[2..], "and so does the list");
 }
 
@@ -93,9 +117,14 @@ async fn what_is_unsubscribed_is_silent_and_the_rest_goes_on() {
     let mut socket = Socket::open(&c).await;
     socket.subscribe(json!(left), None).await;
     socket.subscribe(json!(kept), None).await;
-    socket.say(json!({"type": "unsubscribe", "conversation_id": left})).await;
+    socket
+        .say(json!({"type": "unsubscribe", "conversation_id": left}))
+        .await;
     let answer = socket.hear().await;
-    assert_eq!(answer, json!({"type": "unsubscribed", "conversation_id": left}));
+    assert_eq!(
+        answer,
+        json!({"type": "unsubscribed", "conversation_id": left})
+    );
     c.message(&left, "unheard").await;
     c.message(&kept, "heard").await;
     assert_eq!(socket.event().await["data"]["content"], "heard");
@@ -108,7 +137,13 @@ async fn a_send_is_acknowledged_with_the_stored_message_and_others_get_the_event
     let id = c.conversation().await;
     let (mut sender, mut reader) = (Socket::open(&c).await, Socket::open(&c).await);
     reader.subscribe(json!(id), None).await;
-    sender.say(send("r-1", &id, json!({"content": "Hello", "metadata": {"a": 1}}))).await;
+    sender
+        .say(send(
+            "r-1",
+            &id,
+            json!({"content": "Hello", "metadata": {"a": 1}}),
+        ))
+        .await;
     let ack = sender.hear().await;
     assert_eq!(keys(&ack), ["message", "ref", "type"]);
     assert_eq!((&ack["type"], &ack["ref"]), (&json!("ack"), &json!("r-1")));
@@ -116,7 +151,10 @@ async fn a_send_is_acknowledged_with_the_stored_message_and_others_get_the_event
     let stored = c.get(&messages_of(&id)).await.expect(200);
     assert_eq!((stored.total(), &stored["data"][0]), (1, &ack["message"]));
     let event = reader.event().await;
-    assert_eq!((&event["event"], &event["data"]), (&json!("message.created"), &ack["message"]));
+    assert_eq!(
+        (&event["event"], &event["data"]),
+        (&json!("message.created"), &ack["message"])
+    );
 }
 
 #[tokio::test]
@@ -131,17 +169,44 @@ async fn a_ref_is_an_idempotency_key_here_and_over_http() {
     assert_eq!(socket.hear_type("ack").await, first);
     let mut other = Socket::open(&c).await;
     other.say(send("same", &id, body.clone())).await;
-    assert_eq!(other.hear_type("ack").await, first, "on another connection too");
-    other.say(send("same", &id, json!({"content": "another"}))).await;
-    assert_eq!(other.hear_error("idempotency_key_reused").await["ref"], "same");
-    let posted = c.post(&messages_of(&id), body.clone()).with("idempotency-key", "same").await.expect(201);
-    assert_eq!((posted.header("idempotent-replayed"), &posted.body), ("true", &first["message"]));
+    assert_eq!(
+        other.hear_type("ack").await,
+        first,
+        "on another connection too"
+    );
+    other
+        .say(send("same", &id, json!({"content": "another"})))
+        .await;
+    assert_eq!(
+        other.hear_error("idempotency_key_reused").await["ref"],
+        "same"
+    );
+    let posted = c
+        .post(&messages_of(&id), body.clone())
+        .with("idempotency-key", "same")
+        .await
+        .expect(201);
+    assert_eq!(
+        (posted.header("idempotent-replayed"), &posted.body),
+        ("true", &first["message"])
+    );
     other.say(send("\"same\"", &id, body.clone())).await;
     let quoted = other.hear().await;
-    assert_eq!((&quoted["ref"], &quoted["message"]), (&json!("\"same\""), &first["message"]), "echoed as it came");
-    let reused = c.post(&messages_of(&id), json!({"content": "x"})).with("idempotency-key", "same").await;
+    assert_eq!(
+        (&quoted["ref"], &quoted["message"]),
+        (&json!("\"same\""), &first["message"]),
+        "echoed as it came"
+    );
+    let reused = c
+        .post(&messages_of(&id), json!({"content": "x"}))
+        .with("idempotency-key", "same")
+        .await;
     reused.error(422, "idempotency_key_reused", "*");
-    let posted = c.post(&messages_of(&id), body.clone()).with("idempotency-key", "by-http").await.expect(201);
+    let posted = c
+        .post(&messages_of(&id), body.clone())
+        .with("idempotency-key", "by-http")
+        .await
+        .expect(201);
     socket.say(send("by-http", &id, body)).await;
     assert_eq!(socket.hear_type("ack").await["message"], posted.body);
     assert_eq!(c.get(&messages_of(&id)).await.expect(200).total(), 2);
@@ -151,14 +216,21 @@ async fn a_ref_is_an_idempotency_key_here_and_over_http() {
 async fn a_ref_holds_across_kill_9() {
     let mut server = Server::start();
     let account = server.account().await;
-    let (key, id) = (account.test_key().to_owned(), account.test().conversation().await);
+    let (key, id) = (
+        account.test_key().to_owned(),
+        account.test().conversation().await,
+    );
     let mut socket = Socket::open(&account.test()).await;
-    socket.say(send("kept", &id, json!({"content": "durable"}))).await;
+    socket
+        .say(send("kept", &id, json!({"content": "durable"})))
+        .await;
     let first = socket.hear_type("ack").await;
     server.restart();
     let c = server.with_key(&key);
     let mut socket = Socket::open(&c).await;
-    socket.say(send("kept", &id, json!({"content": "durable"}))).await;
+    socket
+        .say(send("kept", &id, json!({"content": "durable"})))
+        .await;
     assert_eq!(socket.hear_type("ack").await, first);
     assert_eq!(c.get(&messages_of(&id)).await.expect(200).total(), 1);
 }
@@ -167,26 +239,77 @@ async fn a_ref_holds_across_kill_9() {
 async fn a_refused_send_is_an_error_with_its_ref() {
     let account = account().await;
     let c = account.test();
-    let (id, closed, live) = (c.conversation().await, c.conversation().await, account.live().conversation().await);
+    let (id, closed, live) = (
+        c.conversation().await,
+        c.conversation().await,
+        account.live().conversation().await,
+    );
     let stranger = crate::support::account().await.test().conversation().await;
-    c.call("POST", &format!("/v1/conversations/{closed}/close")).await.expect(200);
+    c.call("POST", &format!("/v1/conversations/{closed}/close"))
+        .await
+        .expect(200);
     let mut socket = Socket::open(&c).await;
     for (reference, conversation, message, code, field) in [
         ("a", UNKNOWN, json!({"content": "x"}), "not_found", "*"),
-        ("b", live.as_str(), json!({"content": "x"}), "not_found", "*"),
-        ("c", stranger.as_str(), json!({"content": "x"}), "not_found", "*"),
-        ("d", id.as_str(), json!({"content": ""}), "invalid_request", "content"),
+        (
+            "b",
+            live.as_str(),
+            json!({"content": "x"}),
+            "not_found",
+            "*",
+        ),
+        (
+            "c",
+            stranger.as_str(),
+            json!({"content": "x"}),
+            "not_found",
+            "*",
+        ),
+        (
+            "d",
+            id.as_str(),
+            json!({"content": ""}),
+            "invalid_request",
+            "content",
+        ),
         ("e", id.as_str(), json!({}), "invalid_request", "content"),
-        ("f", id.as_str(), json!({"content": "x", "colour": 1}), "invalid_request", "colour"),
-        ("g", id.as_str(), json!({"content": "é".repeat(40_000)}), "invalid_request", "content"),
-        ("h", closed.as_str(), json!({"content": "x", "sender_type": "agent"}), "conversation_closed", "*"),
+        (
+            "f",
+            id.as_str(),
+            json!({"content": "x", "colour": 1}),
+            "invalid_request",
+            "colour",
+        ),
+        (
+            "g",
+            id.as_str(),
+            json!({"content": "é".repeat(40_000)}),
+            "invalid_request",
+            "content",
+        ),
+        (
+            "h",
+            closed.as_str(),
+            json!({"content": "x", "sender_type": "agent"}),
+            "conversation_closed",
+            "*",
+        ),
     ] {
         socket.say(send(reference, conversation, message)).await;
         let error = socket.hear_error(code).await;
         assert_eq!(error["ref"], reference, "{error}");
-        assert!(field == "*" || error["error"]["details"]["field"].as_str().unwrap().ends_with(field), "{error}");
+        assert!(
+            field == "*"
+                || error["error"]["details"]["field"]
+                    .as_str()
+                    .unwrap()
+                    .ends_with(field),
+            "{error}"
+        );
     }
-    socket.say(send("a", &id, json!({"content": "a refusal is not kept"}))).await;
+    socket
+        .say(send("a", &id, json!({"content": "a refusal is not kept"})))
+        .await;
     assert_eq!(socket.hear().await["type"], "ack");
 }
 
@@ -199,17 +322,32 @@ async fn a_refused_subscription_is_an_error_and_the_socket_goes_on() {
     let mut socket = Socket::open(&c).await;
     for conversation in [UNKNOWN, &live, &stranger, "nonsense"] {
         for kind in ["subscribe", "typing"] {
-            socket.say(json!({"type": kind, "conversation_id": conversation})).await;
-            socket.hear_error(if conversation == "nonsense" { "invalid_request" } else { "not_found" }).await;
+            socket
+                .say(json!({"type": kind, "conversation_id": conversation}))
+                .await;
+            socket
+                .hear_error(if conversation == "nonsense" {
+                    "invalid_request"
+                } else {
+                    "not_found"
+                })
+                .await;
         }
     }
-    for (conversation, after) in [(Some(&id), json!("nonsense!")), (Some(&id), json!(-1)), (None, json!("nonsense!"))] {
+    for (conversation, after) in [
+        (Some(&id), json!("nonsense!")),
+        (Some(&id), json!(-1)),
+        (None, json!("nonsense!")),
+    ] {
         let mut frame = json!({"type": "subscribe", "after": after});
         if let Some(conversation) = conversation {
             frame["conversation_id"] = json!(conversation);
         }
         socket.say(frame).await;
-        assert_eq!(socket.hear_error("invalid_request").await["error"]["details"]["field"], "after");
+        assert_eq!(
+            socket.hear_error("invalid_request").await["error"]["details"]["field"],
+            "after"
+        );
     }
     c.message(&id, "nobody is subscribed").await;
     assert!(socket.before_pong().await.is_empty());
@@ -240,9 +378,14 @@ async fn a_frame_that_can_not_be_read_gets_an_error_without_ref() {
     ] {
         socket.say_raw(Message::text(text)).await;
         let error = socket.hear_error("invalid_request").await;
-        assert!(error.get("ref").is_none_or(Value::is_null), "{text}: {error}");
+        assert!(
+            error.get("ref").is_none_or(Value::is_null),
+            "{text}: {error}"
+        );
     }
-    socket.say_raw(Message::binary(vec![0, 159, 146, 150])).await;
+    socket
+        .say_raw(Message::binary(vec![0, 159, 146, 150]))
+        .await;
     socket.hear_error("invalid_request").await;
     assert!(socket.before_pong().await.is_empty(), "the socket goes on");
 }
@@ -262,9 +405,16 @@ async fn two_users(c: &Client, id: &str) -> [(Socket, String); 2] {
     let mut both = Vec::new();
     for _ in 0..2 {
         let user = c.user("agent").await;
-        let ticket = c.acting_for(&user).call("POST", "/v1/realtime/tickets").await.expect(201).id("ticket");
+        let ticket = c
+            .acting_for(&user)
+            .call("POST", "/v1/realtime/tickets")
+            .await
+            .expect(201)
+            .id("ticket");
         let anonymous = Client::anonymous(&format!("http://{}", c.address()));
-        let mut socket = Socket::try_open(&anonymous, &format!("{REALTIME}?ticket={ticket}")).await.unwrap();
+        let mut socket = Socket::try_open(&anonymous, &format!("{REALTIME}?ticket={ticket}"))
+            .await
+            .unwrap();
         socket.subscribe(json!(id), None).await;
         both.push((socket, user));
     }
@@ -288,12 +438,31 @@ async fn typing_is_passed_on_with_its_user_and_never_stored() {
     let [(mut one, first), (mut two, _)] = two_users(&c, &id).await;
     let mut stranger = Socket::open(&c).await;
     stranger.subscribe(json!(elsewhere), None).await;
-    one.say(json!({"type": "typing", "conversation_id": id})).await;
+    one.say(json!({"type": "typing", "conversation_id": id}))
+        .await;
     let frame = hear_of(&mut two, "typing", &first).await;
-    assert_eq!(frame, json!({"type": "typing", "conversation_id": id, "user_id": first}));
-    assert!(one.before_pong().await.iter().all(|frame| frame["type"] != "typing"), "not to the one who types");
-    assert!(stranger.before_pong().await.is_empty(), "not to another conversation");
-    assert_eq!(c.get(&format!("/v1/conversations/{id}/events")).await.expect(200).total(), 1);
+    assert_eq!(
+        frame,
+        json!({"type": "typing", "conversation_id": id, "user_id": first})
+    );
+    assert!(
+        one.before_pong()
+            .await
+            .iter()
+            .all(|frame| frame["type"] != "typing"),
+        "not to the one who types"
+    );
+    assert!(
+        stranger.before_pong().await.is_empty(),
+        "not to another conversation"
+    );
+    assert_eq!(
+        c.get(&format!("/v1/conversations/{id}/events"))
+            .await
+            .expect(200)
+            .total(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -302,8 +471,10 @@ async fn presence_is_passed_on_and_ends_with_the_socket() {
     let id = c.conversation().await;
     let [(mut one, first), (mut two, _)] = two_users(&c, &id).await;
     for state in ["online", "away", "online"] {
-        one.say(json!({"type": "presence", "conversation_id": id, "state": state})).await;
-        let expected = json!({"type": "presence", "conversation_id": id, "user_id": first, "state": state});
+        one.say(json!({"type": "presence", "conversation_id": id, "state": state}))
+            .await;
+        let expected =
+            json!({"type": "presence", "conversation_id": id, "user_id": first, "state": state});
         // Subscribing may have said "online" already.
         let frame = loop {
             let frame = hear_of(&mut two, "presence", &first).await;
@@ -316,7 +487,13 @@ async fn presence_is_passed_on_and_ends_with_the_socket() {
     drop(one);
     let frame = hear_of(&mut two, "presence", &first).await;
     assert_eq!(frame["state"], "offline", "{frame}");
-    assert_eq!(c.get(&format!("/v1/conversations/{id}/events")).await.expect(200).total(), 1);
+    assert_eq!(
+        c.get(&format!("/v1/conversations/{id}/events"))
+            .await
+            .expect(200)
+            .total(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -329,25 +506,60 @@ async fn a_ticket_opens_one_socket_once() {
     let lasts = (instant(&made["expires_at"]) - chrono::Utc::now()).num_seconds();
     assert!((50..=60).contains(&lasts), "{lasts} s");
     let path = format!("{REALTIME}?ticket={}", made.id("ticket"));
-    let mut socket = Socket::try_open(&account.anonymous(), &path).await.expect("a ticket opens a socket");
+    let mut socket = Socket::try_open(&account.anonymous(), &path)
+        .await
+        .expect("a ticket opens a socket");
     socket.subscribe(json!(id), Some(json!(0))).await;
     assert_eq!(socket.event().await["event"], "conversation.created");
-    assert_eq!(Socket::try_open(&account.anonymous(), &path).await.err(), Some(401), "used once");
+    assert_eq!(
+        Socket::try_open(&account.anonymous(), &path).await.err(),
+        Some(401),
+        "used once"
+    );
     let tampered = format!("{REALTIME}?ticket={}x", made.id("ticket"));
-    assert_eq!(Socket::try_open(&account.anonymous(), &tampered).await.err(), Some(401));
-    assert_eq!(Socket::try_open(&account.anonymous(), REALTIME).await.err(), Some(401));
-    let elsewhere = format!("/v1/events?ticket={}", c.call("POST", "/v1/realtime/tickets").await.id("ticket"));
-    account.anonymous().get(&elsewhere).await.error(401, "unauthorized", "");
+    assert_eq!(
+        Socket::try_open(&account.anonymous(), &tampered)
+            .await
+            .err(),
+        Some(401)
+    );
+    assert_eq!(
+        Socket::try_open(&account.anonymous(), REALTIME).await.err(),
+        Some(401)
+    );
+    let elsewhere = format!(
+        "/v1/events?ticket={}",
+        c.call("POST", "/v1/realtime/tickets").await.id("ticket")
+    );
+    account
+        .anonymous()
+        .get(&elsewhere)
+        .await
+        .error(401, "unauthorized", "");
 }
 
 #[tokio::test]
 async fn a_ticket_falls_with_its_key() {
     let account = account().await;
     let (c, made) = account.key(json!({"type": "test"})).await;
-    let ticket = c.call("POST", "/v1/realtime/tickets").await.expect(201).id("ticket");
-    account.operator().delete(&format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap())).await.expect(204);
+    let ticket = c
+        .call("POST", "/v1/realtime/tickets")
+        .await
+        .expect(201)
+        .id("ticket");
+    account
+        .operator()
+        .delete(&format!(
+            "/admin/v1/keys/{}",
+            made["key_id"].as_str().unwrap()
+        ))
+        .await
+        .expect(204);
     let path = format!("{REALTIME}?ticket={ticket}");
-    assert_eq!(Socket::try_open(&account.anonymous(), &path).await.err(), Some(401));
+    assert_eq!(
+        Socket::try_open(&account.anonymous(), &path).await.err(),
+        Some(401)
+    );
 }
 
 #[tokio::test]
@@ -355,10 +567,18 @@ async fn what_is_no_handshake_is_an_ordinary_error() {
     let account = account().await;
     let c = account.test();
     c.get(REALTIME).await.error(400, "invalid_request", "*");
-    account.anonymous().get(REALTIME).await.error(401, "unauthorized", "");
-    let bad_key = account.anonymous().with_key("sk_test_0000000000000000000000000000000000000000000000000");
+    account
+        .anonymous()
+        .get(REALTIME)
+        .await
+        .error(401, "unauthorized", "");
+    let bad_key = account
+        .anonymous()
+        .with_key("sk_test_0000000000000000000000000000000000000000000000000");
     assert_eq!(Socket::try_open(&bad_key, REALTIME).await.err(), Some(401));
-    let (other, _) = account.key(json!({"type": "test", "scopes": ["documents:read"]})).await;
+    let (other, _) = account
+        .key(json!({"type": "test", "scopes": ["documents:read"]}))
+        .await;
     assert_eq!(Socket::try_open(&other, REALTIME).await.err(), Some(403));
 }
 
@@ -367,8 +587,13 @@ async fn who_may_only_read_may_subscribe_and_not_send() {
     let account = account().await;
     let id = account.live().conversation().await;
     let in_test = account.test().conversation().await;
-    let (scoped, _) = account.key(json!({"type": "test", "scopes": ["conversations:read"]})).await;
-    for (c, id, writer) in [(account.read(), id, account.live()), (scoped, in_test, account.test())] {
+    let (scoped, _) = account
+        .key(json!({"type": "test", "scopes": ["conversations:read"]}))
+        .await;
+    for (c, id, writer) in [
+        (account.read(), id, account.live()),
+        (scoped, in_test, account.test()),
+    ] {
         let mut socket = Socket::open(&c).await;
         socket.subscribe(json!(id), None).await;
         socket.say(send("r", &id, json!({"content": "x"}))).await;
@@ -390,17 +615,26 @@ async fn a_send_counts_against_the_keys_limit_and_nothing_else_does() {
     assert!(made["key"].is_string());
     let mut socket = Socket::open(&limited).await;
     for _ in 0..10 {
-        assert!(socket.before_pong().await.is_empty(), "a ping costs nothing");
+        assert!(
+            socket.before_pong().await.is_empty(),
+            "a ping costs nothing"
+        );
     }
     socket.subscribe(json!(id), Some(json!(0))).await;
     socket.event().await;
     for n in 0..4 {
-        socket.say(send(&format!("{n}"), &id, json!({"content": "x"}))).await;
+        socket
+            .say(send(&format!("{n}"), &id, json!({"content": "x"})))
+            .await;
         socket.hear_type("ack").await;
     }
     socket.say(send("over", &id, json!({"content": "x"}))).await;
     let refused = socket.hear_type("error").await;
-    assert_eq!((&refused["error"]["code"], &refused["ref"]), (&json!("rate_limited"), &json!("over")), "{refused}");
+    assert_eq!(
+        (&refused["error"]["code"], &refused["ref"]),
+        (&json!("rate_limited"), &json!("over")),
+        "{refused}"
+    );
     limited.get("/v1").await.error(429, "rate_limited", "");
 }
 
@@ -410,18 +644,30 @@ async fn a_revoked_or_expired_keys_socket_is_closed_with_1008_within_a_second() 
     let (revoked, made) = account.key(json!({"type": "test"})).await;
     let soon = chrono::Utc::now() + chrono::TimeDelta::milliseconds(2000);
     let expires_at = soon.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-    let (expiring, _) = account.key(json!({"type": "test", "expires_at": expires_at})).await;
+    let (expiring, _) = account
+        .key(json!({"type": "test", "expires_at": expires_at}))
+        .await;
     let (mut first, mut second) = (Socket::open(&revoked).await, Socket::open(&expiring).await);
     let mut witness = Socket::open(&account.test()).await;
     let at = format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap());
     account.operator().delete(&at).await.expect(204);
     let told = Instant::now();
     assert_eq!(first.end(Duration::from_secs(10)).await, Ended(1008));
-    assert!(told.elapsed() < Duration::from_millis(1500), "{:?} after the revocation", told.elapsed());
+    assert!(
+        told.elapsed() < Duration::from_millis(1500),
+        "{:?} after the revocation",
+        told.elapsed()
+    );
     assert_eq!(second.end(Duration::from_secs(10)).await, Ended(1008));
     let late = chrono::Utc::now() - soon;
-    assert!((-100..1500).contains(&late.num_milliseconds()), "{late} after the expiry");
-    assert!(witness.before_pong().await.is_empty(), "other keys' sockets stay");
+    assert!(
+        (-100..1500).contains(&late.num_milliseconds()),
+        "{late} after the expiry"
+    );
+    assert!(
+        witness.before_pong().await.is_empty(),
+        "other keys' sockets stay"
+    );
 }
 
 #[tokio::test]
@@ -430,7 +676,11 @@ async fn a_rotated_keys_socket_ends_with_its_own_secret() {
     let (old, made) = account.key(json!({"type": "test"})).await;
     let mut socket = Socket::open(&old).await;
     let rotate = format!("/admin/v1/keys/{}/rotate", made["key_id"].as_str().unwrap());
-    account.operator().post(&rotate, json!({"overlap_seconds": 0})).await.expect(200);
+    account
+        .operator()
+        .post(&rotate, json!({"overlap_seconds": 0}))
+        .await
+        .expect(200);
     assert_eq!(socket.end(Duration::from_secs(10)).await, Ended(1008));
 }
 

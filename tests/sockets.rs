@@ -1,4 +1,5 @@
-//! Many sockets, and one that does not read: every one gets every event, and who is too slow is closed and resumes.
+//! Many sockets, and one that does not read: every one gets every event, and who is too slow is
+//! closed and resumes.
 
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ const MESSAGES: usize = 20;
 
 /// A server where one key may have the whole crowd open.
 fn crowded() -> Server {
-    Setup::default().env("COLLOQUY__REALTIME__LINES_PER_KEY", "1000").start()
+    Setup::default()
+        .env("COLLOQUY__REALTIME__LINES_PER_KEY", "1000")
+        .start()
 }
 
 /// So many sockets, opened a few at a time, each subscribed to what `conversation` names.
@@ -28,7 +31,10 @@ async fn crowd(c: &Client, count: usize, conversation: impl Fn(usize) -> String)
             socket
         }
     });
-    futures_util::stream::iter(opening).buffered(32).collect().await
+    futures_util::stream::iter(opening)
+        .buffered(32)
+        .collect()
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +48,11 @@ async fn each_of_500_sockets_on_one_conversation_gets_every_event() {
         .map(|mut socket| {
             tokio::spawn(async move {
                 for seq in 2..2 + MESSAGES as u64 {
-                    assert_eq!(socket.event().await["seq"], seq, "a gap, a repeat or another order");
+                    assert_eq!(
+                        socket.event().await["seq"],
+                        seq,
+                        "a gap, a repeat or another order"
+                    );
                 }
             })
         })
@@ -71,9 +81,15 @@ async fn each_socket_on_its_own_conversation_gets_that_ones_events_only() {
     }
     for (socket, id) in sockets.iter_mut().zip(&ids) {
         for round in 0..2 {
-            assert_eq!(socket.event().await["data"]["content"], format!("{round} for {id}"));
+            assert_eq!(
+                socket.event().await["data"]["content"],
+                format!("{round} for {id}")
+            );
         }
-        assert!(socket.before_pong().await.is_empty(), "another conversation's events came");
+        assert!(
+            socket.before_pong().await.is_empty(),
+            "another conversation's events came"
+        );
     }
 }
 
@@ -84,7 +100,10 @@ const FLOOD_BYTES: usize = 10_000;
 async fn flood(c: &Client, id: &str) {
     let text = "x".repeat(FLOOD_BYTES);
     let sends = (0..FLOOD).map(|_| c.message(id, &text));
-    futures_util::stream::iter(sends).buffer_unordered(8).for_each(|_| async {}).await;
+    futures_util::stream::iter(sends)
+        .buffer_unordered(8)
+        .for_each(|_| async {})
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,5 @@
-//! Server-Sent Events: what they carry, where they begin, resuming through a proxy that cuts connections at random
-//! bytes, server restarts included; the same for WebSocket.
+//! Server-Sent Events: what they carry, where they begin, resuming through a proxy that cuts
+//! connections at random bytes, server restarts included; the same for WebSocket.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::support::raw::Raw;
 use crate::support::stream::StreamEvent;
-use crate::support::{Client, EventStream, Item, Proxy, Server, Setup, Socket, account, account_with_client, until};
+use crate::support::{
+    Client, EventStream, Item, Proxy, Server, Setup, Socket, account, account_with_client, until,
+};
 
 fn events_of(conversation: &str) -> String {
     format!("/v1/conversations/{conversation}/events")
@@ -25,14 +27,28 @@ async fn a_stream_carries_id_kind_and_the_event_on_one_line() {
     let mut all = EventStream::open(c.get("/v1/events?after=0")).await;
     for event in &listed {
         let (own, all) = (own.event().await, all.event().await);
-        assert_eq!((own.id.clone(), own.json()), (event["seq"].to_string(), event.clone()));
+        assert_eq!(
+            (own.id.clone(), own.json()),
+            (event["seq"].to_string(), event.clone())
+        );
         assert_eq!(own.event, event["event"].as_str().unwrap());
         assert_eq!((&own.data, &own.event), (&all.data, &all.event));
-        let rest = c.get(&format!("/v1/events?after={}", all.id)).await.expect(200);
-        assert_eq!(rest.total(), listed.len() as u64 - event["seq"].as_u64().unwrap(), "the id is the list's cursor");
+        let rest = c
+            .get(&format!("/v1/events?after={}", all.id))
+            .await
+            .expect(200);
+        assert_eq!(
+            rest.total(),
+            listed.len() as u64 - event["seq"].as_u64().unwrap(),
+            "the id is the list's cursor"
+        );
     }
     assert!(own.header("x-request-id").is_some() && own.header("x-ratelimit-limit").is_some());
-    assert!(own.header("cache-control").is_some_and(|value| value.contains("no-")), "a stream is not to be kept");
+    assert!(
+        own.header("cache-control")
+            .is_some_and(|value| value.contains("no-")),
+        "a stream is not to be kept"
+    );
 }
 
 #[tokio::test]
@@ -67,13 +83,25 @@ async fn a_client_of_http_1_0_is_sent_no_chunks() {
     let server = Setup::default().start();
     let c = server.account().await.test();
     c.conversation().await;
-    let head = format!("authorization: {}\r\naccept: text/event-stream\r\n", c.credential().unwrap());
+    let head = format!(
+        "authorization: {}\r\naccept: text/event-stream\r\n",
+        c.credential().unwrap()
+    );
     let mut line = Raw::connect(&server.address()).await;
-    line.write(format!("GET /v1/events?after=0 HTTP/1.0\r\nhost: x\r\n{head}\r\n").as_bytes()).await;
+    line.write(format!("GET /v1/events?after=0 HTTP/1.0\r\nhost: x\r\n{head}\r\n").as_bytes())
+        .await;
     let answer = line.read_to_end(Duration::from_secs(1)).await;
     assert_eq!(answer.status, 200);
-    assert!(!answer.text.to_lowercase().contains("transfer-encoding"), "{}", answer.text);
-    assert!(answer.body().starts_with("id: 0\n\nid: ") && !answer.closed, "{}", answer.text);
+    assert!(
+        !answer.text.to_lowercase().contains("transfer-encoding"),
+        "{}",
+        answer.text
+    );
+    assert!(
+        answer.body().starts_with("id: 0\n\nid: ") && !answer.closed,
+        "{}",
+        answer.text
+    );
 }
 
 #[tokio::test]
@@ -87,10 +115,22 @@ async fn last_event_id_wins_over_after() {
     let list = events_of(&id);
     assert_eq!(seq(c.get(&format!("{list}?after=2"))).await, 3);
     assert_eq!(seq(c.get(&list).with("last-event-id", "3")).await, 4);
-    assert_eq!(seq(c.get(&format!("{list}?after=1")).with("last-event-id", "4")).await, 5);
+    assert_eq!(
+        seq(c.get(&format!("{list}?after=1")).with("last-event-id", "4")).await,
+        5
+    );
     let mut all = EventStream::open(c.get("/v1/events?after=0")).await;
-    let (first, third) = (all.event().await.id, (all.event().await, all.event().await.id).1);
-    assert_eq!(seq(c.get(&format!("/v1/events?after={third}")).with("last-event-id", &first)).await, 2);
+    let (first, third) = (
+        all.event().await.id,
+        (all.event().await, all.event().await.id).1,
+    );
+    assert_eq!(
+        seq(c
+            .get(&format!("/v1/events?after={third}"))
+            .with("last-event-id", &first))
+        .await,
+        2
+    );
 }
 
 #[tokio::test]
@@ -102,13 +142,22 @@ async fn filters_hold_in_a_stream() {
         format!("{}?after=0&event=message.created", events_of(&id)),
     ] {
         let mut stream = EventStream::open(c.get(&query)).await;
-        c.patch(&format!("/v1/conversations/{id}"), json!({"metadata": {"q": query}})).await.expect(200);
+        c.patch(
+            &format!("/v1/conversations/{id}"),
+            json!({"metadata": {"q": query}}),
+        )
+        .await
+        .expect(200);
         c.message(&id, &query).await;
-        let event = until("the last message comes", Duration::from_secs(10), async || {
-            let event = stream.event().await;
-            assert_eq!(event.event, "message.created");
-            (event.json()["data"]["content"] == query.as_str()).then_some(event)
-        })
+        let event = until(
+            "the last message comes",
+            Duration::from_secs(10),
+            async || {
+                let event = stream.event().await;
+                assert_eq!(event.event, "message.created");
+                (event.json()["data"]["content"] == query.as_str()).then_some(event)
+            },
+        )
         .await;
         assert_eq!(event.json()["data"]["conversation_id"], id.as_str());
     }
@@ -116,18 +165,28 @@ async fn filters_hold_in_a_stream() {
 
 #[tokio::test]
 async fn a_comment_keeps_a_quiet_line_open() {
-    let server = Setup::default().env("COLLOQUY__REALTIME__HEARTBEAT_SECONDS", "0.2").start();
+    let server = Setup::default()
+        .env("COLLOQUY__REALTIME__HEARTBEAT_SECONDS", "0.2")
+        .start();
     let c = server.account().await.test();
     let mut stream = EventStream::open(c.get("/v1/events")).await;
     stream.begins_at().await;
     let begun = Instant::now();
     for _ in 0..5 {
-        let next = tokio::time::timeout(Duration::from_secs(10), stream.next()).await.expect("a comment in time");
+        let next = tokio::time::timeout(Duration::from_secs(10), stream.next())
+            .await
+            .expect("a comment in time");
         assert!(matches!(next, Some(Item::Comment)), "{next:?}");
     }
-    assert!(begun.elapsed() >= Duration::from_millis(600), "comments come every 0.2 s, not in a flood");
+    assert!(
+        begun.elapsed() >= Duration::from_millis(600),
+        "comments come every 0.2 s, not in a flood"
+    );
     let id = c.conversation().await;
-    assert_eq!(stream.event().await.json()["data"]["conversation_id"], id.as_str());
+    assert_eq!(
+        stream.event().await.json()["data"]["conversation_id"],
+        id.as_str()
+    );
 }
 
 #[tokio::test]
@@ -136,17 +195,37 @@ async fn what_can_not_be_streamed_is_an_ordinary_error() {
     let c = account.test();
     let id = c.conversation().await;
     let open = |path: String| c.get(&path).with("accept", "text/event-stream");
-    open(events_of("conv_0190163d8694739b85d52d5e4a4d6d5f")).await.error(404, "not_found", "*");
-    let live = account.live().get(&events_of(&id)).with("accept", "text/event-stream");
+    open(events_of("conv_0190163d8694739b85d52d5e4a4d6d5f"))
+        .await
+        .error(404, "not_found", "*");
+    let live = account
+        .live()
+        .get(&events_of(&id))
+        .with("accept", "text/event-stream");
     live.await.error(404, "not_found", "*");
     for list in ["/v1/events".to_owned(), events_of(&id)] {
-        open(format!("{list}?after=nonsense!")).await.error(400, "invalid_request", "after");
-        open(format!("{list}?before=1")).await.error(400, "invalid_request", "before");
-        open(format!("{list}?event=x")).await.error(400, "invalid_request", "event");
-        open(list.clone()).with("last-event-id", "nonsense!").await.error(400, "invalid_request", "*");
-        let head = c.call("HEAD", &list).with("accept", "text/event-stream").await;
+        open(format!("{list}?after=nonsense!"))
+            .await
+            .error(400, "invalid_request", "after");
+        open(format!("{list}?before=1"))
+            .await
+            .error(400, "invalid_request", "before");
+        open(format!("{list}?event=x"))
+            .await
+            .error(400, "invalid_request", "event");
+        open(list.clone())
+            .with("last-event-id", "nonsense!")
+            .await
+            .error(400, "invalid_request", "*");
+        let head = c
+            .call("HEAD", &list)
+            .with("accept", "text/event-stream")
+            .await;
         assert!(head.bytes.is_empty() && head.status < 500, "{head}");
-        let anonymous = account.anonymous().get(&list).with("accept", "text/event-stream");
+        let anonymous = account
+            .anonymous()
+            .get(&list)
+            .with("accept", "text/event-stream");
         anonymous.await.error(401, "unauthorized", "");
     }
 }
@@ -154,7 +233,12 @@ async fn what_can_not_be_streamed_is_an_ordinary_error() {
 #[tokio::test]
 async fn a_stream_costs_one_request_when_it_is_opened() {
     let (_account, c) = account_with_client().await;
-    let remaining = async || c.get("/v1").await.expect(200).number("x-ratelimit-remaining");
+    let remaining = async || {
+        c.get("/v1")
+            .await
+            .expect(200)
+            .number("x-ratelimit-remaining")
+    };
     let before = remaining().await;
     let mut stream = EventStream::open(c.get("/v1/events")).await;
     let id = c.conversation().await;
@@ -174,17 +258,28 @@ async fn a_revoked_or_expired_keys_stream_ends_within_a_second() {
     let (revoked, made) = account.key(json!({"type": "test"})).await;
     let soon = chrono::Utc::now() + chrono::TimeDelta::milliseconds(2000);
     let expires_at = soon.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-    let (expiring, _) = account.key(json!({"type": "test", "expires_at": expires_at})).await;
-    let mut streams =
-        [EventStream::open(revoked.get("/v1/events")).await, EventStream::open(expiring.get("/v1/events")).await];
+    let (expiring, _) = account
+        .key(json!({"type": "test", "expires_at": expires_at}))
+        .await;
+    let mut streams = [
+        EventStream::open(revoked.get("/v1/events")).await,
+        EventStream::open(expiring.get("/v1/events")).await,
+    ];
     let at = format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap());
     account.operator().delete(&at).await.expect(204);
     let told = Instant::now();
     streams[0].rest(Duration::from_secs(10)).await;
-    assert!(told.elapsed() < Duration::from_millis(1500), "{:?} after the revocation", told.elapsed());
+    assert!(
+        told.elapsed() < Duration::from_millis(1500),
+        "{:?} after the revocation",
+        told.elapsed()
+    );
     streams[1].rest(Duration::from_secs(10)).await;
     let late = chrono::Utc::now() - soon;
-    assert!((-100..1500).contains(&late.num_milliseconds()), "{late} after the expiry");
+    assert!(
+        (-100..1500).contains(&late.num_milliseconds()),
+        "{late} after the expiry"
+    );
 }
 
 #[tokio::test]
@@ -200,8 +295,14 @@ async fn sigterm_ends_streams_and_the_server_exits_in_order() {
     server.restart();
     let c = c.at(&server.address());
     made.push(c.conversation().await);
-    // The end may overtake an event that was acknowledged right before it: then it comes when the stream goes on.
-    let conversation = |event: &StreamEvent| event.json()["data"]["conversation_id"].as_str().unwrap().to_owned();
+    // The end may overtake an event that was acknowledged right before it: then it comes when the
+    // stream goes on.
+    let conversation = |event: &StreamEvent| {
+        event.json()["data"]["conversation_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     let mut shown: Vec<String> = before.iter().map(conversation).collect();
     let place = before.last().map_or(begun, |event| event.id.clone());
     let mut stream = EventStream::open(c.get("/v1/events").with("last-event-id", &place)).await;
@@ -253,14 +354,25 @@ impl Chase {
     async fn begin() -> Self {
         let server = Server::start();
         let account = server.account().await;
-        let (key, c, mut conversations) = (account.test_key().to_owned(), account.test(), Vec::new());
+        let (key, c, mut conversations) =
+            (account.test_key().to_owned(), account.test(), Vec::new());
         for _ in 0..WRITERS {
             conversations.push(c.conversation().await);
         }
         let proxy = Proxy::start(&server.address(), BYTES_MAX).await;
         let address = Arc::new(Mutex::new(server.address()));
         let (stop, written, read) = (Arc::default(), Arc::default(), Arc::default());
-        Self { server, key, proxy, address, stop, written, read, conversations, ends: 0 }
+        Self {
+            server,
+            key,
+            proxy,
+            address,
+            stop,
+            written,
+            read,
+            conversations,
+            ends: 0,
+        }
     }
 
     fn behind_the_proxy(&self) -> Client {
@@ -301,8 +413,13 @@ impl Chase {
         *self.address.lock().unwrap() = self.server.address();
     }
 
-    /// Reads again and again until the line has been cut often enough and all has come; compares with the log.
-    async fn run(mut self, conversation: Option<usize>, mut read: impl AsyncFnMut(&Client, &mut Seen)) {
+    /// Reads again and again until the line has been cut often enough and all has come; compares
+    /// with the log.
+    async fn run(
+        mut self,
+        conversation: Option<usize>,
+        mut read: impl AsyncFnMut(&Client, &mut Seen),
+    ) {
         let numbers = conversation.map_or(0..WRITERS, |number| number..number + 1);
         let writers: Vec<_> = numbers.map(|number| self.spawn_writer(number)).collect();
         let (mut seen, end) = (Seen::default(), Instant::now() + Duration::from_secs(120));
@@ -318,14 +435,27 @@ impl Chase {
         for writer in writers {
             writer.await.unwrap();
         }
-        let list = conversation.map_or("/v1/events".to_owned(), |number| events_of(&self.conversations[number]));
+        let list = conversation.map_or("/v1/events".to_owned(), |number| {
+            events_of(&self.conversations[number])
+        });
         let log = whole(&self.server.with_key(&self.key), &list).await;
         while seen.events.len() < log.len() {
-            assert!(Instant::now() < end, "{} of {} events came", seen.events.len(), log.len());
+            assert!(
+                Instant::now() < end,
+                "{} of {} events came",
+                seen.events.len(),
+                log.len()
+            );
             read(&self.behind_the_proxy(), &mut seen).await;
         }
-        let ids = |events: &[Value]| -> Vec<String> { events.iter().map(|event| event["id"].to_string()).collect() };
-        assert_eq!(ids(&seen.events), ids(&log), "a gap, a repeat or another order");
+        let ids = |events: &[Value]| -> Vec<String> {
+            events.iter().map(|event| event["id"].to_string()).collect()
+        };
+        assert_eq!(
+            ids(&seen.events),
+            ids(&log),
+            "a gap, a repeat or another order"
+        );
         assert_eq!(seen.events, log);
         assert!(self.ends >= 4, "the server ended {} times only", self.ends);
     }
@@ -349,7 +479,9 @@ async fn read_stream(c: &Client, list: &str, seen: &mut Seen) {
         Some(cursor) => c.get(list).with("last-event-id", cursor),
         None => c.get(&format!("{list}?after=0")),
     };
-    let Ok(mut stream) = EventStream::try_open(call).await else { return };
+    let Ok(mut stream) = EventStream::try_open(call).await else {
+        return;
+    };
     if stream.status() == 503 {
         return;
     }
@@ -361,14 +493,23 @@ async fn read_stream(c: &Client, list: &str, seen: &mut Seen) {
 
 /// The same over a socket.
 async fn read_socket(c: &Client, seen: &mut Seen) {
-    let Ok(mut socket) = Socket::try_open(c, "/v1/realtime").await else { return };
+    let Ok(mut socket) = Socket::try_open(c, "/v1/realtime").await else {
+        return;
+    };
     let after = seen.cursor.clone().map_or(json!(0), |cursor| json!(cursor));
-    if socket.try_say(json!({"type": "subscribe", "after": after})).await.is_err() {
+    if socket
+        .try_say(json!({"type": "subscribe", "after": after}))
+        .await
+        .is_err()
+    {
         return;
     }
     while let Ok(Ok(mut frame)) = tokio::time::timeout(QUIET, socket.try_hear()).await {
         match frame["type"].as_str().unwrap_or_default() {
-            "event" => seen.take(frame["cursor"].as_str().unwrap().to_owned(), frame["event"].take()),
+            "event" => seen.take(
+                frame["cursor"].as_str().unwrap().to_owned(),
+                frame["event"].take(),
+            ),
             "subscribed" => {}
             other => panic!("{other}: {frame}"),
         }
@@ -378,18 +519,26 @@ async fn read_socket(c: &Client, seen: &mut Seen) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_stream_of_the_account_resumes_without_gap_or_repeat() {
     let chase = Chase::begin().await;
-    chase.run(None, async |c, seen| read_stream(c, "/v1/events", seen).await).await;
+    chase
+        .run(None, async |c, seen| {
+            read_stream(c, "/v1/events", seen).await
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_stream_of_a_conversation_resumes_without_gap_or_repeat() {
     let chase = Chase::begin().await;
     let list = events_of(&chase.conversations[0]);
-    chase.run(Some(0), async |c, seen| read_stream(c, &list, seen).await).await;
+    chase
+        .run(Some(0), async |c, seen| read_stream(c, &list, seen).await)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_socket_resumes_without_gap_or_repeat() {
     let chase = Chase::begin().await;
-    chase.run(None, async |c, seen| read_socket(c, seen).await).await;
+    chase
+        .run(None, async |c, seen| read_socket(c, seen).await)
+        .await;
 }

@@ -30,13 +30,21 @@ fn sources(folder: &str) -> Vec<Source> {
     paths.sort_unstable();
     let read = |path: PathBuf| Source {
         text: fs::read_to_string(&path).unwrap(),
-        path: path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned(),
+        path: path
+            .strip_prefix(root())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned(),
     };
     paths.into_iter().map(read).collect()
 }
 
 fn all() -> Vec<Source> {
-    ["src", "actors/src", "tests"].into_iter().flat_map(sources).collect()
+    ["src", "actors/src", "tests"]
+        .into_iter()
+        .flat_map(sources)
+        .collect()
 }
 
 /// Lines of code that hold one of these words; comments are let be.
@@ -60,7 +68,9 @@ fn assert_none(found: &[String], rule: &str) {
 #[test]
 fn no_status_code_stands_outside_src_http() {
     let mut outside = sources("src");
-    outside.retain(|source| !source.path.starts_with("src/http/") && !source.path.starts_with("src/console/"));
+    outside.retain(|source| {
+        !source.path.starts_with("src/http/") && !source.path.starts_with("src/console/")
+    });
     outside.extend(sources("actors/src"));
     let found = lines_with(&outside, &["StatusCode", "HttpResponse::", "status_code("]);
     assert_none(&found, "statuses are decided in src/http/ only");
@@ -70,9 +80,16 @@ fn no_status_code_stands_outside_src_http() {
 fn no_http_crate_is_named_in_actors() {
     let manifest = fs::read_to_string(root().join("actors/Cargo.toml")).unwrap();
     for name in ["actix-web", "actix-http", "hyper", "reqwest", "\nhttp"] {
-        assert!(!manifest.contains(name), "actors/Cargo.toml names {}", name.trim());
+        assert!(
+            !manifest.contains(name),
+            "actors/Cargo.toml names {}",
+            name.trim()
+        );
     }
-    assert_none(&lines_with(&sources("actors/src"), &["actix_web", "actix_http"]), "actors/ knows no HTTP");
+    assert_none(
+        &lines_with(&sources("actors/src"), &["actix_web", "actix_http"]),
+        "actors/ knows no HTTP",
+    );
 }
 
 #[test]
@@ -80,20 +97,30 @@ fn actix_is_imported_by_the_runtime_only() {
     let mut outside = sources("actors/src");
     outside.retain(|source| !source.path.starts_with("actors/src/runtime"));
     outside.extend(sources("src"));
-    assert_none(&lines_with(&outside, &["actix::", "use actix;"]), "only actors/src/runtime imports actix");
+    assert_none(
+        &lines_with(&outside, &["actix::", "use actix;"]),
+        "only actors/src/runtime imports actix",
+    );
 }
 
 #[test]
 fn no_route_holds_the_store() {
     let found = lines_with(&sources("src/http"), &["rusqlite", "::store", "sqlite"]);
     assert_none(&found, "no store in src/http/");
-    assert_none(&lines_with(&sources("src"), &["rusqlite"]), "SQLite is the store's business");
+    assert_none(
+        &lines_with(&sources("src"), &["rusqlite"]),
+        "SQLite is the store's business",
+    );
 }
 
 #[test]
 fn every_file_opens_with_its_sentence() {
     for source in all() {
-        assert!(source.text.starts_with("//! "), "{} does not say what it is for", source.path);
+        assert!(
+            source.text.starts_with("//! "),
+            "{} does not say what it is for",
+            source.path
+        );
     }
 }
 
@@ -102,7 +129,11 @@ fn there_is_no_drawer() {
     for source in all() {
         let name = source.path.rsplit('/').next().unwrap();
         let stem = name.trim_end_matches(".rs");
-        assert!(!["utils", "util", "helpers", "common", "misc"].contains(&stem), "{}", source.path);
+        assert!(
+            !["utils", "util", "helpers", "common", "misc"].contains(&stem),
+            "{}",
+            source.path
+        );
     }
 }
 
@@ -122,10 +153,15 @@ fn every_setting_is_explained_and_read() {
     let lines: Vec<&str> = settings.lines().collect();
     let mut keys = 0;
     for (number, line) in lines.iter().enumerate() {
-        let Some((key, _)) = line.split_once(" = ") else { continue };
+        let Some((key, _)) = line.split_once(" = ") else {
+            continue;
+        };
         let commented_out = key.starts_with('#');
         let key = key.trim_start_matches('#').trim();
-        if !key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+        if !key
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        {
             continue;
         }
         keys += 1;
@@ -134,9 +170,17 @@ fn every_setting_is_explained_and_read() {
             above.starts_with('#'),
             "config.toml:{}: {key} is not explained{}",
             number + 1,
-            if commented_out { " (commented out)" } else { "" }
+            if commented_out {
+                " (commented out)"
+            } else {
+                ""
+            }
         );
-        assert!(readers.contains(key), "config.toml:{}: src/config.rs does not name {key}", number + 1);
+        assert!(
+            readers.contains(key),
+            "config.toml:{}: src/config.rs does not name {key}",
+            number + 1
+        );
     }
     assert!(keys >= 8, "config.toml names {keys} settings only");
 }
@@ -146,7 +190,10 @@ fn the_lock_file_is_committed_and_the_command_files_can_be_run() {
     use std::os::unix::fs::PermissionsExt;
     assert!(root().join("Cargo.lock").exists());
     for name in ["tests/run", ".ci/run"] {
-        let mode = fs::metadata(root().join(name)).unwrap().permissions().mode();
+        let mode = fs::metadata(root().join(name))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o111, 0o111, "{name} is not executable");
     }
 }
@@ -154,5 +201,8 @@ fn the_lock_file_is_committed_and_the_command_files_can_be_run() {
 #[test]
 fn no_test_is_ignored() {
     let ignored = concat!("#[ig", "nore");
-    assert_none(&lines_with(&all(), &[ignored]), "an ignored test tests nothing");
+    assert_none(
+        &lines_with(&all(), &[ignored]),
+        "an ignored test tests nothing",
+    );
 }

@@ -1,5 +1,5 @@
-//! What conversations do by themselves: snoozed ones wake, idle ones close. Each exactly once, across crashes, and never
-//! at the cost of a message that comes at the same instant.
+//! What conversations do by themselves: snoozed ones wake, idle ones close. Each exactly once,
+//! across crashes, and never at the cost of a message that comes at the same instant.
 
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,17 @@ fn from_now(ms: i64) -> String {
 }
 
 async fn snooze(c: &Client, conversation: &str, until: &str) -> Answer {
-    let answer = c.patch(&at(conversation), json!({"status": "pending", "snoozed_until": until})).await.expect(200);
-    assert_eq!((&answer["status"], &answer["snoozed_until"]), (&json!("pending"), &json!(until)));
+    let answer = c
+        .patch(
+            &at(conversation),
+            json!({"status": "pending", "snoozed_until": until}),
+        )
+        .await
+        .expect(200);
+    assert_eq!(
+        (&answer["status"], &answer["snoozed_until"]),
+        (&json!("pending"), &json!(until))
+    );
     answer
 }
 
@@ -43,7 +52,9 @@ async fn becomes(c: &Client, conversation: &str, status: &str) -> Answer {
 
 /// The events that made a conversation active.
 fn wakings(log: &[Logged]) -> Vec<&Logged> {
-    log.iter().filter(|logged| logged.data["changes"]["status"]["to"] == "active").collect()
+    log.iter()
+        .filter(|logged| logged.data["changes"]["status"]["to"] == "active")
+        .collect()
 }
 
 #[tokio::test]
@@ -54,20 +65,35 @@ async fn a_snoozed_conversation_wakes_by_itself_once() {
     let wakes_at = from_now(700);
     let pending = snooze(&c, &near, &wakes_at).await;
     let woken = becomes(&c, &near, "active").await;
-    assert!(woken["updated_at"].as_str() >= Some(&*wakes_at), "not before its time: {woken}");
-    assert!(woken["snoozed_until"].is_null() && woken.etag() != pending.etag(), "{woken}");
+    assert!(
+        woken["updated_at"].as_str() >= Some(&*wakes_at),
+        "not before its time: {woken}"
+    );
+    assert!(
+        woken["snoozed_until"].is_null() && woken.etag() != pending.etag(),
+        "{woken}"
+    );
     let log = events_of(shared(), &near);
-    let [_, _, last] = &log[..] else { panic!("{log:?}") };
+    let [_, _, last] = &log[..] else {
+        panic!("{log:?}")
+    };
     let changes = json!({
         "status": {"from": "pending", "to": "active"},
         "snoozed_until": {"from": wakes_at, "to": null},
     });
-    assert_eq!((last.event, &last.data["changes"]), ("conversation.updated", &changes));
+    assert_eq!(
+        (last.event, &last.data["changes"]),
+        ("conversation.updated", &changes)
+    );
     assert_eq!(last.by, "a snooze ended");
     let asleep = c.get(&at(&far)).await.expect(200);
     assert_eq!(asleep["status"], "pending");
     let listed = c.get("/v1/conversations?status=pending").await.expect(200);
-    assert_eq!(listed.data()[0]["snoozed_until"], asleep["snoozed_until"], "lists show it too");
+    assert_eq!(
+        listed.data()[0]["snoozed_until"],
+        asleep["snoozed_until"],
+        "lists show it too"
+    );
 }
 
 #[tokio::test]
@@ -77,13 +103,28 @@ async fn a_snooze_may_be_moved_both_ways() {
     snooze(&c, &sooner, &from_now(3_600_000)).await;
     snooze(&c, &later, &from_now(600)).await;
     let moved = from_now(3_600_000);
-    let answer = c.patch(&at(&later), json!({"snoozed_until": moved})).await.expect(200);
+    let answer = c
+        .patch(&at(&later), json!({"snoozed_until": moved}))
+        .await
+        .expect(200);
     assert_eq!(answer["snoozed_until"], moved);
-    let unchanged = c.patch(&at(&later), json!({"snoozed_until": moved})).await.expect(200);
-    assert_eq!((unchanged.etag(), &unchanged["updated_at"]), (answer.etag(), &answer["updated_at"]));
-    c.patch(&at(&sooner), json!({"snoozed_until": from_now(600)})).await.expect(200);
+    let unchanged = c
+        .patch(&at(&later), json!({"snoozed_until": moved}))
+        .await
+        .expect(200);
+    assert_eq!(
+        (unchanged.etag(), &unchanged["updated_at"]),
+        (answer.etag(), &answer["updated_at"])
+    );
+    c.patch(&at(&sooner), json!({"snoozed_until": from_now(600)}))
+        .await
+        .expect(200);
     becomes(&c, &sooner, "active").await;
-    assert_eq!(c.get(&at(&later)).await["status"], "pending", "the time that it had is not its time any more");
+    assert_eq!(
+        c.get(&at(&later)).await["status"],
+        "pending",
+        "the time that it had is not its time any more"
+    );
 }
 
 #[tokio::test]
@@ -95,7 +136,11 @@ async fn a_snooze_outlives_kill_9_and_fires_once_if_it_was_due_meanwhile() {
     let wakes_at = Utc::now() + chrono::TimeDelta::milliseconds(600);
     snooze(&c, &due, &written(wakes_at)).await;
     server.kill9();
-    assert_eq!(wakings(&events_of(&server, &due)).len(), 0, "the crash came first");
+    assert_eq!(
+        wakings(&events_of(&server, &due)).len(),
+        0,
+        "the crash came first"
+    );
     while Utc::now() <= wakes_at {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -107,7 +152,9 @@ async fn a_snooze_outlives_kill_9_and_fires_once_if_it_was_due_meanwhile() {
     }
     let near = from_now(400);
     let c = c.at(&server.address());
-    c.patch(&at(&later), json!({"snoozed_until": near})).await.expect(200);
+    c.patch(&at(&later), json!({"snoozed_until": near}))
+        .await
+        .expect(200);
     becomes(&c, &later, "active").await;
     assert_eq!(wakings(&events_of(&server, &due)).len(), 1);
     assert_eq!(wakings(&events_of(&server, &later)).len(), 1);
@@ -122,29 +169,54 @@ async fn a_snooze_that_makes_no_sense_is_refused_and_changes_nothing() {
     let change = |body: Value| c.patch(&conversation, body);
     for until in [json!(from_now(-1000)), json!("1970-01-01T00:00:00Z")] {
         let body = json!({"status": "pending", "snoozed_until": until});
-        change(body).await.error(400, "invalid_request", "snoozed_until");
+        change(body)
+            .await
+            .error(400, "invalid_request", "snoozed_until");
     }
-    for until in [json!(5), json!(true), json!([soon]), json!({}), json!("tomorrow"), json!(""), json!("2030-02-30")] {
+    for until in [
+        json!(5),
+        json!(true),
+        json!([soon]),
+        json!({}),
+        json!("tomorrow"),
+        json!(""),
+        json!("2030-02-30"),
+    ] {
         let body = json!({"status": "pending", "snoozed_until": until});
-        change(body).await.error(400, "invalid_request", "snoozed_until");
+        change(body)
+            .await
+            .error(400, "invalid_request", "snoozed_until");
     }
     for body in [
         json!({"snoozed_until": soon}),
         json!({"status": "active", "snoozed_until": soon}),
         json!({"status": "closed", "snoozed_until": soon}),
     ] {
-        change(body).await.error(409, "invalid_transition", "snoozed_until");
+        change(body)
+            .await
+            .error(409, "invalid_transition", "snoozed_until");
     }
-    c.post("/v1/conversations", json!({"customer_id": c.customer().await, "snoozed_until": soon})).await.error(
-        400,
-        "invalid_request",
-        "snoozed_until",
-    );
+    c.post(
+        "/v1/conversations",
+        json!({"customer_id": c.customer().await, "snoozed_until": soon}),
+    )
+    .await
+    .error(400, "invalid_request", "snoozed_until");
     let after = change(json!({"snoozed_until": null})).await.expect(200);
-    assert_eq!((after.etag(), &after.bytes), (before.etag(), &before.bytes), "there was nothing to wake");
-    c.call("POST", &format!("{conversation}/close")).await.expect(200);
-    change(json!({"snoozed_until": soon})).await.error(409, "invalid_transition", "snoozed_until");
-    change(json!({"status": "pending", "snoozed_until": soon})).await.error(409, "invalid_transition", "*");
+    assert_eq!(
+        (after.etag(), &after.bytes),
+        (before.etag(), &before.bytes),
+        "there was nothing to wake"
+    );
+    c.call("POST", &format!("{conversation}/close"))
+        .await
+        .expect(200);
+    change(json!({"snoozed_until": soon}))
+        .await
+        .error(409, "invalid_transition", "snoozed_until");
+    change(json!({"status": "pending", "snoozed_until": soon}))
+        .await
+        .error(409, "invalid_transition", "*");
 }
 
 #[tokio::test]
@@ -156,21 +228,36 @@ async fn whatever_ends_pending_ends_the_snooze_and_the_event_says_so() {
         let conversation = c.conversation().await;
         snooze(&c, &conversation, &until).await;
         match end {
-            "null" => c.patch(&at(&conversation), json!({"snoozed_until": null})).await,
+            "null" => {
+                c.patch(&at(&conversation), json!({"snoozed_until": null}))
+                    .await
+            }
             "message" => c.message(&conversation, "here I am").await,
-            "close" => c.call("POST", &format!("{}/close", at(&conversation))).await,
+            "close" => {
+                c.call("POST", &format!("{}/close", at(&conversation)))
+                    .await
+            }
             status => c.patch(&at(&conversation), json!({"status": status})).await,
         };
         let shown = c.get(&at(&conversation)).await;
-        let expected = if end.starts_with("close") { "closed" } else { "active" };
-        assert!(shown["snoozed_until"].is_null() && shown["status"] == expected, "{end}: {shown}");
+        let expected = if end.starts_with("close") {
+            "closed"
+        } else {
+            "active"
+        };
+        assert!(
+            shown["snoozed_until"].is_null() && shown["status"] == expected,
+            "{end}: {shown}"
+        );
         ended.push((end, conversation, shown));
     }
     // An agent's message does not end it.
     let asleep = c.conversation().await;
     snooze(&c, &asleep, &from_now(3_600_000)).await;
     let from_agent = json!({"content": "a note", "sender_type": "agent"});
-    c.post(&format!("{}/messages", at(&asleep)), from_agent).await.expect(201);
+    c.post(&format!("{}/messages", at(&asleep)), from_agent)
+        .await
+        .expect(201);
     assert_eq!(c.get(&at(&asleep)).await["status"], "pending");
     // When its time would have come, nothing happens to any of them.
     let other = c.conversation().await;
@@ -178,10 +265,21 @@ async fn whatever_ends_pending_ends_the_snooze_and_the_event_says_so() {
     becomes(&c, &other, "active").await;
     let log = events(shared());
     for (end, conversation, shown) in ended {
-        let log: Vec<&Logged> = log.iter().filter(|one| one.data["conversation_id"] == conversation).collect();
+        let log: Vec<&Logged> = log
+            .iter()
+            .filter(|one| one.data["conversation_id"] == conversation)
+            .collect();
         let last = log.last().unwrap();
-        assert_eq!(last.data["changes"]["snoozed_until"], json!({"from": until, "to": null}), "{end}");
-        assert_eq!(c.get(&at(&conversation)).await.etag(), shown.etag(), "{end}");
+        assert_eq!(
+            last.data["changes"]["snoozed_until"],
+            json!({"from": until, "to": null}),
+            "{end}"
+        );
+        assert_eq!(
+            c.get(&at(&conversation)).await.etag(),
+            shown.etag(),
+            "{end}"
+        );
     }
 }
 
@@ -193,29 +291,45 @@ async fn a_message_at_the_instant_of_the_waking_is_kept_and_one_of_the_two_wakes
     let conversations = many(&c, CONVERSATIONS).await;
     let wakes_at = Utc::now() + chrono::TimeDelta::milliseconds(2500);
     snooze_all(&c, &conversations, &written(wakes_at)).await;
-    assert!(Utc::now() < wakes_at, "the machine is too slow for this test");
-    let sending = conversations.iter().enumerate().map(|(index, conversation)| {
-        let c = c.clone();
-        // Around the instant, some before and some after.
-        let spread = i64::try_from(index % 100).unwrap() * 4 - 100;
-        async move {
-            let wait = wakes_at + chrono::TimeDelta::milliseconds(spread) - Utc::now();
-            tokio::time::sleep(wait.to_std().unwrap_or_default()).await;
-            c.message(conversation, "at the same instant").await;
-        }
-    });
+    assert!(
+        Utc::now() < wakes_at,
+        "the machine is too slow for this test"
+    );
+    let sending = conversations
+        .iter()
+        .enumerate()
+        .map(|(index, conversation)| {
+            let c = c.clone();
+            // Around the instant, some before and some after.
+            let spread = i64::try_from(index % 100).unwrap() * 4 - 100;
+            async move {
+                let wait = wakes_at + chrono::TimeDelta::milliseconds(spread) - Utc::now();
+                tokio::time::sleep(wait.to_std().unwrap_or_default()).await;
+                c.message(conversation, "at the same instant").await;
+            }
+        });
     futures_util::future::join_all(sending).await;
     let log = events(&server);
     let mut by_timer = 0;
     for conversation in &conversations {
-        let own: Vec<Logged> =
-            log.iter().filter(|logged| logged.data["conversation_id"] == **conversation).cloned().collect();
-        let messages = own.iter().filter(|logged| logged.event == "message.created").count();
+        let own: Vec<Logged> = log
+            .iter()
+            .filter(|logged| logged.data["conversation_id"] == **conversation)
+            .cloned()
+            .collect();
+        let messages = own
+            .iter()
+            .filter(|logged| logged.event == "message.created")
+            .count();
         let woken = wakings(&own);
         assert_eq!((messages, woken.len(), own.len()), (1, 1, 4), "{own:?}");
         by_timer += usize::from(woken[0].by == "a snooze ended");
         let shown = c.get(&at(conversation)).await;
-        assert!(shown["status"] == "active" && shown["snoozed_until"].is_null() && shown["message_count"] == 1);
+        assert!(
+            shown["status"] == "active"
+                && shown["snoozed_until"].is_null()
+                && shown["message_count"] == 1
+        );
     }
     eprintln!("{by_timer} of {CONVERSATIONS} were woken by the timer, the others by their message");
 }
@@ -239,11 +353,18 @@ async fn thousands_that_are_due_at_once_starve_nobody() {
         let mine = c.conversation().await;
         c.message(&mine, "meanwhile").await;
         slowest = slowest.max(begun.elapsed());
-        let left = c.get("/v1/conversations?status=pending&limit=1").await.expect(200).total();
+        let left = c
+            .get("/v1/conversations?status=pending&limit=1")
+            .await
+            .expect(200)
+            .total();
         (left == 0).then_some(mine)
     })
     .await;
-    assert!(slowest < Duration::from_secs(3), "a caller waited for {slowest:?}");
+    assert!(
+        slowest < Duration::from_secs(3),
+        "a caller waited for {slowest:?}"
+    );
     assert_eq!(c.get(&at(&mine)).await["message_count"], 1);
     let log = events(&server);
     assert_eq!(wakings(&log).len(), CONVERSATIONS, "each once");
@@ -253,9 +374,13 @@ async fn thousands_that_are_due_at_once_starve_nobody() {
 /// So many conversations, made a hundred at a time.
 async fn many(c: &Client, count: usize) -> Vec<String> {
     let customer = c.customer().await;
-    let operations = (0..count).map(|_| json!({"op": "create", "body": {"customer_id": customer}})).collect();
+    let operations = (0..count)
+        .map(|_| json!({"op": "create", "body": {"customer_id": customer}}))
+        .collect();
     let made = in_bulk(c, operations, 201).await;
-    made.iter().map(|made| made["conversation_id"].as_str().unwrap().to_owned()).collect()
+    made.iter()
+        .map(|made| made["conversation_id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn snooze_all(c: &Client, conversations: &[String], until: &str) {
@@ -268,17 +393,36 @@ async fn snooze_all(c: &Client, conversations: &[String], until: &str) {
 async fn in_bulk(c: &Client, operations: Vec<Value>, status: u16) -> Vec<Value> {
     let requests: Vec<_> = operations
         .chunks(100)
-        .map(|chunk| c.post("/v1/conversations/bulk", json!({"operations": chunk})).into_future())
+        .map(|chunk| {
+            c.post("/v1/conversations/bulk", json!({"operations": chunk}))
+                .into_future()
+        })
         .collect();
-    let answers: Vec<Answer> = futures_util::stream::iter(requests).buffered(8).collect().await;
-    let results: Vec<Value> = answers.into_iter().flat_map(|answer| answer.expect(200).data().clone()).collect();
-    assert!(results.iter().all(|result| result["status"] == status), "{}", results[0]);
-    results.into_iter().map(|result| result["body"].clone()).collect()
+    let answers: Vec<Answer> = futures_util::stream::iter(requests)
+        .buffered(8)
+        .collect()
+        .await;
+    let results: Vec<Value> = answers
+        .into_iter()
+        .flat_map(|answer| answer.expect(200).data().clone())
+        .collect();
+    assert!(
+        results.iter().all(|result| result["status"] == status),
+        "{}",
+        results[0]
+    );
+    results
+        .into_iter()
+        .map(|result| result["body"].clone())
+        .collect()
 }
 
 async fn auto_close(account: &Account, minutes: Value) -> Answer {
     let at = format!("/admin/v1/accounts/{}", account.account_id);
-    account.operator().patch(&at, json!({"auto_close_after_minutes": minutes})).await
+    account
+        .operator()
+        .patch(&at, json!({"auto_close_after_minutes": minutes}))
+        .await
 }
 
 #[tokio::test]
@@ -288,14 +432,39 @@ async fn auto_close_is_set_by_operators_and_off_by_default() {
     let of = format!("/admin/v1/accounts/{}", account.account_id);
     assert!(o.get(&of).await.expect(200)["auto_close_after_minutes"].is_null());
     for minutes in [json!(10), json!(525_600), json!(null)] {
-        assert_eq!(auto_close(&account, minutes.clone()).await.expect(200)["auto_close_after_minutes"], minutes);
+        assert_eq!(
+            auto_close(&account, minutes.clone()).await.expect(200)["auto_close_after_minutes"],
+            minutes
+        );
         assert_eq!(o.get(&of).await["auto_close_after_minutes"], minutes);
-        let new = o.post("/admin/v1/accounts", json!({"name": "Quiet", "auto_close_after_minutes": minutes})).await;
+        let new = o
+            .post(
+                "/admin/v1/accounts",
+                json!({"name": "Quiet", "auto_close_after_minutes": minutes}),
+            )
+            .await;
         assert_eq!(new.expect(201)["auto_close_after_minutes"], minutes);
     }
-    for minutes in [json!(9), json!(525_601), json!(0), json!(-10), json!(10.5), json!("10"), json!([10])] {
-        auto_close(&account, minutes.clone()).await.error(400, "invalid_request", "auto_close_after_minutes");
-        let new = o.post("/admin/v1/accounts", json!({"name": "Quiet", "auto_close_after_minutes": minutes})).await;
+    for minutes in [
+        json!(9),
+        json!(525_601),
+        json!(0),
+        json!(-10),
+        json!(10.5),
+        json!("10"),
+        json!([10]),
+    ] {
+        auto_close(&account, minutes.clone()).await.error(
+            400,
+            "invalid_request",
+            "auto_close_after_minutes",
+        );
+        let new = o
+            .post(
+                "/admin/v1/accounts",
+                json!({"name": "Quiet", "auto_close_after_minutes": minutes}),
+            )
+            .await;
         new.error(400, "invalid_request", "auto_close_after_minutes");
     }
 }
@@ -306,48 +475,90 @@ async fn an_idle_conversation_closes_and_one_with_news_does_not() {
     let account = Account::make(server.anonymous()).await;
     let (c, live) = (account.test(), account.live());
     let stranger = Account::make(server.anonymous()).await.test();
-    let (idle, pending, spoken) = (c.conversation().await, c.conversation().await, c.conversation().await);
-    let (reopened, asleep, woken) = (c.conversation().await, c.conversation().await, c.conversation().await);
+    let (idle, pending, spoken) = (
+        c.conversation().await,
+        c.conversation().await,
+        c.conversation().await,
+    );
+    let (reopened, asleep, woken) = (
+        c.conversation().await,
+        c.conversation().await,
+        c.conversation().await,
+    );
     let (elsewhere, other_mode) = (stranger.conversation().await, live.conversation().await);
-    c.patch(&at(&pending), json!({"status": "pending"})).await.expect(200);
-    c.call("POST", &format!("{}/close", at(&reopened))).await.expect(200);
+    c.patch(&at(&pending), json!({"status": "pending"}))
+        .await
+        .expect(200);
+    c.call("POST", &format!("{}/close", at(&reopened)))
+        .await
+        .expect(200);
     for sleeper in [&asleep, &woken] {
         snooze(&c, sleeper, &from_now(24 * 3_600_000)).await;
     }
     auto_close(&account, json!(10)).await.expect(200);
     clock.ahead(6);
-    until("the server sees the new time", Duration::from_secs(10), async || {
-        let made = c.customer().await;
-        let at = c.get(&format!("/v1/customers/{made}")).await["created_at"].as_str()?.to_owned();
-        (at > from_now(5 * 60_000)).then_some(())
-    })
+    until(
+        "the server sees the new time",
+        Duration::from_secs(10),
+        async || {
+            let made = c.customer().await;
+            let at = c.get(&format!("/v1/customers/{made}")).await["created_at"]
+                .as_str()?
+                .to_owned();
+            (at > from_now(5 * 60_000)).then_some(())
+        },
+    )
     .await;
     c.message(&spoken, "still here").await;
-    c.call("POST", &format!("{}/reopen", at(&reopened))).await.expect(200);
-    c.patch(&at(&woken), json!({"snoozed_until": null})).await.expect(200);
+    c.call("POST", &format!("{}/reopen", at(&reopened)))
+        .await
+        .expect(200);
+    c.patch(&at(&woken), json!({"snoozed_until": null}))
+        .await
+        .expect(200);
     clock.ahead(11);
     for closes in [&idle, &pending] {
         let closed = becomes(&c, closes, "closed").await;
         assert!(!closed["closed_at"].is_null());
     }
     becomes(&live, &other_mode, "closed").await;
-    for (stays, status) in [(&spoken, "active"), (&reopened, "active"), (&woken, "active"), (&asleep, "pending")] {
+    for (stays, status) in [
+        (&spoken, "active"),
+        (&reopened, "active"),
+        (&woken, "active"),
+        (&asleep, "pending"),
+    ] {
         assert_eq!(c.get(&at(stays)).await["status"], status, "{stays}");
     }
-    assert_eq!(stranger.get(&at(&elsewhere)).await["status"], "active", "its account has not asked for it");
+    assert_eq!(
+        stranger.get(&at(&elsewhere)).await["status"],
+        "active",
+        "its account has not asked for it"
+    );
     clock.ahead(17);
     for closes in [&spoken, &reopened, &woken] {
         becomes(&c, closes, "closed").await;
     }
-    assert_eq!(c.get(&at(&asleep)).await["status"], "pending", "a snoozed one is not idle");
+    assert_eq!(
+        c.get(&at(&asleep)).await["status"],
+        "pending",
+        "a snoozed one is not idle"
+    );
     let log = events(&server);
     for closed in [&idle, &pending, &spoken, &reopened, &woken, &other_mode] {
         let by_itself: Vec<&Logged> = log
             .iter()
-            .filter(|one| one.data["conversation_id"] == **closed && one.data["reason"] == "inactivity")
+            .filter(|one| {
+                one.data["conversation_id"] == **closed && one.data["reason"] == "inactivity"
+            })
             .collect();
-        let [event] = by_itself[..] else { panic!("{closed}: {by_itself:?}") };
-        assert_eq!((event.event, &*event.by), ("conversation.closed", "inactivity"));
+        let [event] = by_itself[..] else {
+            panic!("{closed}: {by_itself:?}")
+        };
+        assert_eq!(
+            (event.event, &*event.by),
+            ("conversation.closed", "inactivity")
+        );
         assert_eq!(event.data["changes"]["status"]["to"], "closed");
     }
 }
@@ -369,20 +580,32 @@ async fn what_became_idle_while_the_server_was_down_closes_once_at_the_start() {
     let log = events_of(&server, &conversation);
     assert_eq!(
         log.iter().map(|one| one.event).collect::<Vec<_>>(),
-        ["conversation.created", "message.created", "conversation.closed"]
+        [
+            "conversation.created",
+            "message.created",
+            "conversation.closed"
+        ]
     );
     // Off again, nothing closes any more.
     let c = c.at(&server.address());
     let operator = server.operator();
     let of = format!("/admin/v1/accounts/{}", account.account_id);
-    operator.patch(&of, json!({"auto_close_after_minutes": null})).await.expect(200);
+    operator
+        .patch(&of, json!({"auto_close_after_minutes": null}))
+        .await
+        .expect(200);
     let open = c.conversation().await;
     clock.ahead(60);
     server.restart();
     let c = c.at(&server.address());
     let sleeper = c.conversation().await;
     let soon = Utc::now() + chrono::TimeDelta::minutes(60) + chrono::TimeDelta::milliseconds(1500);
-    c.patch(&at(&sleeper), json!({"status": "pending", "snoozed_until": written(soon)})).await.expect(200);
+    c.patch(
+        &at(&sleeper),
+        json!({"status": "pending", "snoozed_until": written(soon)}),
+    )
+    .await
+    .expect(200);
     becomes(&c, &sleeper, "active").await;
     assert_eq!(c.get(&at(&open)).await["status"], "active");
 }

@@ -1,5 +1,5 @@
-//! Stored data that was damaged behind the server's back: it is told as a fault of ours, once in the log, it is never replaced,
-//! and everything else goes on.
+//! Stored data that was damaged behind the server's back: it is told as a fault of ours, once in
+//! the log, it is never replaced, and everything else goes on.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +32,14 @@ impl Damaged {
         server.expect_errors();
         let account = server.account().await;
         let (key, client) = (account.test_key().to_owned(), account.test());
-        (Damaged { server, key, account: account.account_id.clone() }, client)
+        (
+            Damaged {
+                server,
+                key,
+                account: account.account_id.clone(),
+            },
+            client,
+        )
     }
 
     fn file(&self) -> PathBuf {
@@ -51,13 +58,22 @@ impl Damaged {
 
     /// The column holds what was put there, and nothing else.
     fn assert_stored(&self, (table, column): (&str, &str), of: &str, value: &Value) {
-        let stored = query(&self.file(), &format!("SELECT {column} FROM {table} WHERE {of}"), &[]);
-        assert!(!stored.is_empty() && stored.iter().all(|row| row[0] == *value), "{table}.{column}: {stored:?}");
+        let stored = query(
+            &self.file(),
+            &format!("SELECT {column} FROM {table} WHERE {of}"),
+            &[],
+        );
+        assert!(
+            !stored.is_empty() && stored.iter().all(|row| row[0] == *value),
+            "{table}.{column}: {stored:?}"
+        );
     }
 
     /// How often the log tells of damage at this place.
     fn told(&self, place: &str) -> usize {
-        let told = |line: &&str| line.contains("ERROR") && line.contains("can't be read") && line.contains(place);
+        let told = |line: &&str| {
+            line.contains("ERROR") && line.contains("can't be read") && line.contains(place)
+        };
         self.server.log().lines().filter(told).count()
     }
 }
@@ -65,7 +81,10 @@ impl Damaged {
 /// A fault of ours with nothing done, whatever was asked.
 async fn assert_unreadable(call: Call) {
     let answer = call.await.error(500, "server_error", "");
-    assert_eq!(answer.body["error"]["details"]["outcome"], "none", "{answer}");
+    assert_eq!(
+        answer.body["error"]["details"]["outcome"], "none",
+        "{answer}"
+    );
 }
 
 /// The number of an identifier, as the store names it.
@@ -80,8 +99,16 @@ async fn metadata_that_can_t_be_read_is_not_patched_over() {
     let (mut damaged, c) = Damaged::start().await;
     let customer = c.customer().await;
     let new = json!({"customer_id": customer, "metadata": {"order": "A-17"}});
-    let broken = c.post("/v1/conversations", new.clone()).await.expect(201).id("conversation_id");
-    let neighbour = c.post("/v1/conversations", new).await.expect(201).id("conversation_id");
+    let broken = c
+        .post("/v1/conversations", new.clone())
+        .await
+        .expect(201)
+        .id("conversation_id");
+    let neighbour = c
+        .post("/v1/conversations", new)
+        .await
+        .expect(201)
+        .id("conversation_id");
     let of = format!("n = {}", number(&broken));
     let half = json!("{\"order\": \"A-1");
     let c = damaged.damage(("conversations", "metadata"), &of, &half);
@@ -95,11 +122,24 @@ async fn metadata_that_can_t_be_read_is_not_patched_over() {
         assert_unreadable(c.get("/v1/conversations")).await;
     }
     let other = format!("/v1/conversations/{neighbour}");
-    let patched = c.patch(&other, json!({"metadata": {"vip": true}})).await.expect(200);
+    let patched = c
+        .patch(&other, json!({"metadata": {"vip": true}}))
+        .await
+        .expect(200);
     assert_eq!(patched["metadata"], json!({"order": "A-17", "vip": true}));
     c.message(&neighbour, "hello").await;
-    assert_eq!(c.get("/v1/conversations?priority=high").await.expect(200).total(), 0);
-    assert!((1..=2).contains(&damaged.told(&broken)), "{}", damaged.server.log());
+    assert_eq!(
+        c.get("/v1/conversations?priority=high")
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
+    assert!(
+        (1..=2).contains(&damaged.told(&broken)),
+        "{}",
+        damaged.server.log()
+    );
     damaged.assert_stored(("conversations", "metadata"), &of, &half);
 }
 
@@ -124,11 +164,21 @@ async fn a_message_that_can_t_be_read_is_neither_left_out_nor_edited() {
         assert_unreadable(c.get("/v1/events?after=0")).await;
     }
     c.get(&format!("{list}/{second}")).await.expect(200);
-    c.patch(&format!("{list}/{second}"), json!({"content": "edited"})).await.expect(200);
+    c.patch(&format!("{list}/{second}"), json!({"content": "edited"}))
+        .await
+        .expect(200);
     c.get(&format!("{list}?after_seq=1")).await.expect(200);
     c.message(&broken, "the third").await;
-    assert_eq!(c.get(&format!("/v1/conversations/{whole}/messages")).await.expect(200).total(), 1);
-    c.get(&format!("/v1/conversations/{whole}/events")).await.expect(200);
+    assert_eq!(
+        c.get(&format!("/v1/conversations/{whole}/messages"))
+            .await
+            .expect(200)
+            .total(),
+        1
+    );
+    c.get(&format!("/v1/conversations/{whole}/events"))
+        .await
+        .expect(200);
     assert_eq!(damaged.told(&message), 1, "{}", damaged.server.log());
     damaged.assert_stored(("rows", "payload"), &of, &half);
 }
@@ -143,43 +193,80 @@ async fn an_event_that_can_t_be_read_ends_what_follows_there_and_a_replay_passes
     }
     let of = format!("entity = {} AND seq = 3", number(&id));
     let c = damaged.damage(("rows", "payload"), &of, &blob(b"{"));
-    for list in [format!("/v1/conversations/{id}/events"), "/v1/events".to_owned()] {
+    for list in [
+        format!("/v1/conversations/{id}/events"),
+        "/v1/events".to_owned(),
+    ] {
         let mut stream = EventStream::open(c.get(&format!("{list}?after=0"))).await;
         let shown = stream.rest(SOON).await;
         assert_eq!(shown.len(), 2, "what stands before it is shown");
-        let again = c.get(&list).with("accept", "text/event-stream").with("last-event-id", &shown[1].id);
+        let again = c
+            .get(&list)
+            .with("accept", "text/event-stream")
+            .with("last-event-id", &shown[1].id);
         assert_unreadable(again).await;
     }
     for (conversation, beginning) in [(json!(id), json!(0)), (Value::Null, json!("0"))] {
         let mut socket = Socket::open(&c).await;
         socket.subscribe(conversation, Some(beginning)).await;
-        assert_eq!([socket.event().await["seq"].clone(), socket.event().await["seq"].clone()], [1, 2]);
+        assert_eq!(
+            [
+                socket.event().await["seq"].clone(),
+                socket.event().await["seq"].clone()
+            ],
+            [1, 2]
+        );
         assert_eq!(socket.end(SOON).await, Ended(1011));
     }
-    assert_eq!(damaged.told("an event's data"), 1, "{}", damaged.server.log());
+    assert_eq!(
+        damaged.told("an event's data"),
+        1,
+        "{}",
+        damaged.server.log()
+    );
     let hook = json!({"url": receiver.url(), "events": ["message.created"]});
-    let hook = c.post("/v1/webhooks", hook).await.expect(201).id("webhook_id");
-    c.post(&format!("/v1/webhooks/{hook}/replay"), json!({"since": "2020-01-01T00:00:00Z"})).await.expect(202);
+    let hook = c
+        .post("/v1/webhooks", hook)
+        .await
+        .expect(201)
+        .id("webhook_id");
+    c.post(
+        &format!("/v1/webhooks/{hook}/replay"),
+        json!({"since": "2020-01-01T00:00:00Z"}),
+    )
+    .await
+    .expect(202);
     let sent = receiver.wait_for(2).await;
-    let texts: Vec<Value> = sent.iter().map(|delivery| delivery.event()["data"]["content"].clone()).collect();
+    let texts: Vec<Value> = sent
+        .iter()
+        .map(|delivery| delivery.event()["data"]["content"].clone())
+        .collect();
     assert_eq!(texts, ["one", "three"]);
     damaged.assert_stored(("rows", "payload"), &of, &blob(b"{"));
 }
 
 #[tokio::test]
-async fn a_cursor_of_an_erased_document_whose_first_event_can_t_be_read_is_not_taken_for_a_stranger() {
+async fn a_cursor_of_an_erased_document_whose_first_event_can_t_be_read_is_not_taken_for_a_stranger()
+ {
     let (mut damaged, c) = Damaged::start().await;
     let (gone, stays) = (c.document("one\n").await, c.document("two\n").await);
-    c.delete(&format!("{gone}?permanent=true")).await.expect(204);
+    c.delete(&format!("{gone}?permanent=true"))
+        .await
+        .expect(204);
     let list = format!("{DOCUMENTS}?order=asc&after={}", id_of(&gone));
-    assert_eq!(c.get(&list).await.expect(200)["data"][0]["id"], id_of(&stays));
+    assert_eq!(
+        c.get(&list).await.expect(200)["data"][0]["id"],
+        id_of(&stays)
+    );
     until_now("its texts are erased", SOON, || {
         (query(&damaged.file(), "SELECT document FROM erasures", &[]).is_empty()).then_some(())
     });
     let of = format!("entity = {} AND seq = 1", number(id_of(&gone)));
     let c = damaged.damage(("rows", "payload"), &of, &blob(b"{"));
     assert_unreadable(c.get(&list)).await;
-    c.get(&format!("{DOCUMENTS}?after={}", id_of(&stays))).await.expect(200);
+    c.get(&format!("{DOCUMENTS}?after={}", id_of(&stays)))
+        .await
+        .expect(200);
     damaged.assert_stored(("rows", "payload"), &of, &blob(b"{"));
 }
 
@@ -197,14 +284,25 @@ async fn where_an_account_s_events_are_listed_from_can_t_be_read_and_others_go_o
         other.message(&conversation, "beside it").await;
     }
     assert_unreadable(c.get("/v1/events?after=0")).await;
-    assert_eq!(other.get("/v1/events?after=0").await.expect(200).total(), 40);
-    c.get(&format!("/v1/conversations/{id}/events")).await.expect(200);
+    assert_eq!(
+        other.get("/v1/events?after=0").await.expect(200).total(),
+        40
+    );
+    c.get(&format!("/v1/conversations/{id}/events"))
+        .await
+        .expect(200);
     // It writes down, when it stops and when it starts, where the others' events stand.
     damaged.server.term();
     damaged.assert_stored(("feed", "entries"), "entries = x'637574206f6666'", &half);
     damaged.server.restart();
-    let (c, other) = (damaged.server.with_key(&damaged.key), damaged.server.with_key(account.test_key()));
-    assert_eq!(other.get("/v1/events?after=0").await.expect(200).total(), 40);
+    let (c, other) = (
+        damaged.server.with_key(&damaged.key),
+        damaged.server.with_key(account.test_key()),
+    );
+    assert_eq!(
+        other.get("/v1/events?after=0").await.expect(200).total(),
+        40
+    );
     assert_unreadable(c.get("/v1/events?after=0")).await;
     c.message(&id, "it goes on").await;
 }
@@ -219,15 +317,23 @@ async fn a_document_s_header_that_can_t_be_read_stays() {
     for _ in 0..2 {
         assert_unreadable(c.get(&broken)).await;
         assert_unreadable(c.put(&broken, json!({"title": "Another"}))).await;
-        assert_unreadable(c.put(&format!("{broken}/permissions"), json!({"visibility": "account"}))).await;
+        assert_unreadable(c.put(
+            &format!("{broken}/permissions"),
+            json!({"visibility": "account"}),
+        ))
+        .await;
         assert_unreadable(c.post(&format!("{broken}/share"), json!({}))).await;
         assert_unreadable(c.get(DOCUMENTS)).await;
     }
     c.write(&whole, "three\n").await;
-    until("the others are found", Duration::from_secs(20), async || {
-        let found = c.get(&format!("{DOCUMENTS}?q=three")).await;
-        (found.status == 200 && found.total() == 1).then_some(())
-    })
+    until(
+        "the others are found",
+        Duration::from_secs(20),
+        async || {
+            let found = c.get(&format!("{DOCUMENTS}?q=three")).await;
+            (found.status == 200 && found.total() == 1).then_some(())
+        },
+    )
     .await;
     assert_eq!(damaged.told(id_of(&broken)), 1, "{}", damaged.server.log());
     damaged.assert_stored(("documents", "body"), &of, &half);
@@ -257,7 +363,12 @@ async fn a_comment_and_a_list_of_parents_that_can_t_be_read_stay() {
     let (mut damaged, c) = Damaged::start().await;
     let (first, second) = (c.document("one\n").await, c.document("two\n").await);
     for at in [&first, &second] {
-        c.post(&format!("{at}/comments"), json!({"start_line": 1, "body": "why?"})).await.expect(201);
+        c.post(
+            &format!("{at}/comments"),
+            json!({"start_line": 1, "body": "why?"}),
+        )
+        .await
+        .expect(201);
         c.write(at, "more\n").await;
     }
     let of = format!("document = {}", number(id_of(&first)));
@@ -280,34 +391,66 @@ async fn records_that_can_t_be_read_are_left_alone_and_do_not_stop_the_start() {
     let (customer, other) = (c.customer().await, c.customer().await);
     let user = c.user("admin").await;
     let hook = json!({"url": "https://hooks.example.com/a", "events": ["*"], "filter": {"channel": ["chat"]}});
-    let hook = c.post("/v1/webhooks", hook).await.expect(201).id("webhook_id");
+    let hook = c
+        .post("/v1/webhooks", hook)
+        .await
+        .expect(201)
+        .id("webhook_id");
     let path = format!("/admin/v1/accounts/{}/keys", damaged.account);
-    let new_key = damaged.server.operator().post(&path, json!({"type": "test", "name": "lost"})).await.expect(201);
+    let new_key = damaged
+        .server
+        .operator()
+        .post(&path, json!({"type": "test", "name": "lost"}))
+        .await
+        .expect(201);
     let (key, secret) = (new_key.id("key_id"), new_key.id("key"));
     let assigned = c.conversation_of(&other).await;
     let at = format!("/v1/conversations/{assigned}");
     c.patch(&at, json!({"assignee_id": user})).await.expect(200);
     let half = json!("{\"name\": \"Ada");
-    let of: Vec<String> = [&customer, &user, &hook, &key].iter().map(|id| number(id).to_string()).collect();
+    let of: Vec<String> = [&customer, &user, &hook, &key]
+        .iter()
+        .map(|id| number(id).to_string())
+        .collect();
     let of = format!("n IN ({})", of.join(", "));
     let c = damaged.damage(("records", "body"), &of, &half);
     let operator = damaged.server.operator();
     for _ in 0..2 {
-        for at in [format!("/v1/customers/{customer}"), format!("/v1/users/{user}"), format!("/v1/webhooks/{hook}")] {
+        for at in [
+            format!("/v1/customers/{customer}"),
+            format!("/v1/users/{user}"),
+            format!("/v1/webhooks/{hook}"),
+        ] {
             assert_unreadable(c.get(&at)).await;
-            let change = if at.contains("webhooks") { json!({"enabled": false}) } else { json!({"name": "Bob"}) };
+            let change = if at.contains("webhooks") {
+                json!({"enabled": false})
+            } else {
+                json!({"name": "Bob"})
+            };
             assert_unreadable(c.patch(&at, change)).await;
         }
         for list in ["/v1/customers", "/v1/users", "/v1/webhooks"] {
             assert_unreadable(c.get(list)).await;
         }
         assert_unreadable(operator.get(&format!("/admin/v1/keys/{key}"))).await;
-        assert_unreadable(operator.patch(&format!("/admin/v1/keys/{key}"), json!({"name": "found"}))).await;
+        assert_unreadable(
+            operator.patch(&format!("/admin/v1/keys/{key}"), json!({"name": "found"})),
+        )
+        .await;
     }
     // Nobody comes in with a key that can't be read; whoever else is there goes on.
-    damaged.server.with_key(&secret).get("/v1/conversations").await.error(401, "unauthorized", "");
+    damaged
+        .server
+        .with_key(&secret)
+        .get("/v1/conversations")
+        .await
+        .error(401, "unauthorized", "");
     c.get(&format!("/v1/customers/{other}")).await.expect(200);
-    assert_eq!(c.get(&at).await.expect(200)["assignee_id"], user.as_str(), "the user is still there");
+    assert_eq!(
+        c.get(&at).await.expect(200)["assignee_id"],
+        user.as_str(),
+        "the user is still there"
+    );
     c.message(&assigned, "hello").await;
     c.conversation_of(&other).await;
     for id in [&customer, &user, &hook, &key] {
@@ -321,14 +464,24 @@ async fn a_kept_answer_that_can_t_be_read_is_not_taken_for_none() {
     let (mut damaged, c) = Damaged::start().await;
     let conversation = c.conversation().await;
     let list = format!("/v1/conversations/{conversation}/messages");
-    let send = |c: &Client| c.post(&list, json!({"content": "once"})).with("idempotency-key", "k");
+    let send = |c: &Client| {
+        c.post(&list, json!({"content": "once"}))
+            .with("idempotency-key", "k")
+    };
     send(&c).await.expect(201);
     let c = damaged.damage(("rows", "done"), "key IS NOT NULL", &json!(77));
     for _ in 0..2 {
         assert_unreadable(send(&c)).await;
     }
-    assert_eq!(c.get(&list).await.expect(200).total(), 1, "it was sent twice");
-    c.post(&list, json!({"content": "twice"})).with("idempotency-key", "l").await.expect(201);
+    assert_eq!(
+        c.get(&list).await.expect(200).total(),
+        1,
+        "it was sent twice"
+    );
+    c.post(&list, json!({"content": "twice"}))
+        .with("idempotency-key", "l")
+        .await
+        .expect(201);
     assert_eq!(damaged.told("kept answer"), 1, "{}", damaged.server.log());
 }
 
@@ -338,12 +491,19 @@ async fn without_an_account_s_record_the_server_does_not_start_and_names_it() {
     damaged.server.term();
     let of = format!("n = {}", number(&damaged.account));
     let half = json!("{");
-    execute(&damaged.file(), &format!("UPDATE records SET body = ? WHERE {of}"), std::slice::from_ref(&half));
+    execute(
+        &damaged.file(),
+        &format!("UPDATE records SET body = ? WHERE {of}"),
+        std::slice::from_ref(&half),
+    );
     let folder = Folder::new();
     std::fs::create_dir(folder.work().join("data")).unwrap();
     std::fs::copy(damaged.file(), folder.work().join("data/colloquy.db")).unwrap();
     let (status, printed) = Setup::default().refused_in(&folder.work());
-    assert!(!status.success() && printed.contains(&damaged.account), "{printed}");
+    assert!(
+        !status.success() && printed.contains(&damaged.account),
+        "{printed}"
+    );
     damaged.assert_stored(("records", "body"), &of, &half);
 }
 
@@ -352,14 +512,25 @@ async fn what_was_accepted_under_wider_bounds_is_still_read() {
     let mut server = Server::start();
     let account = server.account().await;
     let (c, metadata) = (account.test(), json!({"one": 1, "two": 2}));
-    let customer = c.post("/v1/customers", json!({"name": "Ada", "metadata": metadata})).await.expect(201);
+    let customer = c
+        .post(
+            "/v1/customers",
+            json!({"name": "Ada", "metadata": metadata}),
+        )
+        .await
+        .expect(201);
     let of = json!({"customer_id": customer.id("customer_id"), "metadata": metadata});
     let conversation = c.post("/v1/conversations", of).await.expect(201);
     let messages = format!("{}/messages", conversation.header("location"));
-    let message = c.post(&messages, json!({"content": "Hello", "metadata": metadata})).await.expect(201);
-    let long = json!({"title": "Guide", "metadata": metadata, "content": "A line.\n".repeat(1_000)});
+    let message = c
+        .post(&messages, json!({"content": "Hello", "metadata": metadata}))
+        .await
+        .expect(201);
+    let long =
+        json!({"title": "Guide", "metadata": metadata, "content": "A line.\n".repeat(1_000)});
     let document = c.post(DOCUMENTS, long).await.expect(201);
-    let filtered = json!({"url": "https://hooks.example.com/", "filter": {"channel": ["chat", "email"]}});
+    let filtered =
+        json!({"url": "https://hooks.example.com/", "filter": {"channel": ["chat", "email"]}});
     let webhook = c.post("/v1/webhooks", filtered).await.expect(201);
     server.term();
     server.set_env("COLLOQUY__BOUNDS__METADATA_KEYS_MAX", "1");
@@ -378,9 +549,10 @@ async fn what_was_accepted_under_wider_bounds_is_still_read() {
         let read = c.get(made.header("location")).await.expect(200);
         assert_eq!(read.body[field], made.body[field], "{read}");
     }
-    c.post("/v1/customers", json!({"name": "Ada", "metadata": metadata})).await.error(
-        400,
-        "invalid_request",
-        "metadata",
-    );
+    c.post(
+        "/v1/customers",
+        json!({"name": "Ada", "metadata": metadata}),
+    )
+    .await
+    .error(400, "invalid_request", "metadata");
 }

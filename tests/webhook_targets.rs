@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Account, Receiver, Server, Setup, account_with_client, account_with_deliveries, until};
+use crate::support::{
+    Account, Receiver, Server, Setup, account_with_client, account_with_deliveries, until,
+};
 
 const HOOKS: &str = "/v1/webhooks";
 const ALLOW_PRIVATE: &str = "COLLOQUY__WEBHOOKS__ALLOW_PRIVATE_TARGETS";
 
-/// IANA's special-purpose ranges, mapped and NAT64 forms, names of this machine, and 127.0.0.1 in every spelling.
+/// IANA's special-purpose ranges, mapped and NAT64 forms, names of this machine, and 127.0.0.1 in
+/// every spelling.
 const PRIVATE_HOSTS: &[&str] = &[
     "127.0.0.1",
     "127.255.255.254",
@@ -86,17 +89,31 @@ const PRIVATE_HOSTS: &[&str] = &[
 #[tokio::test]
 async fn no_spelling_of_a_private_address_is_registered() {
     let (_account, c) = account_with_client().await;
-    let made = c.post(HOOKS, json!({"url": "https://hooks.example.com/", "events": ["*"]})).await.expect(201);
+    let made = c
+        .post(
+            HOOKS,
+            json!({"url": "https://hooks.example.com/", "events": ["*"]}),
+        )
+        .await
+        .expect(201);
     let at = format!("{HOOKS}/{}", made.id("webhook_id"));
     for host in PRIVATE_HOSTS {
-        for url in [format!("https://{host}/hook"), format!("https://{host}:8443/hook")] {
+        for url in [
+            format!("https://{host}/hook"),
+            format!("https://{host}:8443/hook"),
+        ] {
             let refused = c.post(HOOKS, json!({"url": url, "events": ["*"]})).await;
             assert_eq!(refused.status, 400, "{url} was taken: {refused}");
             refused.error(400, "invalid_request", "url");
         }
-        c.patch(&at, json!({"url": format!("https://{host}/")})).await.error(400, "invalid_request", "url");
+        c.patch(&at, json!({"url": format!("https://{host}/")}))
+            .await
+            .error(400, "invalid_request", "url");
     }
-    assert_eq!(c.get(&at).await.expect(200)["url"], "https://hooks.example.com/");
+    assert_eq!(
+        c.get(&at).await.expect(200)["url"],
+        "https://hooks.example.com/"
+    );
     assert_eq!(c.get(HOOKS).await.expect(200).total(), 1);
 }
 
@@ -150,7 +167,12 @@ async fn public_addresses_and_names_that_do_not_resolve_yet_are_taken() {
         "https://not-yet.colloquy-tests.invalid/hook",
         "https://bücher.colloquy-tests.invalid/hook",
     ] {
-        let made = c.post(HOOKS, json!({"url": url, "events": ["*"], "enabled": false})).await;
+        let made = c
+            .post(
+                HOOKS,
+                json!({"url": url, "events": ["*"], "enabled": false}),
+            )
+            .await;
         assert_eq!(made.status, 201, "{url}: {made}");
     }
 }
@@ -158,28 +180,50 @@ async fn public_addresses_and_names_that_do_not_resolve_yet_are_taken() {
 #[tokio::test]
 async fn where_private_targets_are_allowed_http_is_too_but_no_user_info() {
     let (_account, c) = account_with_deliveries().await;
-    for url in ["http://127.0.0.1:9/hook", "https://10.0.0.1/hook", "http://localhost:9/", "http://[::1]:9/"] {
-        c.post(HOOKS, json!({"url": url, "events": ["*"], "enabled": false})).await.expect(201);
+    for url in [
+        "http://127.0.0.1:9/hook",
+        "https://10.0.0.1/hook",
+        "http://localhost:9/",
+        "http://[::1]:9/",
+    ] {
+        c.post(
+            HOOKS,
+            json!({"url": url, "events": ["*"], "enabled": false}),
+        )
+        .await
+        .expect(201);
     }
     for url in ["ftp://127.0.0.1/", "http://user@127.0.0.1/", "nonsense"] {
-        c.post(HOOKS, json!({"url": url, "events": ["*"]})).await.error(400, "invalid_request", "url");
+        c.post(HOOKS, json!({"url": url, "events": ["*"]}))
+            .await
+            .error(400, "invalid_request", "url");
     }
 }
 
 /// The name of this machine, which its hosts file knows.
 fn own_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .unwrap()
+        .trim()
+        .to_owned()
 }
 
-/// A server that took these URLs while private targets were allowed, started again now that they are not; each URL's
-/// endpoint has one event to deliver.
+/// A server that took these URLs while private targets were allowed, started again now that they
+/// are not; each URL's endpoint has one event to deliver.
 async fn changed_its_mind(urls: &[String]) -> (Server, Account, Vec<String>) {
     let mut server = Setup::default().delivering("[0.05, 0.05]", "5").start();
     let account = server.account().await;
     let mut hooks = Vec::new();
     for url in urls {
         let body = json!({"url": url, "events": ["*"]});
-        hooks.push(account.test().post(HOOKS, body).await.expect(201).id("webhook_id"));
+        hooks.push(
+            account
+                .test()
+                .post(HOOKS, body)
+                .await
+                .expect(201)
+                .id("webhook_id"),
+        );
     }
     server.set_env(ALLOW_PRIVATE, "false");
     server.restart();
@@ -191,28 +235,44 @@ async fn changed_its_mind(urls: &[String]) -> (Server, Account, Vec<String>) {
 async fn a_target_that_turned_private_is_refused_at_connect_and_never_reached() {
     let receiver = Receiver::start().await;
     let port = receiver.port();
-    let hosts =
-        ["127.0.0.1".to_owned(), "localhost".to_owned(), "2130706433".to_owned(), "[::ffff:127.0.0.1]".to_owned()];
-    let mut urls: Vec<String> = hosts.iter().map(|host| format!("https://{host}:{port}/hook")).collect();
+    let hosts = [
+        "127.0.0.1".to_owned(),
+        "localhost".to_owned(),
+        "2130706433".to_owned(),
+        "[::ffff:127.0.0.1]".to_owned(),
+    ];
+    let mut urls: Vec<String> = hosts
+        .iter()
+        .map(|host| format!("https://{host}:{port}/hook"))
+        .collect();
     urls.push(format!("https://{}:{port}/hook", own_name()));
     let (server, account, hooks) = changed_its_mind(&urls).await;
     let c = server.with_key(account.test_key());
     for (hook, url) in hooks.iter().zip(&urls) {
         let list = format!("{HOOKS}/{hook}/deliveries");
-        let failed = until(&format!("{url} is given up"), Duration::from_secs(20), async || {
-            let page = c.get(&format!("{list}?status=failed")).await.expect(200);
-            page.data().first().cloned()
-        })
+        let failed = until(
+            &format!("{url} is given up"),
+            Duration::from_secs(20),
+            async || {
+                let page = c.get(&format!("{list}?status=failed")).await.expect(200);
+                page.data().first().cloned()
+            },
+        )
         .await;
         let id = failed["delivery_id"].as_str().unwrap().to_owned();
         let single = c.get(&format!("{list}/{id}")).await.expect(200);
         for attempt in single["attempt_log"].as_array().unwrap() {
             let error = attempt["error"].as_str().unwrap_or_default();
-            let named = ["127.0.", "::1", "this machine"].iter().any(|name| error.contains(name));
+            let named = ["127.0.", "::1", "this machine"]
+                .iter()
+                .any(|name| error.contains(name));
             assert!(named, "{url}: what is refused is not named: {attempt}");
             assert!(attempt["status"].is_null(), "{attempt}");
         }
-        let test = c.post(&format!("{HOOKS}/{hook}/test"), json!({})).await.expect(200);
+        let test = c
+            .post(&format!("{HOOKS}/{hook}/test"), json!({}))
+            .await
+            .expect(200);
         assert!(test["error"].is_string(), "{url}: {test}");
     }
     assert_eq!(receiver.connections(), 0, "a private address was reached");
@@ -223,13 +283,22 @@ async fn proxy_variables_of_the_environment_are_ignored() {
     let (receiver, proxy) = (Receiver::start().await, Receiver::start().await);
     let proxy_url = format!("http://127.0.0.1:{}", proxy.port());
     let mut setup = Setup::default().delivering("[0.05, 0.05]", "5");
-    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+    for name in [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ] {
         setup = setup.env(name, &proxy_url);
     }
     let server = setup.start();
     let account = server.account().await;
     let c = account.test();
-    c.post(HOOKS, json!({"url": receiver.url(), "events": ["*"]})).await.expect(201);
+    c.post(HOOKS, json!({"url": receiver.url(), "events": ["*"]}))
+        .await
+        .expect(201);
     c.conversation().await;
     receiver.wait_for(1).await;
     assert_eq!(proxy.connections(), 0);

@@ -16,7 +16,10 @@ pub struct Alarm {
 
 impl Default for Alarm {
     fn default() -> Self {
-        Alarm { at: AtomicI64::new(i64::MAX), earlier: Notify::new() }
+        Alarm {
+            at: AtomicI64::new(i64::MAX),
+            earlier: Notify::new(),
+        }
     }
 }
 
@@ -33,8 +36,8 @@ impl Alarm {
         self.no_later_than(0);
     }
 
-    /// Winds it up: what is set from now on counts. To be called before one looks for what there is to do, so that what is
-    /// set meanwhile is not missed.
+    /// Winds it up: what is set from now on counts. To be called before one looks for what there is
+    /// to do, so that what is set meanwhile is not missed.
     pub(crate) fn wind(&self) {
         self.at.store(i64::MAX, Ordering::Release);
     }
@@ -43,8 +46,13 @@ impl Alarm {
     pub(crate) async fn rung(&self, at_most: Duration) {
         let waiting = async {
             loop {
-                let left = self.at.load(Ordering::Acquire).saturating_sub(Timestamp::now().0);
-                let Ok(left) = u64::try_from(left) else { return };
+                let left = self
+                    .at
+                    .load(Ordering::Acquire)
+                    .saturating_sub(Timestamp::now().0);
+                let Ok(left) = u64::try_from(left) else {
+                    return;
+                };
                 // Rounded up, so that the clock has surely reached it.
                 let left = Duration::from_millis(left.saturating_add(1));
                 let _ = tokio::time::timeout(left, self.earlier.notified()).await;

@@ -87,6 +87,9 @@ pub struct Invalid {
 impl Invalid {
     /// Names the parameter and what it must be.
     pub fn new(field: &'static str, reason: impl Into<String>) -> Self {
-        Invalid { field, reason: reason.into() }
+        Invalid {
+            field,
+            reason: reason.into(),
+        }
     }
 }

@@ -1,10 +1,13 @@
-//! The first start: one account with a test key, a production key and a read-only key, committed like anything else.
+//! The first start: one account with a test key, a production key and a read-only key, committed
+//! like anything else.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use crate::accounts::record::{Record, RecordCommand, Rules};
-use crate::accounts::{Account, AccountNumber, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest, KeyType};
+use crate::accounts::{
+    Account, AccountNumber, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest, KeyType,
+};
 use crate::answer::Answer;
 use crate::caller::{By, Caller, Scope};
 use crate::id::{AccountId, Id, KeyId};
@@ -48,14 +51,38 @@ pub(crate) fn first_start(
         auto_close_after_minutes: None,
     };
     let number = AccountNumber(1);
-    create::<Account>(store, views, account, Scope::OPERATORS, AccountRequest::Create(new, number))?;
+    create::<Account>(
+        store,
+        views,
+        account,
+        Scope::OPERATORS,
+        AccountRequest::Create(new, number),
+    )?;
     let key = |kind: KeyType, name: &str| {
         let name = Some(Name::new(name).map_err(|_| OpenError::FirstStart)?);
-        let new = CreateKey { kind, name, scopes: None, allowed_ips: Vec::new(), expires_at: None, user_id: None };
+        let new = CreateKey {
+            kind,
+            name,
+            scopes: None,
+            allowed_ips: Vec::new(),
+            expires_at: None,
+            user_id: None,
+        };
         let request = KeyRequest::Create(new, account);
-        let answer = create::<Key>(store, views, KeyId::new(now), Scope::account(number.0), request)?;
-        let shown: serde_json::Value = serde_json::from_slice(&answer.body).map_err(|_| OpenError::FirstStart)?;
-        shown.get("key").and_then(|key| key.as_str()).map(str::to_owned).ok_or(OpenError::FirstStart)
+        let answer = create::<Key>(
+            store,
+            views,
+            KeyId::new(now),
+            Scope::account(number.0),
+            request,
+        )?;
+        let shown: serde_json::Value =
+            serde_json::from_slice(&answer.body).map_err(|_| OpenError::FirstStart)?;
+        shown
+            .get("key")
+            .and_then(|key| key.as_str())
+            .map(str::to_owned)
+            .ok_or(OpenError::FirstStart)
     };
     Ok(FirstStart {
         test_key: key(KeyType::Test, "First test key")?,
@@ -72,10 +99,20 @@ fn create<R: Rules>(
     scope: Scope,
     request: R::Request,
 ) -> Result<Answer, OpenError> {
-    let caller = Caller { scope, by: By::server("first start") };
+    let caller = Caller {
+        scope,
+        by: By::server("first start"),
+    };
     let identity = Arc::clone(&views.identity);
-    let command = RecordCommand { caller, if_match: None, reservation: None, request, identity };
-    let Decision::Change { commit, reply, .. } = Record::<R>::vacant(id).decide(command, None, Timestamp::now().0)
+    let command = RecordCommand {
+        caller,
+        if_match: None,
+        reservation: None,
+        request,
+        identity,
+    };
+    let Decision::Change { commit, reply, .. } =
+        Record::<R>::vacant(id).decide(command, None, Timestamp::now().0)
     else {
         return Err(OpenError::FirstStart);
     };
@@ -85,5 +122,9 @@ fn create<R: Rules>(
         let _ = settled.send(outcome.is_ok());
     });
     store.submit(Incarnation::next(), commit, settle);
-    if outcome.recv().unwrap_or(false) { Ok(reply) } else { Err(OpenError::FirstStart) }
+    if outcome.recv().unwrap_or(false) {
+        Ok(reply)
+    } else {
+        Err(OpenError::FirstStart)
+    }
 }

@@ -1,4 +1,5 @@
-//! How large each text and each set of metadata may be. Set once, from config.toml, before anything is served.
+//! How large each text and each set of metadata may be. Set once, from config.toml, before anything
+//! is served.
 
 use std::sync::OnceLock;
 

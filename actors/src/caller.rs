@@ -1,4 +1,5 @@
-//! Who asks, for which account and in which mode. What the edge has found out travels with each command.
+//! Who asks, for which account and in which mode. What the edge has found out travels with each
+//! command.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ impl Scope {
     /// Belongs to no account: accounts themselves.
     pub const OPERATORS: Scope = Scope(0);
 
-    /// What belongs to the account in one mode. `account` is the small number that the store gave it.
+    /// What belongs to the account in one mode. `account` is the small number that the store gave
+    /// it.
     #[must_use]
     pub fn of(account: u32, mode: Mode) -> Self {
         Scope(i64::from(account) * 4 + if mode == Mode::Live { 1 } else { 2 })
@@ -79,7 +81,12 @@ impl By {
     /// The server itself, by a chore of this name.
     #[must_use]
     pub fn server(chore: &'static str) -> Self {
-        By { key: None, user: None, address: None, request_id: Arc::from(chore) }
+        By {
+            key: None,
+            user: None,
+            address: None,
+            request_id: Arc::from(chore),
+        }
     }
 }
 

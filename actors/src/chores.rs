@@ -1,5 +1,5 @@
-//! Work that commits leave behind, such as taking conversations from a user who is no more. Kept by the store until it
-//! is done, so a crash only delays it.
+//! Work that commits leave behind, such as taking conversations from a user who is no more. Kept by
+//! the store until it is done, so a crash only delays it.
 
 use std::io;
 use std::sync::Arc;
@@ -31,7 +31,11 @@ pub(crate) fn start(
     called: Arc<Notify>,
 ) -> io::Result<Background> {
     Background::start("chores", move || {
-        let (store, conversations, called) = (Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&called));
+        let (store, conversations, called) = (
+            Arc::clone(&store),
+            Arc::clone(&conversations),
+            Arc::clone(&called),
+        );
         async move {
             loop {
                 do_all(&*store, &conversations).await;
@@ -57,20 +61,44 @@ async fn do_all(store: &dyn Store, conversations: &Conversations) {
 }
 
 /// Takes every conversation of this scope from the user; whether none is left.
-async fn unassign(store: &dyn Store, conversations: &Conversations, scope: Scope, user: UserId) -> bool {
-    let facets = Facets { assignee: Some(user), ..Facets::default() };
+async fn unassign(
+    store: &dyn Store,
+    conversations: &Conversations,
+    scope: Scope,
+    user: UserId,
+) -> bool {
+    let facets = Facets {
+        assignee: Some(user),
+        ..Facets::default()
+    };
     // Those that can't be read stay in the list, before what follows: what is done leaves it.
     let mut unreadable = 0;
     loop {
-        let paging = Paging { limit: 100, start: Start::Offset(unreadable), order: Order::Asc };
-        let query = ConversationQuery { scope, facets, by_update: false, paging };
-        let Ok(page) = store.conversations(query).await else { return false };
+        let paging = Paging {
+            limit: 100,
+            start: Start::Offset(unreadable),
+            order: Order::Asc,
+        };
+        let query = ConversationQuery {
+            scope,
+            facets,
+            by_update: false,
+            paging,
+        };
+        let Ok(page) = store.conversations(query).await else {
+            return false;
+        };
         if page.items.is_empty() {
             return true;
         }
         for header in page.items {
-            let caller = Caller { scope, by: By::server("a user was deleted") };
-            let asked = conversations.ask(header.id, caller, None, None, Request::Unassign(user)).await;
+            let caller = Caller {
+                scope,
+                by: By::server("a user was deleted"),
+            };
+            let asked = conversations
+                .ask(header.id, caller, None, None, Request::Unassign(user))
+                .await;
             match asked {
                 Ok(_) => {}
                 Err(AskError::Unreadable) => unreadable += 1,

@@ -1,7 +1,8 @@
-//! Which cores long computations take. A thread that is woken on a core where another one computes can wait there until the
-//! kernel's next tick, 4 ms at 250 Hz, though another core is idle. So while there is something long to compute, it has the
-//! last core to itself and whatever answers requests keeps to the others; otherwise everybody may use all. A second long one
-//! takes the last but one, and so on up to half of the cores; beyond, they share these.
+//! Which cores long computations take. A thread that is woken on a core where another one computes
+//! can wait there until the kernel's next tick, 4 ms at 250 Hz, though another core is idle. So
+//! while there is something long to compute, it has the last core to itself and whatever answers
+//! requests keeps to the others; otherwise everybody may use all. A second long one takes the last
+//! but one, and so on up to half of the cores; beyond, they share these.
 //!
 //! A machine with one core, or a kernel that refuses, goes on as if this were not there.
 
@@ -11,7 +12,12 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, getpid};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
-static THREADS: Mutex<Threads> = Mutex::new(Threads { prompt: Vec::new(), long: Vec::new(), jobs: 0, aside: 0 });
+static THREADS: Mutex<Threads> = Mutex::new(Threads {
+    prompt: Vec::new(),
+    long: Vec::new(),
+    jobs: 0,
+    aside: 0,
+});
 
 thread_local! {
     static PROMPT: Prompt = Prompt::register();
@@ -38,8 +44,8 @@ pub(crate) struct Long {
     _here: PhantomData<*const ()>,
 }
 
-/// As long as it lives, something long is under way, also between the threads that do it in turn: the others would come back
-/// to its core only to be driven away.
+/// As long as it lives, something long is under way, also between the threads that do it in turn:
+/// the others would come back to its core only to be driven away.
 #[derive(Debug)]
 pub(crate) struct Aside(());
 
@@ -75,7 +81,9 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        THREADS.lock().change(&[], |threads| threads.jobs = threads.jobs.saturating_sub(1));
+        THREADS
+            .lock()
+            .change(&[], |threads| threads.jobs = threads.jobs.saturating_sub(1));
     }
 }
 
@@ -83,8 +91,13 @@ impl Long {
     /// What this thread does from here on is long.
     pub(crate) fn here() -> Self {
         let thread = gettid();
-        THREADS.lock().change(&[thread], |threads| threads.long.push(thread));
-        Long { thread, _here: PhantomData }
+        THREADS
+            .lock()
+            .change(&[thread], |threads| threads.long.push(thread));
+        Long {
+            thread,
+            _here: PhantomData,
+        }
     }
 }
 
@@ -108,7 +121,13 @@ impl Threads {
         if self.aside == before {
             self.place(moved);
         } else {
-            let all: Vec<Pid> = self.prompt.iter().chain(&self.long).chain(moved).copied().collect();
+            let all: Vec<Pid> = self
+                .prompt
+                .iter()
+                .chain(&self.long)
+                .chain(moved)
+                .copied()
+                .collect();
             self.place(&all);
         }
     }
@@ -133,7 +152,9 @@ impl Threads {
 /// The cores that this process may use, as its first thread has them: that one is never moved.
 fn cores() -> Vec<usize> {
     let allowed = sched_getaffinity(Some(getpid())).unwrap_or_default();
-    (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect()
+    (0..CpuSet::MAX_CPU)
+        .filter(|core| allowed.is_set(*core))
+        .collect()
 }
 
 fn set(cores: &[usize]) -> CpuSet {

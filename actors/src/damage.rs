@@ -1,4 +1,5 @@
-//! Stored data that can't be read back: told to the operators once, answered as a fault of ours, never replaced by anything.
+//! Stored data that can't be read back: told to the operators once, answered as a fault of ours,
+//! never replaced by anything.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -18,11 +19,16 @@ static TOLD: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
 pub struct Unreadable;
 
 impl Unreadable {
-    /// Tells what was found: `place` names the entity and its field. Whoever asks again and again is not told again.
+    /// Tells what was found: `place` names the entity and its field. Whoever asks again and again
+    /// is not told again.
     pub(crate) fn found(place: impl Display, error: impl Display) -> Self {
         let (place, error) = (place.to_string(), error.to_string());
         if is_new(&(&place, &error)) {
-            tracing::error!(place, error, "what is stored can't be read; it stays as it is");
+            tracing::error!(
+                place,
+                error,
+                "what is stored can't be read; it stays as it is"
+            );
         }
         Unreadable
     }
@@ -32,7 +38,11 @@ fn is_new(damage: &impl Hash) -> bool {
     let mut hasher = DefaultHasher::new();
     damage.hash(&mut hasher);
     let mut told = TOLD.lock();
-    if told.len() < TOLD_MAX { told.insert(hasher.finish()) } else { !told.contains(&hasher.finish()) }
+    if told.len() < TOLD_MAX {
+        told.insert(hasher.finish())
+    } else {
+        !told.contains(&hasher.finish())
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! A bounded queue that is fair between keys, such as accounts: each key has a lane of its own and the lanes take turns, so
-//! that who asks a thousand times waits for itself. Knows neither threads nor what is done with what it holds.
+//! A bounded queue that is fair between keys, such as accounts: each key has a lane of its own and
+//! the lanes take turns, so that who asks a thousand times waits for itself. Knows neither threads
+//! nor what is done with what it holds.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -46,7 +47,13 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
     /// An empty queue.
     #[must_use]
     pub fn new(bounds: QueueBounds) -> Self {
-        FairQueue { bounds, lanes: HashMap::new(), turns: VecDeque::new(), len: 0, swept_at: Instant::now() }
+        FairQueue {
+            bounds,
+            lanes: HashMap::new(),
+            turns: VecDeque::new(),
+            len: 0,
+            swept_at: Instant::now(),
+        }
     }
 
     /// How many items wait, those among them whose askers have left.
@@ -61,8 +68,8 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         self.len == 0
     }
 
-    /// Takes in an item. Where there is no room, one is refused: this one if its key holds the most already, otherwise the
-    /// newest of the key that does.
+    /// Takes in an item. Where there is no room, one is refused: this one if its key holds the most
+    /// already, otherwise the newest of the key that does.
     pub fn push(&mut self, key: K, item: T) {
         if self.waiting(key) >= self.bounds.each {
             self.forget_abandoned();
@@ -85,8 +92,8 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         self.len += 1;
     }
 
-    /// The next item of those keys that may have a turn now. What was abandoned is dropped on the way, what has waited for
-    /// too long is refused.
+    /// The next item of those keys that may have a turn now. What was abandoned is dropped on the
+    /// way, what has waited for too long is refused.
     pub fn pop(&mut self, may: impl Fn(K) -> bool) -> Option<(K, T)> {
         let now = Instant::now();
         if now.duration_since(self.swept_at) >= SWEEP_EVERY {
@@ -95,7 +102,9 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         }
         for _ in 0..self.turns.len() {
             let key = self.turns.pop_front()?;
-            let Some(lane) = self.lanes.get_mut(&key) else { continue };
+            let Some(lane) = self.lanes.get_mut(&key) else {
+                continue;
+            };
             self.len -= trim(lane, now, self.bounds.wait);
             let item = if may(key) { lane.pop_front() } else { None };
             self.len -= usize::from(item.is_some());
@@ -115,7 +124,10 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
     pub fn clear(&mut self) {
         self.turns.clear();
         self.len = 0;
-        self.lanes.drain().flat_map(|(_, lane)| lane).for_each(|(_, item)| item.refuse());
+        self.lanes
+            .drain()
+            .flat_map(|(_, lane)| lane)
+            .for_each(|(_, item)| item.refuse());
     }
 
     fn waiting(&self, key: K) -> usize {
@@ -144,15 +156,22 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
 
     /// Refuses the newest item of the longest lane, if that has more than so many.
     fn displace(&mut self, more_than: usize) -> bool {
-        let longest = self.lanes.values_mut().max_by_key(|lane| lane.len()).filter(|lane| lane.len() > more_than);
-        let Some((_, displaced)) = longest.and_then(VecDeque::pop_back) else { return false };
+        let longest = self
+            .lanes
+            .values_mut()
+            .max_by_key(|lane| lane.len())
+            .filter(|lane| lane.len() > more_than);
+        let Some((_, displaced)) = longest.and_then(VecDeque::pop_back) else {
+            return false;
+        };
         self.len -= 1;
         displaced.refuse();
         true
     }
 }
 
-/// Takes what nobody waits for any more, or has waited for too long, from the front of a lane; gives how much that was.
+/// Takes what nobody waits for any more, or has waited for too long, from the front of a lane;
+/// gives how much that was.
 fn trim<T: Queued>(lane: &mut Lane<T>, now: Instant, wait: Duration) -> usize {
     let before = lane.len();
     while let Some((_, item)) =
@@ -193,7 +212,11 @@ mod tests {
     }
 
     fn bounds(each: usize, all: usize) -> QueueBounds {
-        QueueBounds { each, all, wait: Duration::from_secs(60) }
+        QueueBounds {
+            each,
+            all,
+            wait: Duration::from_secs(60),
+        }
     }
 
     /// A queue, and who asks it.
@@ -205,20 +228,30 @@ mod tests {
 
     impl Desk {
         fn new(bounds: QueueBounds) -> Self {
-            Desk { queue: FairQueue::new(bounds), refused: Rc::default(), next: 0 }
+            Desk {
+                queue: FairQueue::new(bounds),
+                refused: Rc::default(),
+                next: 0,
+            }
         }
 
         /// Asks; gives what it was and how to leave.
         fn ask(&mut self, key: u32) -> (usize, Rc<Cell<bool>>) {
             let (number, left) = (self.next, Rc::new(Cell::new(false)));
             self.next += 1;
-            let asked = Asked { number, left: Rc::clone(&left), refused: Rc::clone(&self.refused) };
+            let asked = Asked {
+                number,
+                left: Rc::clone(&left),
+                refused: Rc::clone(&self.refused),
+            };
             self.queue.push(key, asked);
             (number, left)
         }
 
         fn next(&mut self) -> Option<(u32, usize)> {
-            self.queue.pop(|_| true).map(|(key, asked)| (key, asked.number))
+            self.queue
+                .pop(|_| true)
+                .map(|(key, asked)| (key, asked.number))
         }
 
         fn refused(&self) -> Vec<usize> {
@@ -233,7 +266,10 @@ mod tests {
             desk.ask(1);
         }
         let (mine, _) = desk.ask(2);
-        assert_eq!([desk.next(), desk.next(), desk.next()], [Some((1, 0)), Some((2, mine)), Some((1, 1))]);
+        assert_eq!(
+            [desk.next(), desk.next(), desk.next()],
+            [Some((1, 0)), Some((2, mine)), Some((1, 1))]
+        );
     }
 
     #[test]
@@ -243,7 +279,10 @@ mod tests {
         first.set(true);
         second.set(true);
         let [(fourth, _), (fifth, _)] = [desk.ask(1), desk.ask(2)];
-        assert_eq!([desk.next(), desk.next(), desk.next()], [Some((1, third)), Some((2, fifth)), Some((1, fourth))]);
+        assert_eq!(
+            [desk.next(), desk.next(), desk.next()],
+            [Some((1, third)), Some((2, fifth)), Some((1, fourth))]
+        );
         assert!(desk.queue.is_empty() && desk.next().is_none() && desk.refused().is_empty());
     }
 
@@ -253,18 +292,33 @@ mod tests {
         let many: Vec<usize> = (0..5).map(|_| desk.ask(1).0).collect();
         assert_eq!(desk.refused(), [many[4]], "beyond what one key may hold");
         let few: Vec<usize> = (0..3).map(|_| desk.ask(2).0).collect();
-        assert_eq!(desk.refused(), [many[4], many[3]], "room for the key that holds less");
+        assert_eq!(
+            desk.refused(),
+            [many[4], many[3]],
+            "room for the key that holds less"
+        );
         let last = desk.ask(1).0;
-        assert_eq!(desk.refused(), [many[4], many[3], last], "both hold the same");
-        let order = std::iter::from_fn(|| desk.next()).map(|(_, number)| number).collect::<Vec<_>>();
+        assert_eq!(
+            desk.refused(),
+            [many[4], many[3], last],
+            "both hold the same"
+        );
+        let order = std::iter::from_fn(|| desk.next())
+            .map(|(_, number)| number)
+            .collect::<Vec<_>>();
         assert_eq!(order, [many[0], few[0], many[1], few[1], many[2], few[2]]);
     }
 
     #[test]
     fn what_has_waited_too_long_is_refused_though_its_key_may_have_no_turn() {
-        let mut desk = Desk::new(QueueBounds { wait: Duration::ZERO, ..bounds(10, 10) });
+        let mut desk = Desk::new(QueueBounds {
+            wait: Duration::ZERO,
+            ..bounds(10, 10)
+        });
         let late = desk.ask(1).0;
-        desk.queue.swept_at = Instant::now().checked_sub(SWEEP_EVERY).unwrap_or_else(Instant::now);
+        desk.queue.swept_at = Instant::now()
+            .checked_sub(SWEEP_EVERY)
+            .unwrap_or_else(Instant::now);
         assert!(desk.queue.pop(|_| false).is_none());
         assert_eq!((desk.refused(), desk.queue.len()), (vec![late], 0));
     }
@@ -273,7 +327,12 @@ mod tests {
     fn who_may_have_no_turn_keeps_what_waits() {
         let mut desk = Desk::new(bounds(10, 10));
         let [(held, _), (free, _)] = [desk.ask(1), desk.ask(2)];
-        assert_eq!(desk.queue.pop(|key| key != 1).map(|(_, asked)| asked.number), Some(free));
+        assert_eq!(
+            desk.queue
+                .pop(|key| key != 1)
+                .map(|(_, asked)| asked.number),
+            Some(free)
+        );
         assert!(desk.queue.pop(|key| key != 1).is_none());
         assert_eq!(desk.next(), Some((1, held)));
         desk.ask(3);
@@ -282,8 +341,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked, left and taken: each item is given out, refused or abandoned, one of these and once; the bounds
-        /// hold; of one key items come in their order; between two turns of a key every other that waits has one.
+        /// Whatever is asked, left and taken: each item is given out, refused or abandoned, one of
+        /// these and once; the bounds hold; of one key items come in their order; between two turns
+        /// of a key every other that waits has one.
         #[test]
         fn nothing_is_lost_or_doubled_and_turns_go_round(
             steps in proptest::collection::vec((0_u32..4, 0_u8..4), 1..200), each in 1_usize..8, all in 1_usize..16,

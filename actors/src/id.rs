@@ -1,8 +1,9 @@
-//! Identifiers: a prefix that names the kind and a UUIDv7 (RFC 9562) in 32 hex digits. Knows no store and no clock
-//! but the one that it is given.
+//! Identifiers: a prefix that names the kind and a UUIDv7 (RFC 9562) in 32 hex digits. Knows no
+//! store and no clock but the one that it is given.
 //!
-//! The first 60 payload bits (48 of Unix milliseconds, 12 of a counter) are handed out once per process and only
-//! upwards: they are the identifier's *number*, which is how the store finds a thing without an index of its own.
+//! The first 60 payload bits (48 of Unix milliseconds, 12 of a counter) are handed out once per
+//! process and only upwards: they are the identifier's *number*, which is how the store finds a
+//! thing without an index of its own.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -67,15 +68,16 @@ impl<K: Prefix> Id<K> {
         Self::from_parts(next_number(now_ms), random_tail())
     }
 
-    /// A new identifier that carries `sequence` in 32 of its random bits, so that what it names can be found by it.
+    /// A new identifier that carries `sequence` in 32 of its random bits, so that what it names can
+    /// be found by it.
     #[must_use]
     pub fn with_sequence(now_ms: i64, sequence: u64) -> Self {
         let tail = (random_tail() & !0xffff_ffff) | (sequence & 0xffff_ffff);
         Self::from_parts(next_number(now_ms), tail)
     }
 
-    /// An identifier of what the store gave a position, made of that and nothing else: the same each time. These come in
-    /// the order of their instants, and of their positions within one.
+    /// An identifier of what the store gave a position, made of that and nothing else: the same
+    /// each time. These come in the order of their instants, and of their positions within one.
     #[must_use]
     pub fn at_position(ms: i64, position: i64) -> Self {
         Self::from_parts(first_number_at(ms), u64::try_from(position).unwrap_or(0))
@@ -92,7 +94,10 @@ impl<K: Prefix> Id<K> {
     pub fn from_parts(number: u64, tail: u64) -> Self {
         let (ms, counter) = (u128::from(number >> 12), u128::from(number & 0xfff));
         let tail = u128::from(tail & ((1 << TAIL_BITS) - 1));
-        Id((ms << 80) | VERSION | (counter << 64) | VARIANT | tail, PhantomData)
+        Id(
+            (ms << 80) | VERSION | (counter << 64) | VARIANT | tail,
+            PhantomData,
+        )
     }
 
     /// 60 bits, unique in one store and in order of creation.
@@ -135,8 +140,8 @@ pub fn first_number_at(ms: i64) -> u64 {
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Makes every later number larger than `number`: the store calls this at its start, so that a clock set back can't
-/// repeat one.
+/// Makes every later number larger than `number`: the store calls this at its start, so that a
+/// clock set back can't repeat one.
 pub fn never_below(number: u64) {
     LAST_NUMBER.fetch_max(number, Memory::Relaxed);
 }
@@ -144,7 +149,9 @@ pub fn never_below(number: u64) {
 fn next_number(now_ms: i64) -> u64 {
     let floor = first_number_at(now_ms);
     let step = |last: u64| Some((last + 1).max(floor));
-    let before = LAST_NUMBER.fetch_update(Memory::Relaxed, Memory::Relaxed, step).unwrap_or(0);
+    let before = LAST_NUMBER
+        .fetch_update(Memory::Relaxed, Memory::Relaxed, step)
+        .unwrap_or(0);
     (before + 1).max(floor)
 }
 
@@ -195,7 +202,11 @@ impl<K: Prefix> Id<K> {
             *to = from;
             length += 1;
         }
-        then(text.get(..length).and_then(|text| str::from_utf8(text).ok()).unwrap_or_default())
+        then(
+            text.get(..length)
+                .and_then(|text| str::from_utf8(text).ok())
+                .unwrap_or_default(),
+        )
     }
 }
 
@@ -219,14 +230,21 @@ impl<K: Prefix> FromStr for Id<K> {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let hex = text.strip_prefix(K::PREFIX).and_then(|rest| rest.strip_prefix('_')).ok_or(NotAnId)?;
+        let hex = text
+            .strip_prefix(K::PREFIX)
+            .and_then(|rest| rest.strip_prefix('_'))
+            .ok_or(NotAnId)?;
         let canonical = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         if hex.len() != 32 || !hex.bytes().all(canonical) {
             return Err(NotAnId);
         }
         let value = u128::from_str_radix(hex, 16).map_err(|_| NotAnId)?;
         let id = Id(value, PhantomData);
-        if Self::from_parts(id.number(), id.tail()) == id { Ok(id) } else { Err(NotAnId) }
+        if Self::from_parts(id.number(), id.tail()) == id {
+            Ok(id)
+        } else {
+            Err(NotAnId)
+        }
     }
 }
 
@@ -241,7 +259,10 @@ impl<'de, K: Prefix> Deserialize<'de> for Id<K> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(|_| {
             let words: Vec<&str> = K::NOUN.split(' ').collect();
-            serde::de::Error::custom(format!("must be a valid {} ID", words.last().unwrap_or(&"")))
+            serde::de::Error::custom(format!(
+                "must be a valid {} ID",
+                words.last().unwrap_or(&"")
+            ))
         })
     }
 }
@@ -250,7 +271,10 @@ impl<K: Prefix> utoipa::PartialSchema for Id<K> {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
-            .pattern(Some(format!("^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$", K::PREFIX)))
+            .pattern(Some(format!(
+                "^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$",
+                K::PREFIX
+            )))
             .into()
     }
 }
@@ -270,16 +294,29 @@ mod tests {
         let id = CustomerId::new(1_773_570_600_000);
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!(id.created_ms(), 1_773_570_600_000.max(id.created_ms()));
-        for wrong in [id.to_string().to_uppercase(), id.to_string().replace("cus_", "conv_"), "cus_1".into()] {
+        for wrong in [
+            id.to_string().to_uppercase(),
+            id.to_string().replace("cus_", "conv_"),
+            "cus_1".into(),
+        ] {
             assert_eq!(wrong.parse::<CustomerId>(), Err(NotAnId), "{wrong}");
         }
-        assert!("cus_00000000000000000000000000000000".parse::<CustomerId>().is_err());
+        assert!(
+            "cus_00000000000000000000000000000000"
+                .parse::<CustomerId>()
+                .is_err()
+        );
     }
 
     #[test]
     fn identifiers_increase_even_when_the_clock_stands_or_goes_back() {
         let ids: Vec<MessageId> = [5_000, 5_000, 4_000, 5_001].map(MessageId::new).to_vec();
-        assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair.first().unwrap() < pair.last().unwrap()));
+        assert!(
+            ids.is_sorted()
+                && ids
+                    .windows(2)
+                    .all(|pair| pair.first().unwrap() < pair.last().unwrap())
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Idempotency keys: which are running, and where the answers of those that are done stand. Memory holds a
-//! bounded number of them; older ones stand behind, in slices of the store, each with a filter in memory.
+//! Idempotency keys: which are running, and where the answers of those that are done stand. Memory
+//! holds a bounded number of them; older ones stand behind, in slices of the store, each with a
+//! filter in memory.
 //!
-//! A key is reserved before its command is enqueued. The reservation travels with the command and its commit and ends
-//! there, as result or refusal, never when the caller leaves.
+//! A key is reserved before its command is enqueued. The reservation travels with the command and
+//! its commit and ends there, as result or refusal, never when the caller leaves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,10 +21,12 @@ use crate::time::Timestamp;
 /// What identifies a key in its scope: a hash, so that a key's text is kept nowhere.
 pub type KeyHash = [u8; 16];
 
-/// What a request is, so that the same key with another one is noticed: digests of all of it, and of all but its body.
+/// What a request is, so that the same key with another one is noticed: digests of all of it, and
+/// of all but its body.
 ///
-/// What is kept of it goes with what the request brought: whoever has the files could confirm a guess of a short text
-/// that is redacted. What is left then tells requests apart by all but their bodies.
+/// What is kept of it goes with what the request brought: whoever has the files could confirm a
+/// guess of a short text that is redacted. What is left then tells requests apart by all but their
+/// bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
     whole: [u8; 16],
@@ -51,22 +54,42 @@ impl Fingerprint {
     /// The fingerprint of a request with this body.
     #[must_use]
     pub fn of(head: RequestHead<'_>, body: &[u8]) -> Self {
-        let RequestHead { method, path, query, user } = head;
+        let RequestHead {
+            method,
+            path,
+            query,
+            user,
+        } = head;
         let [method, path, query, user] = [method, path, query, user].map(str::as_bytes);
         let whole = beginning(&digest(&[method, path, query, user, body]));
-        Fingerprint { whole, head: beginning(&digest(&[method, path, query, user])), earlier: whole }
+        Fingerprint {
+            whole,
+            head: beginning(&digest(&[method, path, query, user])),
+            earlier: whole,
+        }
     }
 
     /// One of a test's own, told apart by the number.
     #[cfg(test)]
     pub(crate) fn numbered(number: u8) -> Self {
-        Fingerprint::of(RequestHead { method: "POST", path: "/", query: "", user: "" }, &[number])
+        Fingerprint::of(
+            RequestHead {
+                method: "POST",
+                path: "/",
+                query: "",
+                user: "",
+            },
+            &[number],
+        )
     }
 
     /// Of one of so many parts of the body, which is kept by itself and goes by itself.
     #[must_use]
     pub fn of_part(self, part: &[u8], count: usize) -> Self {
-        Fingerprint { whole: beginning(&digest(&[&self.head, &count.to_le_bytes(), part])), ..self }
+        Fingerprint {
+            whole: beginning(&digest(&[&self.head, &count.to_le_bytes(), part])),
+            ..self
+        }
     }
 
     /// The bytes that are stored beside the answer.
@@ -109,12 +132,14 @@ fn beginning<const N: usize>(digest: &impl AsRef<[u8]>) -> [u8; N] {
     beginning
 }
 
-/// The first 8 bytes of a key's hash: by these it stands in memory. The row, which has all of it, decides.
+/// The first 8 bytes of a key's hash: by these it stands in memory. The row, which has all of it,
+/// decides.
 pub(crate) type Short = u64;
 
 /// What memory knows a key by.
 pub(crate) fn short(hash: &KeyHash) -> Short {
-    hash.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
+    hash.first_chunk()
+        .map_or(0, |first| u64::from_le_bytes(*first))
 }
 
 const SHARDS: usize = 16;
@@ -122,17 +147,19 @@ const SHARDS: usize = 16;
 const KEYS_MAX: usize = 200_000;
 /// Keys that go behind at once.
 const SLICE: usize = 25_000;
-/// So many slices of about the same size become one. So there are at most three of each size, 25,000 keys and so many times
-/// that: of 10 million keys some 13 slices, and a new key costs a look into each one's filter. Each filter is wrong for one
-/// key in 100, so one new key in ten costs a read. A slice goes a day after its newest key, so that filters hold the keys of
-/// at most 56 hours: at 10 million a day some 16 million, 20 MB.
+/// So many slices of about the same size become one. So there are at most three of each size,
+/// 25,000 keys and so many times that: of 10 million keys some 13 slices, and a new key costs a
+/// look into each one's filter. Each filter is wrong for one key in 100, so one new key in ten
+/// costs a read. A slice goes a day after its newest key, so that filters hold the keys of at most
+/// 56 hours: at 10 million a day some 16 million, 20 MB.
 const MERGED: usize = 4;
 
 /// Where a key's answer stands; positions begin at 1.
 type Place = i64;
 const RUNNING: Place = 0;
 
-/// Which keys a slice may hold: a Bloom filter of 10 bits a key, wrong for about 1 in 100 keys that it does not hold.
+/// Which keys a slice may hold: a Bloom filter of 10 bits a key, wrong for about 1 in 100 keys that
+/// it does not hold.
 #[derive(Debug)]
 pub(crate) struct Filter(Vec<u8>);
 
@@ -171,12 +198,18 @@ impl Filter {
 
     /// False only if the key is not among them.
     pub(crate) fn may_hold(&self, key: Short) -> bool {
-        self.places(key).into_iter().all(|(byte, bit)| self.0.get(byte).is_some_and(|held| held & bit != 0))
+        self.places(key)
+            .into_iter()
+            .all(|(byte, bit)| self.0.get(byte).is_some_and(|held| held & bit != 0))
     }
 
-    /// The bits that stand for a key: keys are hashes already, so two halves of one give all of them.
+    /// The bits that stand for a key: keys are hashes already, so two halves of one give all of
+    /// them.
     fn places(&self, key: Short) -> impl Iterator<Item = (usize, u8)> + use<> {
-        let bits = u64::try_from(self.0.len()).unwrap_or(0).saturating_mul(8).max(1);
+        let bits = u64::try_from(self.0.len())
+            .unwrap_or(0)
+            .saturating_mul(8)
+            .max(1);
         let step = key.rotate_left(32) | 1;
         (0..FILTER_PROBES).map(move |probe| {
             let place = key.wrapping_add(step.wrapping_mul(probe)) % bits;
@@ -241,7 +274,8 @@ impl std::fmt::Debug for Reservation {
 }
 
 impl Keys {
-    /// The hash under which a key is known: per account and mode, on the operators' side per operator.
+    /// The hash under which a key is known: per account and mode, on the operators' side per
+    /// operator.
     #[must_use]
     pub fn hash(scope: Scope, key: &str) -> KeyHash {
         let mut hasher = Sha256::new();
@@ -253,7 +287,13 @@ impl Keys {
     /// At most `keys_max` in memory; beyond, `slice` of them go behind.
     pub(crate) fn bounded(keys_max: usize, slice: usize) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
-        Keys { shards, held: AtomicUsize::new(0), behind: RwLock::default(), keys_max, slice }
+        Keys {
+            shards,
+            held: AtomicUsize::new(0),
+            behind: RwLock::default(),
+            keys_max,
+            slice,
+        }
     }
 
     /// Reserves the key, or says what it is.
@@ -263,12 +303,22 @@ impl Keys {
         let mut shard = self.shard(key).lock();
         match shard.get(&key) {
             Some(&RUNNING) => Looked::Running,
-            Some(position) => Looked::Done { position: *position },
+            Some(position) => Looked::Done {
+                position: *position,
+            },
             None => {
                 // A key that goes behind is in a slice before it leaves the map.
                 let slices = self.slices_of(key);
                 self.insert(&mut shard, key, RUNNING);
-                Looked::Fresh(Reservation { keys: Arc::clone(self), hash, request, settled: false }, slices)
+                Looked::Fresh(
+                    Reservation {
+                        keys: Arc::clone(self),
+                        hash,
+                        request,
+                        settled: false,
+                    },
+                    slices,
+                )
             }
         }
     }
@@ -300,7 +350,13 @@ impl Keys {
         }
         let mut done = Vec::with_capacity(self.keys_max);
         for shard in &self.shards {
-            done.extend(shard.lock().iter().filter(|(_, at)| **at != RUNNING).map(|(key, at)| (*key, *at)));
+            done.extend(
+                shard
+                    .lock()
+                    .iter()
+                    .filter(|(_, at)| **at != RUNNING)
+                    .map(|(key, at)| (*key, *at)),
+            );
         }
         if done.len() <= self.slice {
             return None;
@@ -313,13 +369,20 @@ impl Keys {
     /// The slices that may hold this key.
     fn slices_of(&self, key: Short) -> Vec<i64> {
         let behind = self.behind.read();
-        behind.iter().filter(|(_, filter)| filter.may_hold(key)).map(|(slice, _)| *slice).collect()
+        behind
+            .iter()
+            .filter(|(_, filter)| filter.may_hold(key))
+            .map(|(slice, _)| *slice)
+            .collect()
     }
 
-    /// Whether all of these slices are still what keys are looked for in: only then did a read of them see all that they held.
+    /// Whether all of these slices are still what keys are looked for in: only then did a read of
+    /// them see all that they held.
     fn are_current(&self, slices: &[i64]) -> bool {
         let behind = self.behind.read();
-        slices.iter().all(|slice| behind.iter().any(|(number, _)| number == slice))
+        slices
+            .iter()
+            .all(|slice| behind.iter().any(|(number, _)| number == slice))
     }
 
     /// The oldest slices of about one size, where there are enough of them to become one.
@@ -327,9 +390,14 @@ impl Keys {
         let mut by_size: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
         for (number, filter) in &*self.behind.read() {
             let times = filter.keys() / self.slice.max(1);
-            by_size.entry(times.max(1).ilog(MERGED)).or_default().push(*number);
+            by_size
+                .entry(times.max(1).ilog(MERGED))
+                .or_default()
+                .push(*number);
         }
-        let mut slices = by_size.into_values().find(|slices| slices.len() >= MERGED)?;
+        let mut slices = by_size
+            .into_values()
+            .find(|slices| slices.len() >= MERGED)?;
         slices.sort_unstable();
         slices.truncate(MERGED);
         Some(slices)
@@ -368,7 +436,9 @@ impl Keys {
 
     fn shard(&self, key: Short) -> &Mutex<HashMap<Short, Place>> {
         let [first, ..] = &self.shards;
-        self.shards.get(usize::try_from(key >> 60).unwrap_or(0)).unwrap_or(first)
+        self.shards
+            .get(usize::try_from(key >> 60).unwrap_or(0))
+            .unwrap_or(first)
     }
 }
 
@@ -450,7 +520,12 @@ impl Idempotency {
     ///
     /// # Errors
     /// The store is away.
-    pub async fn look(&self, scope: Scope, key: &str, request: Fingerprint) -> Result<Known, ListFailure> {
+    pub async fn look(
+        &self,
+        scope: Scope,
+        key: &str,
+        request: Fingerprint,
+    ) -> Result<Known, ListFailure> {
         let hash = Keys::hash(scope, key);
         loop {
             let position = match self.keys.look(hash, request) {
@@ -469,8 +544,20 @@ impl Idempotency {
                 None => self.keys.forget_at(&hash, position),
                 Some(kept) if !request.is_of(&kept.request) => return Ok(Known::Reused),
                 Some(kept) => {
-                    let KeptRow { done, id, etag, body, .. } = kept;
-                    return Ok(Known::Replay(Answer { done, id, etag, body, replayed: true }));
+                    let KeptRow {
+                        done,
+                        id,
+                        etag,
+                        body,
+                        ..
+                    } = kept;
+                    return Ok(Known::Replay(Answer {
+                        done,
+                        id,
+                        etag,
+                        body,
+                        replayed: true,
+                    }));
                 }
             }
         }

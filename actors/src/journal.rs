@@ -19,7 +19,10 @@ pub trait Kept: Entity<Commit = Commit, Broken = Broken> {
     fn restore(id: Self::Id, stored: Stored, names: &Names) -> Result<Self, Unreadable>;
 
     /// What a command must know of the store.
-    fn find(store: Arc<dyn Store>, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>>;
+    fn find(
+        store: Arc<dyn Store>,
+        lookup: Self::Lookup,
+    ) -> BoxFuture<Result<Self::Found, LoadError>>;
 }
 
 /// The store as one kind's journal.
@@ -43,7 +46,9 @@ impl StoreJournal {
         let names = Arc::clone(&self.names);
         Box::pin(async move {
             match loading.await? {
-                Some(stored) => E::restore(id, stored, &names).map(Some).map_err(|_| LoadError::Unreadable),
+                Some(stored) => E::restore(id, stored, &names)
+                    .map(Some)
+                    .map_err(|_| LoadError::Unreadable),
                 None => Ok(None),
             }
         })

@@ -1,43 +1,52 @@
-//! Everything in Colloquy that remembers: conversations, accounts, limits, and the store beneath them.
+//! Everything in Colloquy that remembers: conversations, accounts, limits, and the store beneath
+//! them.
 //!
 //! # The map
 //!
-//! - [`conversation`], [`accounts`]: the entities. `messages.rs` or the requests say what each may be asked, `state.rs` the
-//!   rules (pure), `actor.rs` the order; `mod.rs` is the way in.
+//! - [`conversation`], [`accounts`]: the entities. `messages.rs` or the requests say what each may
+//!   be asked, `state.rs` the rules (pure), `actor.rs` the order; `mod.rs` is the way in.
 //! - [`feed`]: what happened, by position; [`webhook`]: to whom it is sent.
-//! - [`document`]: texts with their versions, merges, comments, links and permissions; how texts are compared and merged,
-//!   pure. [`search`]: full text, a file of its own that can be lost and is made anew.
+//! - [`document`]: texts with their versions, merges, comments, links and permissions; how texts
+//!   are compared and merged, pure. [`search`]: full text, a file of its own that can be lost and
+//!   is made anew.
 //! - [`realtime`]: what passes between open lines and is never stored.
 //! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
-//! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take turns. `permits`: the places that
-//!   are computed in, shared the same way.
+//! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take
+//!   turns. `permits`: the places that are computed in, shared the same way.
 //! - `damage`: what can't be read back.
-//! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask for.
-//! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own. `offload`: where computing goes that
-//!   would hold an arbiter up, [`cores`] on which cores. [`threads`]: how every thread is started, and what follows its panic.
+//! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
+//!   for.
+//! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
+//!   `offload`: where computing goes that would hold an arbiter up, [`cores`] on which cores.
+//!   [`threads`]: how every thread is started, and what follows its panic.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent
 //!
-//! No HTTP crate and no status code. No `actix::` outside [`runtime`]. No clock, store or actor in a `state.rs`.
+//! No HTTP crate and no status code. No `actix::` outside [`runtime`]. No clock, store or actor in
+//! a `state.rs`.
 //!
 //! # Guarantees
 //!
-//! 1. **Whole.** A command takes effect whole or not at all: its rows, its header, its counters, its kept answer.
-//! 2. **Durable before answered.** An answer leaves after the fsync of everything that it rests on, reads and refusals
-//!    included; what is kept in memory is set before it leaves and never before the fsync.
-//! 3. **In order.** An entity takes commands in the order in which they were enqueued; a commit is accepted only directly after
-//!    the sequence that it expects.
-//! 4. **Once.** A command with an idempotency key is done once, across crashes and hung-up callers, for 24 hours.
-//! 5. **Alone.** A panic fails the command that caused it. The entity begins anew from the store; its neighbours notice
-//!    nothing. The fifth crash in 30 seconds quarantines the entity.
-//! 6. **Bounded.** An entity holds at most 256 commands; the next is refused at the door, with nothing done. Active entities,
-//!    their memory, loads and keys in memory are bounded too. So are reads that wait; accounts take turns with them, and what
-//!    nobody waits for any more is not read.
-//! 7. **In its time, once.** What a conversation does by itself, it does when its time has come, or at the next start; whatever
-//!    comes first wins, and the other finds nothing left to do.
+//! 1. **Whole.** A command takes effect whole or not at all: its rows, its header, its counters,
+//!    its kept answer.
+//! 2. **Durable before answered.** An answer leaves after the fsync of everything that it rests on,
+//!    reads and refusals included; what is kept in memory is set before it leaves and never before
+//!    the fsync.
+//! 3. **In order.** An entity takes commands in the order in which they were enqueued; a commit is
+//!    accepted only directly after the sequence that it expects.
+//! 4. **Once.** A command with an idempotency key is done once, across crashes and hung-up callers,
+//!    for 24 hours.
+//! 5. **Alone.** A panic fails the command that caused it. The entity begins anew from the store;
+//!    its neighbours notice nothing. The fifth crash in 30 seconds quarantines the entity.
+//! 6. **Bounded.** An entity holds at most 256 commands; the next is refused at the door, with
+//!    nothing done. Active entities, their memory, loads and keys in memory are bounded too. So are
+//!    reads that wait; accounts take turns with them, and what nobody waits for any more is not
+//!    read.
+//! 7. **In its time, once.** What a conversation does by itself, it does when its time has come, or
+//!    at the next start; whatever comes first wins, and the other finds nothing left to do.
 //! 8. **An event exists if and only if its change was committed**: both are one row.
 
 mod bootstrap;

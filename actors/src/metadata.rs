@@ -11,8 +11,8 @@ use crate::bounds::Bounds;
 
 /// How deep JSON may nest, the body itself counted.
 const DEPTH_MAX: usize = 64;
-/// A patch may be so many times as long as what it makes: it may take away all that is there, which is longer to say, and put
-/// as much in its place.
+/// A patch may be so many times as long as what it makes: it may take away all that is there, which
+/// is longer to say, and put as much in its place.
 const PATCH_TIMES: usize = 4;
 
 /// An object with string keys and any values.
@@ -44,7 +44,9 @@ impl Metadata {
     /// # Errors
     /// The reason, where the result would be beyond the bounds.
     pub fn patched(&self, patch: Option<&MetadataPatch>) -> Result<Self, String> {
-        let Some(patch) = patch else { return Ok(Metadata::default()) };
+        let Some(patch) = patch else {
+            return Ok(Metadata::default());
+        };
         let mut target = self.0.clone();
         merge(&mut target, &patch.0);
         let result = Metadata(target);
@@ -63,11 +65,17 @@ impl Metadata {
     fn within_bounds(&self) -> Result<(), String> {
         let bounds = Bounds::get();
         if self.0.len() > bounds.metadata_keys_max {
-            return Err(format!("must have at most {} keys", bounds.metadata_keys_max));
+            return Err(format!(
+                "must have at most {} keys",
+                bounds.metadata_keys_max
+            ));
         }
         let bytes = serde_json::to_vec(&self.0).map_or(usize::MAX, |json| json.len());
         if !self.0.is_empty() && bytes > bounds.metadata_bytes_max {
-            return Err(format!("must be at most {} bytes of JSON", bounds.metadata_bytes_max));
+            return Err(format!(
+                "must be at most {} bytes of JSON",
+                bounds.metadata_bytes_max
+            ));
         }
         Ok(())
     }
@@ -80,7 +88,9 @@ fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
                 target.remove(key);
             }
             Value::Object(inner) => {
-                let slot = target.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
+                let slot = target
+                    .entry(key.clone())
+                    .or_insert_with(|| Value::Object(Map::new()));
                 if !slot.is_object() {
                     *slot = Value::Object(Map::new());
                 }
@@ -107,7 +117,10 @@ impl<'de> Deserialize<'de> for Metadata {
 
 impl<'de> Deserialize<'de> for MetadataPatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match checked_object(deserializer, Bounds::get().metadata_bytes_max.saturating_mul(PATCH_TIMES))? {
+        match checked_object(
+            deserializer,
+            Bounds::get().metadata_bytes_max.saturating_mul(PATCH_TIMES),
+        )? {
             Some(patch) => Ok(MetadataPatch(patch)),
             None => Err(de::Error::custom("must be an object")),
         }
@@ -119,9 +132,15 @@ fn checked_object<'de, D: Deserializer<'de>>(
     bytes_max: usize,
 ) -> Result<Option<Map<String, Value>>, D::Error> {
     let room = Room(Cell::new(Some(bytes_max)));
-    let read = (Checked { depth: 2, room: &room }).deserialize(deserializer)?;
+    let read = (Checked {
+        depth: 2,
+        room: &room,
+    })
+    .deserialize(deserializer)?;
     if room.is_exceeded() {
-        return Err(de::Error::custom(format!("must be at most {bytes_max} bytes of JSON")));
+        return Err(de::Error::custom(format!(
+            "must be at most {bytes_max} bytes of JSON"
+        )));
     }
     match read {
         Value::Object(map) => Ok(Some(map)),
@@ -132,14 +151,15 @@ fn checked_object<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Bytes of JSON that there is still room for; none once it is exceeded. It is looked at while reading, and nothing more is
-/// kept then: a megabyte of small values is thirty in memory.
+/// Bytes of JSON that there is still room for; none once it is exceeded. It is looked at while
+/// reading, and nothing more is kept then: a megabyte of small values is thirty in memory.
 struct Room(Cell<Option<usize>>);
 
 impl Room {
     /// Takes what a value, or a name, has at least as JSON.
     fn take(&self, bytes: usize) {
-        self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
+        self.0
+            .set(self.0.get().and_then(|left| left.checked_sub(bytes)));
     }
 
     fn is_exceeded(&self) -> bool {
@@ -147,8 +167,8 @@ impl Room {
     }
 }
 
-/// Reads any JSON, but no repeated name, no U+0000, no integer beyond 64 bits, no nesting beyond the bound and no more bytes
-/// than there is room for.
+/// Reads any JSON, but no repeated name, no U+0000, no integer beyond 64 bits, no nesting beyond
+/// the bound and no more bytes than there is room for.
 #[derive(Clone, Copy)]
 struct Checked<'r> {
     depth: usize,
@@ -158,14 +178,23 @@ struct Checked<'r> {
 impl Checked<'_> {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
         if self.depth > DEPTH_MAX {
-            return Err(E::custom(format!("must not nest more than {DEPTH_MAX} levels")));
+            return Err(E::custom(format!(
+                "must not nest more than {DEPTH_MAX} levels"
+            )));
         }
-        Ok(Checked { depth: self.depth + 1, ..self })
+        Ok(Checked {
+            depth: self.depth + 1,
+            ..self
+        })
     }
 }
 
 fn checked_text<E: de::Error>(text: &str) -> Result<(), E> {
-    if text.contains('\0') { Err(E::custom("must not contain U+0000")) } else { Ok(()) }
+    if text.contains('\0') {
+        Err(E::custom("must not contain U+0000"))
+    } else {
+        Ok(())
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Checked<'_> {
@@ -192,11 +221,14 @@ impl<'de> Visitor<'de> for Checked<'_> {
         Ok(value.into())
     }
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        // An integer beyond 64 bits arrives here already rounded: to keep it would be to change it in silence.
+        // An integer beyond 64 bits arrives here already rounded: to keep it would be to change it
+        // in silence.
         if value >= 18_446_744_073_709_551_616.0 || value <= -9_223_372_036_854_775_808.0 {
             return Err(E::custom("must not hold a number beyond 64 bits"));
         }
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("must hold finite numbers"))
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("must hold finite numbers"))
     }
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
         checked_text(text)?;
@@ -229,11 +261,14 @@ impl<'de> Visitor<'de> for Checked<'_> {
             let value = entries.next_value_seed(seed)?;
             if map.contains_key(&key) {
                 let shown: String = key.chars().take(64).collect();
-                return Err(de::Error::custom(format!("must not repeat the name `{shown}`")));
+                return Err(de::Error::custom(format!(
+                    "must not repeat the name `{shown}`"
+                )));
             }
             map.insert(key, value);
         }
-        while self.room.is_exceeded() && entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        while self.room.is_exceeded() && entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+        }
         Ok(Value::Object(map))
     }
 }
@@ -241,7 +276,9 @@ impl<'de> Visitor<'de> for Checked<'_> {
 fn object_schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
     utoipa::openapi::ObjectBuilder::new()
         .schema_type(utoipa::openapi::schema::Type::Object)
-        .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(true)))
+        .additional_properties(Some(
+            utoipa::openapi::schema::AdditionalProperties::FreeForm(true),
+        ))
         .max_properties(Some(Bounds::get().metadata_keys_max))
         .into()
 }
@@ -287,7 +324,10 @@ mod tests {
     fn a_patch_merges_as_rfc_7396_says() {
         let before = read(r#"{"a":"b","c":{"d":"e","f":"g"}}"#).unwrap();
         let patch: MetadataPatch = serde_json::from_str(r#"{"a":"z","c":{"f":null}}"#).unwrap();
-        assert_eq!(before.patched(Some(&patch)), Ok(read(r#"{"a":"z","c":{"d":"e"}}"#).unwrap()));
+        assert_eq!(
+            before.patched(Some(&patch)),
+            Ok(read(r#"{"a":"z","c":{"d":"e"}}"#).unwrap())
+        );
         assert_eq!(before.patched(None), Ok(Metadata::default()));
     }
 }

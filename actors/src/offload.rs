@@ -1,6 +1,6 @@
-//! Where computing goes that would hold an arbiter up. Each arbiter's runtime has a pool of threads of its own; here are the
-//! bounds that they share, so that many large texts at once take turns instead of all cores, and the account that sends them
-//! takes turns with the others.
+//! Where computing goes that would hold an arbiter up. Each arbiter's runtime has a pool of threads
+//! of its own; here are the bounds that they share, so that many large texts at once take turns
+//! instead of all cores, and the account that sends them takes turns with the others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +72,10 @@ fn pools() -> &'static Pools {
             linear: Permits::new(cores.max(2) * EACH_CORE),
             large_linear: Permits::new(cores.saturating_sub(1)),
             comparisons: Permits::new(cores.max(2)),
-            large_comparisons: Permits::for_bytes(computing.large_comparisons_max, computing.large_comparison_bytes),
+            large_comparisons: Permits::for_bytes(
+                computing.large_comparisons_max,
+                computing.large_comparison_bytes,
+            ),
         }
     })
 }
@@ -104,7 +107,8 @@ pub enum Undone {
     Panicked,
 }
 
-/// A turn to compute. It goes along with what is computed: a caller who leaves does not end the work.
+/// A turn to compute. It goes along with what is computed: a caller who leaves does not end the
+/// work.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
     /// None where it is so little that it is done in place, without a permit.
@@ -141,15 +145,23 @@ impl Load {
 
     /// Waits for a turn; none where it did not come in time.
     pub(crate) async fn turn(self) -> Option<Turn> {
-        let Some(permits) = self.permits() else { return Some(Turn::IN_PLACE) };
-        let permit = permits.acquire(self.scope, self.bytes, Computing::get().wait_max).await;
+        let Some(permits) = self.permits() else {
+            return Some(Turn::IN_PLACE);
+        };
+        let permit = permits
+            .acquire(self.scope, self.bytes, Computing::get().wait_max)
+            .await;
         permit.map(|permit| self.with(permit))
     }
 
     /// A turn, if there is one at once.
     pub(crate) fn turn_now(self) -> Option<Turn> {
-        let Some(permits) = self.permits() else { return Some(Turn::IN_PLACE) };
-        permits.try_acquire(self.scope, self.bytes).map(|permit| self.with(permit))
+        let Some(permits) = self.permits() else {
+            return Some(Turn::IN_PLACE);
+        };
+        permits
+            .try_acquire(self.scope, self.bytes)
+            .map(|permit| self.with(permit))
     }
 
     fn with(self, permit: Permit) -> Turn {
@@ -158,27 +170,56 @@ impl Load {
             Effort::Comparison => self.bytes >= LONG_COMPARISON_MIN,
         };
         let aside = is_long.then(Aside::begin);
-        Turn { held: Some(Arc::new(Held { _permit: permit, _aside: aside })), is_long, abandoned: None }
+        Turn {
+            held: Some(Arc::new(Held {
+                _permit: permit,
+                _aside: aside,
+            })),
+            is_long,
+            abandoned: None,
+        }
     }
 }
 
-/// A turn for a thread of its own, which waits for it; none where it goes over too few bytes to need one.
+/// A turn for a thread of its own, which waits for it; none where it goes over too few bytes to
+/// need one.
 pub(crate) fn turn_here(bytes: usize) -> Option<Turn> {
-    let load = Load { scope: Scope::OPERATORS, effort: Effort::Linear, bytes };
+    let load = Load {
+        scope: Scope::OPERATORS,
+        effort: Effort::Linear,
+        bytes,
+    };
     if !load.is_large() {
         return None;
     }
     // Without a runtime it goes on without a turn: others may wait for it, nothing is wrong.
-    tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?.block_on(load.turn())
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .ok()?
+        .block_on(load.turn())
 }
 
 impl Turn {
     /// For few bytes: without a permit, on the thread that asks.
-    pub(crate) const IN_PLACE: Turn = Turn { held: None, is_long: false, abandoned: None };
+    pub(crate) const IN_PLACE: Turn = Turn {
+        held: None,
+        is_long: false,
+        abandoned: None,
+    };
 
-    /// Computes on another thread, or in place where that is quicker; none where it panicked, which was reported there.
-    pub(crate) async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let Turn { held: Some(held), is_long, .. } = self.clone() else {
+    /// Computes on another thread, or in place where that is quicker; none where it panicked, which
+    /// was reported there.
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let Turn {
+            held: Some(held),
+            is_long,
+            ..
+        } = self.clone()
+        else {
             return catch_unwind(AssertUnwindSafe(work)).ok();
         };
         let done = tokio::task::spawn_blocking(move || {
@@ -191,7 +232,8 @@ impl Turn {
         done.await.ok()
     }
 
-    /// Computes what is worth nothing to anybody else: the flag that it is given is raised once whoever waits for it has left.
+    /// Computes what is worth nothing to anybody else: the flag that it is given is raised once
+    /// whoever waits for it has left.
     pub(crate) async fn compute_while_awaited<T: Send + 'static>(
         &self,
         work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
@@ -204,10 +246,13 @@ impl Turn {
         self.compute(move || work(abandoned)).await
     }
 
-    /// Does on another thread what computes and reads in turn, many times a little: each way to there and back costs more than
-    /// such a step. `work` is given a turn for what it computes, and goes no further once whoever waits for it has left. None
-    /// where it panicked or nobody waits.
-    pub(crate) async fn drive<T, F>(&self, work: impl FnOnce(Turn) -> F + Send + 'static) -> Option<T>
+    /// Does on another thread what computes and reads in turn, many times a little: each way to
+    /// there and back costs more than such a step. `work` is given a turn for what it computes, and
+    /// goes no further once whoever waits for it has left. None where it panicked or nobody waits.
+    pub(crate) async fn drive<T, F>(
+        &self,
+        work: impl FnOnce(Turn) -> F + Send + 'static,
+    ) -> Option<T>
     where
         F: Future<Output = T>,
         T: Send + 'static,
@@ -215,7 +260,10 @@ impl Turn {
         let runtime = tokio::runtime::Handle::current();
         let (mut reply, answer) = oneshot::channel();
         let driven = self.compute_while_awaited(move |abandoned| {
-            let here = Turn { abandoned: Some(abandoned), ..Turn::IN_PLACE };
+            let here = Turn {
+                abandoned: Some(abandoned),
+                ..Turn::IN_PLACE
+            };
             runtime.block_on(async move {
                 let done = tokio::select! {
                     () = reply.closed() => None,
@@ -253,14 +301,21 @@ pub async fn go_over<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Undone> {
-    let load = Load { scope, effort: Effort::Linear, bytes };
+    let load = Load {
+        scope,
+        effort: Effort::Linear,
+        bytes,
+    };
     let turn = load.turn().await.ok_or(Undone::Crowded)?;
     turn.compute(work).await.ok_or(Undone::Panicked)
 }
 
-/// Computes what takes long over few bytes on another thread, once its caller has a place for it, which is given back when
-/// it is done: a caller who leaves does not end the work.
-pub(crate) async fn long_with<P, T>(place: P, work: impl FnOnce() -> T + Send + 'static) -> Option<T>
+/// Computes what takes long over few bytes on another thread, once its caller has a place for it,
+/// which is given back when it is done: a caller who leaves does not end the work.
+pub(crate) async fn long_with<P, T>(
+    place: P,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T>
 where
     P: Send + 'static,
     T: Send + 'static,

@@ -125,9 +125,9 @@ impl From<crate::store::ReadError> for ListFailure {
             crate::store::ReadError::Busy => ListFailure::Busy,
             crate::store::ReadError::Away => ListFailure::Away,
             crate::store::ReadError::Unreadable => ListFailure::Unreadable,
-            crate::store::ReadError::NoCursor(field) => {
-                ListFailure::Invalid(crate::answer::Invalid::new(field, "must be an ID or a cursor of this list"))
-            }
+            crate::store::ReadError::NoCursor(field) => ListFailure::Invalid(
+                crate::answer::Invalid::new(field, "must be an ID or a cursor of this list"),
+            ),
             crate::store::ReadError::Expired => ListFailure::Expired,
         }
     }

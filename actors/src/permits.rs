@@ -1,6 +1,6 @@
-//! Permits that accounts share: few things are done at once, accounts take turns at them, and one of them never has all. Where
-//! what is done takes much memory, a permit is for so many bytes, of which there are so many, too. Knows nothing of what is done
-//! under a permit.
+//! Permits that accounts share: few things are done at once, accounts take turns at them, and one
+//! of them never has all. Where what is done takes much memory, a permit is for so many bytes, of
+//! which there are so many, too. Knows nothing of what is done under a permit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ struct State {
     /// How many each account holds; those that hold none are left out.
     held: HashMap<u32, usize>,
     waiting: FairQueue<u32, Waiting>,
-    /// Whose turn it is, but for want of bytes: nobody passes it, or who asks for many would wait for ever.
+    /// Whose turn it is, but for want of bytes: nobody passes it, or who asks for many would wait
+    /// for ever.
     next: Option<(u32, Waiting)>,
 }
 
@@ -74,19 +75,45 @@ impl Permits {
     /// So many at once, for no more than so many bytes together.
     pub(crate) fn for_bytes(all: usize, bytes: usize) -> Self {
         let all = all.max(1);
-        // How long one waits is measured where it waits: here nobody looks while all permits are out.
-        let bounds = QueueBounds { each: WAITING_EACH, all: WAITING_ALL, wait: Duration::MAX };
+        // How long one waits is measured where it waits: here nobody looks while all permits are
+        // out.
+        let bounds = QueueBounds {
+            each: WAITING_EACH,
+            all: WAITING_ALL,
+            wait: Duration::MAX,
+        };
         let (held, waiting) = (HashMap::new(), FairQueue::new(bounds));
-        let state = State { free: all, free_bytes: bytes, each: (all - 1).max(1), held, waiting, next: None };
-        Permits { state: Arc::new(Mutex::new(state)), bytes }
+        let state = State {
+            free: all,
+            free_bytes: bytes,
+            each: (all - 1).max(1),
+            held,
+            waiting,
+            next: None,
+        };
+        Permits {
+            state: Arc::new(Mutex::new(state)),
+            bytes,
+        }
     }
 
     /// A permit for this account; none where too many wait, or it took too long.
-    pub(crate) async fn acquire(&self, scope: Scope, bytes: usize, wait: Duration) -> Option<Permit> {
+    pub(crate) async fn acquire(
+        &self,
+        scope: Scope,
+        bytes: usize,
+        wait: Duration,
+    ) -> Option<Permit> {
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.state.lock();
-            state.waiting.push(scope.account_number(), Waiting { bytes: bytes.min(self.bytes), grant });
+            state.waiting.push(
+                scope.account_number(),
+                Waiting {
+                    bytes: bytes.min(self.bytes),
+                    grant,
+                },
+            );
             self.hand_out(&mut state);
         }
         timeout(wait, granted).await.ok()?.ok()
@@ -96,7 +123,10 @@ impl Permits {
     pub(crate) fn try_acquire(&self, scope: Scope, bytes: usize) -> Option<Permit> {
         let mut state = self.state.lock();
         let (account, bytes) = (scope.account_number(), bytes.min(self.bytes));
-        let found = state.next.is_none() && state.free > 0 && state.free_bytes >= bytes && state.may_have(account);
+        let found = state.next.is_none()
+            && state.free > 0
+            && state.free_bytes >= bytes
+            && state.may_have(account);
         found.then(|| self.take(&mut state, account, bytes))
     }
 
@@ -104,13 +134,19 @@ impl Permits {
         state.free -= 1;
         state.free_bytes -= bytes;
         *state.held.entry(account).or_default() += 1;
-        Permit { of: Some(self.clone()), account, bytes }
+        Permit {
+            of: Some(self.clone()),
+            account,
+            bytes,
+        }
     }
 
     /// Gives free permits to those whose turn it is.
     fn hand_out(&self, state: &mut State) {
         while state.free > 0 {
-            let Some((account, waiting)) = state.turn() else { return };
+            let Some((account, waiting)) = state.turn() else {
+                return;
+            };
             if waiting.bytes > state.free_bytes {
                 state.next = Some((account, waiting));
                 return;
@@ -132,10 +168,19 @@ impl State {
 
     /// Whoever is next; it waits no more.
     fn turn(&mut self) -> Option<(u32, Waiting)> {
-        if let Some(next) = self.next.take().filter(|(_, waiting)| !waiting.is_abandoned()) {
+        if let Some(next) = self
+            .next
+            .take()
+            .filter(|(_, waiting)| !waiting.is_abandoned())
+        {
             return Some(next);
         }
-        let State { each, held, waiting, .. } = self;
+        let State {
+            each,
+            held,
+            waiting,
+            ..
+        } = self;
         waiting.pop(|account| held.get(&account).is_none_or(|held| held < each))
     }
 
@@ -192,7 +237,10 @@ mod tests {
         let first = permits.acquire(account(1), 0, LONG).await.unwrap();
         let _second = permits.acquire(account(1), 0, LONG).await.unwrap();
         let mut third = pin!(permits.acquire(account(1), 0, LONG));
-        assert!(poll_once(third.as_mut()).is_none(), "it would have all three");
+        assert!(
+            poll_once(third.as_mut()).is_none(),
+            "it would have all three"
+        );
         let others = permits.acquire(account(2), 0, LONG).await.unwrap();
         let mut fourth = pin!(permits.acquire(account(1), 0, LONG));
         let mut next = pin!(permits.acquire(account(3), 0, LONG));
@@ -209,27 +257,46 @@ mod tests {
     async fn with_a_single_one_accounts_take_turns() {
         let permits = Permits::new(1);
         let mut held = permits.acquire(account(1), 0, LONG).await;
-        let mut ones: Vec<_> = (0..3).map(|_| Box::pin(permits.acquire(account(1), 0, LONG))).collect();
+        let mut ones: Vec<_> = (0..3)
+            .map(|_| Box::pin(permits.acquire(account(1), 0, LONG)))
+            .collect();
         assert!(ones.iter_mut().all(|one| poll_once(one.as_mut()).is_none()));
         let mut other = pin!(permits.acquire(account(2), 0, LONG));
         assert!(poll_once(other.as_mut()).is_none());
         drop(held.take());
-        let granted = ones.iter_mut().filter_map(|one| poll_once(one.as_mut())).count();
-        assert_eq!(granted, 1, "it asked first; its permit is given back at once");
-        assert!(poll_once(other.as_mut()).is_some(), "then it is the other's turn, though two came before");
+        let granted = ones
+            .iter_mut()
+            .filter_map(|one| poll_once(one.as_mut()))
+            .count();
+        assert_eq!(
+            granted, 1,
+            "it asked first; its permit is given back at once"
+        );
+        assert!(
+            poll_once(other.as_mut()).is_some(),
+            "then it is the other's turn, though two came before"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_or_leaves_takes_nothing() {
         let permits = Permits::new(1);
         let held = permits.acquire(account(1), 0, LONG).await.unwrap();
-        assert!(permits.acquire(account(2), 0, Duration::from_secs(1)).await.is_none());
+        assert!(
+            permits
+                .acquire(account(2), 0, Duration::from_secs(1))
+                .await
+                .is_none()
+        );
         {
             let mut left = Box::pin(permits.acquire(account(2), 0, LONG));
             assert!(poll_once(left.as_mut()).is_none());
             drop(held);
         }
-        assert!(permits.try_acquire(account(3), 0).is_some(), "what was granted to nobody is free again");
+        assert!(
+            permits.try_acquire(account(3), 0).is_some(),
+            "what was granted to nobody is free again"
+        );
     }
 
     #[tokio::test]
@@ -237,7 +304,10 @@ mod tests {
         let permits = Permits::for_bytes(4, 100);
         let held = permits.try_acquire(account(1), 60).unwrap();
         let mut many = pin!(permits.acquire(account(2), 1_000, LONG));
-        assert!(poll_once(many.as_mut()).is_none(), "it would have all bytes");
+        assert!(
+            poll_once(many.as_mut()).is_none(),
+            "it would have all bytes"
+        );
         let mut few = pin!(permits.acquire(account(3), 10, LONG));
         assert!(poll_once(few.as_mut()).is_none() && permits.try_acquire(account(3), 10).is_none());
         drop(held);
@@ -281,7 +351,8 @@ mod tests {
                     2 if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
                     _ => {}
                 }
-                // Twice: who comes may find that the one before it has left, and that it is another one's turn.
+                // Twice: who comes may find that the one before it has left, and that it is another
+                // one's turn.
                 for _ in 0..2 {
                     waiting.retain_mut(|one| poll_once(one.as_mut()).map(|granted| held.extend(granted)).is_none());
                 }

@@ -1,4 +1,5 @@
-//! Random bits from the operating system, fetched in blocks: one system call serves many identifiers.
+//! Random bits from the operating system, fetched in blocks: one system call serves many
+//! identifiers.
 
 use std::cell::RefCell;
 
@@ -21,7 +22,10 @@ pub fn fill(into: &mut [u8]) {
     POOL.with_borrow_mut(|pool| {
         for byte in into {
             if pool.used == BLOCK {
-                #[expect(clippy::expect_used, reason = "without randomness no secret and no identifier is safe")]
+                #[expect(
+                    clippy::expect_used,
+                    reason = "without randomness no secret and no identifier is safe"
+                )]
                 getrandom::fill(&mut pool.bytes).expect("the operating system gives random bytes");
                 pool.used = 0;
             }

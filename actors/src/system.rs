@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use crate::accounts::record::{Record, Rules};
 use crate::accounts::{
-    Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User, set_plans,
+    Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User,
+    set_plans,
 };
 use crate::alarm::Alarm;
 use crate::bootstrap;
@@ -26,7 +27,9 @@ use crate::fair_queue::QueueBounds;
 use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
-use crate::limiter::{AddressLimiter, LimitKey, Limits, LinkLimiter, PeekPermit, Permit, RateLimits, TakePermit};
+use crate::limiter::{
+    AddressLimiter, LimitKey, Limits, LinkLimiter, PeekPermit, Permit, RateLimits, TakePermit,
+};
 use crate::offload::Computing;
 use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
@@ -78,7 +81,8 @@ pub struct Settings {
     pub computing: Computing,
     /// How every kind of entity is run …
     pub policy: Policy,
-    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`, `document`.
+    /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`,
+    /// `document`.
     pub policies: BTreeMap<&'static str, Policy>,
 }
 
@@ -148,7 +152,8 @@ pub struct System {
 }
 
 impl System {
-    /// Opens the store, recovers it, fills the views; at the first start makes an account with its keys.
+    /// Opens the store, recovers it, fills the views; at the first start makes an account with its
+    /// keys.
     ///
     /// # Errors
     /// The store or the search index can't be opened.
@@ -168,9 +173,16 @@ impl System {
         )?;
         let store: Arc<dyn Store> = Arc::new(store);
         let fresh = views.identity.account_numbers() == 0;
-        let first_start = if fresh { Some(bootstrap::first_start(&*store, &views, operator.fresh)?) } else { None };
+        let first_start = if fresh {
+            Some(bootstrap::first_start(&*store, &views, operator.fresh)?)
+        } else {
+            None
+        };
         let system = Self::wire(&settings, (store, courier), &views, operator.hash)?;
-        Ok(Opened { system: Arc::new(system), first_start })
+        Ok(Opened {
+            system: Arc::new(system),
+            first_start,
+        })
     }
 
     fn wire(
@@ -180,14 +192,23 @@ impl System {
         operator: SecretHash,
     ) -> Result<Self, NotOpened> {
         let placement = Placement::new();
-        let builder = Builder { settings, store: &store, views, placement: &placement };
+        let builder = Builder {
+            settings,
+            store: &store,
+            views,
+            placement: &placement,
+        };
         let conversations = Arc::new(Conversations {
             directory: builder.directory::<Conversation>(),
             store: Arc::clone(&store),
             identity: Arc::clone(&views.identity),
             names: Arc::clone(&views.names),
         });
-        let chores = chores::start(Arc::clone(&store), Arc::clone(&conversations), Arc::clone(&views.chores))?;
+        let chores = chores::start(
+            Arc::clone(&store),
+            Arc::clone(&conversations),
+            Arc::clone(&views.chores),
+        )?;
         let timers = Timers {
             store: Arc::clone(&store),
             conversations: Arc::clone(&conversations),
@@ -214,7 +235,10 @@ impl System {
             idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
             limiter: Limiter(RateLimits::new(Vec::new())),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
-            links: LinkLimiter::new(settings.link_requests_per_address, settings.link_requests_per_link),
+            links: LinkLimiter::new(
+                settings.link_requests_per_address,
+                settings.link_requests_per_link,
+            ),
             lines: Hub::start(settings.presences_per_account),
             tickets: Tickets::new(settings.tickets_per_account),
             next_account: AtomicU32::new(views.identity.account_numbers() + 1),
@@ -229,7 +253,8 @@ impl System {
         })
     }
 
-    /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls it as it starts.
+    /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls
+    /// it as it starts.
     pub fn register_worker(&self) {
         cores::keep_prompt();
         threads::register("worker");
@@ -280,7 +305,9 @@ impl System {
         done &= self.users.directory.drained(deadline).await;
         done &= self.customers.directory.drained(deadline).await;
         done &= self.webhooks.directory.drained(deadline).await;
-        self.deliveries.stop(deadline.saturating_duration_since(Instant::now())).await;
+        self.deliveries
+            .stop(deadline.saturating_duration_since(Instant::now()))
+            .await;
         done
     }
 
@@ -309,8 +336,14 @@ impl System {
         let deliveries = self.deliveries.figures();
         let waiting = i64::try_from(self.events.feed.waiting_bytes()).unwrap_or(i64::MAX);
         store.push(("feed_queue_bytes", gauge(waiting)));
-        store.push(("search_positions_behind", self.positions_behind(self.documents.finder.position())));
-        store.push(("webhook_positions_behind", self.positions_behind(deliveries.matched)));
+        store.push((
+            "search_positions_behind",
+            self.positions_behind(self.documents.finder.position()),
+        ));
+        store.push((
+            "webhook_positions_behind",
+            self.positions_behind(deliveries.matched),
+        ));
         crate::metrics::text(&self.overviews(), &store, &deliveries, &threads::figures())
     }
 
@@ -330,15 +363,29 @@ pub struct Limiter(RateLimits);
 
 impl Limiter {
     /// Counts requests of this key, or refuses them; none where no answer came.
-    pub async fn take(&self, key: u128, (rate, burst): (u32, u32), permits: u32, now_ms: i64) -> Option<Permit> {
-        let take =
-            TakePermit { key: LimitKey::from(key), limits: Limits::new(rate, burst), permits, now_unix_ms: now_ms };
+    pub async fn take(
+        &self,
+        key: u128,
+        (rate, burst): (u32, u32),
+        permits: u32,
+        now_ms: i64,
+    ) -> Option<Permit> {
+        let take = TakePermit {
+            key: LimitKey::from(key),
+            limits: Limits::new(rate, burst),
+            permits,
+            now_unix_ms: now_ms,
+        };
         self.0.take(take).await.ok()
     }
 
     /// Shows the numbers as they stand.
     pub async fn peek(&self, key: u128, (rate, burst): (u32, u32), now_ms: i64) -> Option<Permit> {
-        let peek = PeekPermit { key: LimitKey::from(key), limits: Limits::new(rate, burst), now_unix_ms: now_ms };
+        let peek = PeekPermit {
+            key: LimitKey::from(key),
+            limits: Limits::new(rate, burst),
+            now_unix_ms: now_ms,
+        };
         self.0.peek(peek).await.ok()
     }
 }
@@ -353,7 +400,12 @@ struct Builder<'b> {
 impl Builder<'_> {
     fn directory<E: Kept>(&self) -> Arc<Directory<E>> {
         let journal = StoreJournal::new(Arc::clone(self.store), Arc::clone(&self.views.names));
-        let policy = self.settings.policies.get(E::KIND).unwrap_or(&self.settings.policy).clone();
+        let policy = self
+            .settings
+            .policies
+            .get(E::KIND)
+            .unwrap_or(&self.settings.policy)
+            .clone();
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
     }
 
@@ -375,18 +427,33 @@ impl Builder<'_> {
         })
     }
 
-    fn deliveries(&self, courier: Arc<dyn Courier>, webhooks: &Arc<Records<Webhook>>) -> std::io::Result<Deliveries> {
+    fn deliveries(
+        &self,
+        courier: Arc<dyn Courier>,
+        webhooks: &Arc<Records<Webhook>>,
+    ) -> std::io::Result<Deliveries> {
         let webhooks = Arc::clone(webhooks);
         let disable = move |id, scope, reason| -> Later<bool> {
             let webhooks = Arc::clone(&webhooks);
             Box::pin(async move {
-                let caller = Caller { scope, by: By::server("webhooks") };
-                webhooks.ask(id, caller, None, None, WebhookRequest::Disable(reason)).await.is_ok()
+                let caller = Caller {
+                    scope,
+                    by: By::server("webhooks"),
+                };
+                webhooks
+                    .ask(id, caller, None, None, WebhookRequest::Disable(reason))
+                    .await
+                    .is_ok()
             })
         };
         let (store, feed) = (Arc::clone(self.store), Arc::clone(&self.views.feed));
         let identity = Arc::clone(&self.views.identity);
-        Deliveries::start((store, feed, identity), self.settings.webhooks.clone(), courier, Arc::new(disable))
+        Deliveries::start(
+            (store, feed, identity),
+            self.settings.webhooks.clone(),
+            courier,
+            Arc::new(disable),
+        )
     }
 
     fn records<R: Rules>(&self) -> Records<R> {

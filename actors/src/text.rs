@@ -113,13 +113,17 @@ impl<'de, F: Form> Deserialize<'de> for Text<F> {
 impl<F: Form> utoipa::PartialSchema for Text<F> {
     fn schema() -> utoipa::openapi::RefOr<Schema> {
         let (least, most) = F::bounds();
-        let mut schema = ObjectBuilder::new().schema_type(Type::String).min_length(Some(least));
+        let mut schema = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(least));
         // JSON Schema counts characters: a bound in bytes is stated, not enforced by it.
         schema = match F::UNIT {
             Unit::Characters => schema.max_length(Some(most)),
             Unit::Bytes => schema.description(Some(format!("At most {most} bytes of UTF-8."))),
         };
-        schema.format(F::FORMAT.map(|format| SchemaFormat::Custom(format.into()))).into()
+        schema
+            .format(F::FORMAT.map(|format| SchemaFormat::Custom(format.into())))
+            .into()
     }
 }
 impl<F: Form> utoipa::ToSchema for Text<F> {
@@ -171,7 +175,8 @@ forms! {
 
 fn is_email(text: &str) -> Result<(), &'static str> {
     let parts = text.rsplit_once('@');
-    let sound = |part: &str| !part.is_empty() && !part.chars().any(|c| c.is_whitespace() || c.is_control());
+    let sound =
+        |part: &str| !part.is_empty() && !part.chars().any(|c| c.is_whitespace() || c.is_control());
     match parts {
         Some((local, domain)) if sound(local) && sound(domain) && !domain.contains('@') => Ok(()),
         Some(_) | None => Err("must be an e-mail address"),
@@ -186,7 +191,10 @@ fn is_mark(text: &str) -> Result<(), &'static str> {
     if matches!(text, "." | "..") {
         return Err("must not be '.' or '..', which mean folders in a path");
     }
-    if text.bytes().all(|b| b.is_ascii_digit()) || matches!(text, "head" | "main") || text.starts_with("ver_") {
+    if text.bytes().all(|b| b.is_ascii_digit())
+        || matches!(text, "head" | "main")
+        || text.starts_with("ver_")
+    {
         return Err("must not be only digits, `head`, `main`, or begin with `ver_`");
     }
     Ok(())
@@ -198,15 +206,22 @@ fn is_mark(text: &str) -> Result<(), &'static str> {
 /// The reason, as the caller reads it.
 pub fn is_https_url(text: &str) -> Result<(), String> {
     let most = Bounds::get().url_chars_max;
-    let rest =
-        text.split_at_checked(8).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("https://")).map(|(_, rest)| rest);
+    let rest = text
+        .split_at_checked(8)
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("https://"))
+        .map(|(_, rest)| rest);
     let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
-    let host = authority.and_then(|authority| authority.rsplit('@').next()).filter(|host| !host.starts_with(':'));
-    let sound = host.is_some_and(|host| !host.is_empty()) && !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    let host = authority
+        .and_then(|authority| authority.rsplit('@').next())
+        .filter(|host| !host.starts_with(':'));
+    let sound = host.is_some_and(|host| !host.is_empty())
+        && !text.chars().any(|c| c.is_whitespace() || c.is_control());
     if sound && text.chars().count() <= most {
         Ok(())
     } else {
-        Err(format!("must be an https: URL of at most {most} characters"))
+        Err(format!(
+            "must be an https: URL of at most {most} characters"
+        ))
     }
 }
 
@@ -216,11 +231,23 @@ mod tests {
 
     #[test]
     fn an_https_url_has_a_host_and_its_scheme_has_no_case() {
-        for good in ["https://a/b", "HTTPS://a", "https://user@a:80?x", "https://[::1]/"] {
+        for good in [
+            "https://a/b",
+            "HTTPS://a",
+            "https://user@a:80?x",
+            "https://[::1]/",
+        ] {
             assert!(is_https_url(good).is_ok(), "{good}");
         }
-        for bad in ["http://a", "https://", "https:///b", "https://user@:80", "https://a b", "javascript:alert(1)", "é"]
-        {
+        for bad in [
+            "http://a",
+            "https://",
+            "https:///b",
+            "https://user@:80",
+            "https://a b",
+            "javascript:alert(1)",
+            "é",
+        ] {
             assert!(is_https_url(bad).is_err(), "{bad}");
         }
     }

@@ -1,8 +1,9 @@
-//! The threads of this process: the one way to start them, what follows a panic in one, and what operators see of them.
+//! The threads of this process: the one way to start them, what follows a panic in one, and what
+//! operators see of them.
 //!
-//! A thread whose state can't be made anew ends the process when it panics: the next start recovers, and no process is
-//! better than a mute one. A thread whose state is found elsewhere begins anew after a wait that grows. Either way the panic
-//! is logged and counted.
+//! A thread whose state can't be made anew ends the process when it panics: the next start
+//! recovers, and no process is better than a mute one. A thread whose state is found elsewhere
+//! begins anew after a wait that grows. Either way the panic is logged and counted.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -59,8 +60,17 @@ pub struct ThreadFigures {
 #[must_use]
 pub fn figures() -> Vec<ThreadFigures> {
     let of = |(name, counts): (&&'static str, &Counts)| {
-        let Counts { running, panics, restarts } = *counts;
-        ThreadFigures { name, running, panics, restarts }
+        let Counts {
+            running,
+            panics,
+            restarts,
+        } = *counts;
+        ThreadFigures {
+            name,
+            running,
+            panics,
+            restarts,
+        }
     };
     THREADS.lock().iter().map(of).collect()
 }
@@ -71,7 +81,8 @@ pub fn note_panic() {
     change(name, |counts| counts.panics += 1);
 }
 
-/// Lets the calling thread, which another runtime has started and watches, be seen under this name until it ends.
+/// Lets the calling thread, which another runtime has started and watches, be seen under this name
+/// until it ends.
 pub fn register(name: &'static str) {
     // At the end of a thread there is nothing to register any more.
     let _ = REGISTERED.try_with(|registered| {
@@ -85,10 +96,16 @@ pub fn register(name: &'static str) {
 ///
 /// # Errors
 /// The system starts no further thread.
-pub fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub fn spawn(
+    name: &'static str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     start(name, move || {
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
-            tracing::error!(thread = name, "a thread panicked that nothing goes on without: the process ends");
+            tracing::error!(
+                thread = name,
+                "a thread panicked that nothing goes on without: the process ends"
+            );
             std::process::exit(EXIT_CODE);
         }
     })
@@ -128,10 +145,12 @@ pub(crate) fn spawn_mended(
 }
 
 fn start(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    Builder::new().name(format!("colloquy-{name}")).spawn(move || {
-        let _running = Running::here(name);
-        body();
-    })
+    Builder::new()
+        .name(format!("colloquy-{name}"))
+        .spawn(move || {
+            let _running = Running::here(name);
+            body();
+        })
 }
 
 fn change(name: &'static str, change: impl FnOnce(&mut Counts)) {
@@ -151,7 +170,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        change(self.0, |counts| counts.running = counts.running.saturating_sub(1));
+        change(self.0, |counts| {
+            counts.running = counts.running.saturating_sub(1)
+        });
     }
 }
 
@@ -160,7 +181,9 @@ struct Waiting(&'static str);
 
 impl Waiting {
     fn begin(name: &'static str) -> Self {
-        change(name, |counts| counts.running = counts.running.saturating_sub(1));
+        change(name, |counts| {
+            counts.running = counts.running.saturating_sub(1)
+        });
         Waiting(name)
     }
 }
@@ -182,7 +205,11 @@ pub(crate) struct Restarts {
 impl Restarts {
     /// Of a thread or actor that has not been restarted yet.
     pub(crate) fn of(name: &'static str) -> Self {
-        Restarts { name, began: Instant::now(), last_wait: None }
+        Restarts {
+            name,
+            began: Instant::now(),
+            last_wait: None,
+        }
     }
 
     /// Counts and logs a restart; how long to wait before it.
@@ -190,11 +217,17 @@ impl Restarts {
         if self.began.elapsed() > WELL_AFTER {
             self.last_wait = None;
         }
-        let wait = self.last_wait.map_or(Duration::ZERO, |last| (2 * last).clamp(BACKOFF_FIRST, BACKOFF_MAX));
+        let wait = self.last_wait.map_or(Duration::ZERO, |last| {
+            (2 * last).clamp(BACKOFF_FIRST, BACKOFF_MAX)
+        });
         self.last_wait = Some(wait);
         self.began = Instant::now() + wait;
         change(self.name, |counts| counts.restarts += 1);
-        tracing::error!(thread = self.name, wait_ms = wait.as_millis(), "a thread begins anew");
+        tracing::error!(
+            thread = self.name,
+            wait_ms = wait.as_millis(),
+            "a thread begins anew"
+        );
         wait
     }
 }
@@ -215,7 +248,9 @@ impl Background {
         mut work: impl FnMut() -> W + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
         let thread = spawn(name, move || {
             let going_on = async {
                 let mut restarts = Restarts::of(name);
@@ -231,7 +266,10 @@ impl Background {
                 }
             });
         })?;
-        Ok(Background { stop: Some(stop), thread: Some(thread) })
+        Ok(Background {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 }
 
@@ -252,11 +290,13 @@ impl Drop for Background {
 async fn caught<W: Future<Output = ()>>(work: &mut impl FnMut() -> W) -> Option<()> {
     let made = catch_unwind(AssertUnwindSafe(work)).ok()?;
     let mut made = pin!(made);
-    std::future::poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(task))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(())) => Poll::Ready(Some(())),
-        Err(_) => Poll::Ready(None),
-    })
+    std::future::poll_fn(
+        |task| match catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(task))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) => Poll::Ready(Some(())),
+            Err(_) => Poll::Ready(None),
+        },
+    )
     .await
 }
 

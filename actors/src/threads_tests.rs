@@ -1,5 +1,9 @@
 //! Tests of how threads are watched: each has names of its own, for the counts are the process's.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +13,10 @@ use std::sync::mpsc::channel;
 use super::*;
 
 fn counts(name: &str) -> (usize, u64) {
-    figures().into_iter().find(|one| one.name == name).map_or((0, 0), |one| (one.running, one.restarts))
+    figures()
+        .into_iter()
+        .find(|one| one.name == name)
+        .map_or((0, 0), |one| (one.running, one.restarts))
 }
 
 #[test]
@@ -22,8 +29,15 @@ fn a_thread_begins_anew_after_each_panic_until_it_returns() {
         assert!(lives > 3, "asked to");
     });
     thread.unwrap().join().unwrap();
-    assert_eq!(told.iter().collect::<Vec<_>>(), [(1, 0), (1, 1), (1, 2), (1, 3)]);
-    assert_eq!(counts("tests-restarting"), (0, 3), "one that has returned does not run");
+    assert_eq!(
+        told.iter().collect::<Vec<_>>(),
+        [(1, 0), (1, 1), (1, 2), (1, 3)]
+    );
+    assert_eq!(
+        counts("tests-restarting"),
+        (0, 3),
+        "one that has returned does not run"
+    );
 }
 
 #[test]
@@ -42,7 +56,10 @@ fn work_in_the_background_begins_anew_and_is_stopped_also_while_it_waits_to() {
     assert_eq!(seen, [0, 1, 2, 3]);
     let begun = Instant::now();
     drop(work.unwrap());
-    assert!(begun.elapsed() < BACKOFF_MAX, "the wait before a restart is not waited for");
+    assert!(
+        begun.elapsed() < BACKOFF_MAX,
+        "the wait before a restart is not waited for"
+    );
     assert_eq!(counts("tests-background").0, 0);
 }
 
@@ -50,9 +67,16 @@ fn work_in_the_background_begins_anew_and_is_stopped_also_while_it_waits_to() {
 fn the_first_restart_comes_at_once_and_the_waits_double_up_to_a_bound() {
     let mut restarts = Restarts::of("tests-waits");
     let waits: Vec<u128> = (0..10).map(|_| restarts.next_wait().as_millis()).collect();
-    assert_eq!(waits, [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+    assert_eq!(
+        waits,
+        [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]
+    );
     restarts.began = Instant::now().checked_sub(2 * WELL_AFTER).unwrap();
-    assert_eq!(restarts.next_wait(), Duration::ZERO, "whoever was well for long begins at once");
+    assert_eq!(
+        restarts.next_wait(),
+        Duration::ZERO,
+        "whoever was well for long begins at once"
+    );
 }
 
 #[test]
@@ -61,7 +85,11 @@ fn whoever_mends_a_thread_learns_that_it_panicked() {
     let also = tell.clone();
     let well = spawn_mended("tests-mended", || {}, move || also.send("well").unwrap());
     well.unwrap().join().unwrap();
-    let ill = spawn_mended("tests-mended", || panic!("asked to"), move || tell.send("ill").unwrap());
+    let ill = spawn_mended(
+        "tests-mended",
+        || panic!("asked to"),
+        move || tell.send("ill").unwrap(),
+    );
     ill.unwrap().join().unwrap();
     assert_eq!(told.iter().collect::<Vec<_>>(), ["ill"]);
 }
@@ -72,11 +100,18 @@ const ENDS: &str = "COLLOQUY_TEST_ENDS";
 #[test]
 fn a_panic_in_a_thread_that_nothing_goes_on_without_ends_the_process() {
     if std::env::var_os(ENDS).is_some() {
-        spawn("tests-essential", || panic!("asked to")).unwrap().join().unwrap();
+        spawn("tests-essential", || panic!("asked to"))
+            .unwrap()
+            .join()
+            .unwrap();
         unreachable!("the process goes on");
     }
     let this = "threads::tests::a_panic_in_a_thread_that_nothing_goes_on_without_ends_the_process";
-    let ended = Command::new(std::env::current_exe().unwrap()).args(["--exact", this]).env(ENDS, "1").output().unwrap();
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", this])
+        .env(ENDS, "1")
+        .output()
+        .unwrap();
     assert_eq!(ended.status.code(), Some(EXIT_CODE), "{ended:?}");
 }
 

@@ -15,7 +15,9 @@ impl Timestamp {
     /// The wall clock's time.
     #[must_use]
     pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 }
@@ -24,7 +26,8 @@ impl Timestamp {
 const LENGTH: usize = 24;
 
 impl Timestamp {
-    /// Its text. Written by hand: a list shows eighty of them, and chrono's formatter took a fifth of its time.
+    /// Its text. Written by hand: a list shows eighty of them, and chrono's formatter took a fifth
+    /// of its time.
     fn text(self) -> [u8; LENGTH] {
         let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
         let mut text = *b"0000-00-00T00:00:00.000Z";
@@ -65,11 +68,16 @@ impl FromStr for Timestamp {
         let at = DateTime::parse_from_rfc3339(text).map_err(|_| NotATime)?;
         let ms = at.timestamp_millis();
         // Years 1 to 9999: what RFC 3339 can write back.
-        if (-62_135_596_800_000..=253_402_300_799_999).contains(&ms) { Ok(Timestamp(ms)) } else { Err(NotATime) }
+        if (-62_135_596_800_000..=253_402_300_799_999).contains(&ms) {
+            Ok(Timestamp(ms))
+        } else {
+            Err(NotATime)
+        }
     }
 }
 
-/// An instant rounded up to the millisecond: what lies before it lies before the instant that was meant.
+/// An instant rounded up to the millisecond: what lies before it lies before the instant that was
+/// meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundedUp(pub Timestamp);
 
@@ -77,8 +85,13 @@ impl<'de> Deserialize<'de> for RoundedUp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         let at: Timestamp = text.parse().map_err(serde::de::Error::custom)?;
-        let within = DateTime::parse_from_rfc3339(&text).map_or(0, |at| at.timestamp_subsec_nanos() % 1_000_000);
-        Ok(RoundedUp(if within == 0 { at } else { Timestamp(at.0 + 1) }))
+        let within = DateTime::parse_from_rfc3339(&text)
+            .map_or(0, |at| at.timestamp_subsec_nanos() % 1_000_000);
+        Ok(RoundedUp(if within == 0 {
+            at
+        } else {
+            Timestamp(at.0 + 1)
+        }))
     }
 }
 
@@ -99,7 +112,9 @@ impl utoipa::PartialSchema for Timestamp {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
-            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::DateTime)))
+            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(
+                utoipa::openapi::KnownFormat::DateTime,
+            )))
             .into()
     }
 }
@@ -111,11 +126,23 @@ mod tests {
 
     #[test]
     fn a_time_is_written_in_utc_with_milliseconds() {
-        assert_eq!(Timestamp(1_773_570_600_000).to_string(), "2026-03-15T10:30:00.000Z");
-        assert_eq!("2026-03-15T12:30:00+02:00".parse(), Ok(Timestamp(1_773_570_600_000)));
+        assert_eq!(
+            Timestamp(1_773_570_600_000).to_string(),
+            "2026-03-15T10:30:00.000Z"
+        );
+        assert_eq!(
+            "2026-03-15T12:30:00+02:00".parse(),
+            Ok(Timestamp(1_773_570_600_000))
+        );
         assert_eq!(Timestamp(-1).to_string(), "1969-12-31T23:59:59.999Z");
-        assert_eq!("9999-12-31T23:59:59.999Z".parse(), Ok(Timestamp(253_402_300_799_999)));
-        assert_eq!(Timestamp(253_402_300_799_999).to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(
+            "9999-12-31T23:59:59.999Z".parse(),
+            Ok(Timestamp(253_402_300_799_999))
+        );
+        assert_eq!(
+            Timestamp(253_402_300_799_999).to_string(),
+            "9999-12-31T23:59:59.999Z"
+        );
         assert_eq!("2026-03-15".parse::<Timestamp>(), Err(NotATime));
     }
 }

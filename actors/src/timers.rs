@@ -1,7 +1,9 @@
-//! What conversations do by themselves when a time has come: snoozed ones wake, idle ones close. One timer for all.
+//! What conversations do by themselves when a time has come: snoozed ones wake, idle ones close.
+//! One timer for all.
 //!
-//! Nothing is kept here: the store has every time in an index, so a crash only delays. The conversation itself decides,
-//! with what it knows then; whatever came first wins, and what is not due any more is left as it is.
+//! Nothing is kept here: the store has every time in an index, so a crash only delays. The
+//! conversation itself decides, with what it knows then; whatever came first wins, and what is not
+//! due any more is left as it is.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,14 +22,16 @@ use crate::store::{Store, Timed, TimedQuery, Timing};
 use crate::threads::Background;
 use crate::time::Timestamp;
 
-/// Looked at this often even if nothing is due: the wall clock may be set, and a message on its way when a conversation was
-/// asked may not have come about.
+/// Looked at this often even if nothing is due: the wall clock may be set, and a message on its way
+/// when a conversation was asked may not have come about.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// After a failure.
 const PAUSE_MS: i64 = 1000;
-/// Minutes are what an account sets: idle conversations are closed by the second, not one by one as each comes due.
+/// Minutes are what an account sets: idle conversations are closed by the second, not one by one as
+/// each comes due.
 const IDLE_STEP_MS: i64 = 1000;
-/// Conversations that are asked at the same time: far fewer than may be loaded at once, so that callers come in between.
+/// Conversations that are asked at the same time: far fewer than may be loaded at once, so that
+/// callers come in between.
 const AT_ONCE: usize = 16;
 /// Read from the store at once.
 const PAGE: u32 = 256;
@@ -53,7 +57,11 @@ struct Walk {
 
 impl Default for Walk {
     fn default() -> Self {
-        Walk { behind: None, next: None, well: true }
+        Walk {
+            behind: None,
+            next: None,
+            well: true,
+        }
     }
 }
 
@@ -82,7 +90,10 @@ impl Timers {
         let mut plans = HashMap::new();
         loop {
             self.alarm.wind();
-            let next = self.wake_sleepers().await.min(self.close_idle(&mut plans).await);
+            let next = self
+                .wake_sleepers()
+                .await
+                .min(self.close_idle(&mut plans).await);
             self.alarm.no_later_than(next);
             self.alarm.rung(LOOK_EVERY).await;
         }
@@ -98,8 +109,8 @@ impl Timers {
         }
     }
 
-    /// Closes what is idle, of each scope at most a page, so that no sleeper waits for all of it; gives the time at which
-    /// there is more to do.
+    /// Closes what is idle, of each scope at most a page, so that no sleeper waits for all of it;
+    /// gives the time at which there is more to do.
     async fn close_idle(&self, plans: &mut HashMap<Scope, Plan>) -> i64 {
         let mut next = i64::MAX;
         for (account, minutes) in self.identity.auto_closing() {
@@ -107,13 +118,19 @@ impl Timers {
             for scope in [Mode::Live, Mode::Test].map(|mode| Scope::of(account, mode)) {
                 let plan = plans.entry(scope).or_default();
                 if plan.after_ms != after_ms {
-                    *plan = Plan { after_ms, ..Plan::default() };
+                    *plan = Plan {
+                        after_ms,
+                        ..Plan::default()
+                    };
                 }
                 let now = Timestamp::now().0;
-                // Nothing can be due later than this, not even what is not there yet: the clock was set back.
+                // Nothing can be due later than this, not even what is not there yet: the clock was
+                // set back.
                 let latest = now + after_ms + IDLE_STEP_MS;
                 if plan.look_at <= now || plan.look_at > latest {
-                    let more = self.step(Timing::Inactivity(scope), after_ms, &mut plan.walk).await;
+                    let more = self
+                        .step(Timing::Inactivity(scope), after_ms, &mut plan.walk)
+                        .await;
                     plan.look_at = more.map_or(now, |at| at.clamp(now + IDLE_STEP_MS, latest));
                 }
                 next = next.min(plan.look_at);
@@ -122,11 +139,17 @@ impl Timers {
         next
     }
 
-    /// Carries out what is due on the walk's next page; at its end gives the time at which more will be.
+    /// Carries out what is due on the walk's next page; at its end gives the time at which more
+    /// will be.
     async fn step(&self, timing: Timing, after_ms: i64, walk: &mut Walk) -> Option<i64> {
         let now = Timestamp::now().0;
         let until = now - after_ms;
-        let query = TimedQuery { timing, until, behind: walk.behind, limit: PAGE };
+        let query = TimedQuery {
+            timing,
+            until,
+            behind: walk.behind,
+            limit: PAGE,
+        };
         let Ok(page) = self.store.timed(query).await else {
             *walk = Walk::default();
             return Some(now + PAUSE_MS);
@@ -134,7 +157,8 @@ impl Timers {
         let full = page.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
         let last = page.last().filter(|last| full && last.listed_at <= until);
         let behind = last.map(|last| (last.listed_at, last.id.number()));
-        let (due, later): (Vec<Timed>, Vec<Timed>) = page.into_iter().partition(|one| one.at <= until);
+        let (due, later): (Vec<Timed>, Vec<Timed>) =
+            page.into_iter().partition(|one| one.at <= until);
         walk.next = later.iter().map(|one| one.at).chain(walk.next).min();
         walk.well &= self.ask_all(timing, due, after_ms).await;
         walk.behind = behind;
@@ -142,7 +166,11 @@ impl Timers {
             return None;
         }
         let Walk { next, well, .. } = std::mem::take(walk);
-        Some(if well { next.map_or(i64::MAX, |at| at.saturating_add(after_ms)) } else { now + PAUSE_MS })
+        Some(if well {
+            next.map_or(i64::MAX, |at| at.saturating_add(after_ms))
+        } else {
+            now + PAUSE_MS
+        })
     }
 
     /// Whether the account still wants this: it may have changed its mind since the page was read.
@@ -171,7 +199,10 @@ impl Timers {
                     Timing::Snooze => (Request::Wake, "a snooze ended"),
                     Timing::Inactivity(_) => (Request::CloseIdle { after_ms }, "inactivity"),
                 };
-                let caller = Caller { scope: one.scope, by: By::server(chore) };
+                let caller = Caller {
+                    scope: one.scope,
+                    by: By::server(chore),
+                };
                 asked.spawn(async move {
                     let answer = conversations.ask(one.id, caller, None, None, request).await;
                     // What can't be read is not asked again at once: it stays as it is.

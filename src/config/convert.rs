@@ -23,7 +23,8 @@ impl Supervision {
         for (key, value) in &self.values {
             match value.as_table() {
                 Some(kind) => {
-                    let named = |(name, value)| (format!("supervision.{key}.{name}"), number(value));
+                    let named =
+                        |(name, value)| (format!("supervision.{key}.{name}"), number(value));
                     all.extend(kind.iter().map(named));
                 }
                 None => all.push((format!("supervision.{key}"), number(value))),
@@ -33,12 +34,17 @@ impl Supervision {
     }
 
     fn of(&self, kind: &str, key: &str) -> f64 {
-        let own = self.values.get(kind).and_then(Value::as_table).and_then(|table| table.get(key));
+        let own = self
+            .values
+            .get(kind)
+            .and_then(Value::as_table)
+            .and_then(|table| table.get(key));
         own.or_else(|| self.values.get(key)).map_or(0.0, number)
     }
 
     fn policy(&self, kind: &str) -> Policy {
-        let seconds = |key| Duration::try_from_secs_f64(self.of(kind, key)).unwrap_or(Duration::MAX);
+        let seconds =
+            |key| Duration::try_from_secs_f64(self.of(kind, key)).unwrap_or(Duration::MAX);
         let many = |key| count(self.of(kind, key));
         let some = |key| u32::try_from(many(key)).unwrap_or(u32::MAX);
         Policy {
@@ -62,19 +68,29 @@ impl Supervision {
 }
 
 fn number(value: &Value) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "no setting needs more than 53 bits")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "no setting needs more than 53 bits"
+    )]
     let whole = value.as_integer().map(|whole| whole as f64);
     whole.or_else(|| value.as_float()).unwrap_or(f64::NAN)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: whole, positive, below 1e15")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked: whole, positive, below 1e15"
+)]
 fn count(value: f64) -> usize {
     value as usize
 }
 
 impl From<&PlanSection> for PlanRates {
     fn from(plan: &PlanSection) -> Self {
-        PlanRates { rate_per_minute: plan.rate_per_minute, burst_per_minute: plan.burst_per_minute }
+        PlanRates {
+            rate_per_minute: plan.rate_per_minute,
+            burst_per_minute: plan.burst_per_minute,
+        }
     }
 }
 
@@ -82,7 +98,10 @@ impl Server {
     /// The proxies that are believed.
     #[must_use]
     pub fn proxies(&self) -> Vec<IpNet> {
-        self.trusted_proxies.iter().filter_map(|text| network(text)).collect()
+        self.trusted_proxies
+            .iter()
+            .filter_map(|text| network(text))
+            .collect()
     }
 }
 
@@ -91,7 +110,11 @@ impl From<&Webhooks> for WebhookSettings {
         const DAY_SECONDS: f64 = 86_400.0;
         WebhookSettings {
             allow_private_targets: webhooks.allow_private_targets,
-            retry_schedule: webhooks.retry_schedule_seconds.iter().map(|wait| Duration::from_secs_f64(*wait)).collect(),
+            retry_schedule: webhooks
+                .retry_schedule_seconds
+                .iter()
+                .map(|wait| Duration::from_secs_f64(*wait))
+                .collect(),
             jitter: webhooks.retry_jitter,
             timeout: Duration::from_secs_f64(webhooks.timeout_seconds),
             places: webhooks.places,
@@ -114,7 +137,10 @@ impl Config {
     /// How each kind of actor is run.
     #[must_use]
     pub fn policies(&self) -> BTreeMap<&'static str, Policy> {
-        KINDS.into_iter().map(|kind| (kind, self.supervision.policy(kind))).collect()
+        KINDS
+            .into_iter()
+            .map(|kind| (kind, self.supervision.policy(kind)))
+            .collect()
     }
 
     /// What the actors need to know.

@@ -1,4 +1,5 @@
-//! Settings: one struct per section. Knows no defaults: these stand in config.toml, which is compiled in.
+//! Settings: one struct per section. Knows no defaults: these stand in config.toml, which is
+//! compiled in.
 
 mod convert;
 mod overlay;
@@ -9,8 +10,8 @@ use std::path::Path;
 use toml::{Table, Value};
 
 pub use sections::{
-    Admin, Config, Cors, Documents, Events, Limits, Log, Metrics, PlanSection, Plans, Realtime, SecurityHeaders,
-    Server, Store, Supervision, Webhooks,
+    Admin, Config, Cors, Documents, Events, Limits, Log, Metrics, PlanSection, Plans, Realtime,
+    SecurityHeaders, Server, Store, Supervision, Webhooks,
 };
 
 /// The file with every setting and its default.
@@ -58,28 +59,40 @@ impl Config {
     ///
     /// # Errors
     /// The first setting that can't be used.
-    pub fn load(file: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
         let mut settings = overlay::Overlay::new(defaults()?);
         if let Some(path) = file {
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| ConfigError::File { file: name.clone(), reason: error.to_string() })?;
+            let text = std::fs::read_to_string(path).map_err(|error| ConfigError::File {
+                file: name.clone(),
+                reason: error.to_string(),
+            })?;
             settings.file(&name, &text)?;
         }
         settings.environment(environment)?;
         let (table, origins) = settings.finish();
-        let config: Config = serde_path_to_error::deserialize(Value::Table(table.clone())).map_err(|error| {
-            let expected = error.inner().message().rsplit_once(", expected ").map_or("", |(_, expected)| expected);
-            let most = match expected {
-                "u32" => Some(i64::from(u32::MAX)),
-                "u64" | "usize" => Some(i64::MAX),
-                _ => None,
-            };
-            let right = most.map(|most| format!("must be a whole number, 0 to {most}"));
-            let right = right.unwrap_or_else(|| error.inner().message().to_owned());
-            overlay::bad(&table, &origins, error.path().to_string(), right)
-        })?;
-        config.check().map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;
+        let config: Config = serde_path_to_error::deserialize(Value::Table(table.clone()))
+            .map_err(|error| {
+                let expected = error
+                    .inner()
+                    .message()
+                    .rsplit_once(", expected ")
+                    .map_or("", |(_, expected)| expected);
+                let most = match expected {
+                    "u32" => Some(i64::from(u32::MAX)),
+                    "u64" | "usize" => Some(i64::MAX),
+                    _ => None,
+                };
+                let right = most.map(|most| format!("must be a whole number, 0 to {most}"));
+                let right = right.unwrap_or_else(|| error.inner().message().to_owned());
+                overlay::bad(&table, &origins, error.path().to_string(), right)
+            })?;
+        config
+            .check()
+            .map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;
         Ok(config)
     }
 }
@@ -94,10 +107,12 @@ impl Config {
 }
 
 fn defaults() -> Result<Table, ConfigError> {
-    DEFAULTS.parse().map_err(|error: toml::de::Error| ConfigError::File {
-        file: "the compiled-in config.toml".into(),
-        reason: error.to_string(),
-    })
+    DEFAULTS
+        .parse()
+        .map_err(|error: toml::de::Error| ConfigError::File {
+            file: "the compiled-in config.toml".into(),
+            reason: error.to_string(),
+        })
 }
 
 #[cfg(test)]
@@ -111,7 +126,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         std::fs::write(&path, text).unwrap();
-        let pairs = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let pairs = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Config::load(Some(&path), pairs)
     }
 
@@ -137,8 +154,16 @@ mod tests {
         assert_eq!(config.server.bind, "[::1]:0");
         assert!((config.server.drain_seconds - 0.5).abs() < f64::EPSILON);
         assert_eq!(config.limits.auth_failures_per_minute, 7);
-        let idle_seconds = |kind| config.policies().get(kind).map(|policy| policy.idle.as_secs());
-        assert_eq!((idle_seconds("key"), idle_seconds("user")), (Some(7), Some(300)));
+        let idle_seconds = |kind| {
+            config
+                .policies()
+                .get(kind)
+                .map(|policy| policy.idle.as_secs())
+        };
+        assert_eq!(
+            (idle_seconds("key"), idle_seconds("user")),
+            (Some(7), Some(300))
+        );
     }
 
     #[test]
@@ -146,38 +171,84 @@ mod tests {
         let error = |text| with(text, &[]).unwrap_err().to_string();
         let unknown = error("[server]\nbinds = \"127.0.0.1:1\"");
         assert!(
-            unknown.ends_with("unknown key `server.binds` = \"127.0.0.1:1\"; did you mean `server.bind`?"),
+            unknown.ends_with(
+                "unknown key `server.binds` = \"127.0.0.1:1\"; did you mean `server.bind`?"
+            ),
             "{unknown}"
         );
         let kind = error("[server]\ndrain_seconds = \"ten\"");
-        assert!(kind.ends_with("`server.drain_seconds` = \"ten\": must be a number, such as 10"), "{kind}");
+        assert!(
+            kind.ends_with("`server.drain_seconds` = \"ten\": must be a number, such as 10"),
+            "{kind}"
+        );
         let bound = error("[limits]\nmax_body_bytes = 0");
-        assert!(bound.ends_with("`limits.max_body_bytes` = 0: must be at least 1"), "{bound}");
+        assert!(
+            bound.ends_with("`limits.max_body_bytes` = 0: must be at least 1"),
+            "{bound}"
+        );
         let token = error("[admin]\ntoken = \"op_short\"");
-        assert!(token.contains("`admin.token`") && token.contains("op_ and 20 to 200"), "{token}");
-        assert!(!token.contains("op_short"), "a secret is not printed: {token}");
+        assert!(
+            token.contains("`admin.token`") && token.contains("op_ and 20 to 200"),
+            "{token}"
+        );
+        assert!(
+            !token.contains("op_short"),
+            "a secret is not printed: {token}"
+        );
         assert!(error("server = 1").contains("`server` = 1: must be a table"));
         let large = error("[limits]\nauth_failures_per_minute = 5000000000");
-        assert!(large.ends_with("= 5000000000: must be a whole number, 0 to 4294967295"), "{large}");
+        assert!(
+            large.ends_with("= 5000000000: must be a whole number, 0 to 4294967295"),
+            "{large}"
+        );
         let huge = error("[limits]\nmax_body_bytes = 99999999999999999999");
         assert!(
-            huge.contains("max_body_bytes = 99999999999999999999") && huge.ends_with("must fit in 64 bits"),
+            huge.contains("max_body_bytes = 99999999999999999999")
+                && huge.ends_with("must fit in 64 bits"),
             "{huge}"
         );
-        let huge = with("", &[("COLLOQUY__LIMITS__MAX_BODY_BYTES", "99999999999999999999")]).unwrap_err().to_string();
-        assert!(huge.contains("`limits.max_body_bytes`") && huge.ends_with("a number that fits in 64 bits"), "{huge}");
+        let huge = with(
+            "",
+            &[("COLLOQUY__LIMITS__MAX_BODY_BYTES", "99999999999999999999")],
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(
+            huge.contains("`limits.max_body_bytes`")
+                && huge.ends_with("a number that fits in 64 bits"),
+            "{huge}"
+        );
     }
 
     #[test]
     fn a_schedule_is_a_list_of_numbers() {
         let variable = "COLLOQUY__WEBHOOKS__RETRY_SCHEDULE_SECONDS";
-        let config = with("[webhooks]\ntimeout_seconds = 0.5\ndisable_after_days = 0.5", &[(variable, "[0.25, 3]")]);
+        let config = with(
+            "[webhooks]\ntimeout_seconds = 0.5\ndisable_after_days = 0.5",
+            &[(variable, "[0.25, 3]")],
+        );
         let webhooks = config.unwrap().settings().webhooks;
-        assert_eq!(webhooks.retry_schedule, [250, 3_000].map(Duration::from_millis));
-        assert_eq!((webhooks.timeout.as_millis(), webhooks.disable_after.as_secs()), (500, 43_200));
-        let error = |text: &str| with(&format!("[webhooks]\n{text}"), &[]).unwrap_err().to_string();
+        assert_eq!(
+            webhooks.retry_schedule,
+            [250, 3_000].map(Duration::from_millis)
+        );
+        assert_eq!(
+            (
+                webhooks.timeout.as_millis(),
+                webhooks.disable_after.as_secs()
+            ),
+            (500, 43_200)
+        );
+        let error = |text: &str| {
+            with(&format!("[webhooks]\n{text}"), &[])
+                .unwrap_err()
+                .to_string()
+        };
         let words = error("retry_schedule_seconds = [\"5\"]");
-        assert!(words.contains("must be a list of numbers, such as [5, 30"), "{words}");
+        assert!(
+            words.contains("must be a list of numbers, such as [5, 30"),
+            "{words}"
+        );
         for bad in [
             "retry_schedule_seconds = [-1]",
             "retry_schedule_seconds = 5",
@@ -190,15 +261,24 @@ mod tests {
             "allow_private_targets = 1",
         ] {
             let key = bad.split(' ').next().unwrap();
-            assert!(error(bad).contains(&format!("`webhooks.{key}`")), "{}", error(bad));
+            assert!(
+                error(bad).contains(&format!("`webhooks.{key}`")),
+                "{}",
+                error(bad)
+            );
         }
         assert!(with("[webhooks]\nretry_schedule_seconds = []", &[]).is_ok());
     }
 
     #[test]
     fn an_unknown_variable_stops_the_start_too() {
-        let error = with("", &[("COLLOQUY__SERVER__BNID", "x")]).unwrap_err().to_string();
-        assert_eq!(error, "COLLOQUY__SERVER__BNID: unknown key `server.bnid` = \"x\"; did you mean `server.bind`?");
+        let error = with("", &[("COLLOQUY__SERVER__BNID", "x")])
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "COLLOQUY__SERVER__BNID: unknown key `server.bnid` = \"x\"; did you mean `server.bind`?"
+        );
     }
 
     #[test]

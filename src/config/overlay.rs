@@ -1,4 +1,5 @@
-//! Laying one set of settings over another: what is not in the defaults is unknown, and what is of another type is bad.
+//! Laying one set of settings over another: what is not in the defaults is unknown, and what is of
+//! another type is bad.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,15 @@ const VARIABLE: &str = "COLLOQUY__";
 /// The section whose tables of their own take the same keys.
 const SUPERVISION: &str = "supervision";
 /// The kinds that have such a table.
-pub(super) const KINDS: [&str; 7] = ["conversation", "account", "key", "user", "customer", "webhook", "document"];
+pub(super) const KINDS: [&str; 7] = [
+    "conversation",
+    "account",
+    "key",
+    "user",
+    "customer",
+    "webhook",
+    "document",
+];
 
 /// Where each setting that is no default was given, by its dotted name.
 pub(super) type Origins = HashMap<String, String>;
@@ -25,22 +34,33 @@ pub(super) struct Overlay {
 
 impl Overlay {
     pub(super) fn new(defaults: Table) -> Self {
-        Overlay { table: defaults.clone(), defaults, origins: Origins::new() }
+        Overlay {
+            table: defaults.clone(),
+            defaults,
+            origins: Origins::new(),
+        }
     }
 
     /// Lays a file over what is there.
     pub(super) fn file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::File {
-            file: name.to_owned(),
-            reason: plainly(error.to_string().trim_end()),
-        })?;
+        let table: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| ConfigError::File {
+                file: name.to_owned(),
+                reason: plainly(error.to_string().trim_end()),
+            })?;
         self.lay(name, &mut Vec::new(), table)
     }
 
     /// Lays the environment's variables over what is there.
-    pub(super) fn environment(&mut self, all: impl Iterator<Item = (String, String)>) -> Result<(), ConfigError> {
+    pub(super) fn environment(
+        &mut self,
+        all: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
         for (name, text) in all {
-            let Some(rest) = name.strip_prefix(VARIABLE) else { continue };
+            let Some(rest) = name.strip_prefix(VARIABLE) else {
+                continue;
+            };
             let path: Vec<String> = rest.split("__").map(str::to_lowercase).collect();
             let value = match self.default_of(&path) {
                 Some(Value::String(_)) => bare(&text),
@@ -56,7 +76,12 @@ impl Overlay {
         (self.table, self.origins)
     }
 
-    fn lay(&mut self, origin: &str, path: &mut Vec<String>, table: Table) -> Result<(), ConfigError> {
+    fn lay(
+        &mut self,
+        origin: &str,
+        path: &mut Vec<String>,
+        table: Table,
+    ) -> Result<(), ConfigError> {
         for (key, value) in table {
             path.push(key);
             let section = self.is_section(path);
@@ -76,7 +101,11 @@ impl Overlay {
     fn default_of(&self, path: &[String]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
         let mut found = self.defaults.get(first)?;
-        let rest = if of_kind(path, 3) { rest.get(1..).unwrap_or_default() } else { rest };
+        let rest = if of_kind(path, 3) {
+            rest.get(1..).unwrap_or_default()
+        } else {
+            rest
+        };
         for key in rest {
             found = found.as_table()?.get(key)?;
         }
@@ -86,19 +115,36 @@ impl Overlay {
     fn set(&mut self, origin: &str, path: &[String], value: Value) -> Result<(), ConfigError> {
         let key = path.join(".");
         let Some(default) = self.default_of(path) else {
-            let (origin, value, hint) = (origin.to_owned(), shown(&key, &value), self.nearest(&key));
-            return Err(ConfigError::Unknown { origin, key, value, hint });
+            let (origin, value, hint) =
+                (origin.to_owned(), shown(&key, &value), self.nearest(&key));
+            return Err(ConfigError::Unknown {
+                origin,
+                key,
+                value,
+                hint,
+            });
         };
         if !alike(default, &value) {
             let right = format!("must be {}", wanted(default, &value));
             let (origin, value) = (origin.to_owned(), shown(&key, &value));
-            return Err(ConfigError::Bad { origin, key, value, right });
+            return Err(ConfigError::Bad {
+                origin,
+                key,
+                value,
+                right,
+            });
         }
         let mut table = &mut self.table;
-        let Some((last, sections)) = path.split_last() else { return Ok(()) };
+        let Some((last, sections)) = path.split_last() else {
+            return Ok(());
+        };
         for section in sections {
-            let slot = table.entry(section.clone()).or_insert_with(|| Value::Table(Table::new()));
-            let Value::Table(inner) = slot else { return Ok(()) };
+            let slot = table
+                .entry(section.clone())
+                .or_insert_with(|| Value::Table(Table::new()));
+            let Value::Table(inner) = slot else {
+                return Ok(());
+            };
             table = inner;
         }
         table.insert(last.clone(), value);
@@ -110,7 +156,10 @@ impl Overlay {
         let mut known = Vec::new();
         names(&self.defaults, "", &mut known);
         known.extend(self.defaults.keys().cloned());
-        let nearest = known.into_iter().map(|name| (distance(key, &name), name)).min();
+        let nearest = known
+            .into_iter()
+            .map(|name| (distance(key, &name), name))
+            .min();
         match nearest {
             Some((far, name)) if far <= 2 + key.len() / 4 => format!("; did you mean `{name}`?"),
             Some(_) | None => "; config.toml lists all keys".to_owned(),
@@ -121,7 +170,9 @@ impl Overlay {
 /// Whether a path leads into one kind's table of supervision.
 fn of_kind(path: &[String], least: usize) -> bool {
     let mut path_of = path.iter().map(String::as_str);
-    path.len() >= least && path_of.next() == Some(SUPERVISION) && path_of.next().is_some_and(|k| KINDS.contains(&k))
+    path.len() >= least
+        && path_of.next() == Some(SUPERVISION)
+        && path_of.next().is_some_and(|k| KINDS.contains(&k))
 }
 
 /// Says what is wrong with a setting that has the right type.
@@ -133,8 +184,16 @@ pub(super) fn bad(table: &Table, origins: &Origins, key: String, right: String) 
         inside = found.and_then(Value::as_table);
     }
     let value = found.map_or_else(String::new, |value| shown(&key, value));
-    let origin = origins.get(&key).cloned().unwrap_or_else(|| "config.toml".to_owned());
-    ConfigError::Bad { origin, key, value, right }
+    let origin = origins
+        .get(&key)
+        .cloned()
+        .unwrap_or_else(|| "config.toml".to_owned());
+    ConfigError::Bad {
+        origin,
+        key,
+        value,
+        right,
+    }
 }
 
 fn bare(text: &str) -> Value {
@@ -144,22 +203,30 @@ fn bare(text: &str) -> Value {
 
 fn typed(text: &str) -> Value {
     let line: Option<Table> = format!("value = {text}").parse().ok();
-    let value = line.filter(|line| line.len() == 1).and_then(|mut line| line.remove("value"));
+    let value = line
+        .filter(|line| line.len() == 1)
+        .and_then(|mut line| line.remove("value"));
     value.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// What a message shows of a value; a secret is not shown.
 fn shown(key: &str, value: &Value) -> String {
-    if key.ends_with("token") { "(not shown)".to_owned() } else { value.to_string() }
+    if key.ends_with("token") {
+        "(not shown)".to_owned()
+    } else {
+        value.to_string()
+    }
 }
 
 fn alike(default: &Value, value: &Value) -> bool {
     match (default, value) {
         (Value::Integer(_) | Value::Float(_), Value::Integer(_) | Value::Float(_)) => true,
-        (Value::Array(defaults), Value::Array(items)) => items.iter().all(|item| match defaults.first() {
-            Some(first) => alike(first, item),
-            None => item.is_str(),
-        }),
+        (Value::Array(defaults), Value::Array(items)) => {
+            items.iter().all(|item| match defaults.first() {
+                Some(first) => alike(first, item),
+                None => item.is_str(),
+            })
+        }
         (default, value) => default.same_type(value) && !default.is_table(),
     }
 }
@@ -167,13 +234,21 @@ fn alike(default: &Value, value: &Value) -> bool {
 /// A parser's words; what it says of an integer beyond 64 bits is about itself.
 fn plainly(words: &str) -> String {
     match words.rsplit_once("invalid type: integer `") {
-        Some((place, what)) if what.contains("128") => format!("{place}the integer must fit in 64 bits"),
+        Some((place, what)) if what.contains("128") => {
+            format!("{place}the integer must fit in 64 bits")
+        }
         Some(_) | None => words.to_owned(),
     }
 }
 
 fn wanted(default: &Value, given: &Value) -> String {
-    let digits = |text: &str| !text.is_empty() && text.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
+    let digits = |text: &str| {
+        !text.is_empty()
+            && text
+                .trim_start_matches('-')
+                .bytes()
+                .all(|b| b.is_ascii_digit())
+    };
     let kind = match default {
         Value::Integer(_) | Value::Float(_) if given.as_str().is_some_and(digits) => {
             return "a number that fits in 64 bits".to_owned();
@@ -191,7 +266,11 @@ fn wanted(default: &Value, given: &Value) -> String {
 
 fn names(table: &Table, before: &str, into: &mut Vec<String>) {
     for (key, value) in table {
-        let name = if before.is_empty() { key.clone() } else { format!("{before}.{key}") };
+        let name = if before.is_empty() {
+            key.clone()
+        } else {
+            format!("{before}.{key}")
+        };
         match value.as_table() {
             Some(inner) => names(inner, &name, into),
             None => into.push(name),
@@ -207,7 +286,9 @@ fn distance(one: &str, other: &str) -> usize {
         let mut diagonal = i;
         let mut next = vec![left];
         for (b, above) in other.chars().zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
+            left = (diagonal + usize::from(a != b))
+                .min(above + 1)
+                .min(left + 1);
             diagonal = *above;
             next.push(left);
         }

@@ -251,24 +251,40 @@ impl Config {
         self.check_limits()?;
         self.check_texts()?;
         if !(0.0..=36_500.0).contains(&self.events.retention_days) {
-            wrong("events.retention_days", "must be at least 0 and at most 36500")?;
+            wrong(
+                "events.retention_days",
+                "must be at least 0 and at most 36500",
+            )?;
         }
-        for (name, plan) in [("plans.basic", &self.plans.basic), ("plans.pro", &self.plans.pro)] {
+        for (name, plan) in [
+            ("plans.basic", &self.plans.basic),
+            ("plans.pro", &self.plans.pro),
+        ] {
             if plan.rate_per_minute == 0 {
                 wrong(&format!("{name}.rate_per_minute"), "must be at least 1")?;
             }
             if plan.burst_per_minute < plan.rate_per_minute {
-                wrong(&format!("{name}.burst_per_minute"), "must be at least rate_per_minute")?;
+                wrong(
+                    &format!("{name}.burst_per_minute"),
+                    "must be at least rate_per_minute",
+                )?;
             }
         }
         if !(self.documents.bin_days > 0.0 && self.documents.bin_days <= 36_500.0) {
-            wrong("documents.bin_days", "must be more than 0 and at most 36500")?;
+            wrong(
+                "documents.bin_days",
+                "must be more than 0 and at most 36500",
+            )?;
         }
         if !(1..=1_024).contains(&self.documents.large_comparisons_max) {
             wrong("documents.large_comparisons_max", "must be 1 to 1024")?;
         }
-        if !(self.documents.turn_wait_seconds > 0.0 && self.documents.turn_wait_seconds <= 3_600.0) {
-            wrong("documents.turn_wait_seconds", "must be more than 0 and at most 3600")?;
+        if !(self.documents.turn_wait_seconds > 0.0 && self.documents.turn_wait_seconds <= 3_600.0)
+        {
+            wrong(
+                "documents.turn_wait_seconds",
+                "must be more than 0 and at most 3600",
+            )?;
         }
         if !(1..=1 << 30).contains(&self.bounds.document_bytes_max) {
             wrong("bounds.document_bytes_max", "must be 1 to 1073741824")?;
@@ -283,52 +299,109 @@ impl Config {
             ("limits.max_body_bytes", limits.max_body_bytes),
             ("limits.max_document_bytes", limits.max_document_bytes),
             ("limits.max_form_bytes", limits.max_form_bytes),
-            ("limits.max_request_line_bytes", limits.max_request_line_bytes),
+            (
+                "limits.max_request_line_bytes",
+                limits.max_request_line_bytes,
+            ),
             ("limits.max_header_bytes", limits.max_header_bytes),
             ("limits.offload_body_bytes", limits.offload_body_bytes),
-            ("limits.bodies_in_flight_bytes", limits.bodies_in_flight_bytes),
-            ("limits.reads_waiting_per_account", limits.reads_waiting_per_account),
+            (
+                "limits.bodies_in_flight_bytes",
+                limits.bodies_in_flight_bytes,
+            ),
+            (
+                "limits.reads_waiting_per_account",
+                limits.reads_waiting_per_account,
+            ),
             ("limits.reads_waiting", limits.reads_waiting),
-            ("limits.answers_in_flight_bytes", limits.answers_in_flight_bytes),
+            (
+                "limits.answers_in_flight_bytes",
+                limits.answers_in_flight_bytes,
+            ),
             ("limits.large_answers_at_once", limits.large_answers_at_once),
-            ("limits.auth_failures_per_minute", limits.auth_failures_per_minute as usize),
-            ("limits.link_requests_per_address_per_minute", limits.link_requests_per_address_per_minute as usize),
-            ("limits.link_requests_per_minute", limits.link_requests_per_minute as usize),
+            (
+                "limits.auth_failures_per_minute",
+                limits.auth_failures_per_minute as usize,
+            ),
+            (
+                "limits.link_requests_per_address_per_minute",
+                limits.link_requests_per_address_per_minute as usize,
+            ),
+            (
+                "limits.link_requests_per_minute",
+                limits.link_requests_per_minute as usize,
+            ),
             ("limits.password_hashes", limits.password_hashes),
-            ("realtime.subscriptions_max", self.realtime.subscriptions_max),
+            (
+                "realtime.subscriptions_max",
+                self.realtime.subscriptions_max,
+            ),
             ("realtime.sends_max", self.realtime.sends_max),
             ("realtime.lines_per_key", self.realtime.lines_per_key),
-            ("realtime.lines_per_account", self.realtime.lines_per_account),
-            ("realtime.tickets_per_account", self.realtime.tickets_per_account),
-            ("realtime.presences_per_account", self.realtime.presences_per_account),
+            (
+                "realtime.lines_per_account",
+                self.realtime.lines_per_account,
+            ),
+            (
+                "realtime.tickets_per_account",
+                self.realtime.tickets_per_account,
+            ),
+            (
+                "realtime.presences_per_account",
+                self.realtime.presences_per_account,
+            ),
             ("realtime.frames_burst", self.realtime.frames_burst as usize),
-            ("realtime.frame_bytes_per_account", self.realtime.frame_bytes_per_account),
-            ("realtime.queue_bytes_per_account", self.realtime.queue_bytes_per_account),
+            (
+                "realtime.frame_bytes_per_account",
+                self.realtime.frame_bytes_per_account,
+            ),
+            (
+                "realtime.queue_bytes_per_account",
+                self.realtime.queue_bytes_per_account,
+            ),
             ("bounds.content_bytes_max", bounds.content_bytes_max),
-            ("bounds.customer_name_chars_max", bounds.customer_name_chars_max),
+            (
+                "bounds.customer_name_chars_max",
+                bounds.customer_name_chars_max,
+            ),
             ("bounds.name_chars_max", bounds.name_chars_max),
             ("bounds.url_chars_max", bounds.url_chars_max),
             ("bounds.query_names_max", bounds.query_names_max),
             ("bounds.webhook_endpoints_max", bounds.webhook_endpoints_max),
             ("bounds.filter_values_max", bounds.filter_values_max),
             ("bounds.diff_bytes_max", bounds.diff_bytes_max),
-            ("documents.large_comparison_bytes", self.documents.large_comparison_bytes),
-            ("bounds.comparison_steps_max", bounds.comparison_steps_max as usize),
+            (
+                "documents.large_comparison_bytes",
+                self.documents.large_comparison_bytes,
+            ),
+            (
+                "bounds.comparison_steps_max",
+                bounds.comparison_steps_max as usize,
+            ),
         ] {
             if value == 0 {
                 wrong(key, "must be at least 1")?;
             }
         }
         if self.realtime.presences_per_account > PRESENCE_MAX {
-            wrong("realtime.presences_per_account", &format!("must be at most {PRESENCE_MAX}"))?;
+            wrong(
+                "realtime.presences_per_account",
+                &format!("must be at most {PRESENCE_MAX}"),
+            )?;
         }
         if !(self.realtime.frames_per_second > 0.0 && self.realtime.frames_per_second <= 1e6) {
-            wrong("realtime.frames_per_second", "must be more than 0 and at most 1000000")?;
+            wrong(
+                "realtime.frames_per_second",
+                "must be more than 0 and at most 1000000",
+            )?;
         }
         for (key, value) in [
             ("limits.password_wait_seconds", limits.password_wait_seconds),
             ("limits.read_wait_seconds", limits.read_wait_seconds),
-            ("realtime.heartbeat_seconds", self.realtime.heartbeat_seconds),
+            (
+                "realtime.heartbeat_seconds",
+                self.realtime.heartbeat_seconds,
+            ),
             ("realtime.ticket_seconds", self.realtime.ticket_seconds),
         ] {
             if !(value > 0.0 && value <= 86_400.0) {
@@ -343,17 +416,22 @@ impl Config {
             wrong("store.kind", "must be \"sqlite\"")?;
         }
         if self.store.path.as_os_str().is_empty() {
-            wrong("store.path", "must name a file, such as \"data/colloquy.db\"")?;
+            wrong(
+                "store.path",
+                "must name a file, such as \"data/colloquy.db\"",
+            )?;
         }
         if !self.admin.token.is_empty() && !is_operator_token(&self.admin.token) {
-            wrong("admin.token", "must be op_ and 20 to 200 characters of [A-Za-z0-9_-]")?;
+            wrong(
+                "admin.token",
+                "must be op_ and 20 to 200 characters of [A-Za-z0-9_-]",
+            )?;
         }
         if !["full", "compact"].contains(&self.log.format.as_str()) {
             wrong("log.format", "must be \"full\" or \"compact\"")?;
         }
         if !is_filter(&self.log.level) {
-            let right =
-                "must be error, warn, info, debug, trace, off, or a list such as \"info,colloquy_actors=debug\"";
+            let right = "must be error, warn, info, debug, trace, off, or a list such as \"info,colloquy_actors=debug\"";
             wrong("log.level", right)?;
         }
         self.check_headers()
@@ -362,11 +440,23 @@ impl Config {
     fn check_headers(&self) -> Result<(), Wrong> {
         let headers = &self.security_headers;
         for (key, value) in [
-            ("security_headers.x_content_type_options", &headers.x_content_type_options),
+            (
+                "security_headers.x_content_type_options",
+                &headers.x_content_type_options,
+            ),
             ("security_headers.referrer_policy", &headers.referrer_policy),
-            ("security_headers.content_security_policy", &headers.content_security_policy),
-            ("security_headers.page_content_security_policy", &headers.page_content_security_policy),
-            ("security_headers.strict_transport_security", &headers.strict_transport_security),
+            (
+                "security_headers.content_security_policy",
+                &headers.content_security_policy,
+            ),
+            (
+                "security_headers.page_content_security_policy",
+                &headers.page_content_security_policy,
+            ),
+            (
+                "security_headers.strict_transport_security",
+                &headers.strict_transport_security,
+            ),
         ] {
             if !is_header_value(value) {
                 wrong(key, "must be printable ASCII")?;
@@ -377,12 +467,23 @@ impl Config {
             ("cors.allowed_headers", &self.cors.allowed_headers),
             ("cors.exposed_headers", &self.cors.exposed_headers),
         ] {
-            if !list.iter().all(|item| is_header_value(item) && !item.is_empty() && !item.contains([' ', ','])) {
+            if !list
+                .iter()
+                .all(|item| is_header_value(item) && !item.is_empty() && !item.contains([' ', ',']))
+            {
                 wrong(key, "must be a list of names without spaces or commas")?;
             }
         }
-        if !self.cors.allowed_origins.iter().all(|origin| origin == "*" || is_origin(origin)) {
-            wrong("cors.allowed_origins", "must be a list of \"*\" or origins, such as \"https://app.example.com\"")?;
+        if !self
+            .cors
+            .allowed_origins
+            .iter()
+            .all(|origin| origin == "*" || is_origin(origin))
+        {
+            wrong(
+                "cors.allowed_origins",
+                "must be a list of \"*\" or origins, such as \"https://app.example.com\"",
+            )?;
         }
         Ok(())
     }
@@ -408,7 +509,10 @@ impl Config {
 impl Server {
     fn check(&self) -> Result<(), Wrong> {
         if self.bind.parse::<SocketAddr>().is_err() {
-            wrong("server.bind", "must be an address and a port, such as \"127.0.0.1:8080\"")?;
+            wrong(
+                "server.bind",
+                "must be an address and a port, such as \"127.0.0.1:8080\"",
+            )?;
         }
         let url = &self.public_url;
         let web = url.starts_with("http://") || url.starts_with("https://");
@@ -420,7 +524,10 @@ impl Server {
         }
         for (key, value) in [
             ("server.drain_seconds", self.drain_seconds),
-            ("server.request_head_timeout_seconds", self.request_head_timeout_seconds),
+            (
+                "server.request_head_timeout_seconds",
+                self.request_head_timeout_seconds,
+            ),
             ("server.body_timeout_seconds", self.body_timeout_seconds),
             ("server.keep_alive_seconds", self.keep_alive_seconds),
             ("server.linger_seconds", self.linger_seconds),
@@ -438,8 +545,15 @@ impl Server {
         if self.workers > 1_024 {
             wrong("server.workers", "must be at most 1024")?;
         }
-        if self.trusted_proxies.iter().any(|text| network(text).is_none()) {
-            wrong("server.trusted_proxies", "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"")?;
+        if self
+            .trusted_proxies
+            .iter()
+            .any(|text| network(text).is_none())
+        {
+            wrong(
+                "server.trusted_proxies",
+                "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"",
+            )?;
         }
         Ok(())
     }
@@ -448,14 +562,24 @@ impl Server {
 impl Webhooks {
     fn check(&self) -> Result<(), Wrong> {
         let schedule = &self.retry_schedule_seconds;
-        if schedule.len() > 100 || !schedule.iter().all(|wait| (0.0..=YEAR_SECONDS).contains(wait)) {
-            wrong("webhooks.retry_schedule_seconds", "must be at most 100 numbers, each 0 to 31536000")?;
+        if schedule.len() > 100
+            || !schedule
+                .iter()
+                .all(|wait| (0.0..=YEAR_SECONDS).contains(wait))
+        {
+            wrong(
+                "webhooks.retry_schedule_seconds",
+                "must be at most 100 numbers, each 0 to 31536000",
+            )?;
         }
         if !(0.0..=1.0).contains(&self.retry_jitter) {
             wrong("webhooks.retry_jitter", "must be 0 to 1")?;
         }
         if !(self.timeout_seconds > 0.0 && self.timeout_seconds <= 3_600.0) {
-            wrong("webhooks.timeout_seconds", "must be more than 0 and at most 3600")?;
+            wrong(
+                "webhooks.timeout_seconds",
+                "must be more than 0 and at most 3600",
+            )?;
         }
         if !(1..=10_000).contains(&self.places) {
             wrong("webhooks.places", "must be 1 to 10000")?;
@@ -489,7 +613,9 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
 
 fn is_operator_token(token: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    token.strip_prefix("op_").is_some_and(|rest| (20..=200).contains(&rest.len()) && rest.bytes().all(plain))
+    token
+        .strip_prefix("op_")
+        .is_some_and(|rest| (20..=200).contains(&rest.len()) && rest.bytes().all(plain))
 }
 
 /// A level, or a list of levels and `target=level`.
@@ -499,27 +625,47 @@ fn is_filter(text: &str) -> bool {
         levels.iter().any(|level| word.eq_ignore_ascii_case(level))
     };
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'-');
-    text.split(',').map(str::trim).all(|directive| match directive.split_once('=') {
-        Some((target, level)) => !target.is_empty() && target.bytes().all(plain) && is_level(level),
-        None => is_level(directive),
-    })
+    text.split(',')
+        .map(str::trim)
+        .all(|directive| match directive.split_once('=') {
+            Some((target, level)) => {
+                !target.is_empty() && target.bytes().all(plain) && is_level(level)
+            }
+            None => is_level(directive),
+        })
 }
 
 /// What a browser sends as its page's origin: scheme, host and port, in small letters.
 fn is_origin(text: &str) -> bool {
     let small = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return false;
+    };
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         Some(_) | None => (rest, None),
     };
-    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let named = |host: &str| !host.is_empty() && host.bytes().all(|b| small(b) || matches!(b, b'.' | b'-' | b'_'));
-    let is_host = inner.map_or_else(|| named(host), |address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let named = |host: &str| {
+        !host.is_empty()
+            && host
+                .bytes()
+                .all(|b| small(b) || matches!(b, b'.' | b'-' | b'_'))
+    };
+    let is_host = inner.map_or_else(
+        || named(host),
+        |address| address.parse::<std::net::Ipv6Addr>().is_ok(),
+    );
     scheme.starts_with(|c: char| c.is_ascii_lowercase())
-        && scheme.bytes().all(|b| small(b) || matches!(b, b'+' | b'.' | b'-'))
+        && scheme
+            .bytes()
+            .all(|b| small(b) || matches!(b, b'+' | b'.' | b'-'))
         && is_host
-        && port.is_none_or(|port| port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok())
+        && port.is_none_or(|port| {
+            port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()
+        })
 }
 
 fn is_header_value(text: &str) -> bool {
@@ -532,22 +678,51 @@ mod tests {
 
     #[test]
     fn a_filter_is_made_of_levels() {
-        for right in ["info", "WARN", "off", "info,colloquy_actors=debug", "colloquy::http=trace, warn"] {
+        for right in [
+            "info",
+            "WARN",
+            "off",
+            "info,colloquy_actors=debug",
+            "colloquy::http=trace, warn",
+        ] {
             assert!(is_filter(right), "{right}");
         }
-        for wrong in ["", "inf", "bogus", "info,", "colloquy", "colloquy=", "=info", "a=b=info", "info;debug"] {
+        for wrong in [
+            "",
+            "inf",
+            "bogus",
+            "info,",
+            "colloquy",
+            "colloquy=",
+            "=info",
+            "a=b=info",
+            "info;debug",
+        ] {
             assert!(!is_filter(wrong), "{wrong}");
         }
     }
 
     #[test]
     fn an_origin_is_scheme_host_and_port() {
-        for right in ["https://app.example.com", "http://localhost:3000", "http://[::1]:8080", "http://[::1]"] {
+        for right in [
+            "https://app.example.com",
+            "http://localhost:3000",
+            "http://[::1]:8080",
+            "http://[::1]",
+        ] {
             assert!(is_origin(right), "{right}");
         }
-        for wrong in
-            ["x", "null", "https://", "https://a/", "https://A.com", "https://a:x", "https://a:", "://a", "a:80"]
-        {
+        for wrong in [
+            "x",
+            "null",
+            "https://",
+            "https://a/",
+            "https://A.com",
+            "https://a:x",
+            "https://a:",
+            "://a",
+            "a:80",
+        ] {
             assert!(!is_origin(wrong), "{wrong}");
         }
     }

@@ -1,5 +1,5 @@
-//! What a caller would rather read: errors come as `application/problem+json` only to those who prefer it, events as a
-//! stream only to those who name it.
+//! What a caller would rather read: errors come as `application/problem+json` only to those who
+//! prefer it, events as a stream only to those who name it.
 
 use actix_web::http::header::{ACCEPT, HeaderMap};
 
@@ -12,9 +12,15 @@ const BY_NAME: u8 = 2;
 
 /// Whether `Accept` prefers problem details (RFC 9457) to plain JSON.
 pub(super) fn prefers_problem(headers: &HeaderMap) -> bool {
-    let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return false };
+    let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
     // The usual case costs one search.
-    if !accept.as_bytes().windows(7).any(|word| word.eq_ignore_ascii_case(b"problem")) {
+    if !accept
+        .as_bytes()
+        .windows(7)
+        .any(|word| word.eq_ignore_ascii_case(b"problem"))
+    {
         return false;
     }
     match (liking(accept, PROBLEM), liking(accept, JSON)) {
@@ -26,21 +32,33 @@ pub(super) fn prefers_problem(headers: &HeaderMap) -> bool {
 
 /// Whether `Accept` names `text/event-stream` and likes it better than JSON.
 pub(super) fn prefers_stream(headers: &HeaderMap) -> bool {
-    let lines: Vec<&str> = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok()).collect();
+    let lines: Vec<&str> = headers
+        .get_all(ACCEPT)
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     let accept = lines.join(",");
-    let Some(stream) = liking(&accept, EVENT_STREAM) else { return false };
-    stream.exactness == BY_NAME && stream.quality > 0 && liking(&accept, JSON).is_none_or(|json| stream > json)
+    let Some(stream) = liking(&accept, EVENT_STREAM) else {
+        return false;
+    };
+    stream.exactness == BY_NAME
+        && stream.quality > 0
+        && liking(&accept, JSON).is_none_or(|json| stream > json)
 }
 
-/// Whether `Accept` likes JSON better than a page: browsers don't, and who says nothing has come by the link.
+/// Whether `Accept` likes JSON better than a page: browsers don't, and who says nothing has come by
+/// the link.
 pub(super) fn prefers_json(headers: &HeaderMap) -> bool {
-    let lines: Vec<&str> = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok()).collect();
+    let lines: Vec<&str> = headers
+        .get_all(ACCEPT)
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     let accept = lines.join(",");
     let liked = |wanted| liking(&accept, wanted).filter(|liking| liking.quality > 0);
     [JSON, PROBLEM].into_iter().filter_map(liked).max() > liked(PAGE)
 }
 
-/// How much a media type is liked: by quality, then by how exactly it is named, then by who comes first.
+/// How much a media type is liked: by quality, then by how exactly it is named, then by who comes
+/// first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Liking {
     quality: u16,
@@ -59,11 +77,16 @@ fn liking(accept: &str, wanted: &str) -> Option<Liking> {
             other if other.eq_ignore_ascii_case(wanted) => BY_NAME,
             _ => continue,
         };
-        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let quality =
+            parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
         let quality = quality.map_or(1_000, thousandths);
         // The most exact range decides (RFC 9110, 12.5.1).
         if best.as_ref().is_none_or(|best| exactness > best.exactness) {
-            best = Some(Liking { quality, exactness, earliness: std::cmp::Reverse(place) });
+            best = Some(Liking {
+                quality,
+                exactness,
+                earliness: std::cmp::Reverse(place),
+            });
         }
     }
     best
@@ -73,12 +96,19 @@ fn liking(accept: &str, wanted: &str) -> Option<Liking> {
 fn of_its_kind(range: &str, wanted: &str) -> bool {
     let main = |text: &'_ str| text.split_once('/').map_or(0, |(main, _)| main.len());
     let size = main(wanted);
-    range.get(size..) == Some("/*") && range.get(..size).is_some_and(|main| wanted.starts_with(&main.to_lowercase()))
+    range.get(size..) == Some("/*")
+        && range
+            .get(..size)
+            .is_some_and(|main| wanted.starts_with(&main.to_lowercase()))
 }
 
 fn thousandths(text: &str) -> u16 {
     let value = text.parse::<f32>().unwrap_or(0.0).clamp(0.0, 1.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to 1000"
+    )]
     let whole = (value * 1_000.0) as u16;
     whole
 }

@@ -14,18 +14,28 @@ use super::problem::{Outcome, Problem};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The client's address: the peer's, or behind proxies that are believed, the last one that is none of them.
+/// The client's address: the peer's, or behind proxies that are believed, the last one that is none
+/// of them.
 pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr {
-    let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical());
+    let peer = request
+        .peer_addr()
+        .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| {
+            peer.ip().to_canonical()
+        });
     let believed = |address: &IpAddr| proxies.iter().any(|range| range.contains(address));
     if !believed(&peer) {
         return peer;
     }
-    let lines = request.headers().get_all(FORWARDED_FOR).filter_map(|line| line.to_str().ok());
+    let lines = request
+        .headers()
+        .get_all(FORWARDED_FOR)
+        .filter_map(|line| line.to_str().ok());
     let hops: Vec<&str> = lines.flat_map(|line| line.split(',')).collect();
     let mut address = peer;
     for hop in hops.into_iter().rev() {
-        let Ok(hop) = hop.trim().parse::<IpAddr>() else { return address };
+        let Ok(hop) = hop.trim().parse::<IpAddr>() else {
+            return address;
+        };
         address = hop.to_canonical();
         if !believed(&address) {
             return address;
@@ -46,24 +56,36 @@ pub(super) async fn admit(
         let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
         let limits = (account.rate_per_minute, account.burst_per_minute);
         *permit = edge.system.limiter.peek(key, limits, now_ms).await;
-        return Err(Problem::forbidden("the key may not be used from this address"));
+        return Err(Problem::forbidden(
+            "the key may not be used from this address",
+        ));
     }
     granted(permit.insert(take(edge, principal, now_ms).await?))
 }
 
-/// Counts one request for the share link with this token, if the limits of its address and of the link let it pass.
+/// Counts one request for the share link with this token, if the limits of its address and of the
+/// link let it pass.
 pub(super) fn admit_link(edge: &Edge, token: &str, from: (IpAddr, i64)) -> Result<(), Problem> {
     let (address, now_ms) = from;
-    edge.system.links.take(address, token, now_ms).map_err(|refused| match refused {
-        LinkRefusal::Address(seconds) => {
-            Problem::rate_limited("too many requests for links from this address", seconds)
-        }
-        LinkRefusal::Link(seconds) => Problem::rate_limited("too many requests for this link", seconds),
-    })
+    edge.system
+        .links
+        .take(address, token, now_ms)
+        .map_err(|refused| match refused {
+            LinkRefusal::Address(seconds) => {
+                Problem::rate_limited("too many requests for links from this address", seconds)
+            }
+            LinkRefusal::Link(seconds) => {
+                Problem::rate_limited("too many requests for this link", seconds)
+            }
+        })
 }
 
 /// Counts one request of this key, if its limits let it pass.
-pub(super) async fn take(edge: &Edge, principal: &Principal, now_ms: i64) -> Result<Permit, Problem> {
+pub(super) async fn take(
+    edge: &Edge,
+    principal: &Principal,
+    now_ms: i64,
+) -> Result<Permit, Problem> {
     let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
     let limits = (account.rate_per_minute, account.burst_per_minute);
     let taken = edge.system.limiter.take(key, limits, 1, now_ms).await;
@@ -75,7 +97,10 @@ pub(super) fn granted(permit: &Permit) -> Result<(), Problem> {
     if permit.allowed {
         return Ok(());
     }
-    Err(Problem::rate_limited("the key's rate limit is spent", permit.retry_after_seconds.unwrap_or(1)))
+    Err(Problem::rate_limited(
+        "the key's rate limit is spent",
+        permit.retry_after_seconds.unwrap_or(1),
+    ))
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use actix_web::http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue,
+};
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::idempotency::{Fingerprint, RequestHead};
 use colloquy_actors::offload::{self, Undone};
@@ -25,8 +27,8 @@ const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 
 /// What an operation takes as its body.
 pub(crate) trait Body: Sized + Send + 'static {
-    /// Whether its handler looks after the idempotency key: it holds operations that are known by key and place, each for
-    /// itself, or only the handler knows whose key it is.
+    /// Whether its handler looks after the idempotency key: it holds operations that are known by
+    /// key and place, each for itself, or only the handler knows whose key it is.
     const IN_PLACES: bool = false;
     /// Whether a form sends it.
     const FORM: bool = false;
@@ -67,14 +69,19 @@ pub(crate) struct Maybe<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + ToSchema + Default + Send + 'static> Body for Maybe<T> {
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
-        if bytes.is_empty() { Ok(Maybe(T::default())) } else { json::parse(bytes).map(Maybe) }
+        if bytes.is_empty() {
+            Ok(Maybe(T::default()))
+        } else {
+            json::parse(bytes).map(Maybe)
+        }
     }
     fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
         Some((register::<T>(schemas), false))
     }
 }
 
-/// A JSON body of whoever holds a share link: its idempotency key is known beside the link's document only.
+/// A JSON body of whoever holds a share link: its idempotency key is known beside the link's
+/// document only.
 #[derive(Debug)]
 pub(crate) struct Holders<T>(pub(crate) T);
 
@@ -95,7 +102,8 @@ pub(crate) struct Form<T>(pub(crate) T);
 impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Form<T> {
     const FORM: bool = true;
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
-        let text = std::str::from_utf8(bytes).map_err(|_| Problem::invalid("", "must be percent-encoded UTF-8"))?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| Problem::invalid("", "must be percent-encoded UTF-8"))?;
         query::parse(text).map(Form)
     }
     fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
@@ -135,7 +143,12 @@ pub(crate) struct Pieces<'p> {
 
 impl<'p> Pieces<'p> {
     pub(crate) fn of(payload: &'p mut Payload) -> Self {
-        Pieces { payload, ahead: VecDeque::new(), ahead_bytes: 0, ended: false }
+        Pieces {
+            payload,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            ended: false,
+        }
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
@@ -145,7 +158,12 @@ impl<'p> Pieces<'p> {
         if self.ended {
             return Ok(None);
         }
-        let piece = self.payload.next().await.transpose().map_err(|_| cut_off())?;
+        let piece = self
+            .payload
+            .next()
+            .await
+            .transpose()
+            .map_err(|_| cut_off())?;
         self.ended = piece.is_none();
         Ok(piece)
     }
@@ -157,8 +175,9 @@ impl<'p> Pieces<'p> {
         self.ended
     }
 
-    /// Reads ahead and ends only where the body is at fault. The server takes a body that is encoded wrongly for a client
-    /// that is gone, and sends only what is ready in that moment: whoever waits for something else meanwhile would be late.
+    /// Reads ahead and ends only where the body is at fault. The server takes a body that is
+    /// encoded wrongly for a client that is gone, and sends only what is ready in that moment:
+    /// whoever waits for something else meanwhile would be late.
     pub(crate) async fn fault(&mut self) -> Problem {
         while !self.ended && self.ahead_bytes < AHEAD_MAX {
             match self.payload.next().await {
@@ -191,7 +210,8 @@ pub(crate) struct Parsed<B> {
     pub(crate) body: B,
     /// What the request is, where it has an idempotency key.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Held until the request is answered: until then what it says is in memory in one form or another.
+    /// Held until the request is answered: until then what it says is in memory in one form or
+    /// another.
     pub(crate) permit: Option<BytesPermit>,
 }
 
@@ -204,14 +224,19 @@ impl BodyLimits {
         pieces: &mut Pieces<'_>,
     ) -> Result<Incoming, Problem> {
         let declared = match headers.get(CONTENT_LENGTH) {
-            Some(length) => length.to_str().ok().and_then(|text| text.parse::<usize>().ok()),
+            Some(length) => length
+                .to_str()
+                .ok()
+                .and_then(|text| text.parse::<usize>().ok()),
             None => None,
         };
         if declared.is_some_and(|length| length > self.bytes_max) {
             return Err(self.too_large());
         }
         let late = || Problem::new(Kind::RequestTimeout, "the whole body must come in time");
-        tokio::time::timeout(self.timeout, self.gather(declared, holder, pieces)).await.map_err(|_| late())?
+        tokio::time::timeout(self.timeout, self.gather(declared, holder, pieces))
+            .await
+            .map_err(|_| late())?
     }
 
     async fn gather(
@@ -248,18 +273,27 @@ impl BodyLimits {
         Ok(incoming)
     }
 
-    fn hold(&self, incoming: &mut Incoming, bytes: usize, (holder, most): (Holder, usize)) -> Result<(), Problem> {
+    fn hold(
+        &self,
+        incoming: &mut Incoming,
+        bytes: usize,
+        (holder, most): (Holder, usize),
+    ) -> Result<(), Problem> {
         if bytes > self.offload_bytes && !incoming.large {
             incoming.large = true;
             let permit = self.in_flight.take(holder, most, Slack::None);
-            let refused = || Problem::unavailable("too many large bodies at once", Outcome::None, 1);
+            let refused =
+                || Problem::unavailable("too many large bodies at once", Outcome::None, 1);
             incoming.permit = Some(permit.ok_or_else(refused)?);
         }
         Ok(())
     }
 
     fn too_large(&self) -> Problem {
-        Problem::new(self.refusal, format!("the body must be at most {} bytes", self.bytes_max))
+        Problem::new(
+            self.refusal,
+            format!("the body must be at most {} bytes", self.bytes_max),
+        )
     }
 }
 
@@ -268,11 +302,17 @@ impl Incoming {
         self.bytes.is_empty()
     }
 
-    /// Parses it; with an idempotency key it is hashed as well. A large one is parsed off this thread when the account's turn
-    /// comes, so that many at once do not take the cores from everybody else.
+    /// Parses it; with an idempotency key it is hashed as well. A large one is parsed off this
+    /// thread when the account's turn comes, so that many at once do not take the cores from
+    /// everybody else.
     pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<Parsed<B>, Problem> {
         let words = call.idempotency_key.is_some().then(|| {
-            let user = call.caller.by.user.map(|user| user.to_string()).unwrap_or_default();
+            let user = call
+                .caller
+                .by
+                .user
+                .map(|user| user.to_string())
+                .unwrap_or_default();
             [
                 call.request.method().as_str().to_owned(),
                 call.request.uri().path().to_owned(),
@@ -284,9 +324,15 @@ impl Incoming {
             return self.read_and_mark(words.as_ref());
         }
         let bytes = self.bytes.len();
-        let parsed = offload::go_over(call.caller.scope, bytes, move || self.read_and_mark(words.as_ref()));
+        let parsed = offload::go_over(call.caller.scope, bytes, move || {
+            self.read_and_mark(words.as_ref())
+        });
         parsed.await.unwrap_or_else(|undone| match undone {
-            Undone::Crowded => Err(Problem::unavailable("too many large bodies at once", Outcome::None, 1)),
+            Undone::Crowded => Err(Problem::unavailable(
+                "too many large bodies at once",
+                Outcome::None,
+                1,
+            )),
             Undone::Panicked => Err(Problem::crashed()),
         })
     }
@@ -294,24 +340,49 @@ impl Incoming {
     /// The permit goes along: whoever hangs up meanwhile does not end it.
     fn read_and_mark<B: Body>(self, words: Option<&[String; 4]>) -> Result<Parsed<B>, Problem> {
         let body = B::parse(&self.bytes)?;
-        let fingerprint = words
-            .map(|[method, path, query, user]| Fingerprint::of(RequestHead { method, path, query, user }, &self.bytes));
-        Ok(Parsed { body, fingerprint, permit: self.permit })
+        let fingerprint = words.map(|[method, path, query, user]| {
+            Fingerprint::of(
+                RequestHead {
+                    method,
+                    path,
+                    query,
+                    user,
+                },
+                &self.bytes,
+            )
+        });
+        Ok(Parsed {
+            body,
+            fingerprint,
+            permit: self.permit,
+        })
     }
 }
 
 /// Whether a body is declared as what the operation reads.
 pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb, form: bool) -> Result<(), Problem> {
-    let plain = |coding: &str| coding.trim().is_empty() || coding.trim().eq_ignore_ascii_case("identity");
+    let plain =
+        |coding: &str| coding.trim().is_empty() || coding.trim().eq_ignore_ascii_case("identity");
     let plain = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.split(',').all(plain));
     if !headers.get_all(CONTENT_ENCODING).all(plain) {
-        let problem = Problem::new(Kind::UnsupportedMediaType, "the body must not be compressed");
-        return Err(Problem { field: CONTENT_ENCODING_SHOWN.into(), ..problem });
+        let problem = Problem::new(
+            Kind::UnsupportedMediaType,
+            "the body must not be compressed",
+        );
+        return Err(Problem {
+            field: CONTENT_ENCODING_SHOWN.into(),
+            ..problem
+        });
     }
     let mut all = headers.get_all(CONTENT_TYPE);
-    let Some(declared) = all.next() else { return Ok(()) };
+    let Some(declared) = all.next() else {
+        return Ok(());
+    };
     if all.next().is_some() {
-        return Err(Problem::new(Kind::UnsupportedMediaType, "the body must be declared once"));
+        return Err(Problem::new(
+            Kind::UnsupportedMediaType,
+            "the body must be declared once",
+        ));
     }
     let expected = if form { FORM } else { "application/json" };
     let wrong = || {
@@ -345,9 +416,17 @@ mod tests {
             check_media_type(&headers, verb, false).is_ok()
         };
         assert!(check_media_type(&HeaderMap::new(), Verb::Post, false).is_ok());
-        assert!(check("application/json", Verb::Post) && check("Application/JSON; charset=UTF-8", Verb::Post));
+        assert!(
+            check("application/json", Verb::Post)
+                && check("Application/JSON; charset=UTF-8", Verb::Post)
+        );
         assert!(check("application/merge-patch+json", Verb::Patch));
-        for wrong in ["application/merge-patch+json", "text/plain", "application/json; charset=latin1", ""] {
+        for wrong in [
+            "application/merge-patch+json",
+            "text/plain",
+            "application/json; charset=latin1",
+            "",
+        ] {
             assert!(!check(wrong, Verb::Post), "{wrong}");
         }
         let mut headers = HeaderMap::new();
@@ -355,15 +434,27 @@ mod tests {
             assert!(check_media_type(&headers, Verb::Post, false).is_ok());
             headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        assert!(check_media_type(&headers, Verb::Post, false).is_err(), "declared twice");
+        assert!(
+            check_media_type(&headers, Verb::Post, false).is_err(),
+            "declared twice"
+        );
     }
 
     #[test]
     fn a_body_must_not_be_compressed() {
-        for (coding, right) in [("identity", true), ("Identity", true), ("gzip", false), ("identity, br", false)] {
+        for (coding, right) in [
+            ("identity", true),
+            ("Identity", true),
+            ("gzip", false),
+            ("identity, br", false),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
-            assert_eq!(check_media_type(&headers, Verb::Post, false).is_ok(), right, "{coding}");
+            assert_eq!(
+                check_media_type(&headers, Verb::Post, false).is_ok(),
+                right,
+                "{coding}"
+            );
         }
     }
 }

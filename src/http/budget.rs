@@ -1,5 +1,5 @@
-//! Bytes that are in memory on behalf of callers: so many in all, and of these a share for each, so that no one takes them
-//! from all others.
+//! Bytes that are in memory on behalf of callers: so many in all, and of these a share for each, so
+//! that no one takes them from all others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 /// An account may hold one part in so many.
 const ACCOUNT_SHARE: usize = 4;
-/// An address that calls without a credential may hold one part in so many, and all of them together half.
+/// An address that calls without a credential may hold one part in so many, and all of them
+/// together half.
 const ADDRESS_SHARE: usize = 16;
 
 /// On whose behalf bytes are held.
@@ -67,11 +68,20 @@ pub(crate) struct BytesPermit {
 impl Budget {
     /// At most so many bytes at once.
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
-        Arc::new(Budget { bytes_max, held: Mutex::default() })
+        Arc::new(Budget {
+            bytes_max,
+            held: Mutex::default(),
+        })
     }
 
-    /// Holds bytes, if they fit. A holder of nothing gets more than its share where only that is in the way.
-    pub(crate) fn take(self: &Arc<Self>, holder: Holder, bytes: usize, slack: Slack) -> Option<BytesPermit> {
+    /// Holds bytes, if they fit. A holder of nothing gets more than its share where only that is in
+    /// the way.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        holder: Holder,
+        bytes: usize,
+        slack: Slack,
+    ) -> Option<BytesPermit> {
         let most = match slack {
             Slack::None => self.bytes_max,
             Slack::Twice => self.bytes_max.saturating_mul(2),
@@ -82,8 +92,12 @@ impl Budget {
             Holder::Account(_) | Holder::Operator => (most / ACCOUNT_SHARE, false),
             Holder::Address(_) => (most / ADDRESS_SHARE, true),
         };
-        let fits = |before: usize, bound: usize| before == 0 || before.saturating_add(bytes) <= bound;
-        if !fits(held.total, most) || !fits(mine, share) || stranger && !fits(held.without_credential, most / 2) {
+        let fits =
+            |before: usize, bound: usize| before == 0 || before.saturating_add(bytes) <= bound;
+        if !fits(held.total, most)
+            || !fits(mine, share)
+            || stranger && !fits(held.without_credential, most / 2)
+        {
             return None;
         }
         held.total = held.total.saturating_add(bytes);
@@ -91,7 +105,11 @@ impl Budget {
             held.without_credential = held.without_credential.saturating_add(bytes);
         }
         held.by_holder.insert(holder, mine.saturating_add(bytes));
-        Some(BytesPermit { budget: Arc::clone(self), holder, bytes })
+        Some(BytesPermit {
+            budget: Arc::clone(self),
+            holder,
+            bytes,
+        })
     }
 
     /// Whether nothing more fits for this holder.
@@ -101,7 +119,10 @@ impl Budget {
 
     /// How much is held, in Prometheus' text format.
     pub(crate) fn text(&self, of: &str, help: &str) -> String {
-        let (name, total) = (format!("colloquy_{of}_in_flight_bytes"), self.held.lock().total);
+        let (name, total) = (
+            format!("colloquy_{of}_in_flight_bytes"),
+            self.held.lock().total,
+        );
         format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {total}\n")
     }
 }
@@ -135,12 +156,20 @@ mod tests {
     fn each_has_a_share_and_all_have_the_whole() {
         let budget = Budget::new(160);
         let take = |holder, bytes| budget.take(holder, bytes, Slack::None);
-        let mut held: Vec<BytesPermit> = (0..4).map(|n| take(Holder::Account(n), 40).unwrap()).collect();
+        let mut held: Vec<BytesPermit> = (0..4)
+            .map(|n| take(Holder::Account(n), 40).unwrap())
+            .collect();
         assert!(take(Holder::Account(0), 1).is_none() && take(Holder::Account(5), 1).is_none());
         assert!(budget.is_spent(Holder::Account(0)) && budget.is_spent(Holder::Operator));
-        assert!(budget.take(Holder::Account(5), 80, Slack::Twice).is_some(), "what is done already");
+        assert!(
+            budget.take(Holder::Account(5), 80, Slack::Twice).is_some(),
+            "what is done already"
+        );
         held.pop();
-        assert!(take(Holder::Account(0), 1).is_none(), "its share is spent all the same");
+        assert!(
+            take(Holder::Account(0), 1).is_none(),
+            "its share is spent all the same"
+        );
         assert!(take(Holder::Account(5), 40).is_some() && !budget.is_spent(Holder::Account(3)));
         held.clear();
         let left = budget.held.lock();
@@ -159,8 +188,9 @@ mod tests {
     #[test]
     fn callers_without_a_credential_have_half_together_and_a_network_is_one() {
         let budget = Budget::new(160);
-        let held: Vec<Option<BytesPermit>> =
-            (0..16).map(|n| budget.take(address(&format!("192.0.2.{n}")), 10, Slack::None)).collect();
+        let held: Vec<Option<BytesPermit>> = (0..16)
+            .map(|n| budget.take(address(&format!("192.0.2.{n}")), 10, Slack::None))
+            .collect();
         assert_eq!(held.iter().flatten().count(), 8);
         assert!(budget.take(Holder::Account(1), 40, Slack::None).is_some());
         assert_eq!(address("2001:db8:0:1::1"), address("2001:db8:0:1:ffff::2"));

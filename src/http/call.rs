@@ -50,7 +50,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The identifier at this place of the path, counted from 0. One that is malformed is of nothing that exists.
+    /// The identifier at this place of the path, counted from 0. One that is malformed is of
+    /// nothing that exists.
     pub(crate) fn id<K: Prefix>(&self, index: usize) -> Result<Id<K>, Problem> {
         self.place
             .segment(self.request.uri().path(), index)
@@ -60,7 +61,9 @@ impl Call {
 
     /// What stands at this place of the path, counted from 0.
     pub(crate) fn segment(&self, index: usize) -> &str {
-        self.place.segment(self.request.uri().path(), index).unwrap_or_default()
+        self.place
+            .segment(self.request.uri().path(), index)
+            .unwrap_or_default()
     }
 
     /// The key's bearer, where a key or a ticket came.
@@ -93,6 +96,9 @@ impl Call {
 
     /// The sender as the records of an account's both modes take it.
     pub(crate) fn account_caller(&self) -> Caller {
-        Caller { scope: self.account_wide(), by: self.caller.by.clone() }
+        Caller {
+            scope: self.account_wide(),
+            by: self.caller.by.clone(),
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! How much one caller may have in the making at once: the next one waits, behind its own and nobody else's.
+//! How much one caller may have in the making at once: the next one waits, behind its own and
+//! nobody else's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,22 +32,34 @@ pub(crate) struct UnderWay {
 impl ConcurrencyLimit {
     /// So many at once for each caller.
     pub(crate) fn new(each: usize) -> Arc<Self> {
-        Arc::new(ConcurrencyLimit { each, by_holder: Mutex::default() })
+        Arc::new(ConcurrencyLimit {
+            each,
+            by_holder: Mutex::default(),
+        })
     }
 
     /// Waits until it may begin; not for ever.
     pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> Result<UnderWay, Problem> {
         // Whatever ends the waiting, the entry that it made goes with this.
-        let mut entered = UnderWay { limit: Arc::clone(self), holder, permit: None };
-        let semaphore = Arc::clone(
-            self.by_holder
-                .lock()
-                .entry(holder)
-                .or_insert_with(|| Arc::new(Semaphore::new(self.each.min(Semaphore::MAX_PERMITS)))),
-        );
-        entered.permit = tokio::time::timeout(WAIT_MAX, semaphore.acquire_owned()).await.ok().and_then(Result::ok);
+        let mut entered = UnderWay {
+            limit: Arc::clone(self),
+            holder,
+            permit: None,
+        };
+        let semaphore =
+            Arc::clone(self.by_holder.lock().entry(holder).or_insert_with(|| {
+                Arc::new(Semaphore::new(self.each.min(Semaphore::MAX_PERMITS)))
+            }));
+        entered.permit = tokio::time::timeout(WAIT_MAX, semaphore.acquire_owned())
+            .await
+            .ok()
+            .and_then(Result::ok);
         if entered.permit.is_none() {
-            return Err(Problem::unavailable("too many requests for large answers at once", Outcome::None, 1));
+            return Err(Problem::unavailable(
+                "too many requests for large answers at once",
+                Outcome::None,
+                1,
+            ));
         }
         Ok(entered)
     }
@@ -57,7 +70,10 @@ impl Drop for UnderWay {
         self.permit.take();
         let mut by_holder = self.limit.by_holder.lock();
         // Nobody else waits or is under way: those hold it too.
-        if by_holder.get(&self.holder).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
+        if by_holder
+            .get(&self.holder)
+            .is_some_and(|semaphore| Arc::strong_count(semaphore) == 1)
+        {
             by_holder.remove(&self.holder);
         }
     }

@@ -1,5 +1,5 @@
-//! Who is connected: one client address has a part of all connections at most, so that it can't keep others out, and nobody
-//! keeps one that is idle for too long.
+//! Who is connected: one client address has a part of all connections at most, so that it can't
+//! keep others out, and nobody keeps one that is idle for too long.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -42,7 +42,12 @@ struct Connection {
 impl Connections {
     /// Of so many in all; proxies, through which many clients come, may have them all.
     pub(crate) fn new(max: usize, idle: IdleLimits, proxies: Vec<IpNet>) -> Arc<Self> {
-        Arc::new(Connections { each: max.div_ceil(ADDRESS_SHARE), idle, proxies, open: Mutex::default() })
+        Arc::new(Connections {
+            each: max.div_ceil(ADDRESS_SHARE),
+            idle,
+            proxies,
+            open: Mutex::default(),
+        })
     }
 
     /// Counts a new connection and starts its timer, or ends it where its address has too many.
@@ -67,7 +72,10 @@ impl Connections {
         }
         open.total += 1;
         open.by_address.insert(holder, mine + 1);
-        Some(Connection { connections: Arc::clone(self), address: holder })
+        Some(Connection {
+            connections: Arc::clone(self),
+            address: holder,
+        })
     }
 
     /// How many are open, in Prometheus' text format.
@@ -102,7 +110,10 @@ mod tests {
 
     #[test]
     fn an_address_has_a_quarter_and_a_proxy_all() {
-        let idle = IdleLimits { next_head: Duration::ZERO, rest_of_body: Duration::ZERO };
+        let idle = IdleLimits {
+            next_head: Duration::ZERO,
+            rest_of_body: Duration::ZERO,
+        };
         let connections = Connections::new(8, idle, vec!["192.0.2.9/32".parse().unwrap()]);
         let enter = |address: &str| connections.enter(address.parse().unwrap());
         let mut mine: Vec<Connection> = (0..2).map(|_| enter("192.0.2.1").unwrap()).collect();

@@ -18,9 +18,15 @@ pub(crate) struct Cors {
 
 impl Cors {
     pub(super) fn new(settings: &crate::config::Cors) -> Self {
-        let joined = |list: &[String]| HeaderValue::from_str(&list.join(", ")).unwrap_or(HeaderValue::from_static(""));
+        let joined = |list: &[String]| {
+            HeaderValue::from_str(&list.join(", ")).unwrap_or(HeaderValue::from_static(""))
+        };
         Cors {
-            origins: settings.allowed_origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect(),
+            origins: settings
+                .allowed_origins
+                .iter()
+                .filter_map(|origin| HeaderValue::from_str(origin).ok())
+                .collect(),
             all: settings.allowed_origins.iter().any(|origin| origin == "*"),
             methods: joined(&settings.allowed_methods),
             headers: joined(&settings.allowed_headers),
@@ -30,17 +36,29 @@ impl Cors {
     }
 
     /// Adds what the caller's page must see; `preflight` for an answer to OPTIONS.
-    pub(super) fn add(&self, request: &HeaderMap, response: &mut HttpResponseBuilder, preflight: bool) {
+    pub(super) fn add(
+        &self,
+        request: &HeaderMap,
+        response: &mut HttpResponseBuilder,
+        preflight: bool,
+    ) {
         if self.origins.is_empty() {
             return;
         }
         if !self.all {
             response.append_header((VARY, HeaderValue::from_static("Origin")));
         }
-        let Some(origin) = request.get(ORIGIN).filter(|origin| self.all || self.origins.contains(origin)) else {
+        let Some(origin) = request
+            .get(ORIGIN)
+            .filter(|origin| self.all || self.origins.contains(origin))
+        else {
             return;
         };
-        let shown = if self.all { HeaderValue::from_static("*") } else { origin.clone() };
+        let shown = if self.all {
+            HeaderValue::from_static("*")
+        } else {
+            origin.clone()
+        };
         response.insert_header((ACCESS_CONTROL_ALLOW_ORIGIN, shown));
         if preflight {
             response.insert_header((ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone()));

@@ -1,4 +1,5 @@
-//! Who calls, and what that allows: keys at the interface's door, the operator token at the operators'.
+//! Who calls, and what that allows: keys at the interface's door, the operator token at the
+//! operators'.
 
 use std::net::IpAddr;
 
@@ -44,15 +45,23 @@ impl Acting {
     }
 }
 
-/// Finds out who calls. Failures are counted by address; a valid credential is let in whatever the count.
-pub(super) fn identify(edge: &Edge, door: Door, request: &HttpRequest, from: (IpAddr, i64)) -> Result<Who, Problem> {
+/// Finds out who calls. Failures are counted by address; a valid credential is let in whatever the
+/// count.
+pub(super) fn identify(
+    edge: &Edge,
+    door: Door,
+    request: &HttpRequest,
+    from: (IpAddr, i64),
+) -> Result<Who, Problem> {
     let (address, now_ms) = from;
     let headers = request.headers();
     let bearer = bearer(headers);
     let found = match door {
         Door::Open | Door::Link => return Ok(Who::Nobody),
         Door::Metrics if edge.metrics_public => return Ok(Who::Nobody),
-        Door::Metrics | Door::Operator => bearer.filter(|token| is_operator(edge, token)).map(|_| Who::Operator),
+        Door::Metrics | Door::Operator => bearer
+            .filter(|token| is_operator(edge, token))
+            .map(|_| Who::Operator),
         Door::Line(_) if !headers.contains_key(AUTHORIZATION) => ticket(edge, request, now_ms),
         Door::Key(_) | Door::Line(_) => bearer
             .filter(|token| !token.starts_with(OPERATOR_PREFIX))
@@ -63,15 +72,24 @@ pub(super) fn identify(edge: &Edge, door: Door, request: &HttpRequest, from: (Ip
         return Ok(who);
     }
     if let Some(seconds) = edge.system.addresses.blocked(address, now_ms) {
-        return Err(Problem::rate_limited("too many failed authentications from this address", seconds));
+        return Err(Problem::rate_limited(
+            "too many failed authentications from this address",
+            seconds,
+        ));
     }
     edge.system.addresses.failed(address, now_ms);
-    Err(Problem::new(Kind::Unauthorized, "the credential is missing, malformed, unknown, expired or revoked"))
+    Err(Problem::new(
+        Kind::Unauthorized,
+        "the credential is missing, malformed, unknown, expired or revoked",
+    ))
 }
 
 /// Whose ticket stands in the query.
 fn ticket(edge: &Edge, request: &HttpRequest, now_ms: i64) -> Option<Who> {
-    let text = request.query_string().split('&').find_map(|pair| pair.strip_prefix("ticket="))?;
+    let text = request
+        .query_string()
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("ticket="))?;
     let ticket = edge.system.tickets.look(text, now_ms)?;
     let principal = edge.system.identity.bearer(&ticket.secret, now_ms)?;
     Some(Who::Ticket(principal, ticket.user))
@@ -91,28 +109,43 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// Compares hashes, all bytes of them, so that the time tells nothing.
 fn is_operator(edge: &Edge, token: &str) -> bool {
     let (given, known) = (secret_hash(token), edge.system.operator_token_hash());
-    given.iter().zip(known).fold(0, |unlike, (a, b)| unlike | (a ^ b)) == 0
+    given
+        .iter()
+        .zip(known)
+        .fold(0, |unlike, (a, b)| unlike | (a ^ b))
+        == 0
 }
 
 /// Whether the key and its account may be used from this address.
 pub(super) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
-    let allows = |list: &[IpNet]| list.is_empty() || list.iter().any(|range| range.contains(&address));
+    let allows =
+        |list: &[IpNet]| list.is_empty() || list.iter().any(|range| range.contains(&address));
     allows(&principal.key.view.allowed_ips) && allows(&principal.account.view.allowed_ips)
 }
 
-/// The kinds of events that a caller is shown; empty: all. What happened to documents is for keys that read documents and
-/// see all of them; a user finds it in the activity of each document that is theirs to read.
+/// The kinds of events that a caller is shown; empty: all. What happened to documents is for keys
+/// that read documents and see all of them; a user finds it in the activity of each document that
+/// is theirs to read.
 pub(super) fn visible_kinds(edge: &Edge, principal: &Principal, caller: &Caller) -> Vec<Happened> {
     let sees_all = matches!(edge.system.documents.who(caller), Owner::Account(_));
     if sees_all && granted(principal, Permission::DocumentsRead) {
         return Vec::new();
     }
-    Happened::EVENTS.iter().copied().filter(|kind| !kind.is_of_document()).collect()
+    Happened::EVENTS
+        .iter()
+        .copied()
+        .filter(|kind| !kind.is_of_document())
+        .collect()
 }
 
 /// Whether the key has been given this.
 pub(super) fn granted(principal: &Principal, one: Permission) -> bool {
-    principal.key.view.scopes.as_ref().is_none_or(|scopes| scopes.contains(&one))
+    principal
+        .key
+        .view
+        .scopes
+        .as_ref()
+        .is_none_or(|scopes| scopes.contains(&one))
 }
 
 /// Whether the key may do this, and for whom it acts.
@@ -136,34 +169,46 @@ pub(super) fn permit(
         Some(None) => (Acting::Nobody, None),
         Some(Some(user)) => {
             let role = edge.system.identity.user(principal.scope(), user);
-            let role = role.ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
+            let role = role
+                .ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
             (Acting::User(user), Some(role))
         }
     };
-    let for_admins = |one: &Permission| matches!(one, Permission::UsersManage | Permission::WebhooksManage);
+    let for_admins =
+        |one: &Permission| matches!(one, Permission::UsersManage | Permission::WebhooksManage);
     let granted = |one: &Permission| granted(principal, *one);
     if !permissions.is_empty() && !permissions.iter().any(granted) {
         return Err(Problem::forbidden("the key is not allowed this scope"));
     }
     if role == Some(Role::Agent)
         && !permissions.is_empty()
-        && permissions.iter().filter(|one| granted(one)).all(for_admins)
+        && permissions
+            .iter()
+            .filter(|one| granted(one))
+            .all(for_admins)
     {
         return Err(Problem::forbidden("an agent may not do this"));
     }
     Ok(acting)
 }
 
-fn acting(edge: &Edge, principal: &Principal, headers: &HeaderMap) -> Result<(Acting, Option<Role>), Problem> {
+fn acting(
+    edge: &Edge,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<(Acting, Option<Role>), Problem> {
     let mut named = headers.get_all(ACTING_USER);
     let first = named.next();
     let role_of = |user| edge.system.identity.user(principal.scope(), user);
-    let id: Option<UserId> = first.filter(|_| named.next().is_none()).and_then(|text| text.to_str().ok()?.parse().ok());
+    let id: Option<UserId> = first
+        .filter(|_| named.next().is_none())
+        .and_then(|text| text.to_str().ok()?.parse().ok());
     if let Some(own) = principal.key.view.user_id {
         if first.is_some() && id != Some(own) {
             return Err(Problem::forbidden("the key acts for another user"));
         }
-        let role = role_of(own).ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
+        let role = role_of(own)
+            .ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
         return Ok((Acting::User(own), Some(role)));
     }
     Ok(match (first, id.and_then(|id| Some((id, role_of(id)?)))) {

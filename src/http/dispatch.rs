@@ -1,5 +1,6 @@
-//! One request from its head to its response. What is checked first wins: route, method, credential, address, rate,
-//! permission, size, media type, body and query, idempotency, and then whatever the handler finds.
+//! One request from its head to its response. What is checked first wins: route, method,
+//! credential, address, rate, permission, size, media type, body and query, idempotency, and then
+//! whatever the handler finds.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -64,12 +65,18 @@ pub(super) enum Verdict {
 }
 
 /// Answers one request. A panic on the way is an answer too.
-pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<ServiceResponse, actix_web::Error> {
+pub(super) async fn serve(
+    edge: Arc<Edge>,
+    request: ServiceRequest,
+) -> Result<ServiceResponse, actix_web::Error> {
     let started = Instant::now();
     let running = Arc::clone(&edge);
     let entered = running.running.enter();
     let (request, mut payload) = request.into_parts();
-    request.conn_data::<Rc<Turns>>().into_iter().for_each(|turns| turns.begin());
+    request
+        .conn_data::<Rc<Turns>>()
+        .into_iter()
+        .for_each(|turns| turns.begin());
     let request_id = request_id(request.headers());
     let too_late = entered.too_late;
     let mut exchange = Exchange {
@@ -89,27 +96,47 @@ pub(super) async fn serve(edge: Arc<Edge>, request: ServiceRequest) -> Result<Se
     let prepared = respond::prepared(&exchange, verdict).await;
     exchange.making = None;
     let response = respond::response(&exchange, prepared, payload);
-    exchange.edge.traffic.count(exchange.operation, response.status().as_u16(), started.elapsed());
+    exchange.edge.traffic.count(
+        exchange.operation,
+        response.status().as_u16(),
+        started.elapsed(),
+    );
     drop(exchange);
     Ok(ServiceResponse::new(request, response))
 }
 
 /// A panic becomes an answer like any other; its words go to the log, once.
-async fn or_crashed<T>(request_id: &str, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
-        tracing::error!(request_id, panic = words(panic.as_ref()), "a handler panicked");
-        Err(Problem::crashed())
-    })
+async fn or_crashed<T>(
+    request_id: &str,
+    work: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    AssertUnwindSafe(work)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| {
+            tracing::error!(
+                request_id,
+                panic = words(panic.as_ref()),
+                "a handler panicked"
+            );
+            Err(Problem::crashed())
+        })
 }
 
 /// The caller's name for the request where it has a usable one, otherwise a new one.
 fn request_id(headers: &HeaderMap) -> Arc<str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     let usable = |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(plain);
-    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(usable);
+    let given = headers
+        .get(REQUEST_ID)
+        .and_then(|value| value.to_str().ok())
+        .filter(usable);
     given.map_or_else(
         || {
-            let (high, low) = (colloquy_actors::random::u64(), colloquy_actors::random::u64());
+            let (high, low) = (
+                colloquy_actors::random::u64(),
+                colloquy_actors::random::u64(),
+            );
             format!("req_{high:016x}{low:016x}").into()
         },
         Arc::from,
@@ -121,11 +148,17 @@ impl Exchange {
         let edge = Arc::clone(&self.edge);
         let request = self.request.clone();
         if line_bytes(&request) > edge.request_line_bytes_max {
-            let reason = format!("the request line must be at most {} bytes", edge.request_line_bytes_max);
+            let reason = format!(
+                "the request line must be at most {} bytes",
+                edge.request_line_bytes_max
+            );
             return Err(Problem::invalid("", reason));
         }
         if block_bytes(request.headers()) > edge.header_bytes_max {
-            let reason = format!("the header block must be at most {} bytes", edge.header_bytes_max);
+            let reason = format!(
+                "the header block must be at most {} bytes",
+                edge.header_bytes_max
+            );
             return Err(Problem::new(Kind::HeadersTooLarge, reason));
         }
         match edge.table.find(request.method(), request.uri().path()) {
@@ -138,8 +171,14 @@ impl Exchange {
             }
             Found::Options(allow) => Ok(Verdict::Methods(allow)),
             Found::OtherMethods(allow) => {
-                let problem = Problem::new(Kind::MethodNotAllowed, "the path exists, but not with this method");
-                Err(Problem { allow: Some(allow), ..problem })
+                let problem = Problem::new(
+                    Kind::MethodNotAllowed,
+                    "the path exists, but not with this method",
+                );
+                Err(Problem {
+                    allow: Some(allow),
+                    ..problem
+                })
             }
             Found::Nothing => Err(Problem::new(Kind::NotFound, "no such path")),
         }
@@ -163,7 +202,11 @@ impl Exchange {
             problem = body.fault(), if chunked => return Err(problem),
         };
         if self.too_late && !operation.watched {
-            return Err(Problem::unavailable("the server is stopping", Outcome::None, 1));
+            return Err(Problem::unavailable(
+                "the server is stopping",
+                Outcome::None,
+                1,
+            ));
         }
         // What changes a document answers with it: without room for that nothing is changed.
         let full = |holder| edge.answers.is_spent(holder);
@@ -171,7 +214,12 @@ impl Exchange {
             return Err(Problem::unavailable(TOO_MANY_ANSWERS, Outcome::None, 1));
         }
         if let Some(known) = operation.known {
-            let call = self.call(operation, place.clone(), (who.clone(), self.caller(&who, acting, address)?), now_ms);
+            let call = self.call(
+                operation,
+                place.clone(),
+                (who.clone(), self.caller(&who, acting, address)?),
+                now_ms,
+            );
             tokio::select! {
                 biased;
                 known = known(&call) => known?,
@@ -182,15 +230,32 @@ impl Exchange {
         let caller = self.caller(&who, acting, address)?;
         let mut call = self.call(operation, place, (who, caller), now_ms);
         let headers = self.request.headers();
-        call.if_match = if operation.conditional { conditions::if_match(headers)? } else { None };
-        let key = if operation.repeatable { conditions::idempotency_key(headers)? } else { None };
+        call.if_match = if operation.conditional {
+            conditions::if_match(headers)?
+        } else {
+            None
+        };
+        let key = if operation.repeatable {
+            conditions::idempotency_key(headers)?
+        } else {
+            None
+        };
         call.idempotency_key = key.map(str::to_owned);
         self.work(operation, call, incoming).await
     }
 
-    /// Lets the handler work, as soon as it may and for as long as somebody waits for what it reads.
-    async fn work(&mut self, operation: &Operation, call: Call, incoming: Incoming) -> Result<Output, Problem> {
-        let (edge, holder) = (Arc::clone(&call.edge), self.holder.filter(|_| operation.plentiful));
+    /// Lets the handler work, as soon as it may and for as long as somebody waits for what it
+    /// reads.
+    async fn work(
+        &mut self,
+        operation: &Operation,
+        call: Call,
+        incoming: Incoming,
+    ) -> Result<Output, Problem> {
+        let (edge, holder) = (
+            Arc::clone(&call.edge),
+            self.holder.filter(|_| operation.plentiful),
+        );
         let working = async {
             let making = match holder {
                 Some(holder) => Some(edge.making.enter(holder).await?),
@@ -213,7 +278,13 @@ impl Exchange {
     }
 
     /// The request as its handler receives it, but for what its headers ask beside.
-    fn call(&self, operation: &Operation, place: Place, (who, caller): (Who, Caller), now_ms: i64) -> Call {
+    fn call(
+        &self,
+        operation: &Operation,
+        place: Place,
+        (who, caller): (Who, Caller),
+        now_ms: i64,
+    ) -> Call {
         Call {
             edge: Arc::clone(&self.edge),
             request: self.request.clone(),
@@ -230,7 +301,8 @@ impl Exchange {
         }
     }
 
-    /// Address, rate and permission of a key, the limits of a share link; operators have all of these.
+    /// Address, rate and permission of a key, the limits of a share link; operators have all of
+    /// these.
     async fn admit(
         &mut self,
         (operation, place): (&Operation, &Place),
@@ -240,12 +312,16 @@ impl Exchange {
         let needs = match operation.door {
             Door::Key(needs) | Door::Line(needs) => needs,
             Door::Link => {
-                let token = place.segment(self.request.uri().path(), 0).unwrap_or_default();
+                let token = place
+                    .segment(self.request.uri().path(), 0)
+                    .unwrap_or_default();
                 let admitted = admission::admit_link(&self.edge, token, from);
                 let headers = self.request.headers();
-                return admitted.map(|()| Acting::Nobody).map_err(|problem| match operation.shows_pages() {
-                    true => refusal_page(headers, problem),
-                    false => problem,
+                return admitted.map(|()| Acting::Nobody).map_err(|problem| {
+                    match operation.shows_pages() {
+                        true => refusal_page(headers, problem),
+                        false => problem,
+                    }
                 });
             }
             Door::Open | Door::Operator | Door::Metrics => return Ok(Acting::Nobody),
@@ -253,10 +329,19 @@ impl Exchange {
         if let Who::Key(principal) | Who::Ticket(principal, _) = who {
             admission::admit(&self.edge, principal, from, &mut self.permit).await?;
         }
-        credential::permit(&self.edge, who, (needs, operation.verb), self.request.headers())
+        credential::permit(
+            &self.edge,
+            who,
+            (needs, operation.verb),
+            self.request.headers(),
+        )
     }
 
-    async fn read(&self, operation: &Operation, body: &mut Pieces<'_>) -> Result<Incoming, Problem> {
+    async fn read(
+        &self,
+        operation: &Operation,
+        body: &mut Pieces<'_>,
+    ) -> Result<Incoming, Problem> {
         if operation.body.is_none() {
             return Ok(Incoming::default());
         }
@@ -266,7 +351,9 @@ impl Exchange {
             (false, true) => &self.edge.document_body,
             (false, false) => &self.edge.body,
         };
-        let Some(holder) = self.holder else { return Ok(Incoming::default()) };
+        let Some(holder) = self.holder else {
+            return Ok(Incoming::default());
+        };
         let incoming = limits.read(headers, holder, body).await?;
         if !incoming.is_empty() {
             check_media_type(headers, operation.verb, operation.form)?;
@@ -278,10 +365,20 @@ impl Exchange {
         let key = |principal: &Principal| principal.key.view.key_id;
         let (scope, key) = match who {
             Who::Nobody | Who::Operator => (Scope::OPERATORS, None),
-            Who::Key(principal) | Who::Ticket(principal, _) => (principal.scope(), Some(key(principal))),
+            Who::Key(principal) | Who::Ticket(principal, _) => {
+                (principal.scope(), Some(key(principal)))
+            }
         };
         let request_id = Arc::clone(&self.request_id);
-        Ok(Caller { scope, by: By { key, user: acting.known()?, address: Some(address), request_id } })
+        Ok(Caller {
+            scope,
+            by: By {
+                key,
+                user: acting.known()?,
+                address: Some(address),
+                request_id,
+            },
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! What all requests share: the actors, the table of operations, and everything that the settings fix once.
+//! What all requests share: the actors, the table of operations, and everything that the settings
+//! fix once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,13 +65,20 @@ pub(crate) struct Edge {
 
 impl Edge {
     /// Prepares all that does not change between requests.
-    pub(crate) fn new(config: &Config, system: Arc<System>, courier: Arc<HttpCourier>, public_url: &str) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        system: Arc<System>,
+        courier: Arc<HttpCourier>,
+        public_url: &str,
+    ) -> Self {
         let table = Table::new(routes::operations());
         let document = openapi::document(table.operations(), config, public_url);
         let connections_max = descriptors::connections(config.server.connections_max);
         let seconds = Duration::from_secs_f64;
         let idle = IdleLimits {
-            next_head: seconds(config.server.keep_alive_seconds + config.server.request_head_timeout_seconds),
+            next_head: seconds(
+                config.server.keep_alive_seconds + config.server.request_head_timeout_seconds,
+            ),
             rest_of_body: seconds(config.server.linger_seconds),
         };
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
@@ -89,7 +97,9 @@ impl Edge {
             form_body: limits(config.limits.max_form_bytes, Kind::InvalidRequest),
             answers: Budget::new(config.limits.answers_in_flight_bytes),
             making: ConcurrencyLimit::new(config.limits.large_answers_at_once),
-            read_pace: ReadPace { bytes_per_second_min: config.server.read_bytes_per_second_min },
+            read_pace: ReadPace {
+                bytes_per_second_min: config.server.read_bytes_per_second_min,
+            },
             public_url: public_url.to_owned(),
             request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,

@@ -1,7 +1,13 @@
-//! Events of erased documents: made from the schemas of the OpenAPI document, with a word wherever a word can stand. Nothing of
-//! it stays, everything else does, and what is left still has the shape that the interface promises.
+//! Events of erased documents: made from the schemas of the OpenAPI document, with a word wherever
+//! a word can stand. Nothing of it stays, everything else does, and what is left still has the
+//! shape that the interface promises.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use colloquy_actors::document::wordless;
 use colloquy_actors::feed::Happened;
@@ -19,7 +25,11 @@ struct Schemas(Value);
 
 impl Schemas {
     fn new() -> Self {
-        Schemas(document(&routes::operations(), &Config::of_defaults(), "http://localhost"))
+        Schemas(document(
+            &routes::operations(),
+            &Config::of_defaults(),
+            "http://localhost",
+        ))
     }
 
     fn named(&self, name: &str) -> &Value {
@@ -34,8 +44,9 @@ impl Schemas {
             return self.resolved(self.0.pointer(reference.trim_start_matches('#')).unwrap());
         }
         for choices in ["oneOf", "anyOf", "allOf"] {
-            if let Some(choice) =
-                schema[choices].as_array().and_then(|all| all.iter().find(|one| one["type"] != "null"))
+            if let Some(choice) = schema[choices]
+                .as_array()
+                .and_then(|all| all.iter().find(|one| one["type"] != "null"))
             {
                 return self.resolved(choice);
             }
@@ -45,14 +56,25 @@ impl Schemas {
 
     /// Whether null may stand there.
     fn nullable(&self, schema: &Value) -> bool {
-        let in_type = schema["type"].as_array().is_some_and(|kinds| kinds.contains(&json!("null")));
-        let in_choice = schema["oneOf"].as_array().is_some_and(|all| all.iter().any(|one| one["type"] == "null"));
+        let in_type = schema["type"]
+            .as_array()
+            .is_some_and(|kinds| kinds.contains(&json!("null")));
+        let in_choice = schema["oneOf"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["type"] == "null"));
         in_type || in_choice
     }
 
     fn kind<'a>(&'a self, schema: &'a Value) -> &'a str {
-        let kinds = schema["type"].as_array().into_iter().flatten().chain([&schema["type"]]);
-        kinds.filter_map(Value::as_str).find(|kind| *kind != "null").unwrap_or("object")
+        let kinds = schema["type"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain([&schema["type"]]);
+        kinds
+            .filter_map(Value::as_str)
+            .find(|kind| *kind != "null")
+            .unwrap_or("object")
     }
 
     /// A value of this schema, with all of its fields and one that nobody knows.
@@ -67,8 +89,10 @@ impl Schemas {
             "array" => json!([self.value(&schema["items"])]),
             "object" => match schema["properties"].as_object() {
                 Some(fields) => {
-                    let mut made: Map<String, Value> =
-                        fields.iter().map(|(name, field)| (name.clone(), self.value(field))).collect();
+                    let mut made: Map<String, Value> = fields
+                        .iter()
+                        .map(|(name, field)| (name.clone(), self.value(field)))
+                        .collect();
                     made.insert("added_later".to_owned(), json!({MARKER: [MARKER, 17]}));
                     Value::Object(made)
                 }
@@ -89,7 +113,9 @@ impl Schemas {
 
     /// The data of an event of this kind: the document as lists show it, and what the kind says.
     fn data(&self, kind: Happened) -> Value {
-        let Value::Object(mut data) = self.value(self.named("Document")) else { panic!("no object") };
+        let Value::Object(mut data) = self.value(self.named("Document")) else {
+            panic!("no object")
+        };
         data.remove("content");
         let mut put = |name: &str, value: Value| drop(data.insert(name.to_owned(), value));
         match kind {
@@ -105,7 +131,10 @@ impl Schemas {
             }
             Happened::DocumentPermissionsUpdated => {
                 put("changes", self.changes("Permissions"));
-                put("collaborators", json!([self.value(self.named("Collaborator"))]));
+                put(
+                    "collaborators",
+                    json!([self.value(self.named("Collaborator"))]),
+                );
             }
             Happened::DocumentCommented => {
                 put("comment", self.value(self.named("Comment")));
@@ -126,7 +155,12 @@ impl Schemas {
     fn changes(&self, name: &str) -> Value {
         let fields = self.named(name)["properties"].as_object().unwrap();
         let change = |field| json!({"from": self.value(field), "to": self.value(field)});
-        Value::Object(fields.iter().map(|(name, field)| (name.clone(), change(field))).collect())
+        Value::Object(
+            fields
+                .iter()
+                .map(|(name, field)| (name.clone(), change(field)))
+                .collect(),
+        )
     }
 
     /// Fails unless what was left of a value still fits its schema, and keeps all that is no word.
@@ -152,7 +186,9 @@ impl Schemas {
                 let fits = match after {
                     Value::Null => nullable,
                     Value::String(text) => {
-                        text.is_empty() && self.kind(schema) == "string" && schema["format"].is_null()
+                        text.is_empty()
+                            && self.kind(schema) == "string"
+                            && schema["format"].is_null()
                     }
                     Value::Object(fields) => fields.is_empty() && self.kind(schema) == "object",
                     Value::Array(items) => items.is_empty() && self.kind(schema) == "array",
@@ -168,14 +204,21 @@ impl Schemas {
 #[test]
 fn events_of_erased_documents_hold_no_word_and_everything_else() {
     let schemas = Schemas::new();
-    let of_documents: Vec<Happened> = Happened::EVENTS.iter().copied().filter(|kind| kind.is_of_document()).collect();
+    let of_documents: Vec<Happened> = Happened::EVENTS
+        .iter()
+        .copied()
+        .filter(|kind| kind.is_of_document())
+        .collect();
     assert_eq!(of_documents.len(), 9);
     for kind in of_documents {
         let before = schemas.data(kind);
         assert!(before.to_string().matches(MARKER).count() >= 3, "{before}");
         let left = wordless(before.to_string().as_bytes());
         let text = String::from_utf8(left).unwrap();
-        assert!(!text.contains(MARKER) && !text.contains("17"), "{kind:?}: {text}");
+        assert!(
+            !text.contains(MARKER) && !text.contains("17"),
+            "{kind:?}: {text}"
+        );
         let after: Value = serde_json::from_str(&text).unwrap();
         let parts = [
             ("Document", ""),
@@ -185,17 +228,27 @@ fn events_of_erased_documents_hold_no_word_and_everything_else() {
             ("Collaborator", "collaborators"),
         ];
         for (name, part) in parts {
-            let (before, after) = if part.is_empty() { (&before, &after) } else { (&before[part], &after[part]) };
+            let (before, after) = if part.is_empty() {
+                (&before, &after)
+            } else {
+                (&before[part], &after[part])
+            };
             match before {
                 Value::Object(fields) if part.is_empty() && fields["version"].is_object() => {
                     // Here the version is told as a whole.
                     let mut schema = schemas.named(name).clone();
-                    schema["properties"]["version"] = json!({"$ref": "#/components/schemas/DocumentVersion"});
+                    schema["properties"]["version"] =
+                        json!({"$ref": "#/components/schemas/DocumentVersion"});
                     schemas.assert_left(&schema, before, after, "document");
                 }
                 Value::Object(_) => schemas.assert_left(schemas.named(name), before, after, name),
                 Value::Array(_) => {
-                    schemas.assert_left(&json!({"type": "array", "items": schemas.named(name)}), before, after, part);
+                    schemas.assert_left(
+                        &json!({"type": "array", "items": schemas.named(name)}),
+                        before,
+                        after,
+                        part,
+                    );
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
             }
@@ -203,18 +256,28 @@ fn events_of_erased_documents_hold_no_word_and_everything_else() {
         for field in ["permanent", "removed", "share_id"] {
             assert_eq!(before[field], after[field], "{kind:?}.{field}");
         }
-        assert!(before["changes"].is_null() || after["changes"] == json!({}), "{kind:?}: {after}");
+        assert!(
+            before["changes"].is_null() || after["changes"] == json!({}),
+            "{kind:?}: {after}"
+        );
     }
 }
 
 #[test]
 fn kept_answers_of_erased_documents_hold_no_word_and_fit_their_schemas() {
     let schemas = Schemas::new();
-    for name in ["Document", "DocumentVersion", "Comment", "Share", "Collaborator"] {
+    for name in [
+        "Document",
+        "DocumentVersion",
+        "Comment",
+        "Share",
+        "Collaborator",
+    ] {
         let mut before = schemas.value(schemas.named(name));
         // A document's answer is kept without its content.
         before.as_object_mut().unwrap().remove("content");
-        let after: Value = serde_json::from_slice(&wordless(before.to_string().as_bytes())).unwrap();
+        let after: Value =
+            serde_json::from_slice(&wordless(before.to_string().as_bytes())).unwrap();
         assert!(!after.to_string().contains(MARKER), "{name}: {after}");
         schemas.assert_left(schemas.named(name), &before, &after, name);
     }

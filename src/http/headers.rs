@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use actix_web::http::header::{
-    CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
-    X_CONTENT_TYPE_OPTIONS,
+    CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
+    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::{HttpRequest, HttpResponseBuilder};
 use colloquy_actors::limiter::Permit;
@@ -32,12 +32,19 @@ pub(crate) struct Fixed {
 
 impl Fixed {
     pub(super) fn new(settings: &SecurityHeaders) -> Self {
-        let value = |text: &str| HeaderValue::from_str(text).ok().filter(|value| !value.is_empty());
+        let value = |text: &str| {
+            HeaderValue::from_str(text)
+                .ok()
+                .filter(|value| !value.is_empty())
+        };
         let mut everywhere = vec![(API_VERSION, HeaderValue::from_static("1.0"))];
         for (name, text) in [
             (X_CONTENT_TYPE_OPTIONS, &settings.x_content_type_options),
             (REFERRER_POLICY, &settings.referrer_policy),
-            (STRICT_TRANSPORT_SECURITY, &settings.strict_transport_security),
+            (
+                STRICT_TRANSPORT_SECURITY,
+                &settings.strict_transport_security,
+            ),
         ] {
             everywhere.extend(value(text).map(|value| (name, value)));
         }
@@ -53,7 +60,11 @@ impl Fixed {
         for (name, value) in &self.everywhere {
             response.insert_header((name.clone(), value.clone()));
         }
-        if let Some(policy) = if for_people { &self.page_policy } else { &self.policy } {
+        if let Some(policy) = if for_people {
+            &self.page_policy
+        } else {
+            &self.policy
+        } {
             response.insert_header((CONTENT_SECURITY_POLICY, policy.clone()));
         }
     }
@@ -72,7 +83,10 @@ pub(super) fn add_limits(response: &mut HttpResponseBuilder, permit: &Permit) {
     response.insert_header((POLICY, policy(permit.limit, permit.burst)));
     let text = format!(
         "\"rate\";r={};t={}, \"burst\";r={};t={}",
-        permit.remaining, permit.reset_after_seconds, permit.burst_remaining, permit.burst_reset_after_seconds
+        permit.remaining,
+        permit.reset_after_seconds,
+        permit.burst_remaining,
+        permit.burst_reset_after_seconds
     );
     if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(text)) {
         response.insert_header((RATE_LIMIT, value));
@@ -81,10 +95,13 @@ pub(super) fn add_limits(response: &mut HttpResponseBuilder, permit: &Permit) {
 
 fn policy(rate: u32, burst: u32) -> HeaderValue {
     LAST_POLICY.with_borrow_mut(|last| match last {
-        Some((last_rate, last_burst, value)) if (*last_rate, *last_burst) == (rate, burst) => value.clone(),
+        Some((last_rate, last_burst, value)) if (*last_rate, *last_burst) == (rate, burst) => {
+            value.clone()
+        }
         Some(_) | None => {
             let text = format!("\"rate\";q={rate};w=60, \"burst\";q={burst};w=60");
-            let value = HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"rate\""));
+            let value =
+                HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"rate\""));
             *last = Some((rate, burst, value.clone()));
             value
         }
@@ -93,11 +110,17 @@ fn policy(rate: u32, burst: u32) -> HeaderValue {
 
 /// How large a request's first line is, as it stood on the wire.
 pub(super) fn line_bytes(request: &HttpRequest) -> usize {
-    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let target = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
     request.method().as_str().len() + target + " ".len() + " HTTP/1.1".len()
 }
 
 /// How large a request's header block is, as it stood on the wire.
 pub(super) fn block_bytes(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+    headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum()
 }

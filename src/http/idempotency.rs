@@ -13,7 +13,9 @@ use super::reply::Output;
 
 /// Reserves the call's key for this request; gives the first answer where there is one.
 pub(super) async fn reserve(call: &mut Call) -> Result<Option<Output>, Problem> {
-    let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else { return Ok(None) };
+    let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
+        return Ok(None);
+    };
     match look(&call.edge, call.caller.scope, key, request).await? {
         Ok(reservation) => {
             call.reservation = Some(reservation);
@@ -46,9 +48,13 @@ pub(super) enum Place {
     Answered(Answer),
 }
 
-/// Reserves the call's key for each of its operations, as they came. The first has the key itself, so that another request
-/// with the same key meets it. Either none is refused here, or nothing stays reserved.
-pub(super) async fn reserve_places(call: &Call, operations: &[Box<RawValue>]) -> Result<Vec<Place>, Problem> {
+/// Reserves the call's key for each of its operations, as they came. The first has the key itself,
+/// so that another request with the same key meets it. Either none is refused here, or nothing
+/// stays reserved.
+pub(super) async fn reserve_places(
+    call: &Call,
+    operations: &[Box<RawValue>],
+) -> Result<Vec<Place>, Problem> {
     let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
         return Ok(operations.iter().map(|_| Place::Free(None)).collect());
     };
@@ -57,8 +63,18 @@ pub(super) async fn reserve_places(call: &Call, operations: &[Box<RawValue>]) ->
     for (place, operation) in operations.iter().enumerate() {
         let request = request.of_part(operation.get().as_bytes(), operations.len());
         // A caller's key has printable characters only, so it is never that of a place.
-        let key = if place == 0 { key.clone() } else { format!("{key}\0{place}") };
-        match call.edge.system.idempotency.look(call.caller.scope, &key, request).await? {
+        let key = if place == 0 {
+            key.clone()
+        } else {
+            format!("{key}\0{place}")
+        };
+        match call
+            .edge
+            .system
+            .idempotency
+            .look(call.caller.scope, &key, request)
+            .await?
+        {
             Known::Fresh(reservation) => places.push(Place::Free(Some(reservation))),
             Known::Replay(answer) => places.push(Place::Answered(answer)),
             Known::Running => waits = true,
@@ -73,5 +89,8 @@ fn running() -> Problem {
 }
 
 fn reused() -> Problem {
-    Problem::new(Kind::IdempotencyKeyReused, "the key came with another request before")
+    Problem::new(
+        Kind::IdempotencyKeyReused,
+        "the key came with another request before",
+    )
 }

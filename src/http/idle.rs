@@ -1,6 +1,7 @@
-//! How long a connection may be open while no request is under way on it. The server itself has a timer for a connection's
-//! first head and one for a connection on which nothing comes, but none for a later head that comes byte by byte, nor for a
-//! body in chunks that goes on behind its answer: with these a client could hold its connection for ever.
+//! How long a connection may be open while no request is under way on it. The server itself has a
+//! timer for a connection's first head and one for a connection on which nothing comes, but none
+//! for a later head that comes byte by byte, nor for a body in chunks that goes on behind its
+//! answer: with these a client could hold its connection for ever.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -39,7 +40,11 @@ struct Usage {
 impl Usage {
     /// When the connection may be ended at the earliest.
     fn ends(&self) -> Instant {
-        if self.users.get() == 0 { self.ends.get() } else { Instant::now() + self.limit.get() }
+        if self.users.get() == 0 {
+            self.ends.get()
+        } else {
+            Instant::now() + self.limit.get()
+        }
     }
 }
 
@@ -62,7 +67,11 @@ impl IdleTimer {
             ends: Cell::new(Instant::now() + limits.next_head),
         });
         let running = spawn(run(Rc::clone(&usage), outlet, outlet.peer()));
-        IdleTimer { usage, outlet, running }
+        IdleTimer {
+            usage,
+            outlet,
+            running,
+        }
     }
 
     /// The connection, in use for as long as this lives.
@@ -84,7 +93,8 @@ async fn run(usage: Rc<Usage>, outlet: Outlet, peer: Option<SockaddrStorage>) {
             () = usage.shortened.notified() => {}
         }
         if usage.ends() <= Instant::now() {
-            // A request may outlive its connection, and this with it: then the descriptor is somebody else's.
+            // A request may outlive its connection, and this with it: then the descriptor is
+            // somebody else's.
             if outlet.peer() == peer {
                 outlet.end();
             }
@@ -103,7 +113,10 @@ pub(crate) struct InUse {
 impl InUse {
     fn new(usage: &Rc<Usage>, outlet: Outlet) -> Self {
         usage.users.set(usage.users.get() + 1);
-        InUse { usage: Rc::clone(usage), outlet }
+        InUse {
+            usage: Rc::clone(usage),
+            outlet,
+        }
     }
 
     /// The connection below HTTP.

@@ -1,4 +1,5 @@
-//! `Link` headers (RFC 8288): the next and the previous page, in the style in which the list was asked for.
+//! `Link` headers (RFC 8288): the next and the previous page, in the style in which the list was
+//! asked for.
 
 use colloquy_actors::page::Start;
 use serde::Deserialize;
@@ -19,7 +20,10 @@ pub(super) fn link(path: &str, query: &str, listing: &Listing) -> Option<String>
         if !value.is_empty() {
             value.push_str(", ");
         }
-        value.push_str(&format!("<{path}?{}{name}={at}>; rel=\"{relation}\"", others(query)));
+        value.push_str(&format!(
+            "<{path}?{}{name}={at}>; rel=\"{relation}\"",
+            others(query)
+        ));
     }
     (!value.is_empty()).then_some(value)
 }
@@ -28,16 +32,26 @@ type Step = Option<(&'static str, String)>;
 
 fn by_offset(listing: &Listing, offset: u64) -> (Step, Step) {
     let end = offset.saturating_add(u64::from(listing.page.count));
-    let next = (listing.page.count > 0 && end < listing.page.total).then(|| ("offset", end.to_string()));
+    let next =
+        (listing.page.count > 0 && end < listing.page.total).then(|| ("offset", end.to_string()));
     // From beyond the end it leads to the last page that has something.
-    let before = offset.min(listing.page.total).saturating_sub(u64::from(listing.paging.limit));
-    (next, (offset > 0 && listing.page.total > 0).then(|| ("offset", before.to_string())))
+    let before = offset
+        .min(listing.page.total)
+        .saturating_sub(u64::from(listing.paging.limit));
+    (
+        next,
+        (offset > 0 && listing.page.total > 0).then(|| ("offset", before.to_string())),
+    )
 }
 
 fn by_id(listing: &Listing) -> (Step, Step) {
     let page = &listing.page;
-    let step = |more: bool, name, id: &Option<String>| id.clone().filter(|_| more).map(|id| (name, id));
-    (step(page.after, "after", &page.last), step(page.before, "before", &page.first))
+    let step =
+        |more: bool, name, id: &Option<String>| id.clone().filter(|_| more).map(|id| (name, id));
+    (
+        step(page.after, "after", &page.last),
+        step(page.before, "before", &page.first),
+    )
 }
 
 fn by_sequence(listing: &Listing) -> (Step, Step) {
@@ -47,8 +61,14 @@ fn by_sequence(listing: &Listing) -> (Step, Step) {
     }
     let page = &listing.page;
     let items: Vec<Item> = serde_json::from_slice(&page.data).unwrap_or_default();
-    let step = |more: bool, name, item: Option<&Item>| item.filter(|_| more).map(|item| (name, item.seq.to_string()));
-    (step(page.after, "after_seq", items.last()), step(page.before, "before_seq", items.first()))
+    let step = |more: bool, name, item: Option<&Item>| {
+        item.filter(|_| more)
+            .map(|item| (name, item.seq.to_string()))
+    };
+    (
+        step(page.after, "after_seq", items.last()),
+        step(page.before, "before_seq", items.first()),
+    )
 }
 
 /// The rest of the query: filters and `limit` go along.
@@ -76,26 +96,62 @@ mod tests {
     fn listing(start: Start, style: Style, count: u32, total: u64) -> Listing {
         let data = Bytes::from_static(br#"[{"seq":4,"x":1},{"seq":5}]"#);
         let (first, last) = (Some("msg_a".to_owned()), Some("msg_b".to_owned()));
-        let page = Page { data, count, total, first, last, before: true, after: true };
-        Listing { page, paging: Paging { limit: 2, start, order: Order::Desc }, style }
+        let page = Page {
+            data,
+            count,
+            total,
+            first,
+            last,
+            before: true,
+            after: true,
+        };
+        Listing {
+            page,
+            paging: Paging {
+                limit: 2,
+                start,
+                order: Order::Desc,
+            },
+            style,
+        }
     }
 
     #[test]
     fn links_go_on_in_the_same_style() {
         let links = |query, listing| link("/v1/x", query, &listing).unwrap_or_default();
         assert_eq!(
-            links("status=active&offset=3&limit=2", listing(Start::Offset(3), Style::Plain, 2, 9)),
+            links(
+                "status=active&offset=3&limit=2",
+                listing(Start::Offset(3), Style::Plain, 2, 9)
+            ),
             "</v1/x?status=active&limit=2&offset=5>; rel=\"next\", </v1/x?status=active&limit=2&offset=1>; rel=\"prev\""
         );
         assert_eq!(links("", listing(Start::Offset(0), Style::Plain, 2, 2)), "");
-        assert_eq!(links("", listing(Start::Offset(1_000), Style::Plain, 0, 9)), "</v1/x?offset=7>; rel=\"prev\"");
-        assert_eq!(links("", listing(Start::Offset(1_000), Style::Plain, 0, 0)), "");
         assert_eq!(
-            links("after=msg_0", listing(Start::After(Cursor { number: 1, tail: 1 }), Style::Plain, 2, 9)),
+            links("", listing(Start::Offset(1_000), Style::Plain, 0, 9)),
+            "</v1/x?offset=7>; rel=\"prev\""
+        );
+        assert_eq!(
+            links("", listing(Start::Offset(1_000), Style::Plain, 0, 0)),
+            ""
+        );
+        assert_eq!(
+            links(
+                "after=msg_0",
+                listing(
+                    Start::After(Cursor { number: 1, tail: 1 }),
+                    Style::Plain,
+                    2,
+                    9
+                )
+            ),
             "</v1/x?after=msg_b>; rel=\"next\", </v1/x?before=msg_a>; rel=\"prev\""
         );
         assert_eq!(
-            links("after_seq=3", listing(Start::Offset(0), Style::Sequence, 2, 9)),
+            links(
+                "after_seq=3",
+                listing(Start::Offset(0), Style::Sequence, 2, 9)
+            ),
             "</v1/x?after_seq=5>; rel=\"next\", </v1/x?before_seq=4>; rel=\"prev\""
         );
     }

@@ -1,19 +1,21 @@
-//! HTTP: requests in, messages to actors, answers out. Knows status codes and headers; knows no rule of the business and
-//! no store.
+//! HTTP: requests in, messages to actors, answers out. Knows status codes and headers; knows no
+//! rule of the business and no store.
 //!
 //! - `routes/` the table of operations, and one file of handlers per resource
-//! - `operation.rs` a row of that table; `router.rs` from a path to a row; `openapi.rs` and `docs/` the table for readers
+//! - `operation.rs` a row of that table; `router.rs` from a path to a row; `openapi.rs` and `docs/`
+//!   the table for readers
 //! - `dispatch.rs` one request from its head to its response, each check in its order
-//! - `credential.rs`, `admission.rs` who calls and what that allows; `body.rs`, `json.rs`, `query.rs`, `conditions.rs`,
-//!   `idempotency.rs` what is asked, and under which conditions
+//! - `credential.rs`, `admission.rs` who calls and what that allows; `body.rs`, `json.rs`,
+//!   `query.rs`, `conditions.rs`, `idempotency.rs` what is asked, and under which conditions
 //! - `reply.rs`, `respond.rs`, `links.rs`, `headers.rs`, `accept.rs`, `cors.rs` what goes back
-//! - `budget.rs`, `concurrency.rs`, `outgoing.rs` what bodies and answers may hold in memory, how many large answers are
-//!   made at once, and how they leave
+//! - `budget.rs`, `concurrency.rs`, `outgoing.rs` what bodies and answers may hold in memory, how
+//!   many large answers are made at once, and how they leave
 //! - `realtime/` what stays open: event streams and WebSockets
 //! - `problem.rs` the only pairing of errors with statuses
-//! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took; `running.rs` which
-//!   are under way; `connections.rs` who is connected, `idle.rs` for how long without a request, `pipelining.rs` how many
-//!   requests are read ahead, `outlet.rs` a connection below HTTP; `server.rs` the listener
+//! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took;
+//!   `running.rs` which are under way; `connections.rs` who is connected, `idle.rs` for how long
+//!   without a request, `pipelining.rs` how many requests are read ahead, `outlet.rs` a connection
+//!   below HTTP; `server.rs` the listener
 
 mod accept;
 mod admission;

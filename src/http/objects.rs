@@ -1,11 +1,13 @@
-//! Objects are objects and words are words: around a deserializer, so that a struct is read from an object only, never from
-//! an array of its fields' values in their order, and a word from a string only, never from `{"word":null}`. Serde's derived
-//! readers would take both.
+//! Objects are objects and words are words: around a deserializer, so that a struct is read from an
+//! object only, never from an array of its fields' values in their order, and a word from a string
+//! only, never from `{"word":null}`. Serde's derived readers would take both.
 
 use std::fmt;
 
 use serde::de::value::StrDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
 
 /// The deserializer, visitor, seed or access that it is around.
 pub(super) struct Objects<T>(pub(super) T);
@@ -132,7 +134,10 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Objects<S> {
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Objects<A> {
     type Error = A::Error;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
         self.0.next_element_seed(Objects(seed))
     }
 
@@ -144,7 +149,10 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Objects<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
     type Error = A::Error;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
         self.0.next_key_seed(Objects(seed))
     }
 

@@ -1,4 +1,5 @@
-//! The OpenAPI 3.1 document, made from the table that also routes: what an operation can answer follows from what it is.
+//! The OpenAPI 3.1 document, made from the table that also routes: what an operation can answer
+//! follows from what it is.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +20,27 @@ pub(super) fn document(operations: &[Operation], config: &Config, public_url: &s
     let mut parameters: BTreeMap<String, Value> = BTreeMap::new();
     let mut tags: Vec<Value> = Vec::new();
     for operation in operations {
-        paths
-            .entry(operation.path)
-            .or_default()
-            .insert(operation.verb.word().to_lowercase(), entry(operation, &config.limits));
+        paths.entry(operation.path).or_default().insert(
+            operation.verb.word().to_lowercase(),
+            entry(operation, &config.limits),
+        );
         schemas.extend(operation.schemas.iter().cloned());
-        for parameter in path_parameters(operation.path).into_iter().chain(header_parameters(operation)) {
-            let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        for parameter in path_parameters(operation.path)
+            .into_iter()
+            .chain(header_parameters(operation))
+        {
+            let name = parameter
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
             parameters.insert(name, parameter);
         }
-        shared.extend(refusals_by_status(operation).into_iter().map(|refusal| (refusal.name(), refusal.response())));
+        shared.extend(
+            refusals_by_status(operation)
+                .into_iter()
+                .map(|refusal| (refusal.name(), refusal.response())),
+        );
         if let Success::Page(item) = &operation.success {
             schemas.insert(format!("{item}Page"), page_schema(item));
         }
@@ -74,7 +86,10 @@ fn reference(name: &str) -> Value {
 
 fn entry(operation: &Operation, limits: &Limits) -> Value {
     let shared = |parameter: &Value| {
-        let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = parameter
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         json!({"$ref": format!("#/components/parameters/{name}")})
     };
     let mut parameters: Vec<Value> = path_parameters(operation.path).iter().map(shared).collect();
@@ -91,25 +106,38 @@ fn entry(operation: &Operation, limits: &Limits) -> Value {
     });
     if let (Some((schema, required)), Some(entry)) = (&operation.body, entry.as_object_mut()) {
         let content = json!({"schema": reference(schema)});
-        let first = if operation.form { FORM } else { "application/json" };
+        let first = if operation.form {
+            FORM
+        } else {
+            "application/json"
+        };
         let mut media = Map::from_iter([(first.to_owned(), content.clone())]);
         if operation.verb == Verb::Patch {
             media.insert("application/merge-patch+json".to_owned(), content);
         }
         let words = openapi_bounds::of_body(operation, limits);
-        entry.insert("requestBody".to_owned(), json!({"description": words, "required": required, "content": media}));
+        entry.insert(
+            "requestBody".to_owned(),
+            json!({"description": words, "required": required, "content": media}),
+        );
     }
     entry
 }
 
 fn description(operation: &Operation) -> String {
     let needs = match operation.door {
-        Door::Open | Door::Link | Door::Key(&[]) | Door::Line(&[]) => return operation.description.to_owned(),
+        Door::Open | Door::Link | Door::Key(&[]) | Door::Line(&[]) => {
+            return operation.description.to_owned();
+        }
         Door::Operator => "the operator token".to_owned(),
         Door::Metrics => "the operator token, unless the server's settings open it".to_owned(),
         Door::Key(permissions) | Door::Line(permissions) => {
-            let words = permissions.iter().filter_map(|one| serde_json::to_value(one).ok());
-            let words: Vec<String> = words.filter_map(|word| Some(format!("`{}`", word.as_str()?))).collect();
+            let words = permissions
+                .iter()
+                .filter_map(|one| serde_json::to_value(one).ok());
+            let words: Vec<String> = words
+                .filter_map(|word| Some(format!("`{}`", word.as_str()?)))
+                .collect();
             format!("the scope {}", words.join(" or "))
         }
     };
@@ -126,7 +154,9 @@ fn security(door: Door) -> Value {
 }
 
 fn path_parameters(path: &str) -> Vec<Value> {
-    let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    let names = path
+        .split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     let prefix = |name: &str| match name {
         "conversation_id" => "conv",
         "message_id" => "msg",
@@ -169,7 +199,9 @@ fn without_null(schema: &mut Value) {
         }
     }
     if let Some(kind) = schema.get_mut("type") {
-        let only = kind.as_array().and_then(|kinds| kinds.iter().find(|one| *one != "null").cloned());
+        let only = kind
+            .as_array()
+            .and_then(|kinds| kinds.iter().find(|one| *one != "null").cloned());
         if let Some(only) = only {
             *kind = only;
         }
@@ -189,24 +221,44 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
     )];
     if is_limited(operation) {
         let id = json!({"type": "string", "pattern": "^usr_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"});
-        all.push(header("X-Acting-User", "The user for whom the key acts.", id));
+        all.push(header(
+            "X-Acting-User",
+            "The user for whom the key acts.",
+            id,
+        ));
     }
     if operation.door == Door::Link && !operation.form {
-        all.push(header("X-Share-Password", "The link's password, where it has one.", text.clone()));
+        all.push(header(
+            "X-Share-Password",
+            "The link's password, where it has one.",
+            text.clone(),
+        ));
     }
     if operation.repeatable {
         let key = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,255}$"});
-        all.push(header("Idempotency-Key", "The same key and request: done once, answered the same.", key));
+        all.push(header(
+            "Idempotency-Key",
+            "The same key and request: done once, answered the same.",
+            key,
+        ));
     }
     if operation.conditional {
-        all.push(header("If-Match", "Only if the resource still has one of these tags.", text.clone()));
+        all.push(header(
+            "If-Match",
+            "Only if the resource still has one of these tags.",
+            text.clone(),
+        ));
     }
     if operation.streams {
         let words = "Where a stream goes on: behind this event; it wins over `after`.";
         all.push(header("Last-Event-ID", words, text.clone()));
     }
     if tagged(operation) && operation.verb == Verb::Get {
-        all.push(header("If-None-Match", "Only if the resource has none of these tags: otherwise 304.", text));
+        all.push(header(
+            "If-None-Match",
+            "Only if the resource has none of these tags: otherwise 304.",
+            text,
+        ));
     }
     all
 }
@@ -223,11 +275,18 @@ fn tagged(operation: &Operation) -> bool {
 
 /// What it can be refused for, by what it is.
 fn refusals(operation: &Operation) -> Vec<Kind> {
-    let mut kinds = vec![Kind::InvalidRequest, Kind::HeadersTooLarge, Kind::ServerError, Kind::Unavailable];
+    let mut kinds = vec![
+        Kind::InvalidRequest,
+        Kind::HeadersTooLarge,
+        Kind::ServerError,
+        Kind::Unavailable,
+    ];
     match operation.door {
         Door::Open => {}
         Door::Link => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
-        Door::Key(_) | Door::Line(_) => kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]),
+        Door::Key(_) | Door::Line(_) => {
+            kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited])
+        }
         Door::Operator | Door::Metrics => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
     }
     if operation.path.contains('{') {
@@ -258,10 +317,16 @@ fn responses(operation: &Operation) -> Value {
         let content = json!({"application/json": {"schema": reference(name)}});
         let words = "Nothing was made.";
         let headers = header_refs(&common(is_limited(operation)));
-        all.insert("200".to_owned(), json!({"description": words, "headers": headers, "content": content}));
+        all.insert(
+            "200".to_owned(),
+            json!({"description": words, "headers": headers, "content": content}),
+        );
     }
     if tagged(operation) && operation.verb == Verb::Get {
-        all.insert("304".to_owned(), json!({"description": "You already have it.", "headers": header_refs(&["ETag"])}));
+        all.insert(
+            "304".to_owned(),
+            json!({"description": "You already have it.", "headers": header_refs(&["ETag"])}),
+        );
     }
     for refusal in refusals_by_status(operation) {
         let shared = json!({"$ref": format!("#/components/responses/{}", refusal.name())});
@@ -277,15 +342,24 @@ fn success(operation: &Operation) -> (&'static str, Value) {
         Success::Accepted(name) => ("202", "application/json", reference(name)),
         Success::Page(name) => ("200", "application/json", reference(&format!("{name}Page"))),
         Success::Deleted => {
-            return ("204", json!({"description": "Done.", "headers": header_refs(&common(is_limited(operation)))}));
+            return (
+                "204",
+                json!({"description": "Done.", "headers": header_refs(&common(is_limited(operation)))}),
+            );
         }
         Success::Switched => {
             let words = "Switching protocols: frames from here on.";
-            return ("101", json!({"description": words, "headers": header_refs(&common(true))}));
+            return (
+                "101",
+                json!({"description": words, "headers": header_refs(&common(true))}),
+            );
         }
         Success::Text(media_type) => {
-            let schema =
-                if *media_type == "application/json" { json!({"type": "object"}) } else { json!({"type": "string"}) };
+            let schema = if *media_type == "application/json" {
+                json!({"type": "object"})
+            } else {
+                json!({"type": "string"})
+            };
             ("200", *media_type, schema)
         }
     };
@@ -296,7 +370,11 @@ fn success(operation: &Operation) -> (&'static str, Value) {
     match operation.success {
         Success::Created(_) => names.push("Location"),
         Success::Page(_) => names.push("Link"),
-        Success::Ok(_) | Success::Accepted(_) | Success::Deleted | Success::Text(_) | Success::Switched => {}
+        Success::Ok(_)
+        | Success::Accepted(_)
+        | Success::Deleted
+        | Success::Text(_)
+        | Success::Switched => {}
     }
     if operation.repeatable {
         names.push("Idempotent-Replayed");
@@ -308,11 +386,22 @@ fn success(operation: &Operation) -> (&'static str, Value) {
         content.insert("text/event-stream".to_owned(), json!({"schema": schema}));
     }
     for form in operation.forms {
-        let kind = if *form == "application/json" { "object" } else { "string" };
+        let kind = if *form == "application/json" {
+            "object"
+        } else {
+            "string"
+        };
         content.insert((*form).to_owned(), json!({"schema": {"type": kind}}));
     }
-    let words = if status == "201" { "Created." } else { "Here it is." };
-    (status, json!({"description": words, "headers": header_refs(&names), "content": content}))
+    let words = if status == "201" {
+        "Created."
+    } else {
+        "Here it is."
+    };
+    (
+        status,
+        json!({"description": words, "headers": header_refs(&names), "content": content}),
+    )
 }
 
 /// What operations are refused with alike: it stands in the document once.
@@ -327,11 +416,22 @@ struct Refusal {
 fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
     let mut by_status: BTreeMap<u16, Vec<Kind>> = BTreeMap::new();
     for kind in refusals(operation) {
-        by_status.entry(kind.status().as_u16()).or_default().push(kind);
+        by_status
+            .entry(kind.status().as_u16())
+            .or_default()
+            .push(kind);
     }
     let limited = is_limited(operation);
     let paged = operation.shows_pages();
-    by_status.into_iter().map(|(status, kinds)| Refusal { status, kinds, limited, paged }).collect()
+    by_status
+        .into_iter()
+        .map(|(status, kinds)| Refusal {
+            status,
+            kinds,
+            limited,
+            paged,
+        })
+        .collect()
 }
 
 impl Refusal {
@@ -344,8 +444,11 @@ impl Refusal {
     }
 
     fn response(&self) -> Value {
-        let words: Vec<String> =
-            self.kinds.iter().map(|kind| format!("`{}`: {}.", kind.code(), kind.message())).collect();
+        let words: Vec<String> = self
+            .kinds
+            .iter()
+            .map(|kind| format!("`{}`: {}.", kind.code(), kind.message()))
+            .collect();
         let mut names = common(self.limited);
         match self.status {
             401 => names.push("WWW-Authenticate"),
@@ -357,7 +460,10 @@ impl Refusal {
             "application/problem+json": {"schema": reference("ProblemDetails")},
         });
         if let (Value::Object(forms), true) = (&mut content, self.paged) {
-            forms.insert("text/html".to_owned(), json!({"schema": {"type": "string"}}));
+            forms.insert(
+                "text/html".to_owned(),
+                json!({"schema": {"type": "string"}}),
+            );
         }
         json!({"description": words.join(" "), "headers": header_refs(&names), "content": content})
     }
@@ -383,7 +489,15 @@ fn common(limited: bool) -> Vec<&'static str> {
 }
 
 fn header_refs(names: &[&str]) -> Value {
-    names.iter().map(|name| ((*name).to_owned(), json!({"$ref": format!("#/components/headers/{name}")}))).collect()
+    names
+        .iter()
+        .map(|name| {
+            (
+                (*name).to_owned(),
+                json!({"$ref": format!("#/components/headers/{name}")}),
+            )
+        })
+        .collect()
 }
 
 fn headers() -> Value {
@@ -452,7 +566,11 @@ fn shared_schemas() -> BTreeMap<String, Value> {
             "offset": {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
         },
     });
-    BTreeMap::from([("Error".to_owned(), error), ("ProblemDetails".to_owned(), problem), ("PageMeta".to_owned(), meta)])
+    BTreeMap::from([
+        ("Error".to_owned(), error),
+        ("ProblemDetails".to_owned(), problem),
+        ("PageMeta".to_owned(), meta),
+    ])
 }
 
 fn page_schema(item: &str) -> Value {
@@ -469,7 +587,11 @@ fn page_schema(item: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test fails by panicking"
+    )]
     use std::collections::HashSet;
 
     use super::super::routes;
@@ -497,7 +619,10 @@ mod tests {
         references(&document, &mut found);
         assert!(found.len() > 100);
         for name in found {
-            assert!(document.pointer(name.trim_start_matches('#')).is_some(), "{name}");
+            assert!(
+                document.pointer(name.trim_start_matches('#')).is_some(),
+                "{name}"
+            );
         }
     }
 
@@ -506,7 +631,11 @@ mod tests {
         let operations = routes::operations();
         let mut known: BTreeMap<&str, &Value> = BTreeMap::new();
         for (name, schema) in operations.iter().flat_map(|operation| &operation.schemas) {
-            assert_eq!(*known.entry(name).or_insert(schema), schema, "{name} means two");
+            assert_eq!(
+                *known.entry(name).or_insert(schema),
+                schema,
+                "{name} means two"
+            );
         }
     }
 
@@ -514,9 +643,23 @@ mod tests {
     fn choices_stand_in_it_as_they_are_written() {
         let document = documented(&routes::operations());
         let words = |schema: &str| document["components"]["schemas"][schema]["enum"].clone();
-        assert_eq!(words("ContentType"), json!(["text/markdown", "text/plain", "text/html", "application/json"]));
-        assert_eq!(words("MergeStrategy"), json!(["fail", "ours", "theirs", "union"]));
-        assert_eq!(words("DocumentRole"), json!(["viewer", "commenter", "editor", "owner"]));
+        assert_eq!(
+            words("ContentType"),
+            json!([
+                "text/markdown",
+                "text/plain",
+                "text/html",
+                "application/json"
+            ])
+        );
+        assert_eq!(
+            words("MergeStrategy"),
+            json!(["fail", "ours", "theirs", "union"])
+        );
+        assert_eq!(
+            words("DocumentRole"),
+            json!(["viewer", "commenter", "editor", "owner"])
+        );
     }
 
     #[test]
@@ -528,14 +671,37 @@ mod tests {
             let entry = &document["paths"][operation.path][operation.verb.word().to_lowercase()];
             assert!(ids.insert(operation.id), "{} twice", operation.id);
             let responses = entry["responses"].as_object().unwrap();
-            assert!(responses.keys().any(|status| status.starts_with('2') || status == "101"), "{}", operation.id);
+            assert!(
+                responses
+                    .keys()
+                    .any(|status| status.starts_with('2') || status == "101"),
+                "{}",
+                operation.id
+            );
             for status in ["400", "431", "500", "503"] {
-                let shared = responses[status]["$ref"].as_str().unwrap().trim_start_matches('#');
-                let schema = &document.pointer(shared).unwrap()["content"]["application/json"]["schema"]["$ref"];
-                assert_eq!(schema, "#/components/schemas/Error", "{} {status}", operation.id);
+                let shared = responses[status]["$ref"]
+                    .as_str()
+                    .unwrap()
+                    .trim_start_matches('#');
+                let schema = &document.pointer(shared).unwrap()["content"]["application/json"]["schema"]
+                    ["$ref"];
+                assert_eq!(
+                    schema, "#/components/schemas/Error",
+                    "{} {status}",
+                    operation.id
+                );
             }
-            assert_eq!(responses.contains_key("401"), operation.door != Door::Open, "{}", operation.id);
-            assert!(!operation.summary.is_empty() && !operation.tag.is_empty(), "{}", operation.id);
+            assert_eq!(
+                responses.contains_key("401"),
+                operation.door != Door::Open,
+                "{}",
+                operation.id
+            );
+            assert!(
+                !operation.summary.is_empty() && !operation.tag.is_empty(),
+                "{}",
+                operation.id
+            );
         }
     }
 
@@ -543,7 +709,11 @@ mod tests {
     fn what_is_answered_alike_stands_in_it_once() {
         let operations = routes::operations();
         let text = documented(&operations).to_string();
-        assert!(text.len() < 3_000 * operations.len(), "{} bytes", text.len());
+        assert!(
+            text.len() < 3_000 * operations.len(),
+            "{} bytes",
+            text.len()
+        );
     }
 
     #[test]
@@ -551,8 +721,10 @@ mod tests {
         let document = documented(&routes::operations());
         let entry = &document["paths"]["/v1/conversations/{conversation_id}/messages"]["post"];
         let statuses: Vec<&String> = entry["responses"].as_object().unwrap().keys().collect();
-        let expected =
-            ["201", "400", "401", "403", "404", "408", "409", "412", "413", "415", "422", "429", "431", "500", "503"];
+        let expected = [
+            "201", "400", "401", "403", "404", "408", "409", "412", "413", "415", "422", "429",
+            "431", "500", "503",
+        ];
         assert_eq!(statuses, expected);
     }
 
@@ -560,12 +732,26 @@ mod tests {
     fn parameters_have_their_bounds_and_are_never_null() {
         let document = documented(&routes::operations());
         let list = &document["paths"]["/v1/conversations"]["get"]["parameters"];
-        let of =
-            |name: &str| list.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["schema"].clone();
-        assert_eq!((&of("limit")["minimum"], &of("limit")["maximum"]), (&json!(1), &json!(100)));
+        let of = |name: &str| {
+            list.as_array()
+                .unwrap()
+                .iter()
+                .find(|one| one["name"] == name)
+                .unwrap()["schema"]
+                .clone()
+        };
+        assert_eq!(
+            (&of("limit")["minimum"], &of("limit")["maximum"]),
+            (&json!(1), &json!(100))
+        );
         assert_eq!(of("offset")["maximum"], json!(OFFSET_MAX));
         assert_eq!(of("status")["enum"], json!(["active", "pending", "closed"]));
-        assert!(of("customer_id")["pattern"].as_str().unwrap().starts_with("^cus_"));
+        assert!(
+            of("customer_id")["pattern"]
+                .as_str()
+                .unwrap()
+                .starts_with("^cus_")
+        );
         assert!(!list.to_string().contains("null"), "{list}");
     }
 }

@@ -1,4 +1,5 @@
-//! What the OpenAPI document says of the bounds that callers meet: they are settings, so it says them in words.
+//! What the OpenAPI document says of the bounds that callers meet: they are settings, so it says
+//! them in words.
 
 use crate::config::{Config, Limits};
 
@@ -6,7 +7,14 @@ use super::operation::Operation;
 
 /// All of them, and how what is beyond each is answered.
 pub(super) fn in_words(config: &Config) -> String {
-    [of_requests(config), of_texts(config), of_many(config), of_lines(config), of_memory(&config.limits)].join(" ")
+    [
+        of_requests(config),
+        of_texts(config),
+        of_many(config),
+        of_lines(config),
+        of_memory(&config.limits),
+    ]
+    .join(" ")
 }
 
 /// How large the body of this operation may be.

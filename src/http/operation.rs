@@ -1,5 +1,6 @@
-//! One operation of the interface: how it is reached, what it takes and answers, and who carries it out. From the same
-//! value come the route and its entry in the OpenAPI document, so neither can exist without the other.
+//! One operation of the interface: how it is reached, what it takes and answers, and who carries it
+//! out. From the same value come the route and its entry in the OpenAPI document, so neither can
+//! exist without the other.
 
 use std::future::Future;
 
@@ -88,7 +89,8 @@ pub(crate) enum Home {
     Above(usize, &'static str),
 }
 
-type Run = Box<dyn Fn(Call, Incoming) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
+type Run =
+    Box<dyn Fn(Call, Incoming) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
 
 /// Whether what the path leads to is there, for a body that anybody could send.
 type Known = for<'c> fn(&'c Call) -> LocalBoxFuture<'c, Result<(), Problem>>;
@@ -134,7 +136,8 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// Whether it answers people with pages, refusals too: it is what a share link opens in a browser.
+    /// Whether it answers people with pages, refusals too: it is what a share link opens in a
+    /// browser.
     pub(crate) fn shows_pages(&self) -> bool {
         self.door == Door::Link && !self.forms.is_empty()
     }
@@ -158,7 +161,9 @@ where
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let mut made =
-        Operation::new::<query::NoQuery, B, _, _>(Verb::Post, path, id, move |call, _, body| run(call, body));
+        Operation::new::<query::NoQuery, B, _, _>(Verb::Post, path, id, move |call, _, body| {
+            run(call, body)
+        });
     made.repeatable = true;
     made
 }
@@ -170,7 +175,10 @@ where
     F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
-    Operation::new::<query::NoQuery, B, _, _>(Verb::Patch, path, id, move |call, _, body| run(call, body)).conditional()
+    Operation::new::<query::NoQuery, B, _, _>(Verb::Patch, path, id, move |call, _, body| {
+        run(call, body)
+    })
+    .conditional()
 }
 
 /// An operation that puts something in the place of something.
@@ -180,7 +188,10 @@ where
     F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
-    Operation::new::<query::NoQuery, B, _, _>(Verb::Put, path, id, move |call, _, body| run(call, body)).conditional()
+    Operation::new::<query::NoQuery, B, _, _>(Verb::Put, path, id, move |call, _, body| {
+        run(call, body)
+    })
+    .conditional()
 }
 
 /// An operation that takes something away, in the way that the query says.
@@ -190,8 +201,14 @@ where
     F: Fn(Call, Q) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
-    let made = Operation::new::<Q, (), _, _>(Verb::Delete, path, id, move |call, query, ()| run(call, query));
-    Operation { success: Success::Deleted, ..made }.conditional()
+    let made = Operation::new::<Q, (), _, _>(Verb::Delete, path, id, move |call, query, ()| {
+        run(call, query)
+    });
+    Operation {
+        success: Success::Deleted,
+        ..made
+    }
+    .conditional()
 }
 
 /// An operation that takes something away.
@@ -200,8 +217,15 @@ where
     F: Fn(Call) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
-    let made = Operation::new::<query::NoQuery, (), _, _>(Verb::Delete, path, id, move |call, _, ()| run(call));
-    Operation { success: Success::Deleted, ..made }.conditional()
+    let made =
+        Operation::new::<query::NoQuery, (), _, _>(Verb::Delete, path, id, move |call, _, ()| {
+            run(call)
+        });
+    Operation {
+        success: Success::Deleted,
+        ..made
+    }
+    .conditional()
 }
 
 impl Operation {
@@ -222,7 +246,10 @@ impl Operation {
             summary: "",
             description: "",
             door: Door::Open,
-            parameters: parameters.iter().filter_map(|parameter| serde_json::to_value(parameter).ok()).collect(),
+            parameters: parameters
+                .iter()
+                .filter_map(|parameter| serde_json::to_value(parameter).ok())
+                .collect(),
             body: B::document(&mut schemas),
             large: false,
             form: B::FORM,
@@ -240,13 +267,25 @@ impl Operation {
             watched: false,
             refusals: Vec::new(),
             schemas,
-            run: Box::new(move |call, incoming| carry_out::<Q, B, F, Fut>(call, incoming, run).boxed_local()),
+            run: Box::new(move |call, incoming| {
+                carry_out::<Q, B, F, Fut>(call, incoming, run).boxed_local()
+            }),
         }
     }
 
     /// Where it stands in the document, and what it is for.
-    pub(crate) fn about(self, tag: &'static str, summary: &'static str, description: &'static str) -> Self {
-        Operation { tag, summary, description, ..self }
+    pub(crate) fn about(
+        self,
+        tag: &'static str,
+        summary: &'static str,
+        description: &'static str,
+    ) -> Self {
+        Operation {
+            tag,
+            summary,
+            description,
+            ..self
+        }
     }
 
     /// What opens it.
@@ -279,17 +318,26 @@ impl Operation {
 
     /// Its body may hold a document's content.
     pub(crate) fn large(self) -> Self {
-        Operation { large: true, ..self }
+        Operation {
+            large: true,
+            ..self
+        }
     }
 
     /// Its answer shows a document.
     pub(crate) fn whole(self) -> Self {
-        Operation { whole: true, ..self }
+        Operation {
+            whole: true,
+            ..self
+        }
     }
 
     /// Sent again, it is done again.
     pub(crate) fn unrepeatable(self) -> Self {
-        Operation { repeatable: false, ..self }
+        Operation {
+            repeatable: false,
+            ..self
+        }
     }
 
     /// It answers 202 with this.
@@ -306,42 +354,66 @@ impl Operation {
 
     /// Its answer may be large, so few are made at once for one caller.
     pub(crate) fn plentiful(self) -> Self {
-        Operation { plentiful: true, ..self }
+        Operation {
+            plentiful: true,
+            ..self
+        }
     }
 
     /// It answers the same as a stream, where that is asked for.
     pub(crate) fn streams(self) -> Self {
-        Operation { streams: true, ..self }
+        Operation {
+            streams: true,
+            ..self
+        }
     }
 
     /// It turns the connection into a line for frames.
     pub(crate) fn switches(self) -> Self {
-        Operation { success: Success::Switched, ..self }
+        Operation {
+            success: Success::Switched,
+            ..self
+        }
     }
 
     /// It answers 200 with text of this media type.
     pub(crate) fn writes(self, media_type: &'static str) -> Self {
-        Operation { success: Success::Text(media_type), ..self }
+        Operation {
+            success: Success::Text(media_type),
+            ..self
+        }
     }
 
     /// Its answer holds a secret that no cache may keep.
     pub(crate) fn secret(self) -> Self {
-        Operation { secret: true, ..self }
+        Operation {
+            secret: true,
+            ..self
+        }
     }
 
     /// It takes `If-Match`.
     pub(crate) fn conditional(self) -> Self {
-        Operation { conditional: true, ..self }
+        Operation {
+            conditional: true,
+            ..self
+        }
     }
 
     /// Its body is read only if this finds nothing wrong.
     pub(crate) fn known_by(self, known: Known) -> Self {
-        Operation { known: Some(known), ..self }
+        Operation {
+            known: Some(known),
+            ..self
+        }
     }
 
     /// It is answered while the server stops, too.
     pub(crate) fn watched(self) -> Self {
-        Operation { watched: true, ..self }
+        Operation {
+            watched: true,
+            ..self
+        }
     }
 
     /// What else it may be refused for.
@@ -361,13 +433,22 @@ pub(crate) fn register<T: ToSchema>(schemas: &mut Vec<(String, Value)>) -> Strin
     T::schemas(&mut found);
     let name = T::name().into_owned();
     found.push((name.clone(), T::schema()));
-    let as_json = |(name, schema)| serde_json::to_value(schema).ok().map(|schema| (name, schema));
+    let as_json = |(name, schema)| {
+        serde_json::to_value(schema)
+            .ok()
+            .map(|schema| (name, schema))
+    };
     schemas.extend(found.into_iter().filter_map(as_json));
     name
 }
 
-/// Query, body, idempotency, then the operation itself: in the order in which the contract has them checked.
-async fn carry_out<Q, B, F, Fut>(mut call: Call, incoming: Incoming, run: F) -> Result<Output, Problem>
+/// Query, body, idempotency, then the operation itself: in the order in which the contract has them
+/// checked.
+async fn carry_out<Q, B, F, Fut>(
+    mut call: Call,
+    incoming: Incoming,
+    run: F,
+) -> Result<Output, Problem>
 where
     Q: DeserializeOwned,
     B: Body,
@@ -375,7 +456,11 @@ where
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let asked: Q = query::parse(call.query())?;
-    let Parsed { body, fingerprint, permit } = incoming.parse::<B>(&call).await?;
+    let Parsed {
+        body,
+        fingerprint,
+        permit,
+    } = incoming.parse::<B>(&call).await?;
     call.fingerprint = fingerprint;
     if !B::IN_PLACES
         && let Some(replay) = idempotency::reserve(&mut call).await?
@@ -383,20 +468,30 @@ where
         return completed(&call, replay).await;
     }
     let running = run(call, asked, body);
-    let Some(permit) = permit else { return running.await };
+    let Some(permit) = permit else {
+        return running.await;
+    };
     // It goes on when its caller is gone, and so long it is in memory.
     let held = async move {
         let answered = running.await;
         drop(permit);
         answered
     };
-    actix_web::rt::spawn(held).await.unwrap_or_else(|_| Err(Problem::crashed()))
+    actix_web::rt::spawn(held)
+        .await
+        .unwrap_or_else(|_| Err(Problem::crashed()))
 }
 
 /// An answer that is given again, with what is not kept of it.
 async fn completed(call: &Call, replay: Output) -> Result<Output, Problem> {
     if let (Output::Answer(answer), true) = (&replay, call.whole) {
-        return Ok(call.edge.system.documents.completed(call.caller.scope, answer.clone()).await?.into());
+        return Ok(call
+            .edge
+            .system
+            .documents
+            .completed(call.caller.scope, answer.clone())
+            .await?
+            .into());
     }
     Ok(replay)
 }

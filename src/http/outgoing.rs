@@ -1,5 +1,6 @@
-//! Bodies of answers on their way out. A large one is counted while it is in memory, goes out in pieces, and must be taken
-//! in time; an empty one waits like any other until there is room for its head.
+//! Bodies of answers on their way out. A large one is counted while it is in memory, goes out in
+//! pieces, and must be taken in time; an empty one waits like any other until there is room for its
+//! head.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +15,8 @@ use tokio::task::JoinHandle;
 use super::budget::BytesPermit;
 use super::idle::InUse;
 
-/// Bytes of an answer up to which nobody counts it: the connection's buffers hold about as much anyway.
+/// Bytes of an answer up to which nobody counts it: the connection's buffers hold about as much
+/// anyway.
 pub(super) const SMALL_MAX: usize = 65_536;
 /// Bytes that are given out at once: no more of an answer is copied than its connection takes.
 const PIECE: usize = 32_768;
@@ -49,16 +51,30 @@ pub(super) struct Large {
 
 impl Large {
     /// Sends these bytes through that connection.
-    pub(super) fn new(bytes: Bytes, permit: Option<BytesPermit>, pace: ReadPace, connection: Option<InUse>) -> Self {
+    pub(super) fn new(
+        bytes: Bytes,
+        permit: Option<BytesPermit>,
+        pace: ReadPace,
+        connection: Option<InUse>,
+    ) -> Self {
         let outlet = connection.as_ref().map(InUse::outlet);
-        let deadline = pace.longest(bytes.len()).zip(outlet).map(|(longest, outlet)| {
-            // It runs on the connection's own thread and ends with the body, which its connection outlives.
-            spawn(async move {
-                tokio::time::sleep(longest).await;
-                outlet.shut();
-            })
-        });
-        Large { rest: bytes, deadline, _permit: permit, _connection: connection }
+        let deadline = pace
+            .longest(bytes.len())
+            .zip(outlet)
+            .map(|(longest, outlet)| {
+                // It runs on the connection's own thread and ends with the body, which its
+                // connection outlives.
+                spawn(async move {
+                    tokio::time::sleep(longest).await;
+                    outlet.shut();
+                })
+            });
+        Large {
+            rest: bytes,
+            deadline,
+            _permit: permit,
+            _connection: connection,
+        }
     }
 }
 
@@ -77,7 +93,10 @@ impl MessageBody for Large {
         BodySize::Sized(self.rest.len() as u64)
     }
 
-    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+    fn poll_next(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Infallible>>> {
         let rest = &mut self.get_mut().rest;
         if rest.is_empty() {
             return Poll::Ready(None);
@@ -86,8 +105,9 @@ impl MessageBody for Large {
     }
 }
 
-/// The body of a status that has none. Without a body, or told its size, the server would go on to the next request at once,
-/// however many heads a client that reads none of them lets wait: a stream ends when the connection has room.
+/// The body of a status that has none. Without a body, or told its size, the server would go on to
+/// the next request at once, however many heads a client that reads none of them lets wait: a
+/// stream ends when the connection has room.
 pub(super) struct Nothing;
 
 impl MessageBody for Nothing {
@@ -97,7 +117,10 @@ impl MessageBody for Nothing {
         BodySize::Stream
     }
 
-    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+    fn poll_next(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Infallible>>> {
         Poll::Ready(None)
     }
 }

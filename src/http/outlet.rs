@@ -1,6 +1,7 @@
-//! A connection below HTTP. Its own side is to be shut when a WebSocket has said goodbye: clients wait for that, and the
-//! server itself would first listen on for as long as the rest of a refused body is read. So is that of a client that takes
-//! its answer too slowly. And whether its client has hung up, which the server itself finds out only when it answers.
+//! A connection below HTTP. Its own side is to be shut when a WebSocket has said goodbye: clients
+//! wait for that, and the server itself would first listen on for as long as the rest of a refused
+//! body is read. So is that of a client that takes its answer too slowly. And whether its client
+//! has hung up, which the server itself finds out only when it answers.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -9,11 +10,12 @@ use actix_web::rt::net::TcpStream;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getpeername, recv, shutdown};
 
-/// Between two looks whether a client has hung up. What is answered sooner is answered even to those who send nothing more
-/// and wait, as they may: the two look the same.
+/// Between two looks whether a client has hung up. What is answered sooner is answered even to
+/// those who send nothing more and wait, as they may: the two look the same.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A connection's descriptor. It is not owned: whoever holds this lives in what owns it, or knows the peer that it had.
+/// A connection's descriptor. It is not owned: whoever holds this lives in what owns it, or knows
+/// the peer that it had.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outlet(RawFd);
 
@@ -40,7 +42,11 @@ impl Outlet {
 
     /// Whether the client has closed its side of the connection.
     pub(super) fn is_closed(self) -> bool {
-        let looked = recv(self.0, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        let looked = recv(
+            self.0,
+            &mut [0],
+            MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT,
+        );
         !matches!(looked, Ok(1..) | Err(Errno::EAGAIN | Errno::EINTR))
     }
 

@@ -1,5 +1,6 @@
-//! How many requests of one connection are read before their turn comes. The HTTP parser makes requests of all that it has
-//! read, up to 128 KiB: thousands of some 9 KB each, for a client that sent a few bytes for each and reads no answer.
+//! How many requests of one connection are read before their turn comes. The HTTP parser makes
+//! requests of all that it has read, up to 128 KiB: thousands of some 9 KB each, for a client that
+//! sent a few bytes for each and reads no answer.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -32,7 +33,8 @@ impl Turns {
     }
 }
 
-/// A connection of which no more is read while so many requests wait: the client is held back as by any full buffer.
+/// A connection of which no more is read while so many requests wait: the client is held back as by
+/// any full buffer.
 #[derive(Debug)]
 pub(super) struct Paced {
     stream: TcpStream,
@@ -44,7 +46,12 @@ pub(super) struct Paced {
 
 impl Paced {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Paced { stream, turns: Rc::default(), heads: Heads::default(), held: Bytes::new() }
+        Paced {
+            stream,
+            turns: Rc::default(),
+            heads: Heads::default(),
+            held: Bytes::new(),
+        }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -62,7 +69,11 @@ impl Paced {
 }
 
 impl AsyncRead for Paced {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let room = this.room();
         if !this.held.is_empty() && room == 0 {
@@ -94,7 +105,11 @@ impl AsyncRead for Paced {
 }
 
 impl AsyncWrite for Paced {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }
 
@@ -107,9 +122,9 @@ impl AsyncWrite for Paced {
     }
 }
 
-/// Counts requests in what a connection sends, by their first lines: `METHOD target HTTP/1.x`, anywhere but among the headers
-/// that follow one. A body in which a line looks like that is counted too: no JSON does, for its texts have no line breaks, and
-/// what is no JSON is refused.
+/// Counts requests in what a connection sends, by their first lines: `METHOD target HTTP/1.x`,
+/// anywhere but among the headers that follow one. A body in which a line looks like that is
+/// counted too: no JSON does, for its texts have no line breaks, and what is no JSON is refused.
 #[derive(Debug, Default)]
 struct Heads {
     seen: usize,
@@ -148,27 +163,36 @@ impl Heads {
 
 /// Whether a line that ends like this is a request's first one.
 fn is_first_line(line: &[u8]) -> bool {
-    line.split_last().is_some_and(|(minor, rest)| minor.is_ascii_digit() && rest.ends_with(VERSION))
+    line.split_last()
+        .is_some_and(|(minor, rest)| minor.is_ascii_digit() && rest.ends_with(VERSION))
 }
 
 /// The last of these bytes, which follow those.
 fn tail(before: &Tail, bytes: &[u8]) -> Tail {
     let mut tail = Tail::default();
     let added = bytes.len().min(tail.len());
-    let all = before.iter().skip(added).chain(bytes.iter().skip(bytes.len() - added));
+    let all = before
+        .iter()
+        .skip(added)
+        .chain(bytes.iter().skip(bytes.len() - added));
     tail.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
     tail
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test fails by panicking"
+    )]
     use proptest::prelude::*;
 
     use super::*;
 
     const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: a\r\nVia: a HTTP/1.1\r\n\r\n";
-    const POST: &[u8] = b"POST /v1/customers HTTP/1.0\nContent-Length: 20\n\n{\n  \"name\": \"HTTP/1.1\"\n}";
+    const POST: &[u8] =
+        b"POST /v1/customers HTTP/1.0\nContent-Length: 20\n\n{\n  \"name\": \"HTTP/1.1\"\n}";
 
     /// What is given on of these pieces, and how many requests were seen, where so many may pass.
     fn passed(pieces: &[&[u8]], room: usize) -> (usize, usize) {

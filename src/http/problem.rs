@@ -1,5 +1,5 @@
-//! What went wrong, as the caller sees it. The only file that pairs errors with statuses: every match is exhaustive, so
-//! that a new failure does not compile until it has a status.
+//! What went wrong, as the caller sees it. The only file that pairs errors with statuses: every
+//! match is exhaustive, so that a new failure does not compile until it has a status.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -133,20 +133,32 @@ impl Kind {
             Kind::Unauthorized => "The credential is missing or not valid: verify the API key",
             Kind::Forbidden => "The credential does not allow this: check permissions",
             Kind::NotFound => "Nothing is here: verify the resource exists",
-            Kind::MethodNotAllowed => "The resource does not take this method: use one of those in Allow",
+            Kind::MethodNotAllowed => {
+                "The resource does not take this method: use one of those in Allow"
+            }
             Kind::RequestTimeout => "The body did not come in time: send it faster",
             Kind::Conflict => "The resource's state does not allow this: read it, then decide anew",
-            Kind::InvalidTransition => "The status does not lead there: read the conversation, then decide anew",
+            Kind::InvalidTransition => {
+                "The status does not lead there: read the conversation, then decide anew"
+            }
             Kind::ConversationClosed => "The conversation is closed: reopen it first",
             Kind::IdempotencyInProgress => {
                 "The first request with this Idempotency-Key still runs: wait, then repeat it"
             }
-            Kind::MergeConflict => "Both sides changed the same lines: send resolutions, or choose another strategy",
-            Kind::CursorExpired => "The events behind the cursor are not stored any more: begin anew with after=0",
+            Kind::MergeConflict => {
+                "Both sides changed the same lines: send resolutions, or choose another strategy"
+            }
+            Kind::CursorExpired => {
+                "The events behind the cursor are not stored any more: begin anew with after=0"
+            }
             Kind::PreconditionFailed => "The resource has changed: read it, then decide anew",
             Kind::PayloadTooLarge => "The body is too large: send a smaller one",
-            Kind::UnsupportedMediaType => "The body's media type is not known: send application/json",
-            Kind::IdempotencyKeyReused => "The Idempotency-Key belongs to another request: use a new one",
+            Kind::UnsupportedMediaType => {
+                "The body's media type is not known: send application/json"
+            }
+            Kind::IdempotencyKeyReused => {
+                "The Idempotency-Key belongs to another request: use a new one"
+            }
             Kind::RateLimited => "Too many requests: slow down; use backoff",
             Kind::HeadersTooLarge => "The header block is too large: send fewer or shorter headers",
             Kind::ServerError => "Something went wrong on our side: contact support",
@@ -202,12 +214,26 @@ impl Problem {
     /// A problem with no parameter at fault.
     pub(crate) fn new(kind: Kind, reason: impl Into<Cow<'static, str>>) -> Self {
         let (field, reason) = (Cow::Borrowed(""), reason.into());
-        Problem { kind, field, reason, outcome: None, retry_after_seconds: None, allow: None, more: None }
+        Problem {
+            kind,
+            field,
+            reason,
+            outcome: None,
+            retry_after_seconds: None,
+            allow: None,
+            more: None,
+        }
     }
 
     /// A parameter that is not acceptable.
-    pub(crate) fn invalid(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
-        Problem { field: shortened(field.into()), ..Problem::new(Kind::InvalidRequest, shortened(reason.into())) }
+    pub(crate) fn invalid(
+        field: impl Into<Cow<'static, str>>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Problem {
+            field: shortened(field.into()),
+            ..Problem::new(Kind::InvalidRequest, shortened(reason.into()))
+        }
     }
 
     /// Nothing is there, or nothing that this caller may know of.
@@ -223,7 +249,10 @@ impl Problem {
     /// Beyond a limit; after so long the next one passes.
     pub(crate) fn rate_limited(reason: &'static str, retry_after_seconds: u64) -> Self {
         let retry_after_seconds = Some(retry_after_seconds.max(1));
-        Problem { retry_after_seconds, ..Problem::new(Kind::RateLimited, reason) }
+        Problem {
+            retry_after_seconds,
+            ..Problem::new(Kind::RateLimited, reason)
+        }
     }
 
     /// Not now.
@@ -233,28 +262,46 @@ impl Problem {
         retry_after_seconds: u64,
     ) -> Self {
         let retry_after_seconds = Some(retry_after_seconds.max(1));
-        Problem { outcome: Some(outcome), retry_after_seconds, ..Problem::new(Kind::Unavailable, reason) }
+        Problem {
+            outcome: Some(outcome),
+            retry_after_seconds,
+            ..Problem::new(Kind::Unavailable, reason)
+        }
     }
 
     /// A fault of ours.
     pub(crate) fn crashed() -> Self {
-        Problem { outcome: Some(Outcome::Unknown), ..Problem::new(Kind::ServerError, "an internal failure") }
+        Problem {
+            outcome: Some(Outcome::Unknown),
+            ..Problem::new(Kind::ServerError, "an internal failure")
+        }
     }
 
     /// What is stored can't be read: a fault of ours, and nothing was done.
     pub(crate) fn unreadable() -> Self {
-        let problem = Problem::new(Kind::ServerError, "what is stored of the resource can't be read");
-        Problem { outcome: Some(Outcome::None), ..problem }
+        let problem = Problem::new(
+            Kind::ServerError,
+            "what is stored of the resource can't be read",
+        );
+        Problem {
+            outcome: Some(Outcome::None),
+            ..problem
+        }
     }
 
     /// The same, with this parameter at fault.
     pub(crate) fn at(self, field: &'static str) -> Self {
-        Problem { field: Cow::Borrowed(field), ..self }
+        Problem {
+            field: Cow::Borrowed(field),
+            ..self
+        }
     }
 
     /// The body: as RFC 9457 has it, for the path where it came up, or in the house's own form.
     pub(crate) fn body(&self, instance: Option<&str>) -> Bytes {
-        instance.map_or_else(|| self.json(), |instance| self.problem_json(instance)).into()
+        instance
+            .map_or_else(|| self.json(), |instance| self.problem_json(instance))
+            .into()
     }
 
     /// The body in the house's own form.
@@ -269,7 +316,11 @@ impl Problem {
         struct Body<'a> {
             error: Inner<'a>,
         }
-        let inner = Inner { code: self.kind.code(), message: self.kind.message(), details: Details(self) };
+        let inner = Inner {
+            code: self.kind.code(),
+            message: self.kind.message(),
+            details: Details(self),
+        };
         serde_json::to_vec(&Body { error: inner }).unwrap_or_default()
     }
 
@@ -327,7 +378,9 @@ impl Serialize for Details<'_> {
 
 fn shortened(text: Cow<'static, str>) -> Cow<'static, str> {
     match text.char_indices().nth(ECHO_MAX) {
-        Some((end, _)) if text.len() > ECHO_MAX => Cow::Owned(text.get(..end).unwrap_or_default().to_owned()),
+        Some((end, _)) if text.len() > ECHO_MAX => {
+            Cow::Owned(text.get(..end).unwrap_or_default().to_owned())
+        }
         Some(_) | None => text,
     }
 }
@@ -350,13 +403,16 @@ impl From<ConversationError> for Problem {
             ConversationError::Unreadable => Problem::unreadable(),
             ConversationError::NotFound => Problem::new(Kind::NotFound, "no such conversation"),
             ConversationError::MessageNotFound => Problem::new(Kind::NotFound, "no such message"),
-            ConversationError::Precondition => Problem::new(Kind::PreconditionFailed, "If-Match names another state"),
+            ConversationError::Precondition => {
+                Problem::new(Kind::PreconditionFailed, "If-Match names another state")
+            }
             ConversationError::InvalidTransition { .. } => {
                 Problem::new(Kind::InvalidTransition, error.to_string()).at("status")
             }
-            ConversationError::Closed => {
-                Problem::new(Kind::ConversationClosed, "only a customer may write in a closed conversation")
-            }
+            ConversationError::Closed => Problem::new(
+                Kind::ConversationClosed,
+                "only a customer may write in a closed conversation",
+            ),
             ConversationError::NotPending => {
                 Problem::new(Kind::InvalidTransition, error.to_string()).at("snoozed_until")
             }
@@ -372,11 +428,16 @@ impl From<DocumentError> for Problem {
     fn from(error: DocumentError) -> Self {
         match error {
             DocumentError::NotFound => Problem::not_found(),
-            DocumentError::Forbidden => Problem::forbidden("the role in this document does not allow this"),
-            DocumentError::Precondition => {
-                Problem::new(Kind::PreconditionFailed, "the document is not in the state that was named")
+            DocumentError::Forbidden => {
+                Problem::forbidden("the role in this document does not allow this")
             }
-            DocumentError::Conflict { field, reason } => Problem::new(Kind::Conflict, reason).at(field),
+            DocumentError::Precondition => Problem::new(
+                Kind::PreconditionFailed,
+                "the document is not in the state that was named",
+            ),
+            DocumentError::Conflict { field, reason } => {
+                Problem::new(Kind::Conflict, reason).at(field)
+            }
             DocumentError::Merge(conflict) => Problem {
                 more: Some(Box::new(More::Conflict(conflict))),
                 ..Problem::new(Kind::MergeConflict, "the merge leaves conflicts").at("source")
@@ -390,11 +451,17 @@ impl From<Shut> for Problem {
     fn from(shut: Shut) -> Self {
         match shut {
             Shut::Gone => Problem::not_found(),
-            Shut::NoPassword => Problem::new(Kind::Unauthorized, "the link wants its password in X-Share-Password"),
-            Shut::WrongPassword => Problem::new(Kind::Unauthorized, "the password is not the link's"),
-            Shut::TooManyTries(tries) => {
-                Problem::rate_limited("too many wrong passwords for this link", tries.retry_after_seconds)
+            Shut::NoPassword => Problem::new(
+                Kind::Unauthorized,
+                "the link wants its password in X-Share-Password",
+            ),
+            Shut::WrongPassword => {
+                Problem::new(Kind::Unauthorized, "the password is not the link's")
             }
+            Shut::TooManyTries(tries) => Problem::rate_limited(
+                "too many wrong passwords for this link",
+                tries.retry_after_seconds,
+            ),
             Shut::Unknown(failure) => failure.into(),
         }
     }
@@ -404,9 +471,10 @@ impl From<DeliveryError> for Problem {
     fn from(error: DeliveryError) -> Self {
         match error {
             DeliveryError::NotFound => Problem::not_found(),
-            DeliveryError::Disabled => {
-                Problem::new(Kind::Conflict, "the endpoint is disabled: enable it before anything is sent")
-            }
+            DeliveryError::Disabled => Problem::new(
+                Kind::Conflict,
+                "the endpoint is disabled: enable it before anything is sent",
+            ),
             DeliveryError::TooManyReplays(most) => Problem::new(
                 Kind::Conflict,
                 format!(
@@ -415,9 +483,15 @@ impl From<DeliveryError> for Problem {
                 ),
             ),
             DeliveryError::Invalid(invalid) => invalid.into(),
-            DeliveryError::Unknown => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
-            DeliveryError::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
-            DeliveryError::Busy => Problem::unavailable("the request's turn did not come in time", Outcome::None, 1),
+            DeliveryError::Unknown => {
+                Problem::unavailable("no answer in time", Outcome::Unknown, 1)
+            }
+            DeliveryError::Away => {
+                Problem::unavailable("the store does not answer", Outcome::None, 1)
+            }
+            DeliveryError::Busy => {
+                Problem::unavailable("the request's turn did not come in time", Outcome::None, 1)
+            }
             DeliveryError::Unreadable => Problem::unreadable(),
         }
     }
@@ -427,12 +501,17 @@ impl From<RecordError> for Problem {
     fn from(error: RecordError) -> Self {
         match error {
             RecordError::NotFound => Problem::not_found(),
-            RecordError::Precondition => Problem::new(Kind::PreconditionFailed, "If-Match names another state"),
-            RecordError::Taken { field } => Problem::new(Kind::Conflict, "is already taken").at(field),
-            RecordError::InUse { reason } => Problem::new(Kind::Conflict, reason),
-            RecordError::Full { most } => {
-                Problem::new(Kind::Conflict, format!("there are {most} of them already, the most that there may be"))
+            RecordError::Precondition => {
+                Problem::new(Kind::PreconditionFailed, "If-Match names another state")
             }
+            RecordError::Taken { field } => {
+                Problem::new(Kind::Conflict, "is already taken").at(field)
+            }
+            RecordError::InUse { reason } => Problem::new(Kind::Conflict, reason),
+            RecordError::Full { most } => Problem::new(
+                Kind::Conflict,
+                format!("there are {most} of them already, the most that there may be"),
+            ),
             RecordError::Invalid(invalid) => invalid.into(),
         }
     }
@@ -449,12 +528,20 @@ impl From<ListFailure> for Problem {
         match failure {
             ListFailure::NotFound => Problem::not_found(),
             ListFailure::Invalid(invalid) => invalid.into(),
-            ListFailure::Expired => {
-                Problem::new(Kind::CursorExpired, "what follows the cursor was trimmed by retention").at("after")
+            ListFailure::Expired => Problem::new(
+                Kind::CursorExpired,
+                "what follows the cursor was trimmed by retention",
+            )
+            .at("after"),
+            ListFailure::TooSlow => {
+                Problem::unavailable("the list took too long", Outcome::None, 1)
             }
-            ListFailure::TooSlow => Problem::unavailable("the list took too long", Outcome::None, 1),
-            ListFailure::Busy => Problem::unavailable("too much is asked for at once", Outcome::None, 1),
-            ListFailure::Away => Problem::unavailable("the store does not answer", Outcome::None, 1),
+            ListFailure::Busy => {
+                Problem::unavailable("too much is asked for at once", Outcome::None, 1)
+            }
+            ListFailure::Away => {
+                Problem::unavailable("the store does not answer", Outcome::None, 1)
+            }
             ListFailure::Unreadable => Problem::unreadable(),
         }
     }
@@ -470,7 +557,9 @@ impl<R: Into<Problem>> From<AskError<R>> for Problem {
             AskError::Unreadable => Problem::unreadable(),
             AskError::Crashed => Problem::crashed(),
             AskError::TimedOut => Problem::unavailable("no answer in time", Outcome::Unknown, 1),
-            AskError::Unknown => Problem::unavailable("the outcome is not known", Outcome::Unknown, 1),
+            AskError::Unknown => {
+                Problem::unavailable("the outcome is not known", Outcome::Unknown, 1)
+            }
         }
     }
 }
@@ -521,6 +610,12 @@ mod tests {
 
     #[test]
     fn what_is_shown_of_the_input_is_short() {
-        assert_eq!(Problem::invalid("é".repeat(5_000), "").field.chars().count(), ECHO_MAX);
+        assert_eq!(
+            Problem::invalid("é".repeat(5_000), "")
+                .field
+                .chars()
+                .count(),
+            ECHO_MAX
+        );
     }
 }

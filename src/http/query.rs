@@ -1,4 +1,5 @@
-//! Query strings: read by name into a type; an unknown, repeated or ill-formed parameter is refused by its name.
+//! Query strings: read by name into a type; an unknown, repeated or ill-formed parameter is refused
+//! by its name.
 
 use std::borrow::Cow;
 
@@ -25,12 +26,19 @@ pub(super) fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let names_max = Bounds::get().query_names_max;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = decoded(name).ok_or_else(|| Problem::invalid("", "must be percent-encoded UTF-8"))?;
+        let name =
+            decoded(name).ok_or_else(|| Problem::invalid("", "must be percent-encoded UTF-8"))?;
         if pairs.len() >= names_max {
-            return Err(Problem::invalid(name.into_owned(), format!("is one name more than the {names_max} allowed")));
+            return Err(Problem::invalid(
+                name.into_owned(),
+                format!("is one name more than the {names_max} allowed"),
+            ));
         }
         let Some(value) = decoded(value).filter(|value| !value.contains('\0')) else {
-            return Err(Problem::invalid(name.into_owned(), "must be percent-encoded UTF-8 without U+0000"));
+            return Err(Problem::invalid(
+                name.into_owned(),
+                "must be percent-encoded UTF-8 without U+0000",
+            ));
         };
         if pairs.iter().any(|(known, _)| *known == name) {
             return Err(Problem::invalid(name.into_owned(), "must not be repeated"));
@@ -60,7 +68,9 @@ pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
 }
 
 pub(super) fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
 }
 
 /// One parameter's text, read as whatever the type wants.
@@ -137,16 +147,30 @@ impl Part<'_> {
     pub(crate) fn paging<K: Prefix>(&self, default: Order) -> Result<Paging, Problem> {
         let limit = self.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Problem::invalid("limit", format!("must be an integer from 1 to {LIMIT_MAX}")));
+            return Err(Problem::invalid(
+                "limit",
+                format!("must be an integer from 1 to {LIMIT_MAX}"),
+            ));
         }
         let start = match (self.offset, self.after, self.before) {
             (offset, None, None) => Start::Offset(bounded(offset.unwrap_or(0))?),
             (None, Some(id), None) => Start::After(cursor::<K>("after", id)?),
             (None, None, Some(id)) => Start::Before(cursor::<K>("before", id)?),
-            (Some(_), ..) => return Err(Problem::invalid("offset", "must not stand beside after or before")),
-            (None, Some(_), Some(_)) => return Err(Problem::invalid("before", "must not stand beside after")),
+            (Some(_), ..) => {
+                return Err(Problem::invalid(
+                    "offset",
+                    "must not stand beside after or before",
+                ));
+            }
+            (None, Some(_), Some(_)) => {
+                return Err(Problem::invalid("before", "must not stand beside after"));
+            }
         };
-        Ok(Paging { limit, start, order: self.order.unwrap_or(default) })
+        Ok(Paging {
+            limit,
+            start,
+            order: self.order.unwrap_or(default),
+        })
     }
 }
 
@@ -154,7 +178,10 @@ fn bounded(offset: u64) -> Result<u64, Problem> {
     if offset <= OFFSET_MAX {
         Ok(offset)
     } else {
-        Err(Problem::invalid("offset", "must be an integer within its bounds"))
+        Err(Problem::invalid(
+            "offset",
+            "must be an integer within its bounds",
+        ))
     }
 }
 
@@ -163,7 +190,10 @@ fn cursor<K: Prefix>(name: &'static str, text: &str) -> Result<Cursor, Problem> 
         let noun = K::NOUN.rsplit(' ').next().unwrap_or_default();
         Problem::invalid(name, format!("must be a valid {noun} ID"))
     })?;
-    Ok(Cursor { number: id.number(), tail: id.tail() })
+    Ok(Cursor {
+        number: id.number(),
+        tail: id.tail(),
+    })
 }
 
 #[cfg(test)]
@@ -186,9 +216,18 @@ mod tests {
     #[test]
     fn parameters_are_read_by_name() {
         let id = ConversationId::new(1);
-        let read: Example = parse(&format!("status=active&limit=5&email=a%40b+c&after={id}")).unwrap();
+        let read: Example =
+            parse(&format!("status=active&limit=5&email=a%40b+c&after={id}")).unwrap();
         let email = Some("a@b c".to_owned());
-        assert_eq!(read, Example { status: Some(Status::Active), limit: Some(5), email, after: Some(id) });
+        assert_eq!(
+            read,
+            Example {
+                status: Some(Status::Active),
+                limit: Some(5),
+                email,
+                after: Some(id)
+            }
+        );
     }
 
     #[test]
@@ -216,11 +255,42 @@ mod tests {
         let plain = paging(Part::default()).unwrap();
         assert_eq!((plain.limit, plain.start), (20, Start::Offset(0)));
         for (part, field) in [
-            (Part { limit: Some(0), ..Part::default() }, "limit"),
-            (Part { limit: Some(101), ..Part::default() }, "limit"),
-            (Part { offset: Some(OFFSET_MAX + 1), ..Part::default() }, "offset"),
-            (Part { offset: Some(1), after: Some("x"), ..Part::default() }, "offset"),
-            (Part { after: Some("x"), ..Part::default() }, "after"),
+            (
+                Part {
+                    limit: Some(0),
+                    ..Part::default()
+                },
+                "limit",
+            ),
+            (
+                Part {
+                    limit: Some(101),
+                    ..Part::default()
+                },
+                "limit",
+            ),
+            (
+                Part {
+                    offset: Some(OFFSET_MAX + 1),
+                    ..Part::default()
+                },
+                "offset",
+            ),
+            (
+                Part {
+                    offset: Some(1),
+                    after: Some("x"),
+                    ..Part::default()
+                },
+                "offset",
+            ),
+            (
+                Part {
+                    after: Some("x"),
+                    ..Part::default()
+                },
+                "after",
+            ),
         ] {
             assert_eq!(paging(part).unwrap_err().field, field);
         }

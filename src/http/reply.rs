@@ -1,4 +1,5 @@
-//! What a handler gives back, in terms of what was found or done; how it becomes a response stands in `respond.rs`.
+//! What a handler gives back, in terms of what was found or done; how it becomes a response stands
+//! in `respond.rs`.
 
 use bytes::Bytes;
 use colloquy_actors::answer::Answer;

@@ -75,18 +75,36 @@ pub(super) async fn prepared(exchange: &Exchange, verdict: Result<Verdict, Probl
             | Output::Events(_)
             | Output::Line(_),
         )
-        | None => return Prepared { verdict, room, tagged: None },
+        | None => {
+            return Prepared {
+                verdict,
+                room,
+                tagged: None,
+            };
+        }
     };
     // The room goes along: whoever hangs up meanwhile does not end the work.
     match web::block(move || (work(), room)).await {
-        Ok((tagged, room)) => Prepared { verdict, room, tagged: Some(tagged) },
-        Err(_) => Prepared { verdict: Err(Problem::crashed()), room: None, tagged: None },
+        Ok((tagged, room)) => Prepared {
+            verdict,
+            room,
+            tagged: Some(tagged),
+        },
+        Err(_) => Prepared {
+            verdict: Err(Problem::crashed()),
+            room: None,
+            tagged: None,
+        },
     }
 }
 
 /// Writes the response; a line takes the rest of the request as what comes through it.
 pub(super) fn response(exchange: &Exchange, prepared: Prepared, payload: Payload) -> HttpResponse {
-    let Prepared { verdict, room, tagged } = prepared;
+    let Prepared {
+        verdict,
+        room,
+        tagged,
+    } = prepared;
     let preflight = matches!(verdict, Ok(Verdict::Methods(_)));
     let for_people = match &verdict {
         Ok(Verdict::Done(Output::Text(text))) => text.media_type == HTML,
@@ -99,10 +117,13 @@ pub(super) fn response(exchange: &Exchange, prepared: Prepared, payload: Payload
     let mut permit = exchange.permit.as_ref();
     let whole = |parts| exchange.whole(parts, room);
     let (mut response, body) = match verdict {
-        Ok(Verdict::Done(Output::Events(events))) => (stream_head(), BodyStream::new(events).boxed()),
-        Ok(Verdict::Done(Output::Line(opening))) => {
-            (switch_head(&opening.handshake), BodyStream::new(Socket::new(*opening, payload)).boxed())
+        Ok(Verdict::Done(Output::Events(events))) => {
+            (stream_head(), BodyStream::new(events).boxed())
         }
+        Ok(Verdict::Done(Output::Line(opening))) => (
+            switch_head(&opening.handshake),
+            BodyStream::new(Socket::new(*opening, payload)).boxed(),
+        ),
         Ok(Verdict::Done(Output::Answer(answer))) => whole(exchange.answer(answer, PRIVATE)),
         Ok(Verdict::Done(Output::Lasting(answer))) => whole(exchange.answer(answer, LASTING)),
         Ok(Verdict::Done(Output::Page(listing))) => whole(exchange.page(&listing, tagged)),
@@ -112,16 +133,23 @@ pub(super) fn response(exchange: &Exchange, prepared: Prepared, payload: Payload
             permit = after.as_ref().or(permit);
             whole(bulk(&outcomes))
         }
-        Ok(Verdict::Methods(allow)) => {
-            whole((started(StatusCode::NO_CONTENT, (ALLOW, HeaderValue::from_static(allow))), Bytes::new()))
-        }
+        Ok(Verdict::Methods(allow)) => whole((
+            started(
+                StatusCode::NO_CONTENT,
+                (ALLOW, HeaderValue::from_static(allow)),
+            ),
+            Bytes::new(),
+        )),
         Err(problem) => whole(exchange.problem(&problem)),
     };
     if let Ok(id) = HeaderValue::from_str(&exchange.request_id) {
         response.insert_header((REQUEST_ID, id));
     }
     exchange.edge.fixed.add(&mut response, for_people);
-    exchange.edge.cors.add(exchange.request.headers(), &mut response, preflight);
+    exchange
+        .edge
+        .cors
+        .add(exchange.request.headers(), &mut response, preflight);
     if let Some(permit) = permit {
         add_limits(&mut response, permit);
     }
@@ -132,14 +160,19 @@ pub(super) fn response(exchange: &Exchange, prepared: Prepared, payload: Payload
         exchange.connection.iter().for_each(InUse::is_last);
     }
     let mut response = response.body(body);
-    if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+    if matches!(
+        response.status(),
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+    ) {
         response = response.set_body(Nothing.boxed());
         response.head_mut().no_chunking(true);
     }
     if streams && exchange.request.version() < Version::HTTP_11 {
         // It knows no chunks (RFC 9112, 6.1): what has no length ends with its connection.
         response.head_mut().no_chunking(true);
-        response.head_mut().set_connection_type(ConnectionType::Close);
+        response
+            .head_mut()
+            .set_connection_type(ConnectionType::Close);
     }
     response
 }
@@ -182,40 +215,63 @@ fn shared(text: String) -> Option<HeaderValue> {
 }
 
 impl Exchange {
-    /// Room for a large answer, before it is copied or hashed; without room the refusal is the answer.
-    fn room(&self, mut verdict: Result<Verdict, Problem>) -> (Result<Verdict, Problem>, Option<BytesPermit>) {
+    /// Room for a large answer, before it is copied or hashed; without room the refusal is the
+    /// answer.
+    fn room(
+        &self,
+        mut verdict: Result<Verdict, Problem>,
+    ) -> (Result<Verdict, Problem>, Option<BytesPermit>) {
         if let Ok(Verdict::Done(Output::Text(Text { room, .. }))) = &mut verdict
             && let Some(room) = room.take()
         {
             return (verdict, Some(room));
         }
         let bytes = bytes_of(&verdict);
-        let Some(holder) = self.holder.filter(|_| bytes > SMALL_MAX) else { return (verdict, None) };
+        let Some(holder) = self.holder.filter(|_| bytes > SMALL_MAX) else {
+            return (verdict, None);
+        };
         let reads = self.row().is_some_and(|row| row.verb == Verb::Get);
-        let (slack, outcome) =
-            if reads { (Slack::None, problem::Outcome::None) } else { (Slack::Twice, problem::Outcome::Unknown) };
+        let (slack, outcome) = if reads {
+            (Slack::None, problem::Outcome::None)
+        } else {
+            (Slack::Twice, problem::Outcome::Unknown)
+        };
         match self.edge.answers.take(holder, bytes, slack) {
             Some(permit) => (verdict, Some(permit)),
-            None => (Err(Problem::unavailable(TOO_MANY_ANSWERS, outcome, 1)), None),
+            None => (
+                Err(Problem::unavailable(TOO_MANY_ANSWERS, outcome, 1)),
+                None,
+            ),
         }
     }
 
     /// A response with its body, in the way in which a body of its size leaves.
-    fn whole(&self, (response, body): Parts, room: Option<BytesPermit>) -> (HttpResponseBuilder, BoxBody) {
+    fn whole(
+        &self,
+        (response, body): Parts,
+        room: Option<BytesPermit>,
+    ) -> (HttpResponseBuilder, BoxBody) {
         if body.len() <= SMALL_MAX {
             return (response, body.boxed());
         }
-        (response, Large::new(body, room, self.edge.read_pace, self.connection.clone()).boxed())
+        (
+            response,
+            Large::new(body, room, self.edge.read_pace, self.connection.clone()).boxed(),
+        )
     }
 
     fn row(&self) -> Option<&Operation> {
-        self.operation.and_then(|number| self.edge.table.operations().get(number))
+        self.operation
+            .and_then(|number| self.edge.table.operations().get(number))
     }
 
     fn answer(&self, answer: Answer, keep: HeaderValue) -> Parts {
         let row = self.row();
         let secret = row.is_some_and(|row| row.secret);
-        let mut response = started(status(answer.done), (CACHE_CONTROL, if secret { NO_STORE } else { keep }));
+        let mut response = started(
+            status(answer.done),
+            (CACHE_CONTROL, if secret { NO_STORE } else { keep }),
+        );
         response.insert_header((VARY, VARY_BY_CALLER));
         if answer.replayed {
             response.insert_header((REPLAYED, HeaderValue::from_static("true")));
@@ -244,7 +300,10 @@ impl Exchange {
             Home::At(path) => format!("{path}{id}"),
             Home::Above(segments, then) => {
                 let path = self.request.uri().path();
-                let above = path.rsplitn(segments + 1, '/').nth(segments).unwrap_or_default();
+                let above = path
+                    .rsplitn(segments + 1, '/')
+                    .nth(segments)
+                    .unwrap_or_default();
                 format!("{above}{then}{id}")
             }
         }
@@ -256,7 +315,9 @@ impl Exchange {
         response.insert_header((VARY, VARY_BY_CALLER));
         response.insert_header((ETAG, format!("W/\"{etag}\"")));
         let uri = self.request.uri();
-        if let Some(link) = links::link(uri.path(), self.request.query_string(), listing).and_then(shared) {
+        if let Some(link) =
+            links::link(uri.path(), self.request.query_string(), listing).and_then(shared)
+        {
             response.insert_header((LINK, link));
         }
         if conditions::has_already(self.request.headers(), &etag) {
@@ -302,8 +363,16 @@ impl Exchange {
             response.insert_header((CONTENT_TYPE, HeaderValue::from_static(HTML)));
             return (response, page.clone());
         }
-        let instance = accept::prefers_problem(self.request.headers()).then(|| self.request.uri().path());
-        response.insert_header((CONTENT_TYPE, if instance.is_some() { PROBLEM_JSON } else { JSON }));
+        let instance =
+            accept::prefers_problem(self.request.headers()).then(|| self.request.uri().path());
+        response.insert_header((
+            CONTENT_TYPE,
+            if instance.is_some() {
+                PROBLEM_JSON
+            } else {
+                JSON
+            },
+        ));
         let body = match problem.more.as_deref() {
             Some(More::Written(body)) => body.clone(),
             Some(More::Conflict(_) | More::Page(_)) | None => problem.body(instance),
@@ -319,7 +388,11 @@ fn bytes_of(verdict: &Result<Verdict, Problem>) -> usize {
             Output::Answer(answer) | Output::Lasting(answer) => answer.body.len(),
             Output::Page(listing) => listing.page.data.len(),
             Output::Text(text) => text.body.len(),
-            Output::Bulk(outcomes, _) => outcomes.iter().flatten().map(|answer| answer.body.len()).sum(),
+            Output::Bulk(outcomes, _) => outcomes
+                .iter()
+                .flatten()
+                .map(|answer| answer.body.len())
+                .sum(),
             Output::Events(_) | Output::Line(_) => 0,
         },
         Ok(Verdict::Methods(_)) => 0,
@@ -357,7 +430,10 @@ fn bulk(outcomes: &[Outcome]) -> Parts {
     let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
     response.insert_header((VARY, VARY_BY_CALLER));
     response.insert_header((CONTENT_TYPE, JSON));
-    if outcomes.iter().all(|outcome| outcome.as_ref().is_ok_and(|answer| answer.replayed)) {
+    if outcomes
+        .iter()
+        .all(|outcome| outcome.as_ref().is_ok_and(|answer| answer.replayed))
+    {
         response.insert_header((REPLAYED, HeaderValue::from_static("true")));
     }
     (response, body.freeze())
@@ -369,7 +445,10 @@ fn page(Listing { page, paging, .. }: &Listing) -> Tagged {
         Start::Offset(offset) => offset,
         Start::After(_) | Start::Before(_) => 0,
     };
-    let tail = format!(",\"meta\":{{\"total\":{},\"limit\":{},\"offset\":{offset}}}}}", page.total, paging.limit);
+    let tail = format!(
+        ",\"meta\":{{\"total\":{},\"limit\":{},\"offset\":{offset}}}}}",
+        page.total, paging.limit
+    );
     let mut body = BytesMut::with_capacity(page.data.len() + tail.len() + 8);
     body.extend_from_slice(b"{\"data\":");
     body.extend_from_slice(&page.data);

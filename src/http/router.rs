@@ -1,4 +1,5 @@
-//! From a path and a method to a row of the table: a tree of path segments, walked once, without copying.
+//! From a path and a method to a row of the table: a tree of path segments, walked once, without
+//! copying.
 
 use std::collections::HashMap;
 
@@ -80,19 +81,25 @@ impl Table {
     pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
         let mut place = Place::default();
         let node = if path.contains('%') {
-            let Some(decoded) = decoded(path) else { return Found::Nothing };
+            let Some(decoded) = decoded(path) else {
+                return Found::Nothing;
+            };
             let node = self.root.walk(&decoded, &mut place);
             place.decoded = Some(decoded.into());
             node
         } else {
             self.root.walk(path, &mut place)
         };
-        let Some(node) = node else { return Found::Nothing };
+        let Some(node) = node else {
+            return Found::Nothing;
+        };
         if *method == Method::OPTIONS {
             return Found::Options(node.allow);
         }
         let headless = node.line && *method == Method::HEAD;
-        let verb = verb(method).filter(|_| !headless).and_then(|verb| *node.operations.get(verb as usize)?);
+        let verb = verb(method)
+            .filter(|_| !headless)
+            .and_then(|verb| *node.operations.get(verb as usize)?);
         match verb.and_then(|number| Some((number, self.operations.get(number)?))) {
             Some((number, operation)) => Found::Operation(number, operation, place),
             None => Found::OtherMethods(node.allow),
@@ -152,7 +159,11 @@ impl Node {
         for (verb, number) in Verb::ALL.iter().zip(&self.operations) {
             if number.is_some() {
                 allow.push_str(verb.word());
-                allow.push_str(if *verb == Verb::Get && !self.line { ", HEAD, " } else { ", " });
+                allow.push_str(if *verb == Verb::Get && !self.line {
+                    ", HEAD, "
+                } else {
+                    ", "
+                });
             }
         }
         if !allow.is_empty() {
@@ -201,8 +212,12 @@ mod tests {
     fn found(table: &Table, method: Method, path: &str) -> String {
         match table.find(&method, path) {
             Found::Operation(_, operation, place) => {
-                let ids: Vec<&str> = (0..SEGMENTS_MAX).map_while(|index| place.segment(path, index)).collect();
-                format!("{} {}", operation.id, ids.join(" ")).trim_end().to_owned()
+                let ids: Vec<&str> = (0..SEGMENTS_MAX)
+                    .map_while(|index| place.segment(path, index))
+                    .collect();
+                format!("{} {}", operation.id, ids.join(" "))
+                    .trim_end()
+                    .to_owned()
             }
             Found::OtherMethods(allow) => format!("405 {allow}"),
             Found::Options(allow) => format!("204 {allow}"),
@@ -213,12 +228,38 @@ mod tests {
     #[test]
     fn a_path_and_a_method_lead_to_one_operation() {
         let table = Table::new(routes::operations());
-        assert_eq!(found(&table, Method::GET, "/v1/conversations"), "listConversations");
-        assert_eq!(found(&table, Method::HEAD, "/v1/conversations/conv_1/messages/msg_2"), "getMessage conv_1 msg_2");
-        assert_eq!(found(&table, Method::GET, "/v1/conversations/conv%5F1"), "getConversation conv_1");
-        assert_eq!(found(&table, Method::PUT, "/v1/conversations"), "405 GET, HEAD, POST, OPTIONS");
-        assert_eq!(found(&table, Method::OPTIONS, "/v1/conversations/x/close"), "204 POST, OPTIONS");
-        for path in ["/", "/v1/conversations/", "/v1/nothing", "/V1/conversations", "/v1//conversations", "/v1/%zz"] {
+        assert_eq!(
+            found(&table, Method::GET, "/v1/conversations"),
+            "listConversations"
+        );
+        assert_eq!(
+            found(
+                &table,
+                Method::HEAD,
+                "/v1/conversations/conv_1/messages/msg_2"
+            ),
+            "getMessage conv_1 msg_2"
+        );
+        assert_eq!(
+            found(&table, Method::GET, "/v1/conversations/conv%5F1"),
+            "getConversation conv_1"
+        );
+        assert_eq!(
+            found(&table, Method::PUT, "/v1/conversations"),
+            "405 GET, HEAD, POST, OPTIONS"
+        );
+        assert_eq!(
+            found(&table, Method::OPTIONS, "/v1/conversations/x/close"),
+            "204 POST, OPTIONS"
+        );
+        for path in [
+            "/",
+            "/v1/conversations/",
+            "/v1/nothing",
+            "/V1/conversations",
+            "/v1//conversations",
+            "/v1/%zz",
+        ] {
             assert_eq!(found(&table, Method::GET, path), "404", "{path}");
         }
         assert_eq!(found(&table, Method::GET, "/v1/conversations%2Fx"), "404");

@@ -35,10 +35,14 @@ pub(super) struct Entered<'a> {
 impl Running {
     /// A request's head has come.
     pub(super) fn enter(&self) -> Entered<'_> {
-        // Counted before it looks: whoever waits for none after the stage has changed sees all that did not see the change.
+        // Counted before it looks: whoever waits for none after the stage has changed sees all that
+        // did not see the change.
         self.count.fetch_add(1, Ordering::SeqCst);
         self.came.fetch_add(1, Ordering::Relaxed);
-        Entered { running: self, too_late: self.stage.load(Ordering::SeqCst) == REFUSING }
+        Entered {
+            running: self,
+            too_late: self.stage.load(Ordering::SeqCst) == REFUSING,
+        }
     }
 
     /// Whether the server is on its way out: connections are closed after their answers.
@@ -51,7 +55,8 @@ impl Running {
         self.told.subscribe()
     }
 
-    /// Says that the server leaves, takes what was sent before that, at most so long, and then nothing new.
+    /// Says that the server leaves, takes what was sent before that, at most so long, and then
+    /// nothing new.
     pub(crate) async fn leave(&self, at_most: Duration) {
         self.stage.store(LEAVING, Ordering::SeqCst);
         self.told.send_replace(true);

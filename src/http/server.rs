@@ -31,7 +31,8 @@ pub(crate) struct Bound {
 pub(crate) fn bind(settings: &config::Server) -> io::Result<Bound> {
     let listener = std::net::TcpListener::bind(settings.bind.as_str())?;
     if settings.write_timeout_seconds > 0.0 {
-        // Accepted connections inherit it. Nothing else ends one whose reader stopped reading, or is gone without a word.
+        // Accepted connections inherit it. Nothing else ends one whose reader stopped reading, or
+        // is gone without a word.
         let most = Duration::from_secs_f64(settings.write_timeout_seconds);
         socket2::SockRef::from(&listener).set_tcp_user_timeout(Some(most))?;
     }
@@ -48,17 +49,28 @@ impl Bound {
         let app = move || {
             edge.system.register_worker();
             let edge = Arc::clone(&edge);
-            App::new().default_service(fn_service(move |request: ServiceRequest| serve(Arc::clone(&edge), request)))
+            App::new().default_service(fn_service(move |request: ServiceRequest| {
+                serve(Arc::clone(&edge), request)
+            }))
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers = if settings.workers == 0 { cores } else { settings.workers };
-        let (keep_alive, head, linger) =
-            (settings.keep_alive_seconds, settings.request_head_timeout_seconds, settings.linger_seconds);
+        let workers = if settings.workers == 0 {
+            cores
+        } else {
+            settings.workers
+        };
+        let (keep_alive, head, linger) = (
+            settings.keep_alive_seconds,
+            settings.request_head_timeout_seconds,
+            settings.linger_seconds,
+        );
         let builder = Server::build();
         let stopping = builder.graceful_shutdown_signal();
         let service = move || {
             let (connections, stopping) = (Arc::clone(&connections), stopping.clone());
-            let app = app().into_factory().map_err(|error: actix_web::Error| error.error_response());
+            let app = app()
+                .into_factory()
+                .map_err(|error: actix_web::Error| error.error_response());
             let requests = HttpService::build()
                 .graceful_shutdown_signal(move || {
                     let stopping = stopping.clone();
@@ -94,7 +106,11 @@ impl Bound {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: 0 to 86,400")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked: 0 to 86,400"
+)]
 fn whole(seconds: f64) -> u64 {
     seconds.ceil() as u64
 }

@@ -1,5 +1,6 @@
-//! `colloquy listen`: brings a server's events to a receiver on this machine, signed as deliveries are, so that one can be
-//! written and tried before it has an address of its own. Knows the server by its interface only.
+//! `colloquy listen`: brings a server's events to a receiver on this machine, signed as deliveries
+//! are, so that one can be written and tried before it has an address of its own. Knows the server
+//! by its interface only.
 
 mod sse;
 
@@ -57,7 +58,9 @@ pub enum ListenError {
     #[error("--server must be a URL, such as http://127.0.0.1:8080")]
     Server,
     /// There is no such kind of event.
-    #[error("--events: {0:?} is no kind of event; such as message.created, a list with commas, or *")]
+    #[error(
+        "--events: {0:?} is no kind of event; such as message.created, a list with commas, or *"
+    )]
     Kind(String),
     /// Nobody answered at the very first.
     #[error("can't reach {server}: {why}")]
@@ -107,7 +110,10 @@ impl From<io::Error> for Cut {
 /// # Errors
 /// What kept it from starting or made it end.
 pub fn listen(options: Listen) -> Result<(), ListenError> {
-    let forward = |why| ListenError::Forward { url: options.forward_to.clone(), why };
+    let forward = |why| ListenError::Forward {
+        url: options.forward_to.clone(),
+        why,
+    };
     target::check(&options.forward_to, true).map_err(forward)?;
     let events = events_url(&options)?;
     let courier = HttpCourier::start(PATIENCE, true)?;
@@ -121,20 +127,34 @@ pub fn listen(options: Listen) -> Result<(), ListenError> {
         .map_err(CourierError::from)?;
     let secret = signature::new_secret();
     say(&format!("Signing secret: {secret}"))?;
-    let listener =
-        Listener { options, events, client, courier, secrets: [(secret, None)], place: None, connected: false };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = Listener {
+        options,
+        events,
+        client,
+        courier,
+        secrets: [(secret, None)],
+        place: None,
+        connected: false,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     Err(runtime.block_on(listener.run()))
 }
 
 fn events_url(options: &Listen) -> Result<Url, ListenError> {
-    let base = Url::parse(&options.server).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let base = Url::parse(&options.server)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https"));
     let mut url = base.ok_or(ListenError::Server)?;
     let path = format!("{}/v1/events", url.path().trim_end_matches('/'));
     url.set_path(&path);
     url.set_query(None);
     if let Some(events) = options.events.as_deref().filter(|events| *events != "*") {
-        if let Some(unknown) = events.split(',').find(|kind| Happened::from_word(kind.trim()).is_none()) {
+        if let Some(unknown) = events
+            .split(',')
+            .find(|kind| Happened::from_word(kind.trim()).is_none())
+        {
             return Err(ListenError::Kind(unknown.to_owned()));
         }
         url.query_pairs_mut().append_pair("event", events);
@@ -169,9 +189,14 @@ impl Listener {
                 Cut::Over(error) => return error,
                 Cut::Expired => {
                     self.place = None;
-                    say("The events since the cut are not stored any more: going on with what comes next.")
+                    say(
+                        "The events since the cut are not stored any more: going on with what comes next.",
+                    )
                 }
-                Cut::Lost(why) => say(&format!("Cut off ({why}); trying again in {} s", wait.as_secs())),
+                Cut::Lost(why) => say(&format!(
+                    "Cut off ({why}); trying again in {} s",
+                    wait.as_secs()
+                )),
             };
             if let Err(error) = said {
                 return error.into();
@@ -182,33 +207,56 @@ impl Listener {
     }
 
     async fn connect(&mut self) -> Result<Response, Cut> {
-        let mut request = self.client.get(self.events.clone()).bearer_auth(&self.options.key);
+        let mut request = self
+            .client
+            .get(self.events.clone())
+            .bearer_auth(&self.options.key);
         request = request.header(ACCEPT, "text/event-stream");
         if let Some(place) = &self.place {
             request = request.header("Last-Event-ID", place);
         }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(&error))?;
         let status = response.status().as_u16();
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or_default();
         let stream = kind.starts_with("text/event-stream");
         match status {
             200 if stream => {
-                let Listen { server, forward_to, .. } = &self.options;
+                let Listen {
+                    server, forward_to, ..
+                } = &self.options;
                 say(&format!("Ready: events of {server} go to {forward_to}"))?;
                 self.connected = true;
                 Ok(response)
             }
             410 if self.place.is_some() => Err(Cut::Expired),
-            429 | 500.. if self.connected => Err(Cut::Lost(format!("the server answered {status}"))),
-            400.. => Err(Cut::Over(ListenError::Refused { status, why: refusal(response).await })),
-            _ => Err(Cut::Over(ListenError::NoStream(self.options.server.clone()))),
+            429 | 500.. if self.connected => {
+                Err(Cut::Lost(format!("the server answered {status}")))
+            }
+            400.. => Err(Cut::Over(ListenError::Refused {
+                status,
+                why: refusal(response).await,
+            })),
+            _ => Err(Cut::Over(ListenError::NoStream(
+                self.options.server.clone(),
+            ))),
         }
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Cut {
         let why = innermost(error);
         let server = self.options.server.clone();
-        if self.connected { Cut::Lost(why) } else { Cut::Over(ListenError::Unreachable { server, why }) }
+        if self.connected {
+            Cut::Lost(why)
+        } else {
+            Cut::Over(ListenError::Unreachable { server, why })
+        }
     }
 
     async fn stream(&mut self, mut response: Response) -> Cut {
@@ -248,14 +296,35 @@ impl Listener {
             return say("(what came is no event; not sent)");
         };
         let (body, sent_at) = (Bytes::from(message.data.clone()), Timestamp::now());
-        let signing = Signing { secrets: &self.secrets, event: id, body: &body, now_ms: sent_at.0, attempt: 1 };
+        let signing = Signing {
+            secrets: &self.secrets,
+            event: id,
+            body: &body,
+            now_ms: sent_at.0,
+            attempt: 1,
+        };
         let headers = signature::headers(signing);
-        let parcel = Parcel { account: NO_ACCOUNT, url: self.options.forward_to.clone(), headers, body };
+        let parcel = Parcel {
+            account: NO_ACCOUNT,
+            url: self.options.forward_to.clone(),
+            headers,
+            body,
+        };
         let started = Instant::now();
         let came = self.courier.post(parcel).await;
-        let Attempt { status, duration_ms, error, .. } = Attempt::of(sent_at, started.elapsed(), came);
-        let outcome = status.map(|status| status.to_string()).or(error).unwrap_or_default();
-        say(&format!("{sent_at}  {event}  {id}  ->  {outcome}  ({duration_ms} ms)"))
+        let Attempt {
+            status,
+            duration_ms,
+            error,
+            ..
+        } = Attempt::of(sent_at, started.elapsed(), came);
+        let outcome = status
+            .map(|status| status.to_string())
+            .or(error)
+            .unwrap_or_default();
+        say(&format!(
+            "{sent_at}  {event}  {id}  ->  {outcome}  ({duration_ms} ms)"
+        ))
     }
 }
 
@@ -263,7 +332,12 @@ impl Listener {
 async fn refusal(response: Response) -> String {
     let body = response.bytes().await.unwrap_or_default();
     let error: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    let word = |pointer| error.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+    let word = |pointer| {
+        error
+            .pointer(pointer)
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default()
+    };
     match (word("/error/message"), word("/error/details/reason")) {
         ("", _) => "it says nothing more".to_owned(),
         (message, "") => message.to_owned(),
@@ -301,9 +375,22 @@ mod tests {
 
     #[test]
     fn the_list_of_events_is_found_beneath_any_server_url() {
-        assert_eq!(url("http://127.0.0.1:8080", None).unwrap(), "http://127.0.0.1:8080/v1/events");
-        let filtered = url("https://example.com/chat/", Some("message.created,message.updated")).unwrap();
-        assert_eq!(filtered, "https://example.com/chat/v1/events?event=message.created%2Cmessage.updated");
-        assert_eq!((url("example.com", None), url("ftp://example.com", None)), (None, None));
+        assert_eq!(
+            url("http://127.0.0.1:8080", None).unwrap(),
+            "http://127.0.0.1:8080/v1/events"
+        );
+        let filtered = url(
+            "https://example.com/chat/",
+            Some("message.created,message.updated"),
+        )
+        .unwrap();
+        assert_eq!(
+            filtered,
+            "https://example.com/chat/v1/events?event=message.created%2Cmessage.updated"
+        );
+        assert_eq!(
+            (url("example.com", None), url("ftp://example.com", None)),
+            (None, None)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Server-Sent Events as they come in (WHATWG HTML, 9.2.6): bytes in pieces of any size, messages out.
+//! Server-Sent Events as they come in (WHATWG HTML, 9.2.6): bytes in pieces of any size, messages
+//! out.
 
 /// Bytes of one line; no event is as long.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -52,7 +53,11 @@ impl Parser {
 
     fn end_of_line(&mut self, line: &str) -> Option<Message> {
         let begun = std::mem::replace(&mut self.begun, true);
-        let line = if begun { line } else { line.strip_prefix('\u{feff}').unwrap_or(line) };
+        let line = if begun {
+            line
+        } else {
+            line.strip_prefix('\u{feff}').unwrap_or(line)
+        };
         if line.is_empty() {
             return self.end_of_block();
         }
@@ -75,7 +80,10 @@ impl Parser {
 
     fn end_of_block(&mut self) -> Option<Message> {
         let (data, placed) = (self.data.take(), std::mem::take(&mut self.placed));
-        (placed || data.is_some()).then(|| Message { id: self.id.clone(), data: data.unwrap_or_default() })
+        (placed || data.is_some()).then(|| Message {
+            id: self.id.clone(),
+            data: data.unwrap_or_default(),
+        })
     }
 }
 
@@ -87,7 +95,10 @@ mod tests {
     use super::*;
 
     fn message(id: &str, data: &str) -> Message {
-        Message { id: id.to_owned(), data: data.to_owned() }
+        Message {
+            id: id.to_owned(),
+            data: data.to_owned(),
+        }
     }
 
     const STREAM: &str = "\u{feff}: hello\n\nid: cur_1\nevent: message.created\ndata: {\"a\":\"é\"}\n\n:\n\n\
@@ -104,12 +115,18 @@ mod tests {
 
     #[test]
     fn blocks_become_messages_and_comments_nothing() {
-        assert_eq!(Parser::default().push(STREAM.as_bytes()).unwrap(), expected());
+        assert_eq!(
+            Parser::default().push(STREAM.as_bytes()).unwrap(),
+            expected()
+        );
     }
 
     #[test]
     fn a_place_with_a_null_is_ignored() {
-        assert_eq!(Parser::default().push(b"id: a\0b\ndata: x\n\n").unwrap(), [message("", "x")]);
+        assert_eq!(
+            Parser::default().push(b"id: a\0b\ndata: x\n\n").unwrap(),
+            [message("", "x")]
+        );
     }
 
     #[test]

@@ -1,6 +1,9 @@
-//! The bare server that the benchmark measures Colloquy against: the same JSON parsed and answered by actix-web alone.
-//! It remembers nothing, knows nobody and limits nobody.
-#![expect(clippy::print_stdout, reason = "the benchmark reads the port from stdout")]
+//! The bare server that the benchmark measures Colloquy against: the same JSON parsed and answered
+//! by actix-web alone. It remembers nothing, knows nobody and limits nobody.
+#![expect(
+    clippy::print_stdout,
+    reason = "the benchmark reads the port from stdout"
+)]
 
 use std::sync::LazyLock;
 
@@ -110,7 +113,10 @@ impl<'a> Conversation<'a> {
         Conversation {
             conversation_id: id,
             customer_id: CUSTOMER,
-            customer: Customer { id: CUSTOMER, name: "Customer 0000000 of the benchmark" },
+            customer: Customer {
+                id: CUSTOMER,
+                name: "Customer 0000000 of the benchmark",
+            },
             status: "active",
             channel: "chat",
             priority: "normal",
@@ -191,12 +197,20 @@ async fn answer(request: HttpRequest, body: web::Bytes) -> Result<HttpResponse, 
     if let Some(rest) = request.path().strip_prefix("/api/v1/documents") {
         return answer_of_documents(&request, rest.strip_prefix('/'), &body);
     }
-    let rest = request.path().strip_prefix("/v1/conversations").unwrap_or_default();
+    let rest = request
+        .path()
+        .strip_prefix("/v1/conversations")
+        .unwrap_or_default();
     Ok(match (request.method(), rest.strip_prefix('/')) {
         (&Method::POST, None) => create(&serde_json::from_slice(&body)?),
-        (_, None) => web::Query::from_query(request.query_string())
-            .map_or_else(|_| HttpResponse::BadRequest().finish(), |filter: web::Query<Filter>| list(&filter)),
-        (&Method::POST, Some(id)) => send(id.trim_end_matches("/messages"), &serde_json::from_slice(&body)?),
+        (_, None) => web::Query::from_query(request.query_string()).map_or_else(
+            |_| HttpResponse::BadRequest().finish(),
+            |filter: web::Query<Filter>| list(&filter),
+        ),
+        (&Method::POST, Some(id)) => send(
+            id.trim_end_matches("/messages"),
+            &serde_json::from_slice(&body)?,
+        ),
         (&Method::PATCH, Some(id)) => change(id, &serde_json::from_slice(&body)?),
         (_, Some(id)) => HttpResponse::Ok().json(Conversation::new(id)),
     })
@@ -230,18 +244,28 @@ fn create(body: &CreateConversation) -> HttpResponse {
     conversation.customer_id = &body.customer_id;
     conversation.channel = body.channel.as_deref().unwrap_or("chat");
     conversation.priority = body.priority.as_deref().unwrap_or("normal");
-    conversation.message_count = u64::from(body.initial_message.is_some() && body.metadata.is_some());
+    conversation.message_count =
+        u64::from(body.initial_message.is_some() && body.metadata.is_some());
     HttpResponse::Created().json(conversation)
 }
 
 fn list(filter: &Filter) -> HttpResponse {
-    let ids: Vec<String> = (0..PAGE).map(|place| format!("conv_019f000000007000800000000000{place:04x}")).collect();
+    let ids: Vec<String> = (0..PAGE)
+        .map(|place| format!("conv_019f000000007000800000000000{place:04x}"))
+        .collect();
     let mut data: Vec<Conversation> = ids.iter().map(|id| Conversation::new(id)).collect();
     for conversation in &mut data {
         conversation.status = filter.status.as_deref().unwrap_or("active");
         conversation.customer_id = filter.customer_id.as_deref().unwrap_or(CUSTOMER);
     }
-    HttpResponse::Ok().json(List { data, meta: Meta { total: 1_000_000, limit: PAGE, offset: 0 } })
+    HttpResponse::Ok().json(List {
+        data,
+        meta: Meta {
+            total: 1_000_000,
+            limit: PAGE,
+            offset: 0,
+        },
+    })
 }
 
 fn answer_of_documents(
@@ -250,12 +274,18 @@ fn answer_of_documents(
     body: &[u8],
 ) -> Result<HttpResponse, serde_json::Error> {
     Ok(match (request.method(), id) {
-        (&Method::POST, None) => HttpResponse::Created()
-            .json(serde_json::from_slice::<WriteDocument>(body)?.written("doc_019f00000000700080000000000000ee")),
-        (&Method::PUT, Some(id)) => HttpResponse::Ok().json(serde_json::from_slice::<WriteDocument>(body)?.written(id)),
+        (&Method::POST, None) => HttpResponse::Created().json(
+            serde_json::from_slice::<WriteDocument>(body)?
+                .written("doc_019f00000000700080000000000000ee"),
+        ),
+        (&Method::PUT, Some(id)) => {
+            HttpResponse::Ok().json(serde_json::from_slice::<WriteDocument>(body)?.written(id))
+        }
         (_, Some(id)) => HttpResponse::Ok().json(Document::new(id, Some(&CONTENT))),
-        (_, None) => web::Query::from_query(request.query_string())
-            .map_or_else(|_| HttpResponse::BadRequest().finish(), |filter: web::Query<Filter>| documents(&filter)),
+        (_, None) => web::Query::from_query(request.query_string()).map_or_else(
+            |_| HttpResponse::BadRequest().finish(),
+            |filter: web::Query<Filter>| documents(&filter),
+        ),
     })
 }
 
@@ -263,19 +293,31 @@ impl WriteDocument {
     fn written<'a>(&'a self, id: &'a str) -> Document<'a> {
         let mut document = Document::new(id, self.content.as_deref());
         document.title = self.title.as_deref().unwrap_or(document.title);
-        document.content_type = self.content_type.as_deref().unwrap_or(document.content_type);
+        document.content_type = self
+            .content_type
+            .as_deref()
+            .unwrap_or(document.content_type);
         document.version_number += u64::from(self.metadata.is_none());
         document
     }
 }
 
 fn documents(filter: &Filter) -> HttpResponse {
-    let ids: Vec<String> = (0..PAGE).map(|place| format!("doc_019f000000007000800000000000{place:04x}")).collect();
+    let ids: Vec<String> = (0..PAGE)
+        .map(|place| format!("doc_019f000000007000800000000000{place:04x}"))
+        .collect();
     let mut data: Vec<Document> = ids.iter().map(|id| Document::new(id, None)).collect();
     for document in &mut data {
         document.version_number += u64::from(filter.q.is_some());
     }
-    HttpResponse::Ok().json(List { data, meta: Meta { total: 100_000, limit: PAGE, offset: 0 } })
+    HttpResponse::Ok().json(List {
+        data,
+        meta: Meta {
+            total: 100_000,
+            limit: PAGE,
+            offset: 0,
+        },
+    })
 }
 
 fn main() -> std::io::Result<()> {
@@ -285,6 +327,12 @@ fn main() -> std::io::Result<()> {
         let app = || App::new().default_service(web::to(answer));
         let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let keep_alive = KeepAlive::Timeout(std::time::Duration::from_secs(KEEP_ALIVE_SECONDS));
-        HttpServer::new(app).workers(workers).keep_alive(keep_alive).tcp_nodelay(true).listen(listener)?.run().await
+        HttpServer::new(app)
+            .workers(workers)
+            .keep_alive(keep_alive)
+            .tcp_nodelay(true)
+            .listen(listener)?
+            .run()
+            .await
     })
 }

@@ -1,7 +1,11 @@
-//! The outside world of the benchmark: receivers of webhooks, event streams, WebSockets and paced senders, in one process
-//! and so by one clock. It does what lines on stdin say, `word name=value …`, and answers each with a line of JSON. A
-//! message that it sends is marked, so that each receipt finds when its message was sent and when that was answered.
-#![expect(clippy::print_stdout, reason = "the benchmark reads the answers from stdout")]
+//! The outside world of the benchmark: receivers of webhooks, event streams, WebSockets and paced
+//! senders, in one process and so by one clock. It does what lines on stdin say, `word name=value
+//! …`, and answers each with a line of JSON. A message that it sends is marked, so that each
+//! receipt finds when its message was sent and when that was answered.
+#![expect(
+    clippy::print_stdout,
+    reason = "the benchmark reads the answers from stdout"
+)]
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -31,8 +35,7 @@ const MARK: &str = r##""content":"#"##;
 const MARK_END: char = '#';
 /// The mark of what carries none.
 const UNMARKED: u32 = u32::MAX;
-const FILLING: &str =
-    "Thank you for waiting. Your parcel left our warehouse this morning and arrives on Tuesday, noon.";
+const FILLING: &str = "Thank you for waiting. Your parcel left our warehouse this morning and arrives on Tuesday, noon.";
 /// How long receipts may be absent before what is missing counts as lost.
 const QUIET: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
@@ -74,8 +77,16 @@ impl Crowd {
 
     fn receive(&self, who: u32, event: &str) {
         let at = self.now();
-        let mark = if self.marking.load(Ordering::Relaxed) { mark(event) } else { None };
-        self.receipts.lock().push(Receipt { who, mark: mark.unwrap_or(UNMARKED), at });
+        let mark = if self.marking.load(Ordering::Relaxed) {
+            mark(event)
+        } else {
+            None
+        };
+        self.receipts.lock().push(Receipt {
+            who,
+            mark: mark.unwrap_or(UNMARKED),
+            at,
+        });
     }
 
     fn note(&self, mark: usize, change: impl FnOnce(&mut Sent)) {
@@ -95,14 +106,24 @@ struct Given<'a>(HashMap<&'a str, &'a str>);
 
 impl Given<'_> {
     fn get<T: FromStr>(&self, name: &str) -> Result<T, Failure> {
-        let value = self.0.get(name).ok_or_else(|| format!("{name} is missing"))?;
-        value.parse().map_err(|_| format!("{name}={value} can't be read").into())
+        let value = self
+            .0
+            .get(name)
+            .ok_or_else(|| format!("{name} is missing"))?;
+        value
+            .parse()
+            .map_err(|_| format!("{name}={value} can't be read").into())
     }
 
     fn ids(&self) -> Result<Vec<String>, Failure> {
         let (from, count): (usize, usize) = (self.get("from")?, self.get("ids_count")?);
         let text = std::fs::read_to_string(self.get::<String>("ids")?)?;
-        Ok(text.lines().skip(from).take(count).map(str::to_owned).collect())
+        Ok(text
+            .lines()
+            .skip(from)
+            .take(count)
+            .map(str::to_owned)
+            .collect())
     }
 }
 
@@ -187,15 +208,23 @@ async fn answer_all(crowd: &Crowd, mut stream: TcpStream) -> Result<(), Failure>
     let (mut buffer, mut held) = (Vec::new(), crowd.held.subscribe());
     loop {
         let (head, body) = read_http(&mut stream, &mut buffer).await?;
-        let path = head.split(' ').nth(1).and_then(|path| path.strip_prefix('/'));
+        let path = head
+            .split(' ')
+            .nth(1)
+            .and_then(|path| path.strip_prefix('/'));
         crowd.receive(path.and_then(|who| who.parse().ok()).unwrap_or(0), &body);
         held.wait_for(|held| !held).await?;
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?;
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .await?;
     }
 }
 
 /// One request or answer whose body's length is told: its head and its body.
-async fn read_http(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(String, String), Failure> {
+async fn read_http(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+) -> Result<(String, String), Failure> {
     let head = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             let rest = buffer.split_off(end + 4);
@@ -204,7 +233,9 @@ async fn read_http(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(Stri
         read_more(stream, buffer).await?;
     };
     let mut fields = head.lines().filter_map(|line| line.split_once(':'));
-    let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length")).map(|(_, value)| value);
+    let length = fields
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .map(|(_, value)| value);
     let length = length.map_or(Ok(0), |value| value.trim().parse())?;
     while buffer.len() < length {
         read_more(stream, buffer).await?;
@@ -214,7 +245,11 @@ async fn read_http(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(Stri
 }
 
 async fn read_more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), Failure> {
-    if stream.read_buf(buffer).await? == 0 { Err("the connection ended".into()) } else { Ok(()) }
+    if stream.read_buf(buffer).await? == 0 {
+        Err("the connection ended".into())
+    } else {
+        Ok(())
+    }
 }
 
 // Event streams and WebSockets
@@ -228,15 +263,23 @@ async fn streams(crowd: &Arc<Crowd>, open: &mut JoinSet<()>, count: u32) -> Resu
         );
         stream.write_all(head.as_bytes()).await?;
         let mut buffer = Vec::with_capacity(1 << 16);
-        read_http(&mut stream, &mut buffer).await.and_then(|(head, _)| is_status(&head, "200"))?;
+        read_http(&mut stream, &mut buffer)
+            .await
+            .and_then(|(head, _)| is_status(&head, "200"))?;
         let crowd = Arc::clone(crowd);
         open.spawn(async move {
-            // A line that a chunk's end cuts in two is not one of ours: an event comes in one piece.
+            // A line that a chunk's end cuts in two is not one of ours: an event comes in one
+            // piece.
             while read_more(&mut stream, &mut buffer).await.is_ok() {
-                let Some(end) = buffer.iter().rposition(|byte| *byte == b'\n') else { continue };
+                let Some(end) = buffer.iter().rposition(|byte| *byte == b'\n') else {
+                    continue;
+                };
                 let rest = buffer.split_off(end + 1);
                 let lines = String::from_utf8_lossy(&buffer);
-                lines.lines().filter(|line| line.starts_with("data:")).for_each(|line| crowd.receive(who, line));
+                lines
+                    .lines()
+                    .filter(|line| line.starts_with("data:"))
+                    .for_each(|line| crowd.receive(who, line));
                 buffer = rest;
             }
             crowd.ended.fetch_add(1, Ordering::Relaxed);
@@ -247,24 +290,40 @@ async fn streams(crowd: &Arc<Crowd>, open: &mut JoinSet<()>, count: u32) -> Resu
 
 fn is_status(head: &str, status: &str) -> Result<(), Failure> {
     let is = head.split(' ').nth(1) == Some(status);
-    if is { Ok(()) } else { Err(format!("{status} was awaited, not {head}").into()) }
+    if is {
+        Ok(())
+    } else {
+        Err(format!("{status} was awaited, not {head}").into())
+    }
 }
 
 async fn socket(crowd: &Crowd) -> Result<Socket, Failure> {
     let mut request = format!("ws://{}/v1/realtime", crowd.address).into_client_request()?;
-    request.headers_mut().insert("sec-websocket-protocol", "colloquy.v1".parse()?);
-    request.headers_mut().insert("authorization", format!("Bearer {}", crowd.key).parse()?);
+    request
+        .headers_mut()
+        .insert("sec-websocket-protocol", "colloquy.v1".parse()?);
+    request
+        .headers_mut()
+        .insert("authorization", format!("Bearer {}", crowd.key).parse()?);
     let stream = TcpStream::connect(&crowd.address).await?;
     stream.set_nodelay(true)?;
     Ok(tokio_tungstenite::client_async(request, stream).await?.0)
 }
 
 /// Sockets that subscribe to a conversation each, in turn of those given.
-async fn sockets(crowd: &Arc<Crowd>, open: &mut JoinSet<()>, given: &Given<'_>) -> Result<Value, Failure> {
+async fn sockets(
+    crowd: &Arc<Crowd>,
+    open: &mut JoinSet<()>,
+    given: &Given<'_>,
+) -> Result<Value, Failure> {
     let (count, ids): (u32, _) = (given.get("count")?, given.ids()?);
     for (who, id) in (0..count).zip(ids.iter().cycle()) {
         let mut socket = socket(crowd).await?;
-        say(&mut socket, &json!({"type": "subscribe", "conversation_id": id})).await?;
+        say(
+            &mut socket,
+            &json!({"type": "subscribe", "conversation_id": id}),
+        )
+        .await?;
         hear(&mut socket, "subscribed").await?;
         let crowd = Arc::clone(crowd);
         open.spawn(async move {
@@ -352,10 +411,12 @@ impl Line {
     }
 }
 
-/// So many messages, `rate` a second in all, over so many connections, to the conversations in turn.
+/// So many messages, `rate` a second in all, over so many connections, to the conversations in
+/// turn.
 async fn send(crowd: &Arc<Crowd>, given: &Given<'_>) -> Result<Value, Failure> {
     let (count, connections): (usize, usize) = (given.get("count")?, given.get("connections")?);
-    let (rate, by, ids): (f64, String, _) = (given.get("rate")?, given.get("by")?, Arc::new(given.ids()?));
+    let (rate, by, ids): (f64, String, _) =
+        (given.get("rate")?, given.get("by")?, Arc::new(given.ids()?));
     *crowd.sent.lock() = vec![Sent::default(); count];
     crowd.marking.store(true, Ordering::Relaxed);
     let mut lines = Vec::new();
@@ -369,7 +430,9 @@ async fn send(crowd: &Arc<Crowd>, given: &Given<'_>) -> Result<Value, Failure> {
             for mark in (first..count).step_by(connections) {
                 let due = Duration::from_secs_f64(f64::from(u32::try_from(mark)?) / rate);
                 tokio::time::sleep_until(begun + due).await;
-                let id = ids.get(mark % ids.len()).ok_or("no conversation is given")?;
+                let id = ids
+                    .get(mark % ids.len())
+                    .ok_or("no conversation is given")?;
                 line.send(&crowd, id, mark).await?;
             }
             Ok::<(), Failure>(())
@@ -427,11 +490,19 @@ fn seen(crowd: &Crowd) -> Value {
 /// Median, 99th part of a hundred and most, in milliseconds.
 fn spread(mut nanos: Vec<u64>) -> Value {
     nanos.sort_unstable();
-    let at = |percent: usize| nanos.get(nanos.len().saturating_sub(1) * percent / 100).copied().map(ms);
+    let at = |percent: usize| {
+        nanos
+            .get(nanos.len().saturating_sub(1) * percent / 100)
+            .copied()
+            .map(ms)
+    };
     json!({"p50": at(50), "p99": at(99), "max": at(100)})
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a run has far fewer nanoseconds than a float keeps")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a run has far fewer nanoseconds than a float keeps"
+)]
 fn ms(nanos: u64) -> f64 {
     nanos as f64 / NANOS_OF_A_MS
 }

@@ -1,6 +1,10 @@
-//! How long merging and comparing take by themselves, without a server around: `merge FOLDER TIMES`, where the folder holds
-//! `base`, `ours` and `theirs`. Prints the median of each in milliseconds.
-#![expect(clippy::print_stdout, reason = "the benchmark reads the times from stdout")]
+//! How long merging and comparing take by themselves, without a server around: `merge FOLDER
+//! TIMES`, where the folder holds `base`, `ours` and `theirs`. Prints the median of each in
+//! milliseconds.
+#![expect(
+    clippy::print_stdout,
+    reason = "the benchmark reads the times from stdout"
+)]
 
 use std::error::Error;
 use std::hint::black_box;
@@ -15,11 +19,18 @@ use serde_json::json;
 const OPTIONS: Options<'static> = Options {
     style: Style::Merge,
     strategy: Strategy::Fail,
-    labels: Labels { ours: "target", base: "base", theirs: "source" },
+    labels: Labels {
+        ours: "target",
+        base: "base",
+        theirs: "source",
+    },
     depth: 0,
     conflict_bytes_max: usize::MAX,
 };
-const NAMES: Names<'static> = Names { old: "a/document", new: "b/document" };
+const NAMES: Names<'static> = Names {
+    old: "a/document",
+    new: "b/document",
+};
 const CONTEXT: usize = 3;
 const MS_PER_S: f64 = 1e3;
 
@@ -29,7 +40,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let times = args.next().ok_or("usage: merge FOLDER TIMES")?.parse()?;
     let text = |name| std::fs::read_to_string(folder.join(name));
     let (base, ours, theirs) = (text("base")?, text("ours")?, text("theirs")?);
-    let limits = || Limits { bytes_max: usize::MAX, steps: Steps::new(u64::MAX) };
+    let limits = || Limits {
+        bytes_max: usize::MAX,
+        steps: Steps::new(u64::MAX),
+    };
     let times = json!({
         "merge": timed(times, || merge([&base, &ours, &theirs], &OPTIONS, &Steps::new(u64::MAX))),
         "unified": timed(times, || unified(&base, &theirs, &NAMES, CONTEXT, &limits())),

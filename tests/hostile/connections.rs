@@ -1,4 +1,5 @@
-//! Connections: many at once, with nothing on them or with one request each second, and those that would be held for ever.
+//! Connections: many at once, with nothing on them or with one request each second, and those that
+//! would be held for ever.
 
 use std::time::{Duration, Instant};
 
@@ -32,19 +33,30 @@ const SOON: Duration = Duration::from_secs(60);
 /// Lets this process open what its own connections need.
 fn open_many_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )
+    .unwrap();
 }
 
 /// A connection from the n-th address of this machine.
 async fn from(n: usize, server: &Server) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(format!("127.0.0.{}:0", n + 2).parse().unwrap()).unwrap();
+    socket
+        .bind(format!("127.0.0.{}:0", n + 2).parse().unwrap())
+        .unwrap();
     socket.connect(server.address().parse().unwrap()).await.ok()
 }
 
 /// Whether the server keeps a connection on which nothing is said.
 async fn is_kept(stream: &mut TcpStream) -> bool {
-    timeout(Duration::from_millis(200), stream.read(&mut [0])).await.is_err()
+    timeout(Duration::from_millis(200), stream.read(&mut [0]))
+        .await
+        .is_err()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +72,9 @@ async fn ten_thousand_connections_that_send_nothing() {
         server.anonymous().get("/healthz").await.expect(200);
         silent
     };
-    let beside = neighbour.beside("10,000 connections that send nothing", attack).await;
+    let beside = neighbour
+        .beside("10,000 connections that send nothing", attack)
+        .await;
     assert!(beside.peak_bytes < 700 * MIB, "{} bytes", beside.peak_bytes);
     until("those that send nothing are closed", SOON, async || {
         (server.metric("connections").await < 100).then_some(())
@@ -75,9 +89,17 @@ async fn one_address_has_a_quarter_of_all_connections() {
         .env("COLLOQUY__SERVER__CONNECTIONS_MAX", "80")
         .env("COLLOQUY__SERVER__REQUEST_HEAD_TIMEOUT_SECONDS", "600")
         .start();
-    let mut taken = join_all((0..100).map(|_| from(0, &server))).await.into_iter().flatten().collect::<Vec<_>>();
+    let mut taken = join_all((0..100).map(|_| from(0, &server)))
+        .await
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
     until("all but a quarter of 80 are ended", SOON, async || {
-        let kept = join_all(taken.iter_mut().map(is_kept)).await.into_iter().filter(|kept| *kept).count();
+        let kept = join_all(taken.iter_mut().map(is_kept))
+            .await
+            .into_iter()
+            .filter(|kept| *kept)
+            .count();
         assert!(kept >= 20, "{kept} are left of a quarter of 80");
         (kept == 20).then_some(())
     })
@@ -86,23 +108,38 @@ async fn one_address_has_a_quarter_of_all_connections() {
         server.anonymous().get("/healthz").await.expect(200);
     }
     drop(taken);
-    until("there is room again", SOON, async || is_kept(&mut from(0, &server).await?).await.then_some(())).await;
+    until("there is room again", SOON, async || {
+        is_kept(&mut from(0, &server).await?).await.then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_no_file_can_be_opened_it_goes_on_as_soon_as_one_can() {
-    let mut server = Setup::default().env("COLLOQUY__SERVER__CONNECTIONS_MAX", "100_000").start();
+    let mut server = Setup::default()
+        .env("COLLOQUY__SERVER__CONNECTIONS_MAX", "100_000")
+        .start();
     server.expect_errors();
-    let files = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as u64;
+    let files = std::fs::read_dir(format!("/proc/{}/fd", server.pid()))
+        .unwrap()
+        .count() as u64;
     let pid = rustix::process::Pid::from_raw(i32::try_from(server.pid()).unwrap());
-    let few = Rlimit { current: Some(files + 50), maximum: Some(files + 50) };
+    let few = Rlimit {
+        current: Some(files + 50),
+        maximum: Some(files + 50),
+    };
     rustix::process::prlimit(pid, Resource::Nofile, few).unwrap();
     let taken = join_all((0..200).map(|n| from(n % 8, &server))).await;
-    assert!(taken.iter().flatten().count() > 100, "what waits to be accepted is connected too");
+    assert!(
+        taken.iter().flatten().count() > 100,
+        "what waits to be accepted is connected too"
+    );
     drop(taken);
-    until("it answers again", SOON, async || server.anonymous().get("/healthz").try_send().await.ok())
-        .await
-        .expect(200);
+    until("it answers again", SOON, async || {
+        server.anonymous().get("/healthz").try_send().await.ok()
+    })
+    .await
+    .expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,15 +147,28 @@ async fn two_thousand_connections_at_one_request_a_second_each() {
     open_many_files();
     let server = Server::start();
     let account = server.account().await;
-    let limits = json!({"plan": "enterprise", "rate_per_minute": 1_000_000, "burst_per_minute": 1_000_000});
-    account.operator().patch(&format!("/admin/v1/accounts/{}", account.account_id), limits).await.expect(200);
+    let limits =
+        json!({"plan": "enterprise", "rate_per_minute": 1_000_000, "burst_per_minute": 1_000_000});
+    account
+        .operator()
+        .patch(
+            &format!("/admin/v1/accounts/{}", account.account_id),
+            limits,
+        )
+        .await
+        .expect(200);
     let neighbour = Neighbour::of(&server).await;
     // A conversation takes 256 requests at a time.
-    let conversations = join_all((0..20).map(|_| async { account.test().conversation().await })).await;
+    let conversations =
+        join_all((0..20).map(|_| async { account.test().conversation().await })).await;
     let key = account.test_key();
     let client = async |n: usize| {
-        let path = format!("/v1/conversations/{}", conversations[n % conversations.len()]);
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n");
+        let path = format!(
+            "/v1/conversations/{}",
+            conversations[n % conversations.len()]
+        );
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n");
         let mut stream = from(n % ADDRESSES, &server).await.expect("a connection");
         let mut pace = interval(Duration::from_secs(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -132,12 +182,22 @@ async fn two_thousand_connections_at_one_request_a_second_each() {
         }
         answers
     };
-    let beside = neighbour.beside("2,000 connections, a request a second each", join_all((0..KEPT).map(client))).await;
-    assert_eq!(beside.attack.iter().sum::<usize>(), KEPT * REQUESTS, "each was answered");
+    let beside = neighbour
+        .beside(
+            "2,000 connections, a request a second each",
+            join_all((0..KEPT).map(client)),
+        )
+        .await;
+    assert_eq!(
+        beside.attack.iter().sum::<usize>(),
+        KEPT * REQUESTS,
+        "each was answered"
+    );
     assert!(beside.peak_bytes < 400 * MIB, "{} bytes", beside.peak_bytes);
 }
 
-/// A server that keeps an idle connection for 2 s, and a request's head or the rest of its body for 1 s more.
+/// A server that keeps an idle connection for 2 s, and a request's head or the rest of its body for
+/// 1 s more.
 fn impatient() -> Server {
     Setup::default()
         .env("COLLOQUY__SERVER__KEEP_ALIVE_SECONDS", "2")
@@ -170,7 +230,10 @@ async fn what_never_ends_behind_an_answer_holds_no_connection() {
         ("a body of which nothing comes", chunked.to_owned(), 401, ""),
     ] {
         join_all((0..HELD).map(|_| trickle(&server, &request, status, piece))).await;
-        until(name, SOON, async || (server.metric("connections").await < HELD as u64).then_some(())).await;
+        until(name, SOON, async || {
+            (server.metric("connections").await < HELD as u64).then_some(())
+        })
+        .await;
     }
 }
 
@@ -205,5 +268,9 @@ async fn a_connection_in_use_is_not_idle() {
         assert!(socket.before_pong().await.is_empty());
     }
     let rest = list.read_to_end(SOON).await;
-    assert!(rest.text.len() > 100 * 65_536, "{} bytes came", rest.text.len());
+    assert!(
+        rest.text.len() > 100 * 65_536,
+        "{} bytes came",
+        rest.text.len()
+    );
 }

@@ -17,7 +17,8 @@ const AT_ONCE: usize = 4;
 /// Within this, everything that can be answered is, on a busy machine.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Makes a customer and so many conversations with it, of one channel and priority; gives the customer.
+/// Makes a customer and so many conversations with it, of one channel and priority; gives the
+/// customer.
 pub(super) async fn conversations(client: &Client, count: usize) -> String {
     let customer = client.customer().await;
     conversations_of(client, &customer, count).await;
@@ -36,14 +37,23 @@ pub(super) async fn bulk(client: &Client, operations: Vec<Value>) {
         let call = client.post("/v1/conversations/bulk", json!({"operations": some}));
         async move {
             let answer = call.await.expect(200);
-            assert!(answer.data().iter().all(|result| result["status"].as_u64().unwrap() < 300), "{answer}");
+            assert!(
+                answer
+                    .data()
+                    .iter()
+                    .all(|result| result["status"].as_u64().unwrap() < 300),
+                "{answer}"
+            );
         }
     });
-    futures_util::stream::iter(requests).buffer_unordered(AT_ONCE).collect::<()>().await;
+    futures_util::stream::iter(requests)
+        .buffer_unordered(AT_ONCE)
+        .collect::<()>()
+        .await;
 }
 
-/// Sends this again and again over so many connections at once for so long, whatever is answered; gives the answers' number
-/// by status.
+/// Sends this again and again over so many connections at once for so long, whatever is answered;
+/// gives the answers' number by status.
 pub(super) async fn ask_for(
     seconds: u64,
     connections: usize,
@@ -60,8 +70,12 @@ pub(super) async fn ask_for_all(
     call: impl AsyncFn(usize) -> u16,
 ) -> BTreeMap<u16, usize> {
     let end = Instant::now() + ANSWERED_WITHIN;
-    let missing = |counted: &BTreeMap<u16, usize>| wanted.iter().any(|status| !counted.contains_key(status));
-    ask_while(connections, call, |counted| missing(counted) && Instant::now() < end).await
+    let missing =
+        |counted: &BTreeMap<u16, usize>| wanted.iter().any(|status| !counted.contains_key(status));
+    ask_while(connections, call, |counted| {
+        missing(counted) && Instant::now() < end
+    })
+    .await
 }
 
 async fn ask_while(

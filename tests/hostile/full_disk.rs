@@ -1,5 +1,5 @@
-//! Disks that are full or held by somebody else: the search index on one of its own, the store's file under a stranger's
-//! lock.
+//! Disks that are full or held by somebody else: the search index on one of its own, the store's
+//! file under a stranger's lock.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,8 @@ const LARGE: usize = 1_300_000;
 const DOCUMENTS_MANY: u64 = 5;
 /// What one request may take in a debug build on a busy machine.
 const ANSWERED: Duration = Duration::from_secs(15);
-/// What no message waits for in a debug build on a busy machine: before, the writer waited up to 3.2 s for readers.
+/// What no message waits for in a debug build on a busy machine: before, the writer waited up to
+/// 3.2 s for readers.
 const HALT_MAX: Duration = Duration::from_millis(2_500);
 /// MiB that the index of all of them and its log need, and more.
 const DISK: u32 = 128;
@@ -42,9 +43,15 @@ async fn documents_go_on_while_the_index_has_no_room_and_are_found_when_it_has()
     let folder = Folder::new();
     let disk = SmallDisk::mount(&folder.work().join("small"), DISK);
     fs::create_dir_all(folder.work().join("data")).unwrap();
-    symlink(folder.work().join("small/index"), folder.work().join("data/colloquy.db.search")).unwrap();
+    symlink(
+        folder.work().join("small/index"),
+        folder.work().join("data/colloquy.db.search"),
+    )
+    .unwrap();
     // A debug build on a busy machine compares texts of this size for seconds.
-    let mut server = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25").start_in(folder);
+    let mut server = Setup::default()
+        .env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25")
+        .start_in(folder);
     server.expect_errors();
     let neighbour = Neighbour::of(&server).await;
     let account = server.account().await;
@@ -63,23 +70,38 @@ async fn documents_go_on_while_the_index_has_no_room_and_are_found_when_it_has()
             slowest = slowest.max(begun.elapsed() / 4);
         }
         let begun = Instant::now();
-        c.get(&format!("{DOCUMENTS}?q=afterwards1")).await.error(503, "unavailable", "");
+        c.get(&format!("{DOCUMENTS}?q=afterwards1"))
+            .await
+            .error(503, "unavailable", "");
         (slowest, begun.elapsed())
     };
     let beside = neighbour.beside("an index without room", attack).await;
     let (slowest, refused) = beside.attack;
-    assert!(slowest < ANSWERED && refused < ANSWERED, "{slowest:?}, {refused:?}");
+    assert!(
+        slowest < ANSWERED && refused < ANSWERED,
+        "{slowest:?}, {refused:?}"
+    );
     fs::remove_file(filler).unwrap();
     let assert_found = async |c: &crate::support::Client| {
         for n in 0..DOCUMENTS_MANY {
             let query = format!("{DOCUMENTS}?q=afterwards{n}");
-            until("what was written meanwhile is found", Duration::from_secs(60), async || {
-                let found = c.get(&query).await;
-                (found.status == 200 && found.total() == 1).then_some(())
-            })
+            until(
+                "what was written meanwhile is found",
+                Duration::from_secs(60),
+                async || {
+                    let found = c.get(&query).await;
+                    (found.status == 200 && found.total() == 1).then_some(())
+                },
+            )
             .await;
         }
-        assert_eq!(c.get(&format!("{DOCUMENTS}?q=before")).await.expect(200).total(), 0);
+        assert_eq!(
+            c.get(&format!("{DOCUMENTS}?q=before"))
+                .await
+                .expect(200)
+                .total(),
+            0
+        );
     };
     assert_found(&c).await;
     server.restart();
@@ -136,7 +158,10 @@ async fn what_another_process_locks_is_away_and_comes_back() {
     let list = format!("/v1/conversations/{conversation}/messages");
     c.message(&conversation, "before").await;
     let stranger = Stranger::hold(&server, "BEGIN IMMEDIATE").await;
-    let refused = (0..20).map(|n| c.post(&list, json!({"content": format!("refused {n}")})).into_future());
+    let refused = (0..20).map(|n| {
+        c.post(&list, json!({"content": format!("refused {n}")}))
+            .into_future()
+    });
     for answer in futures_util::future::join_all(refused).await {
         let answer = answer.error(503, "unavailable", "");
         assert_eq!(answer["error"]["details"]["outcome"], "none", "{answer}");
@@ -148,7 +173,10 @@ async fn what_another_process_locks_is_away_and_comes_back() {
         (c.post(&list, json!({"content": "after"})).await.status == 201).then_some(())
     })
     .await;
-    until("it is well again", Duration::from_secs(20), async || server.is_ready().then_some(())).await;
+    until("it is well again", Duration::from_secs(20), async || {
+        server.is_ready().then_some(())
+    })
+    .await;
     let contents = c.get(&list).await.expect(200).column("content");
     assert_eq!(contents, ["before", "after"]);
 }
@@ -169,7 +197,13 @@ async fn redactions_beside_a_reader_that_never_ends_hold_up_no_message() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    let beside = neighbour.beside("redactions beside a reader that never ends", attack).await;
-    assert!(beside.slowest < HALT_MAX, "a message waited {:?}", beside.slowest);
+    let beside = neighbour
+        .beside("redactions beside a reader that never ends", attack)
+        .await;
+    assert!(
+        beside.slowest < HALT_MAX,
+        "a message waited {:?}",
+        beside.slowest
+    );
     stranger.let_go().await;
 }

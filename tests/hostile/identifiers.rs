@@ -1,4 +1,5 @@
-//! Identifiers with a changed digit name nothing: a path with one is 404, a body or a filter 400, wherever the digit stands.
+//! Identifiers with a changed digit name nothing: a path with one is 404, a body or a filter 400,
+//! wherever the digit stands.
 
 use std::collections::HashMap;
 
@@ -27,43 +28,80 @@ impl World {
         let (c, operator) = (account.test(), account.operator());
         let receiver = Receiver::start().await;
         let mut ids = HashMap::from([("account_id", account.account_id.clone())]);
-        let keys = operator.get(&format!("/admin/v1/accounts/{}/keys", account.account_id)).await.expect(200);
+        let keys = operator
+            .get(&format!("/admin/v1/accounts/{}/keys", account.account_id))
+            .await
+            .expect(200);
         ids.insert("key_id", keys.column("key_id").remove(2));
-        // One delivery only: the number of a second one may differ in the one digit that is changed.
+        // One delivery only: the number of a second one may differ in the one digit that is
+        // changed.
         let hook = json!({"url": receiver.url(), "events": ["message.updated"]});
         let hook = c.post("/v1/webhooks", hook).await.expect(201);
         ids.insert("webhook_id", hook.id("webhook_id"));
         ids.insert("customer_id", c.customer().await);
         let conversation = c.conversation_of(&ids["customer_id"]).await;
         let message = c.message(&conversation, "first").await;
-        c.patch(message.header("location"), json!({"content": "second"})).await.expect(200);
+        c.patch(message.header("location"), json!({"content": "second"}))
+            .await
+            .expect(200);
         ids.insert("message_id", message.id("message_id"));
         ids.insert("user_id", c.user("agent").await);
-        c.patch(&format!("/v1/conversations/{conversation}"), json!({"assignee_id": ids["user_id"]})).await.expect(200);
+        c.patch(
+            &format!("/v1/conversations/{conversation}"),
+            json!({"assignee_id": ids["user_id"]}),
+        )
+        .await
+        .expect(200);
         ids.insert("conversation_id", conversation);
         let document = c.document("one\ntwo\n").await;
         ids.insert("version", c.write(&document, "one\n2\n").await);
         let body = json!({"user_id": ids["user_id"], "role": "editor"});
-        c.post(&format!("{document}/collaborators"), body).await.expect(201);
+        c.post(&format!("{document}/collaborators"), body)
+            .await
+            .expect(201);
         let comment = json!({"body": "what is it?", "start_line": 1, "end_line": 1});
-        let comment = c.post(&format!("{document}/comments"), comment).await.expect(201);
+        let comment = c
+            .post(&format!("{document}/comments"), comment)
+            .await
+            .expect(201);
         ids.insert("comment_id", comment.id("comment_id"));
-        ids.insert("share_id", c.share(&document, json!({"role": "viewer"})).await.0);
-        ids.insert("document_id", document.rsplit('/').next().unwrap().to_owned());
+        ids.insert(
+            "share_id",
+            c.share(&document, json!({"role": "viewer"})).await.0,
+        );
+        ids.insert(
+            "document_id",
+            document.rsplit('/').next().unwrap().to_owned(),
+        );
         let list = format!("/v1/webhooks/{}/deliveries", ids["webhook_id"]);
-        let delivered = until("the edit is delivered", std::time::Duration::from_secs(20), async || {
-            let listed = c.get(&list).await.expect(200);
-            (listed.total() > 0).then_some(listed)
-        });
-        ids.insert("delivery_id", delivered.await.column("delivery_id").remove(0));
-        World { c, operator, ids, _receiver: receiver, _account: account }
+        let delivered = until(
+            "the edit is delivered",
+            std::time::Duration::from_secs(20),
+            async || {
+                let listed = c.get(&list).await.expect(200);
+                (listed.total() > 0).then_some(listed)
+            },
+        );
+        ids.insert(
+            "delivery_id",
+            delivered.await.column("delivery_id").remove(0),
+        );
+        World {
+            c,
+            operator,
+            ids,
+            _receiver: receiver,
+            _account: account,
+        }
     }
 
     /// The path with the identifiers of this world, of which one is another.
     fn path(&self, template: &str, other: Option<(&str, &str)>) -> String {
         let mut path = template.to_owned();
         for (name, id) in &self.ids {
-            let id = other.filter(|(changed, _)| changed == name).map_or(id.as_str(), |(_, id)| id);
+            let id = other
+                .filter(|(changed, _)| changed == name)
+                .map_or(id.as_str(), |(_, id)| id);
             path = path.replace(&format!("{{{name}}}"), id);
         }
         assert!(!path.contains('{'), "the test makes none of these: {path}");
@@ -71,10 +109,18 @@ impl World {
     }
 
     async fn ask(&self, operation: &Operation, path: &str) -> Answer {
-        let c = if path.starts_with("/admin") { &self.operator } else { &self.c };
+        let c = if path.starts_with("/admin") {
+            &self.operator
+        } else {
+            &self.c
+        };
         let call = c.call(&operation.method.to_uppercase(), path);
         match &operation.body {
-            Some(body) => call.with("content-type", "application/json").bytes(body.to_string()).await,
+            Some(body) => {
+                call.with("content-type", "application/json")
+                    .bytes(body.to_string())
+                    .await
+            }
             None => call.await,
         }
     }
@@ -90,15 +136,26 @@ struct Operation {
 impl Operation {
     /// Those of the document, what destroys last.
     async fn all(server: &Server) -> Vec<Self> {
-        let document = server.anonymous().get("/openapi.json").await.expect(200).body;
+        let document = server
+            .anonymous()
+            .get("/openapi.json")
+            .await
+            .expect(200)
+            .body;
         let mut all = Vec::new();
         for (path, methods) in document["paths"].as_object().unwrap() {
             if !path.contains("_id}") {
                 continue;
             }
             for (method, operation) in methods.as_object().unwrap() {
-                let body = operation["requestBody"].is_object().then(|| body(method, path));
-                all.push(Operation { method: method.clone(), path: path.clone(), body });
+                let body = operation["requestBody"]
+                    .is_object()
+                    .then(|| body(method, path));
+                all.push(Operation {
+                    method: method.clone(),
+                    path: path.clone(),
+                    body,
+                });
             }
         }
         all.sort_by_key(|operation| (operation.method == "delete", operation.path.len()));
@@ -107,7 +164,12 @@ impl Operation {
 
     /// The names of the identifiers in its path.
     fn names<'w>(&self, world: &'w World) -> Vec<&'w str> {
-        world.ids.keys().copied().filter(|name| self.path.contains(&format!("{{{name}}}"))).collect()
+        world
+            .ids
+            .keys()
+            .copied()
+            .filter(|name| self.path.contains(&format!("{{{name}}}")))
+            .collect()
     }
 }
 
@@ -140,31 +202,59 @@ async fn a_changed_digit_in_a_path_is_404_everywhere() {
     let world = World::of(&server).await;
     let operations = Operation::all(&server).await;
     assert!(operations.len() > 50, "the document has all of them");
-    for operation in operations.iter().filter(|operation| operation.method == "get") {
-        world.ask(operation, &world.path(&operation.path, None)).await.expect(200);
+    for operation in operations
+        .iter()
+        .filter(|operation| operation.method == "get")
+    {
+        world
+            .ask(operation, &world.path(&operation.path, None))
+            .await
+            .expect(200);
     }
     let mut asked = Vec::new();
     for operation in &operations {
         for name in operation.names(&world) {
-            let other = |place| world.path(&operation.path, Some((name, &changed(&world.ids[name], place))));
+            let other = |place| {
+                world.path(
+                    &operation.path,
+                    Some((name, &changed(&world.ids[name], place))),
+                )
+            };
             asked.extend((0..DIGITS).map(|place| (operation, other(place))));
         }
     }
     let world = &world;
     let answers = futures_util::stream::iter(asked)
-        .map(|(operation, path)| async move { (world.ask(operation, &path).await.status, operation, path) })
+        .map(|(operation, path)| async move {
+            (world.ask(operation, &path).await.status, operation, path)
+        })
         .buffer_unordered(AT_ONCE);
     let wrong: Vec<String> = answers
         .filter_map(|(status, operation, path)| async move {
-            (status != 404).then(|| format!("{} {}: {status} for {path}", operation.method, operation.path))
+            (status != 404).then(|| {
+                format!(
+                    "{} {}: {status} for {path}",
+                    operation.method, operation.path
+                )
+            })
         })
         .collect()
         .await;
-    assert!(wrong.is_empty(), "{} of them found something:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of them found something:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     for operation in &operations {
-        let answer = world.ask(operation, &world.path(&operation.path, None)).await;
+        let answer = world
+            .ask(operation, &world.path(&operation.path, None))
+            .await;
         let gone = operation.method == "delete" && operation.path.contains("/collaborators/");
-        assert!(answer.status != 404 || gone, "the whole identifier is found: {answer}");
+        assert!(
+            answer.status != 404 || gone,
+            "the whole identifier is found: {answer}"
+        );
     }
 }
 
@@ -177,30 +267,66 @@ impl World {
         format!("/api/v1/documents/{}", self.ids["document_id"])
     }
 
-    /// Bodies that name something, each with the digit at this place changed: method, path, field and body.
+    /// Bodies that name something, each with the digit at this place changed: method, path, field
+    /// and body.
     fn bodies(&self, place: usize) -> Vec<(&'static str, String, &'static str, Value)> {
         let other = |name: &str| changed(&self.ids[name], place);
         let (at, document) = (self.conversation(), self.document());
         let messages = format!("{at}/messages");
         let sent = |sender: &str, name| json!({"content": "x", "sender_type": sender, "sender_id": other(name)});
-        let comment = json!({"body": "x", "start_line": 1, "end_line": 1, "version": other("version")});
+        let comment =
+            json!({"body": "x", "start_line": 1, "end_line": 1, "version": other("version")});
         let owner = json!({"transfer_owner_to": other("user_id")});
         let collaborator = json!({"user_id": other("user_id"), "role": "viewer"});
         vec![
-            ("POST", "/v1/conversations".to_owned(), "customer_id", json!({"customer_id": other("customer_id")})),
-            ("PATCH", at, "assignee_id", json!({"assignee_id": other("user_id")})),
-            ("POST", messages.clone(), "sender_id", sent("agent", "user_id")),
-            ("POST", messages, "sender_id", sent("customer", "customer_id")),
-            ("POST", format!("{document}/collaborators"), "user_id", collaborator),
+            (
+                "POST",
+                "/v1/conversations".to_owned(),
+                "customer_id",
+                json!({"customer_id": other("customer_id")}),
+            ),
+            (
+                "PATCH",
+                at,
+                "assignee_id",
+                json!({"assignee_id": other("user_id")}),
+            ),
+            (
+                "POST",
+                messages.clone(),
+                "sender_id",
+                sent("agent", "user_id"),
+            ),
+            (
+                "POST",
+                messages,
+                "sender_id",
+                sent("customer", "customer_id"),
+            ),
+            (
+                "POST",
+                format!("{document}/collaborators"),
+                "user_id",
+                collaborator,
+            ),
             ("POST", format!("{document}/comments"), "version", comment),
-            ("PUT", format!("{document}/permissions"), "transfer_owner_to", owner),
+            (
+                "PUT",
+                format!("{document}/permissions"),
+                "transfer_owner_to",
+                owner,
+            ),
         ]
     }
 
-    /// The same for filters and cursors: path, parameter and value. `activity` is an entry of the document's.
+    /// The same for filters and cursors: path, parameter and value. `activity` is an entry of the
+    /// document's.
     fn filters(&self, place: usize, activity: &str) -> Vec<(String, &'static str, String)> {
         let other = |name: &str| changed(&self.ids[name], place);
-        let (conversations, documents) = ("/v1/conversations".to_owned(), "/api/v1/documents".to_owned());
+        let (conversations, documents) = (
+            "/v1/conversations".to_owned(),
+            "/api/v1/documents".to_owned(),
+        );
         let (at, document) = (self.conversation(), self.document());
         vec![
             (conversations.clone(), "customer_id", other("customer_id")),
@@ -211,11 +337,19 @@ impl World {
             (format!("{at}/messages"), "before", other("message_id")),
             ("/v1/events".to_owned(), "assignee_id", other("user_id")),
             (format!("{at}/events"), "assignee_id", other("user_id")),
-            (format!("/v1/webhooks/{}/deliveries", self.ids["webhook_id"]), "after", other("delivery_id")),
+            (
+                format!("/v1/webhooks/{}/deliveries", self.ids["webhook_id"]),
+                "after",
+                other("delivery_id"),
+            ),
             (documents.clone(), "owner_id", other("user_id")),
             (documents, "after", other("document_id")),
             (format!("{document}/versions"), "after", other("version")),
-            (format!("{document}/activity"), "after", changed(activity, place)),
+            (
+                format!("{document}/activity"),
+                "after",
+                changed(activity, place),
+            ),
             (format!("{document}/activity"), "actor", other("user_id")),
         ]
     }
@@ -226,16 +360,29 @@ async fn a_changed_digit_in_a_body_or_a_filter_is_400_everywhere() {
     let server = Setup::default().delivering("[5]", "5").start();
     let world = World::of(&server).await;
     let c = &world.c;
-    let activity = c.get(&format!("{}/activity", world.document())).await.expect(200).column("id").remove(0);
+    let activity = c
+        .get(&format!("{}/activity", world.document()))
+        .await
+        .expect(200)
+        .column("id")
+        .remove(0);
     for place in 0..DIGITS {
         for (method, path, field, body) in world.bodies(place) {
-            let call = c.call(method, &path).with("content-type", "application/json").bytes(body.to_string());
+            let call = c
+                .call(method, &path)
+                .with("content-type", "application/json")
+                .bytes(body.to_string());
             call.await.error(400, "invalid_request", field);
         }
         for (path, field, value) in world.filters(place, &activity) {
-            c.get(&format!("{path}?{field}={value}")).await.error(400, "invalid_request", field);
+            c.get(&format!("{path}?{field}={value}"))
+                .await
+                .error(400, "invalid_request", field);
         }
-        let acting = c.acting_for(&changed(&world.ids["user_id"], place)).get("/v1/conversations").await;
+        let acting = c
+            .acting_for(&changed(&world.ids["user_id"], place))
+            .get("/v1/conversations")
+            .await;
         acting.error(400, "invalid_request", "X-Acting-User");
     }
 }
@@ -251,7 +398,9 @@ async fn a_changed_digit_in_a_frame_names_no_conversation() {
     for place in (0..DIGITS).filter(|place| *place != 12) {
         let other = changed(&conversation, place);
         for kind in ["typing", "unsubscribe", "subscribe"] {
-            socket.say(json!({"type": kind, "conversation_id": other})).await;
+            socket
+                .say(json!({"type": kind, "conversation_id": other}))
+                .await;
             socket.hear_error("not_found").await;
         }
     }

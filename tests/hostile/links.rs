@@ -1,4 +1,5 @@
-//! Share links under attack: floods of requests, of uses and of passwords, from one address and from many.
+//! Share links under attack: floods of requests, of uses and of passwords, from one address and
+//! from many.
 
 use std::fs;
 use std::sync::Mutex;
@@ -36,7 +37,10 @@ async fn links(c: &Client, at: &str, count: usize, terms: &Value) -> Vec<String>
 
 async fn uses(c: &Client, at: &str) -> u64 {
     let list = c.get(&format!("{at}/share?limit=100")).await.expect(200);
-    list.data().iter().map(|share| share["uses"].as_u64().unwrap()).sum()
+    list.data()
+        .iter()
+        .map(|share| share["uses"].as_u64().unwrap())
+        .sum()
 }
 
 /// The median of how long it takes, asked for alone.
@@ -51,16 +55,22 @@ async fn median_alone(reader: impl AsyncFn()) -> Duration {
     took[took.len() / 2]
 }
 
-/// Fails if whoever opens a link waits for the attacker's 96 passwords, or 48 where two are hashed at once: a few of them,
-/// and what a busy machine takes.
+/// Fails if whoever opens a link waits for the attacker's 96 passwords, or 48 where two are hashed
+/// at once: a few of them, and what a busy machine takes.
 fn assert_no_queue(alone: Duration, beside: Duration) {
     eprintln!("another account's link took {alone:?} alone, {beside:?} beside the flood");
-    assert!(beside < alone * 30 + Duration::from_millis(1_500), "{alone:?} alone, {beside:?} beside the flood");
+    assert!(
+        beside < alone * 30 + Duration::from_millis(1_500),
+        "{alone:?} alone, {beside:?} beside the flood"
+    );
 }
 
-/// The median of how long a link of an account that is not under attack takes to open, again and again until the attack
-/// ends.
-async fn median_beside<T>(reader: impl AsyncFn(), attack: impl Future<Output = T>) -> (T, Duration) {
+/// The median of how long a link of an account that is not under attack takes to open, again and
+/// again until the attack ends.
+async fn median_beside<T>(
+    reader: impl AsyncFn(),
+    attack: impl Future<Output = T>,
+) -> (T, Duration) {
     let took = Mutex::new(Vec::new());
     let reading = async {
         loop {
@@ -93,18 +103,33 @@ async fn a_flood_of_right_passwords_leaves_hash_places_to_others() {
         let client = async |n: usize| {
             let mut statuses = Vec::new();
             while begun.elapsed() < Duration::from_secs(6) {
-                statuses.push(open(&holder, &theirs[n % theirs.len()], Some(PASSWORD)).await.status);
+                statuses.push(
+                    open(&holder, &theirs[n % theirs.len()], Some(PASSWORD))
+                        .await
+                        .status,
+                );
             }
             statuses
         };
         join_all((0..96).map(client)).await.concat()
     };
-    let reader = async || drop(open(&server.anonymous(), &ours, Some(PASSWORD)).await.expect(200));
+    let reader = async || {
+        drop(
+            open(&server.anonymous(), &ours, Some(PASSWORD))
+                .await
+                .expect(200),
+        )
+    };
     let alone = median_alone(&reader).await;
-    let beside = neighbour.beside("96 right passwords at a time", median_beside(reader, flood)).await;
+    let beside = neighbour
+        .beside("96 right passwords at a time", median_beside(reader, flood))
+        .await;
     let (statuses, median) = beside.attack;
     assert_no_queue(alone, median);
-    assert!(statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");
+    assert!(
+        statuses.iter().all(|status| matches!(status, 200 | 503)),
+        "{statuses:?}"
+    );
     assert!(statuses.contains(&200), "nobody came in");
     assert!(beside.peak_bytes < 300 << 20, "{} bytes", beside.peak_bytes);
 }
@@ -122,20 +147,36 @@ async fn a_flood_of_wrong_passwords_is_hashed_ten_times_a_minute_for_each_link()
         let client = async |n: usize| {
             let mut statuses = Vec::new();
             for _ in 0..10 {
-                statuses.push(open(&holder, &theirs[n % theirs.len()], Some("guess")).await.status);
+                statuses.push(
+                    open(&holder, &theirs[n % theirs.len()], Some("guess"))
+                        .await
+                        .status,
+                );
             }
             statuses
         };
         join_all((0..64).map(client)).await.concat()
     };
-    let reader = async || drop(open(&server.anonymous(), &ours, Some(PASSWORD)).await.expect(200));
+    let reader = async || {
+        drop(
+            open(&server.anonymous(), &ours, Some(PASSWORD))
+                .await
+                .expect(200),
+        )
+    };
     let alone = median_alone(&reader).await;
-    let beside = neighbour.beside("640 wrong passwords", median_beside(reader, flood)).await;
+    let beside = neighbour
+        .beside("640 wrong passwords", median_beside(reader, flood))
+        .await;
     let (statuses, median) = beside.attack;
     assert_no_queue(alone, median);
     let count = |status: u16| statuses.iter().filter(|given| **given == status).count();
     assert!(count(401) <= 40, "{} were looked at", count(401));
-    assert_eq!(count(401) + count(429) + count(503), statuses.len(), "{statuses:?}");
+    assert_eq!(
+        count(401) + count(429) + count(503),
+        statuses.len(),
+        "{statuses:?}"
+    );
 }
 
 #[tokio::test]
@@ -146,13 +187,19 @@ async fn right_passwords_at_once_are_all_let_in_and_cost_no_wrong_tries() {
     let (_, link) = c.share(&at, json!({"password": PASSWORD})).await;
     let holder = server.anonymous();
     for _ in 0..9 {
-        open(&holder, &link, Some("guess")).await.error(401, "unauthorized", "*");
+        open(&holder, &link, Some("guess"))
+            .await
+            .error(401, "unauthorized", "*");
     }
     let answers = join_all((0..24).map(|_| open(&holder, &link, Some(PASSWORD)))).await;
     let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200; 24]);
-    open(&holder, &link, Some("guess")).await.error(401, "unauthorized", "*");
-    open(&holder, &link, Some("guess")).await.error(429, "rate_limited", "*");
+    open(&holder, &link, Some("guess"))
+        .await
+        .error(401, "unauthorized", "*");
+    open(&holder, &link, Some("guess"))
+        .await
+        .error(429, "rate_limited", "*");
 }
 
 #[tokio::test]
@@ -163,7 +210,8 @@ async fn nothing_is_hashed_for_callers_who_have_left() {
     let at = c.document("x\n").await;
     let (_, link) = c.share(&at, json!({"password": PASSWORD})).await;
     let holder = server.anonymous();
-    let one = median_alone(async || drop(open(&holder, &link, Some(PASSWORD)).await.expect(200))).await;
+    let one =
+        median_alone(async || drop(open(&holder, &link, Some(PASSWORD)).await.expect(200))).await;
     let request = format!(
         "GET {link} HTTP/1.1\r\nHost: test\r\nAccept: application/json\r\nX-Share-Password: {PASSWORD}\r\n\r\n"
     );
@@ -178,14 +226,23 @@ async fn nothing_is_hashed_for_callers_who_have_left() {
     open(&holder, &link, Some(PASSWORD)).await.expect(200);
     let took = asked.elapsed();
     eprintln!("behind {LEFT} who have left: {took:?}, where nobody is: {one:?}");
-    // Those that had begun before they left are counted too, and that they have left shows after 0.1 s.
-    assert!(took < one * 20 + Duration::from_millis(200), "{took:?}, where one takes {one:?}");
+    // Those that had begun before they left are counted too, and that they have left shows after
+    // 0.1 s.
+    assert!(
+        took < one * 20 + Duration::from_millis(200),
+        "{took:?}, where one takes {one:?}"
+    );
 }
 
 /// Bytes that the server has written so far, into files and connections.
 fn written_bytes(server: &Server) -> u64 {
     let counts = fs::read_to_string(format!("/proc/{}/io", server.pid())).unwrap();
-    counts.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
+    counts
+        .lines()
+        .find_map(|line| line.strip_prefix("wchar: "))
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -198,8 +255,13 @@ async fn a_flood_of_uses_of_a_document_with_1000_links_writes_small_rows() {
     let links = links(&c, &at, 1_000, &json!({})).await;
     server.term();
     let file = server.work().join("data/colloquy.db");
-    // One more makes the count longer by a digit, and with it the header that held all of them: as large as it gets.
-    execute(&file, "UPDATE documents SET body = replace(body, '\"uses\":0', '\"uses\":9')", &[]);
+    // One more makes the count longer by a digit, and with it the header that held all of them: as
+    // large as it gets.
+    execute(
+        &file,
+        "UPDATE documents SET body = replace(body, '\"uses\":0', '\"uses\":9')",
+        &[],
+    );
     server.restart();
     let (holder, c) = (server.anonymous(), server.with_key(&key));
     let neighbour = Neighbour::of(&server).await;
@@ -214,17 +276,30 @@ async fn a_flood_of_uses_of_a_document_with_1000_links_writes_small_rows() {
     let flood = async {
         let client = async |n: usize| {
             for round in 0..25 {
-                open(&holder, &links[(n * 25 + round) % links.len()], None).await.expect(200);
+                open(&holder, &links[(n * 25 + round) % links.len()], None)
+                    .await
+                    .expect(200);
             }
         };
         join_all((0..32).map(client)).await;
     };
-    neighbour.beside("800 uses of a document with 1,000 links", flood).await;
-    c.post(&format!("{at}/share"), json!({})).await.error(409, "conflict", "*");
+    neighbour
+        .beside("800 uses of a document with 1,000 links", flood)
+        .await;
+    c.post(&format!("{at}/share"), json!({}))
+        .await
+        .error(409, "conflict", "*");
     let mut all = 0;
     for page in 0..10 {
-        let list = c.get(&format!("{at}/share?limit=100&offset={}", page * 100)).await.expect(200);
-        all += list.data().iter().map(|share| share["uses"].as_u64().unwrap()).sum::<u64>();
+        let list = c
+            .get(&format!("{at}/share?limit=100&offset={}", page * 100))
+            .await
+            .expect(200);
+        all += list
+            .data()
+            .iter()
+            .map(|share| share["uses"].as_u64().unwrap())
+            .sum::<u64>();
     }
     assert_eq!(all, 9_000 + 1 + USES + 800);
 }
@@ -232,22 +307,39 @@ async fn a_flood_of_uses_of_a_document_with_1000_links_writes_small_rows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_the_longest_document_at_once() {
     const READERS: usize = 60;
-    let server = Setup::default().env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "60").start();
+    let server = Setup::default()
+        .env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "60")
+        .start();
     let neighbour = Neighbour::of(&server).await;
     let c = server.account().await.test();
     // Each of its characters becomes five.
     let at = c.document(&"&".repeat((8 << 20) - 4_096)).await;
     let (_, link) = c.share(&at, json!({})).await;
-    let page = format!("GET {link} HTTP/1.1\r\nHost: test\r\nAccept: text/html\r\nConnection: close\r\n\r\n");
+    let page = format!(
+        "GET {link} HTTP/1.1\r\nHost: test\r\nAccept: text/html\r\nConnection: close\r\n\r\n"
+    );
     let attack = join_all((0..READERS).map(|_| async {
         let mut raw = Raw::connect(&server.address()).await;
         raw.write(page.as_bytes()).await;
         let status = raw.read_head().await;
         (status, raw)
     }));
-    let beside = neighbour.beside("60 pages of a document of 8 MiB", attack).await;
-    let of = |wanted: u16| beside.attack.iter().filter(|(status, _)| *status == wanted).count();
-    assert!(of(200) > 0 && of(200) + of(503) == READERS, "{} pages, {} refusals", of(200), of(503));
+    let beside = neighbour
+        .beside("60 pages of a document of 8 MiB", attack)
+        .await;
+    let of = |wanted: u16| {
+        beside
+            .attack
+            .iter()
+            .filter(|(status, _)| *status == wanted)
+            .count()
+    };
+    assert!(
+        of(200) > 0 && of(200) + of(503) == READERS,
+        "{} pages, {} refusals",
+        of(200),
+        of(503)
+    );
     assert!(beside.peak_bytes < 700 << 20, "{} bytes", beside.peak_bytes);
     assert_eq!(uses(&c, &at).await, of(200) as u64, "a refusal is no use");
 }
@@ -264,7 +356,12 @@ async fn max_uses_is_exact_with_32_readers_at_once_across_kill_9() {
     let (opened, half) = (AtomicUsize::new(0), Notify::new());
     let holder = server.anonymous();
     let read = async || {
-        let again = || holder.get(&link).with("accept", "application/json").try_send();
+        let again = || {
+            holder
+                .get(&link)
+                .with("accept", "application/json")
+                .try_send()
+        };
         while let Ok(answer) = again().await {
             match answer.status {
                 200 => {
@@ -285,13 +382,22 @@ async fn max_uses_is_exact_with_32_readers_at_once_across_kill_9() {
     server.restart();
     let (holder, c) = (server.anonymous(), server.with_key(&key));
     let counted = usize::try_from(uses(&c, &at).await).unwrap();
-    assert!((answered..=MOST.min(answered + 32)).contains(&counted), "{answered} were let in, {counted} are counted");
+    assert!(
+        (answered..=MOST.min(answered + 32)).contains(&counted),
+        "{answered} were let in, {counted} are counted"
+    );
     let answers = join_all((0..MOST).map(|_| open(&holder, &link, None))).await;
     let after = answers.iter().filter(|answer| answer.status == 200).count();
     assert_eq!(counted + after, MOST);
-    assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 404)));
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer.status, 200 | 404))
+    );
     assert_eq!(uses(&c, &at).await, MOST as u64);
-    open(&holder, &link, None).await.error(404, "not_found", "*");
+    open(&holder, &link, None)
+        .await
+        .error(404, "not_found", "*");
 }
 
 #[tokio::test]
@@ -308,30 +414,65 @@ async fn every_request_counts_by_address_and_by_link_whether_it_opens_or_not() {
     let (_, locked) = c.share(&at, json!({"password": PASSWORD})).await;
     let holder = server.anonymous();
     let from = |method: &str, link: &str, address: &str| {
-        holder.call(method, link).with("accept", "application/json").with("x-forwarded-for", address)
+        holder
+            .call(method, link)
+            .with("accept", "application/json")
+            .with("x-forwarded-for", address)
     };
     // By address: what opens, what does not, what is no token, what only asks for a password.
     for n in 0..15 {
         from("GET", &link, "192.0.2.1").await.expect(200);
-        from("HEAD", &format!("/s/none{n}"), "192.0.2.1").await.expect(404);
-        from("GET", &locked, "192.0.2.1").await.error(401, "unauthorized", "*");
-        from("PUT", &other, "192.0.2.1").bytes("{}").await.error(403, "forbidden", "*");
+        from("HEAD", &format!("/s/none{n}"), "192.0.2.1")
+            .await
+            .expect(404);
+        from("GET", &locked, "192.0.2.1")
+            .await
+            .error(401, "unauthorized", "*");
+        from("PUT", &other, "192.0.2.1")
+            .bytes("{}")
+            .await
+            .error(403, "forbidden", "*");
     }
-    for (method, link) in [("GET", &*link), ("PUT", &link), ("POST", "/s/none/comments"), ("GET", "/s/none")] {
-        let refused = from(method, link, "192.0.2.1").await.error(429, "rate_limited", "");
-        assert!((1..=61).contains(&refused.number("retry-after")), "{refused}");
+    for (method, link) in [
+        ("GET", &*link),
+        ("PUT", &link),
+        ("POST", "/s/none/comments"),
+        ("GET", "/s/none"),
+    ] {
+        let refused = from(method, link, "192.0.2.1")
+            .await
+            .error(429, "rate_limited", "");
+        assert!(
+            (1..=61).contains(&refused.number("retry-after")),
+            "{refused}"
+        );
     }
-    let page = from("GET", &link, "192.0.2.1").with("accept", "text/html").await.expect(429);
-    assert!(page.header("content-type").starts_with("text/html"), "{page}");
-    from("GET", &locked, "192.0.2.1").with("x-share-password", PASSWORD).await.error(429, "rate_limited", "");
+    let page = from("GET", &link, "192.0.2.1")
+        .with("accept", "text/html")
+        .await
+        .expect(429);
+    assert!(
+        page.header("content-type").starts_with("text/html"),
+        "{page}"
+    );
+    from("GET", &locked, "192.0.2.1")
+        .with("x-share-password", PASSWORD)
+        .await
+        .error(429, "rate_limited", "");
     // By link: whoever comes, with the right password too.
     let mut statuses = Vec::new();
     for n in 0..61 {
         let call = from("GET", &other, &format!("198.51.100.{n}"));
         statuses.push(call.await.status);
     }
-    assert_eq!(statuses.iter().position(|status| *status == 429), Some(60 - 15), "{statuses:?}");
-    from("GET", &other, "198.51.100.200").await.error(429, "rate_limited", "");
+    assert_eq!(
+        statuses.iter().position(|status| *status == 429),
+        Some(60 - 15),
+        "{statuses:?}"
+    );
+    from("GET", &other, "198.51.100.200")
+        .await
+        .error(429, "rate_limited", "");
     from("GET", &link, "198.51.100.200").await.expect(200);
     // Nobody else is limited by it.
     c.get(&at).await.expect(200);
@@ -343,22 +484,57 @@ async fn a_put_through_a_link_is_one_use_whether_it_changes_something_or_not() {
     let (c, holder) = (account.test(), account.anonymous());
     let at = c.document("x\n").await;
     let (_, link) = c.share(&at, json!({"role": "editor", "max_uses": 4})).await;
-    let etag = holder.put(&link, json!({"content": "y\n"})).await.expect(200).header("etag").to_owned();
+    let etag = holder
+        .put(&link, json!({"content": "y\n"}))
+        .await
+        .expect(200)
+        .header("etag")
+        .to_owned();
     assert_eq!(uses(&c, &at).await, 1);
-    let same = holder.put(&link, json!({"content": "y\n"})).await.expect(200);
+    let same = holder
+        .put(&link, json!({"content": "y\n"}))
+        .await
+        .expect(200);
     assert_eq!((same.header("etag"), uses(&c, &at).await), (&*etag, 2));
     holder.put(&link, json!({})).await.expect(200);
     assert_eq!(uses(&c, &at).await, 3);
-    holder.put(&link, json!({"title": "z"})).with("if-match", "\"old\"").await.error(412, "precondition_failed", "*");
-    holder.put(&link, json!({"metadata": {}})).await.error(400, "invalid_request", "metadata");
-    holder.put(&link, json!({"title": 1})).await.error(400, "invalid_request", "title");
+    holder
+        .put(&link, json!({"title": "z"}))
+        .with("if-match", "\"old\"")
+        .await
+        .error(412, "precondition_failed", "*");
+    holder
+        .put(&link, json!({"metadata": {}}))
+        .await
+        .error(400, "invalid_request", "metadata");
+    holder
+        .put(&link, json!({"title": 1}))
+        .await
+        .error(400, "invalid_request", "title");
     assert_eq!(uses(&c, &at).await, 3, "what is refused is no use");
-    let answers = join_all((0..8).map(|n| holder.put(&link, json!({"title": format!("by {n}")})).into_future())).await;
-    let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
+    let answers = join_all((0..8).map(|n| {
+        holder
+            .put(&link, json!({"title": format!("by {n}")}))
+            .into_future()
+    }))
+    .await;
+    let count = |status: u16| {
+        answers
+            .iter()
+            .filter(|answer| answer.status == status)
+            .count()
+    };
     assert_eq!((count(200), count(404)), (1, 7), "the last use is one");
     assert_eq!(uses(&c, &at).await, 4);
-    let events = c.get(&format!("{at}/activity?action=document.updated")).await.expect(200);
-    assert_eq!(events.total(), 1, "only who came in has changed it: {events}");
+    let events = c
+        .get(&format!("{at}/activity?action=document.updated"))
+        .await
+        .expect(200);
+    assert_eq!(
+        events.total(),
+        1,
+        "only who came in has changed it: {events}"
+    );
 }
 
 #[tokio::test]
@@ -376,7 +552,11 @@ async fn a_file_whose_headers_count_uses_opens_with_these_counts() {
     let body = query(&file, "SELECT body FROM documents", &[]);
     let mut header: Value = serde_json::from_str(body[0][0].as_str().unwrap()).unwrap();
     header["shares"][0]["terms"]["uses"] = json!(7);
-    execute(&file, "UPDATE documents SET body = ?", &[json!(header.to_string())]);
+    execute(
+        &file,
+        "UPDATE documents SET body = ?",
+        &[json!(header.to_string())],
+    );
     execute(&file, "DROP TABLE link_uses", &[]);
     execute(&file, "PRAGMA user_version = 3", &[]);
     server.restart();
@@ -394,5 +574,7 @@ async fn a_file_whose_headers_count_uses_opens_with_these_counts() {
     server.restart();
     let (c, holder) = (server.with_key(&key), server.anonymous());
     assert_eq!(uses(&c, &at).await, 9);
-    open(&holder, &link, None).await.error(404, "not_found", "*");
+    open(&holder, &link, None)
+        .await
+        .error(404, "not_found", "*");
 }

@@ -1,4 +1,5 @@
-//! A document with very many versions, comments, links and collaborators: each operation costs what it costs in a small one.
+//! A document with very many versions, comments, links and collaborators: each operation costs what
+//! it costs in a small one.
 
 use std::time::Duration;
 
@@ -35,7 +36,10 @@ struct Document {
 
 /// Makes so many of them, several at once.
 async fn make(count: usize, call: impl AsyncFn(usize)) {
-    stream::iter((0..count).map(|n| call(n))).buffer_unordered(AT_ONCE).collect::<()>().await;
+    stream::iter((0..count).map(|n| call(n)))
+        .buffer_unordered(AT_ONCE)
+        .collect::<()>()
+        .await;
 }
 
 fn text(n: usize) -> String {
@@ -46,13 +50,33 @@ async fn filled(c: &Client, users: &[String], sizes: Sizes) -> Document {
     let at = c.document(&text(0)).await;
     let side = json!({"content": text(1), "branch": "side", "label": "the-first"});
     c.version(&at, side).await;
-    let post = async |what: &str, body: Value| c.post(&format!("{at}/{what}"), body).await.expect(201);
-    make(sizes.versions, async |n| drop(post("versions", json!({"content": text(n)})).await)).await;
-    make(sizes.people, async |_| drop(post("share", json!({"role": "viewer"})).await)).await;
-    make(sizes.people, async |n| drop(post("collaborators", json!({"user_id": users[n], "role": "viewer"})).await))
-        .await;
-    make(sizes.comments, async |_| drop(post("comments", json!({"body": "why?", "start_line": 1})).await)).await;
-    let comment = post("comments", json!({"body": "how?", "start_line": 2})).await.id("comment_id");
+    let post =
+        async |what: &str, body: Value| c.post(&format!("{at}/{what}"), body).await.expect(201);
+    make(sizes.versions, async |n| {
+        drop(post("versions", json!({"content": text(n)})).await)
+    })
+    .await;
+    make(sizes.people, async |_| {
+        drop(post("share", json!({"role": "viewer"})).await)
+    })
+    .await;
+    make(sizes.people, async |n| {
+        drop(
+            post(
+                "collaborators",
+                json!({"user_id": users[n], "role": "viewer"}),
+            )
+            .await,
+        )
+    })
+    .await;
+    make(sizes.comments, async |_| {
+        drop(post("comments", json!({"body": "why?", "start_line": 1})).await)
+    })
+    .await;
+    let comment = post("comments", json!({"body": "how?", "start_line": 2}))
+        .await
+        .id("comment_id");
     Document { at, sizes, comment }
 }
 
@@ -68,7 +92,10 @@ const READS: [(&str, &str); 14] = [
     ("its last difference", "/diff"),
     ("an old difference", "/diff?from=1&to={half}"),
     ("its activity", "/activity"),
-    ("its activity of a kind that is rare", "/activity?action=document.created"),
+    (
+        "its activity of a kind that is rare",
+        "/activity?action=document.created",
+    ),
     ("its first page of comments", "/comments"),
     ("its first page of links", "/share"),
     ("its first page of collaborators", "/collaborators"),
@@ -87,17 +114,31 @@ impl Document {
             turn += 1;
             format!("change {turn}")
         };
-        let post = async |what: &str, body: Value| c.post(&format!("{}/{what}", self.at), body).await;
+        let post =
+            async |what: &str, body: Value| c.post(&format!("{}/{what}", self.at), body).await;
         let comment = format!("{}/comments/{}", self.at, self.comment);
         vec![
-            ("a new head", least(async || drop(c.write(&self.at, &format!("{}\n{}", text(1), next())).await)).await),
-            ("a new title", least(async || drop(c.put(&self.at, json!({"title": next()})).await.expect(200))).await),
-            ("a side line's version", least(async || drop(c.branch(&self.at, "side", &next()).await)).await),
+            (
+                "a new head",
+                least(async || drop(c.write(&self.at, &format!("{}\n{}", text(1), next())).await))
+                    .await,
+            ),
+            (
+                "a new title",
+                least(async || drop(c.put(&self.at, json!({"title": next()})).await.expect(200)))
+                    .await,
+            ),
+            (
+                "a side line's version",
+                least(async || drop(c.branch(&self.at, "side", &next()).await)).await,
+            ),
             (
                 "a labelled version",
                 least(async || {
                     let label = next().replace(' ', "-");
-                    post("versions", json!({"content": "labelled\n", "label": label})).await.expect(201);
+                    post("versions", json!({"content": "labelled\n", "label": label}))
+                        .await
+                        .expect(201);
                 })
                 .await,
             ),
@@ -115,7 +156,8 @@ impl Document {
             ),
             (
                 "a comment changed",
-                least(async || drop(c.patch(&comment, json!({"body": next()})).await.expect(200))).await,
+                least(async || drop(c.patch(&comment, json!({"body": next()})).await.expect(200)))
+                    .await,
             ),
             (
                 "into the bin and out",
@@ -134,11 +176,26 @@ async fn nothing_costs_more_in_a_document_with_very_many_of_everything() {
     let server = Server::start();
     let neighbour = Neighbour::of(&server).await;
     let c = server.account().await.test();
-    let users: Vec<String> =
-        stream::iter((0..PEOPLE).map(async |_| c.user("agent").await)).buffered(AT_ONCE).collect().await;
+    let users: Vec<String> = stream::iter((0..PEOPLE).map(async |_| c.user("agent").await))
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
     let attack = async {
-        let small = filled(&c, &users, Sizes { versions: FEW, comments: FEW, people: FEW }).await;
-        let sizes = Sizes { versions: VERSIONS, comments: COMMENTS - 1, people: PEOPLE };
+        let small = filled(
+            &c,
+            &users,
+            Sizes {
+                versions: FEW,
+                comments: FEW,
+                people: FEW,
+            },
+        )
+        .await;
+        let sizes = Sizes {
+            versions: VERSIONS,
+            comments: COMMENTS - 1,
+            people: PEOPLE,
+        };
         let large = filled(&c, &users, sizes).await;
         for (name, template) in READS {
             let ask = async |one: &Document| {
@@ -147,13 +204,27 @@ async fn nothing_costs_more_in_a_document_with_very_many_of_everything() {
             };
             assert_near(name, ask(&small).await, ask(&large).await);
         }
-        for ((name, few), (_, many)) in small.changes(&c).await.into_iter().zip(large.changes(&c).await) {
+        for ((name, few), (_, many)) in small
+            .changes(&c)
+            .await
+            .into_iter()
+            .zip(large.changes(&c).await)
+        {
             assert_near(name, few, many);
         }
         large
     };
-    let large = neighbour.beside("a document with very many of everything", attack).await.attack;
-    assert_eq!(c.get(&large.path("/comments?limit=1")).await.expect(200).total(), COMMENTS as u64);
+    let large = neighbour
+        .beside("a document with very many of everything", attack)
+        .await
+        .attack;
+    assert_eq!(
+        c.get(&large.path("/comments?limit=1"))
+            .await
+            .expect(200)
+            .total(),
+        COMMENTS as u64
+    );
     c.delete(&large.path("?permanent=true")).await.expect(204);
     c.get(&large.at).await.expect(404);
 }

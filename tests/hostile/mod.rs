@@ -1,5 +1,5 @@
-//! One client harms nobody but itself: each file holds attacks of one kind, each test is one attack, run beside another
-//! account that goes on with its work.
+//! One client harms nobody but itself: each file holds attacks of one kind, each test is one
+//! attack, run beside another account that goes on with its work.
 
 mod bodies;
 mod confirming;

@@ -1,5 +1,5 @@
-//! Another account on the attacked server: it sends messages, or lists its conversations, all the while and says how long
-//! that took.
+//! Another account on the attacked server: it sends messages, or lists its conversations, all the
+//! while and says how long that took.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,9 @@ use crate::support::{Client, Server};
 const PACE: Duration = Duration::from_millis(10);
 /// Requests whose times make a figure.
 const REQUESTS_MIN: usize = 200;
-/// What the p99 beside an attack may be in a debug build on a busy machine. The promise itself, twice what it is
-/// without, is measured by `tests/bench/run --only hostile`, which runs these tests one by one on a release build.
+/// What the p99 beside an attack may be in a debug build on a busy machine. The promise itself,
+/// twice what it is without, is measured by `tests/bench/run --only hostile`, which runs these
+/// tests one by one on a release build.
 const P99_MAX: Duration = Duration::from_millis(2_000);
 /// Conversations that the messages go to, so that they live on every worker.
 const CONVERSATIONS: usize = 8;
@@ -33,7 +34,8 @@ pub(super) struct Beside<T> {
     pub(super) attack: T,
     /// The most that the server held while it lasted, as resident bytes.
     pub(super) peak_bytes: u64,
-    /// What the slowest of the neighbour's messages took beside it: they go one by one, so a halt of seconds slows only one.
+    /// What the slowest of the neighbour's messages took beside it: they go one by one, so a halt
+    /// of seconds slows only one.
     pub(super) slowest: Duration,
 }
 
@@ -49,25 +51,48 @@ impl Neighbour {
             conversations.push(client.conversation_of(&customer).await);
         }
         let (address, key) = (server.address(), account.test_key().to_owned());
-        let sender = Sender { address, key, conversations, process: server.pid() };
+        let sender = Sender {
+            address,
+            key,
+            conversations,
+            process: server.pid(),
+        };
         let (orders, inbox) = mpsc::channel();
         std::thread::spawn(move || sender.run(&inbox));
         leave_the_processor_to_others();
-        Neighbour { orders, _turn: turn }
+        Neighbour {
+            orders,
+            _turn: turn,
+        }
     }
 
-    /// Runs the attack beside the neighbour's messages: each is answered 201, and their p99 stays bounded.
+    /// Runs the attack beside the neighbour's messages: each is answered 201, and their p99 stays
+    /// bounded.
     pub(super) async fn beside<T>(&self, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
         self.beside_its(Asks::Messages, name, attack).await
     }
 
-    /// Runs the attack beside the neighbour's lists: each is answered 200, and their p99 stays bounded.
-    pub(super) async fn lists_beside<T>(&self, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
+    /// Runs the attack beside the neighbour's lists: each is answered 200, and their p99 stays
+    /// bounded.
+    pub(super) async fn lists_beside<T>(
+        &self,
+        name: &str,
+        attack: impl Future<Output = T>,
+    ) -> Beside<T> {
         self.beside_its(Asks::Lists, name, attack).await
     }
 
-    async fn beside_its<T>(&self, asks: Asks, name: &str, attack: impl Future<Output = T>) -> Beside<T> {
-        let alone = p99(self.start(asks, Arc::new(AtomicBool::new(true))).await.unwrap().0);
+    async fn beside_its<T>(
+        &self,
+        asks: Asks,
+        name: &str,
+        attack: impl Future<Output = T>,
+    ) -> Beside<T> {
+        let alone = p99(self
+            .start(asks, Arc::new(AtomicBool::new(true)))
+            .await
+            .unwrap()
+            .0);
         let over = Arc::new(AtomicBool::new(false));
         let sending = self.start(asks, Arc::clone(&over));
         let attack = attack.await;
@@ -84,11 +109,19 @@ impl Neighbour {
             slowest.as_secs_f64() * 1e3,
             peak_bytes as f64 / f64::from(1 << 20),
         );
-        assert!(beside < P99_MAX, "{name}: the neighbour's p99 was {alone:?} and is {beside:?}");
-        Beside { attack, peak_bytes, slowest }
+        assert!(
+            beside < P99_MAX,
+            "{name}: the neighbour's p99 was {alone:?} and is {beside:?}"
+        );
+        Beside {
+            attack,
+            peak_bytes,
+            slowest,
+        }
     }
 
-    /// Has requests sent until there are enough and it is over; gives how long each took, and the server's greatest size.
+    /// Has requests sent until there are enough and it is over; gives how long each took, and the
+    /// server's greatest size.
     fn start(&self, asks: Asks, over: Arc<AtomicBool>) -> oneshot::Receiver<(Vec<Duration>, u64)> {
         let (done, figures) = oneshot::channel();
         self.orders.send(Order { asks, over, done }).unwrap();
@@ -96,15 +129,22 @@ impl Neighbour {
     }
 }
 
-/// The attack's clients run where neither the server nor the neighbour needs the processor, as they do on a machine of
-/// their own: the figures are to say what the server does. Threads that these start are like them.
+/// The attack's clients run where neither the server nor the neighbour needs the processor, as they
+/// do on a machine of their own: the figures are to say what the server does. Threads that these
+/// start are like them.
 fn leave_the_processor_to_others() {
     let this = std::fs::read_link("/proc/thread-self").unwrap();
-    for thread in std::fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap) {
+    for thread in std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(Result::unwrap)
+    {
         // One that has ended meanwhile has no name.
         let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
         if name.starts_with("tokio-") || this.ends_with(thread.file_name()) {
-            let done = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread.file_name()).output();
+            let done = Command::new("chrt")
+                .args(["--idle", "--pid", "0"])
+                .arg(thread.file_name())
+                .output();
             assert!(done.is_ok(), "chrt (util-linux) is there");
         }
     }
@@ -144,7 +184,10 @@ struct Sender {
 impl Sender {
     /// Does what it is asked until nobody asks any more.
     fn run(&self, inbox: &mpsc::Receiver<Order>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         for Order { asks, over, done } in inbox {
             // The test may have failed meanwhile.
             let _ = done.send(runtime.block_on(self.send(asks, &over)));
@@ -161,7 +204,12 @@ impl Sender {
             let asked = Instant::now();
             match asks {
                 Asks::Messages => {
-                    client.message(&self.conversations[took.len() % CONVERSATIONS], "are you there?").await;
+                    client
+                        .message(
+                            &self.conversations[took.len() % CONVERSATIONS],
+                            "are you there?",
+                        )
+                        .await;
                 }
                 Asks::Lists => {
                     client.get("/v1/conversations?limit=5").await.expect(200);
@@ -176,7 +224,10 @@ impl Sender {
     /// What the server holds in memory now.
     fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process)).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
     }
 }

@@ -17,7 +17,11 @@ async fn lists(account: &Account) -> Vec<String> {
     let conversation = c.conversation().await;
     let message = c.message(&conversation, "a word").await.id("message_id");
     let document = c.document("a line\n").await;
-    let hook = c.post("/v1/webhooks", json!({"url": "https://example.com/"})).await.expect(201).id("webhook_id");
+    let hook = c
+        .post("/v1/webhooks", json!({"url": "https://example.com/"}))
+        .await
+        .expect(201)
+        .id("webhook_id");
     let mut paths: Vec<String> = [
         "/v1/conversations",
         "/v1/conversations?status=active",
@@ -34,11 +38,16 @@ async fn lists(account: &Account) -> Vec<String> {
     .map(str::to_owned)
     .into();
     paths.push(format!("/v1/conversations/{conversation}/messages"));
-    paths.push(format!("/v1/conversations/{conversation}/messages?sender_type=customer"));
-    paths.push(format!("/v1/conversations/{conversation}/messages/{message}/revisions"));
+    paths.push(format!(
+        "/v1/conversations/{conversation}/messages?sender_type=customer"
+    ));
+    paths.push(format!(
+        "/v1/conversations/{conversation}/messages/{message}/revisions"
+    ));
     paths.push(format!("/v1/webhooks/{hook}/deliveries"));
     paths.extend(
-        ["versions", "collaborators", "share", "comments", "activity"].map(|list| format!("{document}/{list}")),
+        ["versions", "collaborators", "share", "comments", "activity"]
+            .map(|list| format!("{document}/{list}")),
     );
     paths
 }
@@ -51,16 +60,40 @@ async fn an_offset_of_any_size_is_answered_at_once_with_nothing() {
         let and = if path.contains('?') { '&' } else { '?' };
         for offset in [1 << 31, 1 << 32, FARTHEST] {
             let asked = Instant::now();
-            let page = c.get(&format!("{path}{and}offset={offset}&limit=100")).await.expect(200);
+            let page = c
+                .get(&format!("{path}{and}offset={offset}&limit=100"))
+                .await
+                .expect(200);
             assert!(page.data().is_empty(), "{path}: {page}");
-            assert!(asked.elapsed() < AT_ONCE, "{path} at {offset}: {:?}", asked.elapsed());
+            assert!(
+                asked.elapsed() < AT_ONCE,
+                "{path} at {offset}: {:?}",
+                asked.elapsed()
+            );
         }
-        for offset in ["9007199254740992", "18446744073709551615", "18446744073709551616", "-1"] {
-            c.get(&format!("{path}{and}offset={offset}")).await.error(400, "invalid_request", "offset");
+        for offset in [
+            "9007199254740992",
+            "18446744073709551615",
+            "18446744073709551616",
+            "-1",
+        ] {
+            c.get(&format!("{path}{and}offset={offset}")).await.error(
+                400,
+                "invalid_request",
+                "offset",
+            );
         }
     }
     let operator = shared().operator();
     for path in ["/admin/v1/accounts", "/admin/v1/webhooks"] {
-        assert!(operator.get(&format!("{path}?offset={FARTHEST}")).await.expect(200).data().is_empty(), "{path}");
+        assert!(
+            operator
+                .get(&format!("{path}?offset={FARTHEST}"))
+                .await
+                .expect(200)
+                .data()
+                .is_empty(),
+            "{path}"
+        );
     }
 }

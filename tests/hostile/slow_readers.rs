@@ -1,4 +1,5 @@
-//! Clients that take their answers slowly, or not at all: what waits for them is bounded, and they are cut off.
+//! Clients that take their answers slowly, or not at all: what waits for them is bounded, and they
+//! are cut off.
 
 use std::time::Duration;
 
@@ -24,7 +25,10 @@ const MIB: u64 = 1 << 20;
 async fn narrow(server: &Server) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(RECEIVE_BYTES).unwrap();
-    socket.connect(server.address().parse().unwrap()).await.unwrap()
+    socket
+        .connect(server.address().parse().unwrap())
+        .await
+        .unwrap()
 }
 
 /// A conversation with 100 messages of 64 KiB; gives the path of their list.
@@ -40,7 +44,9 @@ async fn hundred_messages(account: &Account) -> String {
 }
 
 fn get(path: &str, key: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n")
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n"
+    )
 }
 
 /// Reads a status line as fast as it comes, and then one byte a second.
@@ -48,9 +54,16 @@ async fn one_byte_a_second(server: &Server, request: &str) -> (u16, String) {
     let mut stream = narrow(server).await;
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = vec![0; 1_024];
-    let count = timeout(SOON, stream.read(&mut head)).await.expect("an answer").unwrap_or(0);
+    let count = timeout(SOON, stream.read(&mut head))
+        .await
+        .expect("an answer")
+        .unwrap_or(0);
     let text = String::from_utf8_lossy(&head[..count]).into_owned();
-    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    let status = text
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0);
     let mut byte = [0];
     let ends = Instant::now() + READING;
     while status == 200 && Instant::now() < ends && matches!(stream.read(&mut byte).await, Ok(1)) {
@@ -70,43 +83,103 @@ async fn two_hundred_that_read_one_byte_a_second_of_a_list_of_6_mib() {
         let readers = join_all((0..READERS).map(|_| one_byte_a_second(&server, &request)));
         let small = async {
             sleep(READING / 2).await;
-            account.test().get(&format!("{path}?limit=1&offset=99")).await.expect(200)
+            account
+                .test()
+                .get(&format!("{path}?limit=1&offset=99"))
+                .await
+                .expect(200)
         };
         tokio::join!(readers, small).0
     };
-    let beside = neighbour.beside("200 readers of one byte a second", attack).await;
-    let of = |wanted: u16| beside.attack.iter().filter(|(status, _)| *status == wanted).count();
-    assert_eq!(of(200) + of(503), READERS, "{:?}", beside.attack.iter().map(|(status, _)| status).collect::<Vec<_>>());
-    assert!((1..=20).contains(&of(200)), "{} lists of 6.3 MiB in the account's quarter of 256 MiB", of(200));
-    let refused = &beside.attack.iter().find(|(status, _)| *status == 503).unwrap().1;
-    assert!(refused.contains("retry-after: 1") && refused.contains(r#""outcome":"none""#), "{refused}");
+    let beside = neighbour
+        .beside("200 readers of one byte a second", attack)
+        .await;
+    let of = |wanted: u16| {
+        beside
+            .attack
+            .iter()
+            .filter(|(status, _)| *status == wanted)
+            .count()
+    };
+    assert_eq!(
+        of(200) + of(503),
+        READERS,
+        "{:?}",
+        beside
+            .attack
+            .iter()
+            .map(|(status, _)| status)
+            .collect::<Vec<_>>()
+    );
+    assert!(
+        (1..=20).contains(&of(200)),
+        "{} lists of 6.3 MiB in the account's quarter of 256 MiB",
+        of(200)
+    );
+    let refused = &beside
+        .attack
+        .iter()
+        .find(|(status, _)| *status == 503)
+        .unwrap()
+        .1;
+    assert!(
+        refused.contains("retry-after: 1") && refused.contains(r#""outcome":"none""#),
+        "{refused}"
+    );
     assert!(beside.peak_bytes < 500 * MIB, "{} bytes", beside.peak_bytes);
     until("what the readers held is free again", SOON, async || {
         (server.metric("answers_in_flight_bytes").await == 0).then_some(())
     })
     .await;
-    account.test().get(&format!("{path}?limit=100")).await.expect(200);
+    account
+        .test()
+        .get(&format!("{path}?limit=100"))
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
 async fn one_that_reads_too_slowly_is_cut_off_and_one_that_reads_is_not() {
-    let server = Setup::default().env("COLLOQUY__SERVER__READ_BYTES_PER_SECOND_MIN", "8_000_000").start();
+    let server = Setup::default()
+        .env("COLLOQUY__SERVER__READ_BYTES_PER_SECOND_MIN", "8_000_000")
+        .start();
     let account = server.account().await;
     let path = hundred_messages(&account).await;
     let request = get(&format!("{path}?limit=100"), account.test_key());
     let mut slow = narrow(&server).await;
     slow.write_all(request.as_bytes()).await.unwrap();
-    until("the answer waits", SOON, async || (server.metric("answers_in_flight_bytes").await > 6 * MIB).then_some(()))
-        .await;
-    until("it is cut off", SOON, async || (server.metric("answers_in_flight_bytes").await == 0).then_some(())).await;
+    until("the answer waits", SOON, async || {
+        (server.metric("answers_in_flight_bytes").await > 6 * MIB).then_some(())
+    })
+    .await;
+    until("it is cut off", SOON, async || {
+        (server.metric("answers_in_flight_bytes").await == 0).then_some(())
+    })
+    .await;
     let mut rest = Vec::new();
     // It may end with a reset.
-    let _ = timeout(SOON, slow.read_to_end(&mut rest)).await.expect("the connection is closed");
-    assert!((rest.len() as u64) < 6 * MIB, "all {} bytes came", rest.len());
-    assert_eq!(account.test().get(&format!("{path}?limit=100")).await.expect(200).data().len(), 100);
+    let _ = timeout(SOON, slow.read_to_end(&mut rest))
+        .await
+        .expect("the connection is closed");
+    assert!(
+        (rest.len() as u64) < 6 * MIB,
+        "all {} bytes came",
+        rest.len()
+    );
+    assert_eq!(
+        account
+            .test()
+            .get(&format!("{path}?limit=100"))
+            .await
+            .expect(200)
+            .data()
+            .len(),
+        100
+    );
 }
 
-/// Writes the same request again and again and reads nothing, until the server takes no more; gives how much it took.
+/// Writes the same request again and again and reads nothing, until the server takes no more; gives
+/// how much it took.
 async fn flood(server: &Server, request: &str, bytes_max: usize) -> usize {
     let mut stream = narrow(server).await;
     let many = request.repeat(1_000);
@@ -133,7 +206,9 @@ async fn requests_in_a_row_of_many_who_read_nothing() {
     let neighbour = Neighbour::of(&server).await;
     let request = "GET /openapi.json HTTP/1.1\r\nHost: test\r\n\r\n";
     let attack = join_all((0..40).map(|_| timeout(READING * 3, flood(&server, request, 1 << 20))));
-    let beside = neighbour.beside("GET in a row from 40, unread", attack).await;
+    let beside = neighbour
+        .beside("GET in a row from 40, unread", attack)
+        .await;
     assert!(beside.peak_bytes < 200 * MIB, "{} bytes", beside.peak_bytes);
 }
 
@@ -142,10 +217,14 @@ async fn thousands_of_requests_in_a_row_are_answered_in_order_to_one_who_reads()
     const REQUESTS: usize = 3_000;
     let server = Server::start();
     let account = server.account().await;
-    let (mut reading, mut writing) = TcpStream::connect(server.address()).await.unwrap().into_split();
+    let (mut reading, mut writing) = TcpStream::connect(server.address())
+        .await
+        .unwrap()
+        .into_split();
     let request = |n: usize| {
         let body = json!({"name": format!("Customer {n}")}).to_string();
-        // What a header says of versions begins no request, and neither does a body without a line's end behind it.
+        // What a header says of versions begins no request, and neither does a body without a
+        // line's end behind it.
         format!(
             "POST /v1/customers HTTP/1.1\r\nHost: test\r\nVia: a HTTP/1.1\r\nAuthorization: Bearer {}\r\nX-Request-Id: {n}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -161,15 +240,22 @@ async fn thousands_of_requests_in_a_row_are_answered_in_order_to_one_who_reads()
     let (mut answers, mut part) = (Vec::new(), vec![0; 65_536]);
     let mut count = 0;
     while count < REQUESTS {
-        let read = timeout(SOON, reading.read(&mut part)).await.expect("answers come").unwrap();
+        let read = timeout(SOON, reading.read(&mut part))
+            .await
+            .expect("answers come")
+            .unwrap();
         assert!(read > 0, "the connection ended after {count} answers");
         answers.extend_from_slice(&part[..read]);
-        count = String::from_utf8_lossy(&answers).matches("HTTP/1.1 ").count();
+        count = String::from_utf8_lossy(&answers)
+            .matches("HTTP/1.1 ")
+            .count();
     }
     drop(sent.await.unwrap());
     let answers = String::from_utf8(answers).unwrap();
-    let ids: Vec<usize> =
-        answers.lines().filter_map(|line| line.strip_prefix("x-request-id: ")?.parse().ok()).collect();
+    let ids: Vec<usize> = answers
+        .lines()
+        .filter_map(|line| line.strip_prefix("x-request-id: ")?.parse().ok())
+        .collect();
     assert_eq!(ids, (0..REQUESTS).collect::<Vec<_>>());
 }
 
@@ -179,10 +265,18 @@ async fn requests_in_a_row_whose_empty_answers_nobody_reads() {
     let neighbour = Neighbour::of(&server).await;
     let request = "OPTIONS /healthz HTTP/1.1\r\nHost: test\r\n\r\n";
     let attack = async {
-        let floods = join_all((0..4).map(|_| timeout(READING * 3, flood(&server, request, 64 << 20)))).await;
-        floods.into_iter().map(|flood| flood.unwrap_or(0)).sum::<usize>()
+        let floods =
+            join_all((0..4).map(|_| timeout(READING * 3, flood(&server, request, 64 << 20)))).await;
+        floods
+            .into_iter()
+            .map(|flood| flood.unwrap_or(0))
+            .sum::<usize>()
     };
     let beside = neighbour.beside("OPTIONS in a row, unread", attack).await;
-    assert!(beside.attack < 64 << 20, "the server took {} bytes of requests", beside.attack);
+    assert!(
+        beside.attack < 64 << 20,
+        "the server took {} bytes of requests",
+        beside.attack
+    );
     assert!(beside.peak_bytes < 300 * MIB, "{} bytes", beside.peak_bytes);
 }

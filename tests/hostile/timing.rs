@@ -1,4 +1,5 @@
-//! Whether something costs more where much is stored: the least of several times, for whatever else runs only adds to it.
+//! Whether something costs more where much is stored: the least of several times, for whatever else
+//! runs only adds to it.
 
 use std::time::{Duration, Instant};
 
@@ -23,5 +24,8 @@ pub(super) async fn least(mut ask: impl AsyncFnMut()) -> Duration {
 /// Tells both times, and fails where one is much more.
 pub(super) fn assert_near(name: &str, few: Duration, many: Duration) {
     eprintln!("hostile: {name}: {few:?} where there are few, {many:?} where there are many");
-    assert!(many < few * TIMES_MAX + NOISE, "{name}: {many:?} in place of {few:?}");
+    assert!(
+        many < few * TIMES_MAX + NOISE,
+        "{name}: {many:?} in place of {few:?}"
+    );
 }

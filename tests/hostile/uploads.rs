@@ -1,4 +1,5 @@
-//! Large bodies, many at once or without end: they wait for nobody else's, and memory stays bounded.
+//! Large bodies, many at once or without end: they wait for nobody else's, and memory stays
+//! bounded.
 
 use std::time::Duration;
 
@@ -32,7 +33,11 @@ async fn sixty_four_documents_of_8_mib_at_once() {
     let content = "one more line of a long document\n".repeat((8 * MIB - 4_096) / 34);
     let body = serde_json::to_vec(&json!({"title": "Long", "content": content})).unwrap();
     let attack = join_all((0..UPLOADS).map(|_| async {
-        let call = account.test().call("POST", DOCUMENTS).bytes(body.clone()).with("content-type", "application/json");
+        let call = account
+            .test()
+            .call("POST", DOCUMENTS)
+            .bytes(body.clone())
+            .with("content-type", "application/json");
         // One that is refused at its head may see its connection end before it has sent all.
         match call.try_send().await {
             Ok(answer) => {
@@ -44,8 +49,16 @@ async fn sixty_four_documents_of_8_mib_at_once() {
             Err(_) => 0,
         }
     }));
-    let beside = neighbour.beside("64 documents of 8 MiB at once", attack).await;
-    let of = |wanted: u16| beside.attack.iter().filter(|status| **status == wanted).count();
+    let beside = neighbour
+        .beside("64 documents of 8 MiB at once", attack)
+        .await;
+    let of = |wanted: u16| {
+        beside
+            .attack
+            .iter()
+            .filter(|status| **status == wanted)
+            .count()
+    };
     assert_eq!(of(201) + of(503) + of(0), UPLOADS, "{:?}", beside.attack);
     assert!(of(201) >= 8, "{:?}", beside.attack);
     assert_eq!(
@@ -53,7 +66,11 @@ async fn sixty_four_documents_of_8_mib_at_once() {
         of(201) as u64,
         "each is there once or not at all"
     );
-    assert!(beside.peak_bytes < 700 * MIB as u64, "{} bytes", beside.peak_bytes);
+    assert!(
+        beside.peak_bytes < 700 * MIB as u64,
+        "{} bytes",
+        beside.peak_bytes
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,15 +92,24 @@ async fn uploads_that_never_end_take_no_room_from_others() {
     let other = server.account().await.test();
     let attack = async {
         let held = begun.await;
-        until("some are let in", SOON, async || (server.metric("bodies_in_flight_bytes").await > 0).then_some(()))
-            .await;
-        let body = serde_json::to_vec(&json!({"title": "Long", "content": "x".repeat(8 * MIB - 4_096)})).unwrap();
-        let call = other.call("POST", DOCUMENTS).bytes(body).with("content-type", "application/json");
+        until("some are let in", SOON, async || {
+            (server.metric("bodies_in_flight_bytes").await > 0).then_some(())
+        })
+        .await;
+        let body =
+            serde_json::to_vec(&json!({"title": "Long", "content": "x".repeat(8 * MIB - 4_096)}))
+                .unwrap();
+        let call = other
+            .call("POST", DOCUMENTS)
+            .bytes(body)
+            .with("content-type", "application/json");
         let status = call.await.status;
         drop(held);
         status
     };
-    let beside = neighbour.beside("64 uploads of 8 MiB that never end", attack).await;
+    let beside = neighbour
+        .beside("64 uploads of 8 MiB that never end", attack)
+        .await;
     assert_eq!(beside.attack, 201, "another account's document is taken");
     until("what they held is free again", SOON, async || {
         (server.metric("bodies_in_flight_bytes").await == 0).then_some(())

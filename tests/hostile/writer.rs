@@ -17,7 +17,9 @@ const CONVERSATIONS: u64 = 800;
 /// Text that no compression makes much smaller.
 fn noise(seed: u64, bytes: usize) -> String {
     let mut dice = Dice::new(seed);
-    (0..bytes).map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap())).collect()
+    (0..bytes)
+        .map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap()))
+        .collect()
 }
 
 /// Each client does it so many times, one after the other.
@@ -32,7 +34,10 @@ async fn all_do(clients: u64, times: u64, task: impl AsyncFn(u64)) {
 }
 
 async fn create(c: &Client, content: &str) -> String {
-    let made = c.post(DOCUMENTS, json!({"title": "Large", "content": content})).await.expect(201);
+    let made = c
+        .post(DOCUMENTS, json!({"title": "Large", "content": content}))
+        .await
+        .expect(201);
     made.header("location").to_owned()
 }
 
@@ -45,7 +50,9 @@ async fn large_documents_one_after_the_other() {
     let attack = all_do(8, 15, async |n| {
         create(&c, &texts[usize::try_from(n % 8).unwrap()]).await;
     });
-    neighbour.beside("documents of 700 KB from 8 clients", attack).await;
+    neighbour
+        .beside("documents of 700 KB from 8 clients", attack)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,7 +74,9 @@ async fn documents_erased_for_good_one_after_the_other() {
         // What is erased behind goes on for a while.
         tokio::time::sleep(Duration::from_secs(3)).await;
     };
-    neighbour.beside("40 documents erased for good", attack).await;
+    neighbour
+        .beside("40 documents erased for good", attack)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,11 +106,19 @@ async fn replays_over_everything_that_ever_happened() {
         c.message(&conversation, &format!("message {n}")).await;
     })
     .await;
-    let hook = c.post("/v1/webhooks", json!({"url": dead_url().await, "events": ["*"]})).await.expect(201);
+    let hook = c
+        .post(
+            "/v1/webhooks",
+            json!({"url": dead_url().await, "events": ["*"]}),
+        )
+        .await
+        .expect(201);
     let replay = format!("/v1/webhooks/{}/replay", hook.id("webhook_id"));
     let attack = async {
         for _ in 0..150 {
-            let answer = c.post(&replay, json!({"since": "2020-01-01T00:00:00Z"})).await;
+            let answer = c
+                .post(&replay, json!({"since": "2020-01-01T00:00:00Z"}))
+                .await;
             if answer.status != 202 {
                 answer.error(409, "conflict", "");
             }
@@ -120,16 +137,27 @@ async fn a_user_with_many_conversations_is_deleted() {
     let (customer, user) = (c.customer().await, c.user("agent").await);
     all_do(16, CONVERSATIONS / 16, async |_| {
         let conversation = c.conversation_of(&customer).await;
-        c.patch(&format!("/v1/conversations/{conversation}"), json!({"assignee_id": user})).await.expect(200);
+        c.patch(
+            &format!("/v1/conversations/{conversation}"),
+            json!({"assignee_id": user}),
+        )
+        .await
+        .expect(200);
     })
     .await;
     let attack = async {
         c.delete(&format!("/v1/users/{user}")).await.expect(204);
         until("all are nobody's", SOON, async || {
-            let total = c.get("/v1/events?after=0&limit=1&event=conversation.updated").await.expect(200).total();
+            let total = c
+                .get("/v1/events?after=0&limit=1&event=conversation.updated")
+                .await
+                .expect(200)
+                .total();
             (total == 2 * CONVERSATIONS).then_some(())
         })
         .await;
     };
-    neighbour.beside("a user with many conversations is deleted", attack).await;
+    neighbour
+        .beside("a user with many conversations is deleted", attack)
+        .await;
 }

@@ -50,7 +50,11 @@ impl Account {
             "name": "Black box", "plan": "enterprise",
             "rate_per_minute": RATE_PER_MINUTE, "burst_per_minute": RATE_PER_MINUTE * 2,
         });
-        let account_id = operator.post("/admin/v1/accounts", body).await.expect(201).id("account_id");
+        let account_id = operator
+            .post("/admin/v1/accounts", body)
+            .await
+            .expect(201)
+            .id("account_id");
         let mut keys = Vec::new();
         for kind in ["test", "prod", "read"] {
             let path = format!("/admin/v1/accounts/{account_id}/keys");
@@ -58,7 +62,14 @@ impl Account {
             keys.push(operator.post(&path, body).await.expect(201).id("key"));
         }
         let [test_key, prod_key, read_key] = <[String; 3]>::try_from(keys).unwrap();
-        Self { account_id, anonymous, test_key, prod_key, read_key, watched: None }
+        Self {
+            account_id,
+            anonymous,
+            test_key,
+            prod_key,
+            read_key,
+            watched: None,
+        }
     }
 
     /// The test key: reads and writes test data.

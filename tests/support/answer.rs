@@ -26,42 +26,87 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn checked(op: String, status: u16, headers: HeaderMap, bytes: Vec<u8>, expected: Expected) -> Self {
-        let json =
-            headers.get("content-type").and_then(|value| value.to_str().ok()).is_some_and(|kind| kind.contains("json"));
-        let parsed = if json && !bytes.is_empty() { serde_json::from_slice(&bytes) } else { Ok(Value::Null) };
-        let body = parsed.unwrap_or_else(|error| panic!("{op}: {status}, no JSON ({error}): {bytes:?}"));
-        let answer = Self { operation: op, status, headers, bytes, body };
+    pub(crate) fn checked(
+        op: String,
+        status: u16,
+        headers: HeaderMap,
+        bytes: Vec<u8>,
+        expected: Expected,
+    ) -> Self {
+        let json = headers
+            .get("content-type")
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|kind| kind.contains("json"));
+        let parsed = if json && !bytes.is_empty() {
+            serde_json::from_slice(&bytes)
+        } else {
+            Ok(Value::Null)
+        };
+        let body =
+            parsed.unwrap_or_else(|error| panic!("{op}: {status}, no JSON ({error}): {bytes:?}"));
+        let answer = Self {
+            operation: op,
+            status,
+            headers,
+            bytes,
+            body,
+        };
         answer.check_identity();
         // 404 of a route, 405 and 401 are decided before the key is looked at.
-        let no_key =
-            status == 429 && answer.body["error"]["details"]["reason"].to_string().contains("failed authentications");
-        let before_the_key = no_key || matches!(status, 401 | 404 | 405) || answer.operation.starts_with("OPTIONS");
-        if expected.with_limits && (!before_the_key || answer.header_opt("x-ratelimit-limit").is_some()) {
+        let no_key = status == 429
+            && answer.body["error"]["details"]["reason"]
+                .to_string()
+                .contains("failed authentications");
+        let before_the_key =
+            no_key || matches!(status, 401 | 404 | 405) || answer.operation.starts_with("OPTIONS");
+        if expected.with_limits
+            && (!before_the_key || answer.header_opt("x-ratelimit-limit").is_some())
+        {
             answer.check_limits();
         }
         if status == 201 {
-            assert!(answer.header("location").starts_with('/'), "a Location is a path: {answer}");
+            assert!(
+                answer.header("location").starts_with('/'),
+                "a Location is a path: {answer}"
+            );
         }
         answer
     }
 
     fn check_identity(&self) {
         let id = self.header("x-request-id");
-        let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
-        assert!(plain && (1..=128).contains(&id.len()), "X-Request-Id {id:?}: {self}");
+        let plain = id
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        assert!(
+            plain && (1..=128).contains(&id.len()),
+            "X-Request-Id {id:?}: {self}"
+        );
         assert_eq!(self.header("x-api-version"), "1.0", "{self}");
         assert_eq!(self.header("x-content-type-options"), "nosniff", "{self}");
     }
 
     fn check_limits(&self) {
-        for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
-            assert!(self.header(name).parse::<u64>().is_ok(), "{name} is a number: {self}");
+        for name in [
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+        ] {
+            assert!(
+                self.header(name).parse::<u64>().is_ok(),
+                "{name} is a number: {self}"
+            );
         }
-        assert!(self.number("x-ratelimit-remaining") <= self.number("x-ratelimit-limit"), "{self}");
+        assert!(
+            self.number("x-ratelimit-remaining") <= self.number("x-ratelimit-limit"),
+            "{self}"
+        );
         for name in ["ratelimit-policy", "ratelimit"] {
             let value = self.header(name);
-            assert!(value.contains("\"rate\"") && value.contains("\"burst\""), "{name}: {value}: {self}");
+            assert!(
+                value.contains("\"rate\"") && value.contains("\"burst\""),
+                "{name}: {value}: {self}"
+            );
         }
     }
 
@@ -71,18 +116,33 @@ impl Answer {
         self
     }
 
-    /// The answer, if it is this error in the exact shape. `field` is empty where no parameter is at fault, and `*`
-    /// where the contract leaves open which one is.
+    /// The answer, if it is this error in the exact shape. `field` is empty where no parameter is
+    /// at fault, and `*` where the contract leaves open which one is.
     pub(crate) fn error(self, status: u16, code: &str, field: &str) -> Self {
         assert_eq!(self.status, status, "{self}");
-        assert!(self.header("content-type").starts_with("application/json"), "{self}");
+        assert!(
+            self.header("content-type").starts_with("application/json"),
+            "{self}"
+        );
         assert_eq!(shapes::keys(&self.body), ["error"], "{self}");
         let error = &self.body["error"];
-        assert_eq!(shapes::keys(error), ["code", "details", "message"], "{self}");
+        assert_eq!(
+            shapes::keys(error),
+            ["code", "details", "message"],
+            "{self}"
+        );
         assert_eq!(error["code"], code, "{self}");
-        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{self}");
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{self}"
+        );
         let named = error["details"]["field"].as_str();
-        assert!(named == Some(field) || (field == "*" && named.is_some()), "not {field:?}: {self}");
+        assert!(
+            named == Some(field) || (field == "*" && named.is_some()),
+            "not {field:?}: {self}"
+        );
         assert!(error["details"]["reason"].is_string(), "{self}");
         self.check_error_headers();
         self
@@ -90,7 +150,10 @@ impl Answer {
 
     fn check_error_headers(&self) {
         match self.status {
-            401 => assert!(self.header("www-authenticate").starts_with("Bearer"), "{self}"),
+            401 => assert!(
+                self.header("www-authenticate").starts_with("Bearer"),
+                "{self}"
+            ),
             405 => assert!(!self.header("allow").is_empty(), "{self}"),
             429 => assert!(self.number("retry-after") >= 1, "{self}"),
             500 => self.check_outcome(),
@@ -103,18 +166,24 @@ impl Answer {
     }
 
     fn check_outcome(&self) {
-        let outcome = self.body["error"]["details"]["outcome"].as_str().unwrap_or_default();
+        let outcome = self.body["error"]["details"]["outcome"]
+            .as_str()
+            .unwrap_or_default();
         assert!(["none", "unknown"].contains(&outcome), "{self}");
     }
 
     /// The reason of an error.
     pub(crate) fn reason(&self) -> &str {
-        self.body["error"]["details"]["reason"].as_str().unwrap_or_else(|| panic!("no reason: {self}"))
+        self.body["error"]["details"]["reason"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no reason: {self}"))
     }
 
     /// The message of an error.
     pub(crate) fn message(&self) -> &str {
-        self.body["error"]["message"].as_str().unwrap_or_else(|| panic!("no message: {self}"))
+        self.body["error"]["message"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no message: {self}"))
     }
 
     pub(crate) fn header_opt(&self, name: &str) -> Option<&str> {
@@ -122,12 +191,15 @@ impl Answer {
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.header_opt(name).unwrap_or_else(|| panic!("no {name} header: {self}"))
+        self.header_opt(name)
+            .unwrap_or_else(|| panic!("no {name} header: {self}"))
     }
 
     /// A header that is a whole number.
     pub(crate) fn number(&self, name: &str) -> u64 {
-        self.header(name).parse().unwrap_or_else(|_| panic!("{name} is no number: {self}"))
+        self.header(name)
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {self}"))
     }
 
     pub(crate) fn etag(&self) -> String {
@@ -137,30 +209,38 @@ impl Answer {
     /// A field that is a non-empty string.
     pub(crate) fn id(&self, field: &str) -> String {
         let text = self.body[field].as_str().filter(|text| !text.is_empty());
-        text.unwrap_or_else(|| panic!("{field} is no string: {self}")).to_owned()
+        text.unwrap_or_else(|| panic!("{field} is no string: {self}"))
+            .to_owned()
     }
 
     /// The list of a list answer.
     pub(crate) fn data(&self) -> &Vec<Value> {
-        self.body["data"].as_array().unwrap_or_else(|| panic!("no list: {self}"))
+        self.body["data"]
+            .as_array()
+            .unwrap_or_else(|| panic!("no list: {self}"))
     }
 
     /// One field of each item of a list answer.
     pub(crate) fn column(&self, field: &str) -> Vec<String> {
-        self.data().iter().map(|item| item[field].as_str().unwrap_or_default().to_owned()).collect()
+        self.data()
+            .iter()
+            .map(|item| item[field].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     /// `meta.total` of a list answer.
     pub(crate) fn total(&self) -> u64 {
-        self.body["meta"]["total"].as_u64().unwrap_or_else(|| panic!("no total: {self}"))
+        self.body["meta"]["total"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no total: {self}"))
     }
 
     /// The path in the `Link` header with this relation.
     pub(crate) fn link(&self, relation: &str) -> Option<String> {
         self.header_opt("link")?.split(',').find_map(|link| {
             let (target, parameters) = link.split_once('>')?;
-            let named =
-                parameters.contains(&format!("rel=\"{relation}\"")) || parameters.contains(&format!("rel={relation}"));
+            let named = parameters.contains(&format!("rel=\"{relation}\""))
+                || parameters.contains(&format!("rel={relation}"));
             named.then(|| path_of(target.trim().trim_start_matches('<')))
         })
     }
@@ -169,7 +249,9 @@ impl Answer {
 /// A target without scheme and host, so that relative and absolute links serve alike.
 fn path_of(target: &str) -> String {
     match target.split_once("://") {
-        Some((_, rest)) => rest.find('/').map_or_else(String::new, |at| rest[at..].to_owned()),
+        Some((_, rest)) => rest
+            .find('/')
+            .map_or_else(String::new, |at| rest[at..].to_owned()),
         None => target.to_owned(),
     }
 }
@@ -177,7 +259,11 @@ fn path_of(target: &str) -> String {
 impl std::fmt::Display for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let start = String::from_utf8_lossy(&self.bytes[..self.bytes.len().min(2000)]);
-        write!(f, "{} answered {} {:?}\n{start}", self.operation, self.status, self.headers)
+        write!(
+            f,
+            "{} answered {} {:?}\n{start}",
+            self.operation, self.status, self.headers
+        )
     }
 }
 

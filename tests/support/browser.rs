@@ -1,5 +1,5 @@
-//! A real browser, Chromium without a window: what a page is once its scripts have had their time, and what a person can
-//! do on it.
+//! A real browser, Chromium without a window: what a page is once its scripts have had their time,
+//! and what a person can do on it.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,20 +20,40 @@ const SHOWS_WITHIN: Duration = Duration::from_secs(60);
 fn chromium() -> (TempDir, Command) {
     let profile = TempDir::with_prefix_in("browser-", env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut command = Command::new("chromium");
-    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"]);
+    command.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-dev-shm-usage",
+    ]);
     command.arg(format!("--user-data-dir={}", profile.path().display()));
-    command.args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]);
-    command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command.args([
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--no-proxy-server",
+    ]);
+    command
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
     (profile, command)
 }
 
-/// The document as it stands after the page was loaded and its timers and scripts ran for two seconds of its own time.
+/// The document as it stands after the page was loaded and its timers and scripts ran for two
+/// seconds of its own time.
 pub(crate) async fn dom_of(url: &str) -> String {
     let (_profile, mut command) = chromium();
     command.args(["--virtual-time-budget=2000", "--dump-dom", url]);
-    let output = tokio::time::timeout(SHOWS_WITHIN, command.output()).await.expect("the browser ends in time");
+    let output = tokio::time::timeout(SHOWS_WITHIN, command.output())
+        .await
+        .expect("the browser ends in time");
     let output = output.unwrap_or_else(|error| panic!("chromium: {error}; tests/run installs it"));
-    assert!(output.status.success(), "chromium ended with {}", output.status);
+    assert!(
+        output.status.success(),
+        "chromium ended with {}",
+        output.status
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -50,8 +70,12 @@ impl Tab {
     /// Opens a page.
     pub(crate) async fn open(url: &str) -> Self {
         let (profile, mut command) = chromium();
-        let child = command.arg("--remote-debugging-port=0").stdout(Stdio::null()).spawn();
-        let child = child.unwrap_or_else(|error| panic!("chromium: {error}; tests/run installs it"));
+        let child = command
+            .arg("--remote-debugging-port=0")
+            .stdout(Stdio::null())
+            .spawn();
+        let child =
+            child.unwrap_or_else(|error| panic!("chromium: {error}; tests/run installs it"));
         // Its port and the path of its own socket.
         let door = profile.path().join("DevToolsActivePort");
         let (port, path) = until("chromium listens", SHOWS_WITHIN, async || {
@@ -60,12 +84,27 @@ impl Tab {
             Some((port.to_owned(), path.to_owned())).filter(|(_, path)| !path.is_empty())
         })
         .await;
-        let stream = TcpStream::connect(format!("127.0.0.1:{port}")).await.unwrap();
+        let stream = TcpStream::connect(format!("127.0.0.1:{port}"))
+            .await
+            .unwrap();
         let (socket, _) =
-            tokio_tungstenite::client_async(format!("ws://127.0.0.1:{port}{path}"), stream).await.unwrap();
-        let mut tab = Self { _chromium: child, _profile: profile, socket, session: None, asked: 0 };
+            tokio_tungstenite::client_async(format!("ws://127.0.0.1:{port}{path}"), stream)
+                .await
+                .unwrap();
+        let mut tab = Self {
+            _chromium: child,
+            _profile: profile,
+            socket,
+            session: None,
+            asked: 0,
+        };
         let target = tab.ask("Target.createTarget", json!({"url": url})).await["targetId"].clone();
-        let attached = tab.ask("Target.attachToTarget", json!({"targetId": target, "flatten": true})).await;
+        let attached = tab
+            .ask(
+                "Target.attachToTarget",
+                json!({"targetId": target, "flatten": true}),
+            )
+            .await;
         tab.session = attached["sessionId"].as_str().map(str::to_owned);
         tab
     }
@@ -76,24 +115,36 @@ impl Tab {
         if let Some(session) = &self.session {
             call["sessionId"] = json!(session);
         }
-        self.socket.send(Message::text(call.to_string())).await.unwrap();
+        self.socket
+            .send(Message::text(call.to_string()))
+            .await
+            .unwrap();
         let answered = async {
             loop {
-                let message = self.socket.next().await.expect("chromium is there").unwrap();
-                let Ok(text) = message.to_text() else { continue };
+                let message = self
+                    .socket
+                    .next()
+                    .await
+                    .expect("chromium is there")
+                    .unwrap();
+                let Ok(text) = message.to_text() else {
+                    continue;
+                };
                 let frame: Value = serde_json::from_str(text).unwrap_or_default();
                 if frame["id"] == self.asked {
                     return frame["result"].clone();
                 }
             }
         };
-        tokio::time::timeout(SHOWS_WITHIN, answered).await.unwrap_or_else(|_| panic!("no answer to {call}"))
+        tokio::time::timeout(SHOWS_WITHIN, answered)
+            .await
+            .unwrap_or_else(|_| panic!("no answer to {call}"))
     }
 
-    /// What a script comes to, or its promise, on the page as it is now; null where the page is being replaced.
+    /// What a script comes to, or its promise, on the page as it is now; null where the page is
+    /// being replaced.
     pub(crate) async fn run(&mut self, script: &str) -> Value {
-        let parameters =
-            json!({"expression": script, "returnByValue": true, "awaitPromise": true, "userGesture": true});
+        let parameters = json!({"expression": script, "returnByValue": true, "awaitPromise": true, "userGesture": true});
         self.ask("Runtime.evaluate", parameters).await["result"]["value"].clone()
     }
 
@@ -102,7 +153,9 @@ impl Tab {
         let script = "document.readyState === 'complete' && document.body.innerText";
         until(words, SHOWS_WITHIN, async || {
             let text = self.run(script).await;
-            text.as_str().is_some_and(|text| text.contains(words)).then_some(())
+            text.as_str()
+                .is_some_and(|text| text.contains(words))
+                .then_some(())
         })
         .await;
     }

@@ -1,4 +1,5 @@
-//! A thin HTTP client that keeps tests at three beats. What holds for every answer is checked in [`super::answer`].
+//! A thin HTTP client that keeps tests at three beats. What holds for every answer is checked in
+//! [`super::answer`].
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -24,8 +25,12 @@ enum Caller {
 /// Tests speak plain HTTP; without this, each client would read the machine's certificates.
 fn no_tls() -> rustls::ClientConfig {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    config
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
 }
 
 /// One caller of one server.
@@ -48,27 +53,48 @@ impl Client {
             .tls_backend_preconfigured(no_tls())
             .build()
             .unwrap();
-        Self { http, base: base.to_owned(), caller: Caller::Nobody, credential: None, acting: None }
+        Self {
+            http,
+            base: base.to_owned(),
+            caller: Caller::Nobody,
+            credential: None,
+            acting: None,
+        }
     }
 
     /// The same with an API key.
     pub(crate) fn with_key(&self, key: &str) -> Self {
-        Self { caller: Caller::Key, credential: Some(format!("Bearer {key}")), ..self.clone() }
+        Self {
+            caller: Caller::Key,
+            credential: Some(format!("Bearer {key}")),
+            ..self.clone()
+        }
     }
 
     /// The same with an operator token.
     pub(crate) fn with_operator(&self, token: &str) -> Self {
-        Self { caller: Caller::Operator, credential: Some(format!("Bearer {token}")), ..self.clone() }
+        Self {
+            caller: Caller::Operator,
+            credential: Some(format!("Bearer {token}")),
+            ..self.clone()
+        }
     }
 
     /// The same acting for a user.
     pub(crate) fn acting_for(&self, user: &str) -> Self {
-        Self { acting: Some(user.to_owned()), ..self.clone() }
+        Self {
+            acting: Some(user.to_owned()),
+            ..self.clone()
+        }
     }
 
-    /// The same caller at another address, such as a proxy's or that of a server that has been started again.
+    /// The same caller at another address, such as a proxy's or that of a server that has been
+    /// started again.
     pub(crate) fn at(&self, address: &str) -> Self {
-        Self { base: format!("http://{address}"), ..self.clone() }
+        Self {
+            base: format!("http://{address}"),
+            ..self.clone()
+        }
     }
 
     /// `host:port` of the server.
@@ -84,8 +110,13 @@ impl Client {
     /// Any method on any path.
     pub(crate) fn call(&self, method: &str, path: &str) -> Call {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let mut call =
-            Call { client: self.clone(), method, path: path.to_owned(), headers: HeaderMap::new(), body: None };
+        let mut call = Call {
+            client: self.clone(),
+            method,
+            path: path.to_owned(),
+            headers: HeaderMap::new(),
+            body: None,
+        };
         if let Some(credential) = &self.credential {
             call = call.with("authorization", credential);
         }
@@ -117,7 +148,10 @@ impl Client {
 
     /// Makes a customer; gives its id.
     pub(crate) async fn customer(&self) -> String {
-        self.post("/v1/customers", json!({"name": "Ada Lovelace"})).await.expect(201).id("customer_id")
+        self.post("/v1/customers", json!({"name": "Ada Lovelace"}))
+            .await
+            .expect(201)
+            .id("customer_id")
     }
 
     /// Makes a customer and a conversation with it; gives the conversation's id.
@@ -128,13 +162,18 @@ impl Client {
 
     /// Makes a conversation with a customer.
     pub(crate) async fn conversation_of(&self, customer: &str) -> String {
-        self.post("/v1/conversations", json!({"customer_id": customer})).await.expect(201).id("conversation_id")
+        self.post("/v1/conversations", json!({"customer_id": customer}))
+            .await
+            .expect(201)
+            .id("conversation_id")
     }
 
     /// Sends a message as the customer.
     pub(crate) async fn message(&self, conversation: &str, content: &str) -> Answer {
         let path = format!("/v1/conversations/{conversation}/messages");
-        self.post(&path, json!({"content": content})).await.expect(201)
+        self.post(&path, json!({"content": content}))
+            .await
+            .expect(201)
     }
 
     /// Makes a user with an address of its own; gives its id.
@@ -158,7 +197,8 @@ impl Call {
     /// Adds a header, in place of one of the same name.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-        self.headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self.headers
+            .insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         self
     }
 
@@ -170,7 +210,8 @@ impl Call {
 
     fn json(self, body: &Value) -> Self {
         let bytes = serde_json::to_vec(body).unwrap();
-        self.bytes(bytes).with(CONTENT_TYPE.as_str(), "application/json")
+        self.bytes(bytes)
+            .with(CONTENT_TYPE.as_str(), "application/json")
     }
 
     /// A body of any bytes, undeclared.
@@ -181,14 +222,19 @@ impl Call {
 
     fn request(&mut self) -> reqwest::RequestBuilder {
         let url = format!("{}{}", self.client.base, self.path);
-        let request = self.client.http.request(self.method.clone(), url).headers(std::mem::take(&mut self.headers));
+        let request = self
+            .client
+            .http
+            .request(self.method.clone(), url)
+            .headers(std::mem::take(&mut self.headers));
         match self.body.take() {
             Some(body) => request.body(body),
             None => request,
         }
     }
 
-    /// Sends it and leaves the answer's body to be read as it comes, for longer than any other answer may take.
+    /// Sends it and leaves the answer's body to be read as it comes, for longer than any other
+    /// answer may take.
     pub(crate) async fn open(mut self) -> Result<reqwest::Response, reqwest::Error> {
         self.request().timeout(STREAM_MAX).send().await
     }
@@ -199,7 +245,9 @@ impl Call {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes().await?.to_vec();
         let operation = format!("{} {}", self.method, self.path);
-        let expected = Expected { with_limits: self.client.caller == Caller::Key };
+        let expected = Expected {
+            with_limits: self.client.caller == Caller::Key,
+        };
         Ok(Answer::checked(operation, status, headers, bytes, expected))
     }
 }
@@ -211,7 +259,9 @@ impl IntoFuture for Call {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let operation = format!("{} {}", self.method, self.path);
-            self.try_send().await.unwrap_or_else(|error| panic!("{operation}: {error:?}"))
+            self.try_send()
+                .await
+                .unwrap_or_else(|error| panic!("{operation}: {error:?}"))
         })
     }
 }

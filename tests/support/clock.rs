@@ -1,4 +1,5 @@
-//! A wall clock of the server's own, so that no test waits for minutes: libfaketime, read from a file that the test writes.
+//! A wall clock of the server's own, so that no test waits for minutes: libfaketime, read from a
+//! file that the test writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,9 @@ impl Clock {
     /// The same with other settings.
     pub(crate) fn start_as(setup: Setup) -> (Server, Clock) {
         let folder = Folder::new();
-        let clock = Clock { file: folder.work().join("clock") };
+        let clock = Clock {
+            file: folder.work().join("clock"),
+        };
         clock.ahead(0);
         let setup = setup
             .env("LD_PRELOAD", library())
@@ -43,5 +46,8 @@ fn library() -> &'static str {
         "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
         "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
     ];
-    PLACES.into_iter().find(|place| Path::new(place).exists()).expect("Debian's package faketime is there")
+    PLACES
+        .into_iter()
+        .find(|place| Path::new(place).exists())
+        .expect("Debian's package faketime is there")
 }

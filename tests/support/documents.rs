@@ -16,13 +16,19 @@ pub(crate) fn id_of(at: &str) -> &str {
 impl Client {
     /// Makes a document; gives its path.
     pub(crate) async fn document(&self, content: &str) -> String {
-        let made = self.post(DOCUMENTS, json!({"title": "Guide", "content": content})).await.expect(201);
+        let made = self
+            .post(DOCUMENTS, json!({"title": "Guide", "content": content}))
+            .await
+            .expect(201);
         made.header("location").to_owned()
     }
 
     /// The head's content.
     pub(crate) async fn text(&self, at: &str) -> String {
-        self.get(at).await.expect(200).body["content"].as_str().unwrap().to_owned()
+        self.get(at).await.expect(200).body["content"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// The head's identifier.
@@ -32,7 +38,10 @@ impl Client {
 
     /// Puts a new text on the head; gives the head's identifier.
     pub(crate) async fn write(&self, at: &str, content: &str) -> String {
-        self.put(at, json!({"content": content})).await.expect(200).id("version")
+        self.put(at, json!({"content": content}))
+            .await
+            .expect(200)
+            .id("version")
     }
 
     /// Adds a version as the body says.
@@ -42,7 +51,9 @@ impl Client {
 
     /// Goes on with a side line, or begins it at the head; gives the version's identifier.
     pub(crate) async fn branch(&self, at: &str, branch: &str, content: &str) -> String {
-        self.version(at, json!({"branch": branch, "content": content})).await.id("id")
+        self.version(at, json!({"branch": branch, "content": content}))
+            .await
+            .id("id")
     }
 
     /// Makes a share link; gives its identifier and its path.

@@ -1,4 +1,5 @@
-//! What a writer heard when the server may die at any moment, and what a repetition must then answer.
+//! What a writer heard when the server may die at any moment, and what a repetition must then
+//! answer.
 
 use serde_json::Value;
 
@@ -31,7 +32,12 @@ impl Kept {
             // A secret is not shown again.
             text = text.replace(&format!("{url:?}"), "null");
         }
-        Self { status: answer.status, bytes: text.into_bytes(), location: header("location"), etag: header("etag") }
+        Self {
+            status: answer.status,
+            bytes: text.into_bytes(),
+            location: header("location"),
+            etag: header("etag"),
+        }
     }
 
     pub(crate) fn json(&self) -> Value {

@@ -32,12 +32,23 @@ pub(crate) fn events(server: &Server) -> Vec<Logged> {
 
 /// Those of one conversation.
 pub(crate) fn events_of(server: &Server, conversation: &str) -> Vec<Logged> {
-    events(server).into_iter().filter(|logged| logged.data["conversation_id"] == conversation).collect()
+    events(server)
+        .into_iter()
+        .filter(|logged| logged.data["conversation_id"] == conversation)
+        .collect()
 }
 
 fn read(path: &Path) -> Vec<Value> {
-    let output = Command::new("python3").args(["-c", READ]).arg(path).output().expect("python3 reads the file");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("python3")
+        .args(["-c", READ])
+        .arg(path)
+        .output()
+        .expect("python3 reads the file");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -49,5 +60,9 @@ fn logged(row: Value) -> Logged {
         4 => "message.created",
         _ => "message.updated",
     };
-    Logged { event, data: row[2].clone(), by: row[1].as_str().unwrap().to_owned() }
+    Logged {
+        event,
+        data: row[2].clone(),
+        by: row[1].as_str().unwrap().to_owned(),
+    }
 }

@@ -1,4 +1,5 @@
-//! What every test stands on: the server as a process, a client that checks what holds for every answer, and shapes.
+//! What every test stands on: the server as a process, a client that checks what holds for every
+//! answer, and shapes.
 
 pub(crate) mod account;
 pub(crate) mod answer;
@@ -39,8 +40,13 @@ use std::time::{Duration, Instant};
 /// How often a condition is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(15);
 
-/// Asks `look` again and again until it has an answer; past the deadline the test fails, naming `what`.
-pub(crate) async fn until<T>(what: &str, deadline: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+/// Asks `look` again and again until it has an answer; past the deadline the test fails, naming
+/// `what`.
+pub(crate) async fn until<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> Option<T>,
+) -> T {
     let end = Instant::now() + deadline;
     loop {
         if let Some(found) = look().await {
@@ -52,7 +58,11 @@ pub(crate) async fn until<T>(what: &str, deadline: Duration, mut look: impl Asyn
 }
 
 /// The same for what is no future: a process, a file.
-pub(crate) fn until_now<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until_now<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
     let end = Instant::now() + deadline;
     loop {
         if let Some(found) = look() {
@@ -67,6 +77,12 @@ pub(crate) fn until_now<T>(what: &str, deadline: Duration, mut look: impl FnMut(
 pub(crate) fn unique(stem: &str) -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    format!("{stem}-{:x}-{}", since.as_nanos(), NEXT.fetch_add(1, Ordering::Relaxed))
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    format!(
+        "{stem}-{:x}-{}",
+        since.as_nanos(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
 }

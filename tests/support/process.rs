@@ -1,4 +1,5 @@
-//! Starts processes that die with the test binary, however that ends: `setpriv --pdeathsig` in front of each.
+//! Starts processes that die with the test binary, however that ends: `setpriv --pdeathsig` in
+//! front of each.
 
 use std::io;
 use std::process::{Child, Command};
@@ -14,8 +15,8 @@ pub(crate) fn colloquy() -> Command {
     command
 }
 
-/// Spawns from one thread that lives as long as the binary: the death signal follows the *thread* that spawned, and a
-/// test's own thread ends with its test.
+/// Spawns from one thread that lives as long as the binary: the death signal follows the *thread*
+/// that spawned, and a test's own thread ends with its test.
 pub(crate) fn spawn(command: Command) -> Child {
     static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
@@ -28,12 +29,22 @@ pub(crate) fn spawn(command: Command) -> Child {
         orders
     });
     let (reply, child) = mpsc::channel();
-    spawner.send((command, reply)).expect("the spawning thread lives");
-    child.recv().expect("the spawning thread answers").expect("setpriv (util-linux) starts the server")
+    spawner
+        .send((command, reply))
+        .expect("the spawning thread lives");
+    child
+        .recv()
+        .expect("the spawning thread answers")
+        .expect("setpriv (util-linux) starts the server")
 }
 
 /// Sends a signal by name to one process.
 pub(crate) fn signal(name: &str, id: u32) {
-    let done = Command::new("kill").args([&format!("-{name}"), &id.to_string()]).status();
-    assert!(done.is_ok_and(|status| status.success()), "kill -{name} {id}");
+    let done = Command::new("kill")
+        .args([&format!("-{name}"), &id.to_string()])
+        .status();
+    assert!(
+        done.is_ok_and(|status| status.success()),
+        "kill -{name} {id}"
+    );
 }

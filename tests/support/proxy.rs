@@ -26,7 +26,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// To the server at `target`; each connection is cut before it has carried `bytes_max` bytes to the client.
+    /// To the server at `target`; each connection is cut before it has carried `bytes_max` bytes to
+    /// the client.
     pub(crate) async fn start(target: &str, bytes_max: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -37,7 +38,11 @@ impl Proxy {
             cuts: AtomicU64::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Self { address, shared, accepting }
+        Self {
+            address,
+            shared,
+            accepting,
+        }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -75,9 +80,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Carries both ways until one side closes, or until the server's side has used up what chance gave it.
+/// Carries both ways until one side closes, or until the server's side has used up what chance gave
+/// it.
 async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) {
-    let mut left = usize::try_from(shared.dice.lock().unwrap().below(shared.bytes_max) + 1).unwrap();
+    let mut left =
+        usize::try_from(shared.dice.lock().unwrap().below(shared.bytes_max) + 1).unwrap();
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let up = tokio::io::copy(&mut from_client, &mut to_server);
@@ -85,7 +92,9 @@ async fn carry(client: TcpStream, server: TcpStream, shared: &Shared) {
         let mut part = [0_u8; 4096];
         while left > 0 {
             let most = left.min(part.len());
-            let Ok(count) = from_server.read(&mut part[..most]).await else { return };
+            let Ok(count) = from_server.read(&mut part[..most]).await else {
+                return;
+            };
             if count == 0 || to_client.write_all(&part[..count]).await.is_err() {
                 return;
             }

@@ -17,7 +17,9 @@ pub(crate) struct RawAnswer {
 impl RawAnswer {
     /// What follows the head.
     pub(crate) fn body(&self) -> &str {
-        self.text.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+        self.text
+            .split_once("\r\n\r\n")
+            .map_or("", |(_, body)| body)
     }
 }
 
@@ -43,11 +45,18 @@ impl Raw {
     pub(crate) async fn read_head(&mut self) -> u16 {
         let (mut head, mut byte) = (Vec::new(), [0_u8; 1]);
         while !head.ends_with(b"\r\n\r\n") {
-            assert_eq!(self.0.read(&mut byte).await.unwrap(), 1, "cut off behind {head:?}");
+            assert_eq!(
+                self.0.read(&mut byte).await.unwrap(),
+                1,
+                "cut off behind {head:?}"
+            );
             head.extend(byte);
         }
         let text = String::from_utf8_lossy(&head);
-        text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap()
+        text.split(' ')
+            .nth(1)
+            .and_then(|word| word.parse().ok())
+            .unwrap()
     }
 
     /// Reads until the server closes, at most this long.
@@ -64,8 +73,16 @@ impl Raw {
         });
         let closed = end.await.is_ok();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        RawAnswer { status, text, closed }
+        let status = text
+            .split(' ')
+            .nth(1)
+            .and_then(|word| word.parse().ok())
+            .unwrap_or(0);
+        RawAnswer {
+            status,
+            text,
+            closed,
+        }
     }
 }
 

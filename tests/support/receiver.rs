@@ -1,4 +1,5 @@
-//! A receiver of webhooks on this machine that answers as it is told, misbehaves as it is told, and keeps every request.
+//! A receiver of webhooks on this machine that answers as it is told, misbehaves as it is told, and
+//! keeps every request.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -62,7 +63,9 @@ pub(crate) struct Received {
 
 impl Received {
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).unwrap_or_else(|| panic!("no {name}: {self:?}"))
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name}: {self:?}"))
     }
 
     /// The body, which must be JSON.
@@ -71,7 +74,10 @@ impl Received {
     }
 
     pub(crate) fn kind(&self) -> String {
-        self.event()["event"].as_str().unwrap_or_default().to_owned()
+        self.event()["event"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
@@ -106,11 +112,17 @@ impl Receiver {
             connections: AtomicUsize::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Self { address, shared, accepting }
+        Self {
+            address,
+            shared,
+            accepting,
+        }
     }
 
     /// One that gives these answers in turn, then 200 to all that comes.
-    pub(crate) async fn in_turn(replies: impl IntoIterator<Item = Reply, IntoIter: Send + 'static>) -> Self {
+    pub(crate) async fn in_turn(
+        replies: impl IntoIterator<Item = Reply, IntoIter: Send + 'static>,
+    ) -> Self {
         let mut replies = replies.into_iter();
         Self::planned(move |_| replies.next().unwrap_or_else(Reply::ok)).await
     }
@@ -145,7 +157,10 @@ impl Receiver {
     /// Waits until so many have come; gives all.
     pub(crate) async fn wait_for(&self, count: usize) -> Vec<Received> {
         let what = format!("{count} requests come to the receiver");
-        until(&what, COMES_WITHIN, async || (self.count() >= count).then(|| self.received())).await
+        until(&what, COMES_WITHIN, async || {
+            (self.count() >= count).then(|| self.received())
+        })
+        .await
     }
 }
 
@@ -180,14 +195,20 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         match reply {
             Reply::Answer(status, headers, body) => {
                 let length = body.len();
-                let text = format!("HTTP/1.1 {status} Told\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
+                let text = format!(
+                    "HTTP/1.1 {status} Told\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+                );
                 if stream.write_all(text.as_bytes()).await.is_err() {
                     return;
                 }
             }
             Reply::Late(wait) => {
                 tokio::time::sleep(wait).await;
-                if stream.write_all(b"HTTP/1.1 200 Late\r\nContent-Length: 0\r\n\r\n").await.is_err() {
+                if stream
+                    .write_all(b"HTTP/1.1 200 Late\r\nContent-Length: 0\r\n\r\n")
+                    .await
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -217,17 +238,31 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Re
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    let length = headers.get("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+    let length = headers
+        .get("content-length")
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(0);
     while buffer.len() < length {
         read_more(stream, buffer).await?;
     }
     let body = String::from_utf8(buffer.drain(..length).collect()).unwrap();
-    Some(Received { at: Instant::now(), method, path, headers, body, taken: false })
+    Some(Received {
+        at: Instant::now(),
+        method,
+        path,
+        headers,
+        body,
+        taken: false,
+    })
 }
 
 async fn read_more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
     let mut part = [0_u8; 16_384];
-    let count = stream.read(&mut part).await.ok().filter(|count| *count > 0)?;
+    let count = stream
+        .read(&mut part)
+        .await
+        .ok()
+        .filter(|count| *count > 0)?;
     buffer.extend_from_slice(&part[..count]);
     Some(())
 }

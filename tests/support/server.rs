@@ -1,5 +1,5 @@
-//! The real server as a child process in a folder of its own. Its `Drop` fails the test when the log holds an error
-//! that the test did not expect.
+//! The real server as a child process in a folder of its own. Its `Drop` fails the test when the
+//! log holds an error that the test did not expect.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -29,12 +29,18 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { env: Vec::new(), config: None }
-            .env("COLLOQUY__SERVER__BIND", "127.0.0.1:0")
-            .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
-            .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "1000000")
-            .env("COLLOQUY__LIMITS__LINK_REQUESTS_PER_ADDRESS_PER_MINUTE", "1000000")
-            .env("COLLOQUY__LIMITS__LINK_REQUESTS_PER_MINUTE", "1000000")
+        Self {
+            env: Vec::new(),
+            config: None,
+        }
+        .env("COLLOQUY__SERVER__BIND", "127.0.0.1:0")
+        .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
+        .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "1000000")
+        .env(
+            "COLLOQUY__LIMITS__LINK_REQUESTS_PER_ADDRESS_PER_MINUTE",
+            "1000000",
+        )
+        .env("COLLOQUY__LIMITS__LINK_REQUESTS_PER_MINUTE", "1000000")
     }
 }
 
@@ -95,7 +101,11 @@ impl Setup {
             fs::write(work.join("config.toml"), text).unwrap();
         }
         let mut command = process::colloquy();
-        command.current_dir(work).env("NO_COLOR", "1").envs(self.env).stdin(std::process::Stdio::null());
+        command
+            .current_dir(work)
+            .env("NO_COLOR", "1")
+            .envs(self.env)
+            .stdin(std::process::Stdio::null());
         // One handle for both, so that they share its place in the file.
         let both = output.reopen().unwrap();
         command.stdout(both.try_clone().unwrap()).stderr(both);
@@ -145,7 +155,8 @@ pub(crate) struct Server {
     allow_errors: bool,
 }
 
-/// One server for all tests that neither stop nor configure it. It lives until the test binary ends.
+/// One server for all tests that neither stop nor configure it. It lives until the test binary
+/// ends.
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(Server::start)
@@ -171,26 +182,39 @@ impl Server {
         let out = File::create(self.folder.out("stdout", self.starts)).unwrap();
         let log = File::create(self.folder.out("stderr", self.starts)).unwrap();
         let mut command = process::colloquy();
-        command.current_dir(self.folder.work()).env("NO_COLOR", "1").envs(self.setup.env.clone());
-        command.stdin(std::process::Stdio::null()).stdout(out).stderr(log);
+        command
+            .current_dir(self.folder.work())
+            .env("NO_COLOR", "1")
+            .envs(self.setup.env.clone());
+        command
+            .stdin(std::process::Stdio::null())
+            .stdout(out)
+            .stderr(log);
         let mut child = process::spawn(command);
         let path = self.folder.out("stdout", self.starts);
         let first = self.starts == 1;
         self.printed = until_now("the server prints its address", START_MAX, || {
             let ended = child.try_wait().unwrap();
             let text = fs::read_to_string(&path).unwrap();
-            let keys = ["sk_test_", "sk_prod_", "sk_read_"].iter().all(|prefix| token(&text, prefix).is_some());
+            let keys = ["sk_test_", "sk_prod_", "sk_read_"]
+                .iter()
+                .all(|prefix| token(&text, prefix).is_some());
             if text.ends_with('\n') && first_port(&text).is_some() && (keys || !first) {
                 return Some(text);
             }
             if let Some(status) = ended {
-                panic!("the server ended at its start with {status}:\n{text}\n{}", self.log());
+                panic!(
+                    "the server ended at its start with {status}:\n{text}\n{}",
+                    self.log()
+                );
             }
             None
         });
         self.port = first_port(&self.printed).unwrap();
         self.child = Some(child);
-        until_now("readyz answers 200", START_MAX, || self.is_ready().then_some(()));
+        until_now("readyz answers 200", START_MAX, || {
+            self.is_ready().then_some(())
+        });
         self.printed = fs::read_to_string(&path).unwrap();
     }
 
@@ -232,8 +256,11 @@ impl Server {
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let metrics = self.operator().get("/metrics").await.expect(200);
         let text = String::from_utf8_lossy(&metrics.bytes).into_owned();
-        let line = text.lines().find(|line| line.starts_with(&format!("colloquy_{name}")));
-        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {name}: {text}"))
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("colloquy_{name}")));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+            .unwrap_or_else(|| panic!("no {name}: {text}"))
     }
 
     /// A fresh account with three keys and a limit that no test reaches.
@@ -264,7 +291,12 @@ impl Server {
     /// Everything that every start of this server has logged.
     pub(crate) fn log(&self) -> String {
         (1..=self.starts)
-            .flat_map(|start| [self.folder.out("stderr", start), self.folder.out("stdout", start)])
+            .flat_map(|start| {
+                [
+                    self.folder.out("stderr", start),
+                    self.folder.out("stdout", start),
+                ]
+            })
             .map(|path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned())
             .collect()
     }
@@ -272,9 +304,16 @@ impl Server {
     /// Fails when the log holds an error or a panic.
     pub(crate) fn assert_quiet(&self) {
         let log = self.log();
-        let loud: Vec<&str> =
-            log.lines().filter(|line| line.contains("ERROR") || line.contains("panicked")).take(20).collect();
-        assert!(self.allow_errors || loud.is_empty(), "the server logged errors:\n{}", loud.join("\n"));
+        let loud: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains("ERROR") || line.contains("panicked"))
+            .take(20)
+            .collect();
+        assert!(
+            self.allow_errors || loud.is_empty(),
+            "the server logged errors:\n{}",
+            loud.join("\n")
+        );
     }
 
     /// kill -9, and waits until the process is gone.
@@ -298,7 +337,9 @@ impl Server {
     /// Waits for the end of a server that was told to stop.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
-        until_now("the server has ended", STOP_MAX, || child.try_wait().unwrap())
+        until_now("the server has ended", STOP_MAX, || {
+            child.try_wait().unwrap()
+        })
     }
 
     /// SIGTERM, and the exit status.
@@ -343,7 +384,10 @@ fn first_port(text: &str) -> Option<u16> {
 /// The first word with this prefix and something behind it.
 fn token(text: &str, prefix: &str) -> Option<String> {
     text.match_indices(prefix).find_map(|(at, _)| {
-        let word: String = text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        let word: String = text[at..]
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+            .collect();
         (word.len() > prefix.len() + 10).then_some(word)
     })
 }

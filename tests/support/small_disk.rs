@@ -13,8 +13,15 @@ impl SmallDisk {
     pub(crate) fn mount(at: &Path, mebibytes: u32) -> Self {
         fs::create_dir_all(at).unwrap();
         let size = format!("size={mebibytes}m");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).status().unwrap();
-        assert!(mounted.success(), "this test needs the right to mount a tmpfs (root)");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(at)
+            .status()
+            .unwrap();
+        assert!(
+            mounted.success(),
+            "this test needs the right to mount a tmpfs (root)"
+        );
         Self(at.to_owned())
     }
 

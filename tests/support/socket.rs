@@ -51,18 +51,24 @@ impl Hearing {
 impl Socket {
     /// With the client's key in the header.
     pub(crate) async fn open(client: &Client) -> Self {
-        Self::try_open(client, "/v1/realtime").await.unwrap_or_else(|status| panic!("refused with {status}"))
+        Self::try_open(client, "/v1/realtime")
+            .await
+            .unwrap_or_else(|status| panic!("refused with {status}"))
     }
 
     /// At any path; a refusal gives its status, 0 when the connection broke.
     pub(crate) async fn try_open(client: &Client, path: &str) -> Result<Self, u16> {
-        let mut request = format!("ws://{}{path}", client.address()).into_client_request().unwrap();
+        let mut request = format!("ws://{}{path}", client.address())
+            .into_client_request()
+            .unwrap();
         let headers = request.headers_mut();
         headers.insert("sec-websocket-protocol", "colloquy.v1".parse().unwrap());
         if let Some(credential) = client.credential() {
             headers.insert("authorization", credential.parse().unwrap());
         }
-        let stream = TcpStream::connect(client.address()).await.map_err(|_| 0_u16)?;
+        let stream = TcpStream::connect(client.address())
+            .await
+            .map_err(|_| 0_u16)?;
         match tokio_tungstenite::client_async(request, stream).await {
             Ok((socket, answer)) => {
                 assert_eq!(answer.headers()["sec-websocket-protocol"], "colloquy.v1");
@@ -105,7 +111,9 @@ impl Socket {
             match self.0.next().await {
                 Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Close(frame))) => return Err(Ended(frame.map_or(0, |frame| frame.code.into()))),
+                Some(Ok(Message::Close(frame))) => {
+                    return Err(Ended(frame.map_or(0, |frame| frame.code.into())));
+                }
                 Some(Ok(other)) => panic!("neither text nor control: {other:?}"),
                 Some(Err(_)) | None => return Err(Ended(0)),
             }
@@ -120,7 +128,9 @@ impl Socket {
 
     /// The next frame, which must come.
     pub(crate) async fn hear(&mut self) -> Value {
-        let heard = tokio::time::timeout(COMES_WITHIN, self.try_hear()).await.expect("a frame comes in time");
+        let heard = tokio::time::timeout(COMES_WITHIN, self.try_hear())
+            .await
+            .expect("a frame comes in time");
         heard.unwrap_or_else(|ended| panic!("the socket was closed: {ended:?}"))
     }
 
@@ -137,8 +147,17 @@ impl Socket {
     /// The next frame, which must be an error with this code; gives it.
     pub(crate) async fn hear_error(&mut self, code: &str) -> Value {
         let frame = self.hear().await;
-        assert_eq!((&frame["type"], &frame["error"]["code"]), (&json!("error"), &json!(code)), "{frame}");
-        assert!(frame["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{frame}");
+        assert_eq!(
+            (&frame["type"], &frame["error"]["code"]),
+            (&json!("error"), &json!(code)),
+            "{frame}"
+        );
+        assert!(
+            frame["error"]["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{frame}"
+        );
         assert!(frame["error"]["details"]["field"].is_string(), "{frame}");
         frame
     }
@@ -187,6 +206,8 @@ impl Socket {
                 }
             }
         };
-        tokio::time::timeout(within, reading).await.expect("the socket is closed in time")
+        tokio::time::timeout(within, reading)
+            .await
+            .expect("the socket is closed in time")
     }
 }

@@ -1,5 +1,5 @@
-//! The file of a stopped server, read and changed behind its back: what stands there is what a crash, a disk or a hand
-//! may have left.
+//! The file of a stopped server, read and changed behind its back: what stands there is what a
+//! crash, a disk or a hand may have left.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,9 +22,17 @@ print(json.dumps([[out(value) for value in row] for row in rows]))
 /// The rows that a statement gives.
 pub(crate) fn query(file: &Path, sql: &str, values: &[Value]) -> Vec<Vec<Value>> {
     let mut command = Command::new("python3");
-    command.args(["-c", RUN]).arg(file).arg(sql).arg(json!(values).to_string());
+    command
+        .args(["-c", RUN])
+        .arg(file)
+        .arg(sql)
+        .arg(json!(values).to_string());
     let output = command.output().expect("python3 reads the file");
-    assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{sql}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

@@ -54,7 +54,11 @@ impl EventStream {
             let kind = response.headers()["content-type"].to_str().unwrap();
             assert!(kind.starts_with("text/event-stream"), "{kind}");
         }
-        Ok(Self { response, bytes: Vec::new(), items: VecDeque::new() })
+        Ok(Self {
+            response,
+            bytes: Vec::new(),
+            items: VecDeque::new(),
+        })
     }
 
     pub(crate) fn status(&self) -> u16 {
@@ -62,10 +66,14 @@ impl EventStream {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.response.headers().get(name).and_then(|value| value.to_str().ok())
+        self.response
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
     }
 
-    /// What comes next; `None` when the stream has ended or broken. What was cut in its middle is not shown.
+    /// What comes next; `None` when the stream has ended or broken. What was cut in its middle is
+    /// not shown.
     pub(crate) async fn next(&mut self) -> Option<Item> {
         loop {
             if let Some(item) = self.items.pop_front() {
@@ -75,7 +83,8 @@ impl EventStream {
             self.bytes.extend_from_slice(&part);
             while let Some(at) = self.bytes.windows(2).position(|window| window == b"\n\n") {
                 let block: Vec<u8> = self.bytes.drain(..at + 2).collect();
-                self.items.extend(parsed(std::str::from_utf8(&block).unwrap()));
+                self.items
+                    .extend(parsed(std::str::from_utf8(&block).unwrap()));
             }
         }
     }
@@ -100,7 +109,8 @@ impl EventStream {
     /// The next event, which must come.
     pub(crate) async fn event(&mut self) -> StreamEvent {
         let next = tokio::time::timeout(COMES_WITHIN, self.next_event()).await;
-        next.expect("an event comes in time").expect("the stream goes on")
+        next.expect("an event comes in time")
+            .expect("the stream goes on")
     }
 
     /// Waits for the stream's end; gives what still came.
@@ -111,7 +121,9 @@ impl EventStream {
                 rest.push(event);
             }
         };
-        tokio::time::timeout(within, reading).await.expect("the stream ends in time");
+        tokio::time::timeout(within, reading)
+            .await
+            .expect("the stream ends in time");
         rest
     }
 }
@@ -136,9 +148,16 @@ fn parsed(block: &str) -> Option<Item> {
         assert!(!twice, "{name} stands twice in {block:?}");
     }
     if let (Some(id), Some(event), Some(data)) = (&id, &event, &data) {
-        return Some(Item::Event(StreamEvent { id: id.clone(), event: event.clone(), data: data.clone() }));
+        return Some(Item::Event(StreamEvent {
+            id: id.clone(),
+            event: event.clone(),
+            data: data.clone(),
+        }));
     }
-    assert!(event.is_none() && data.is_none(), "an event lacks a field: {block:?}");
+    assert!(
+        event.is_none() && data.is_none(),
+        "an event lacks a field: {block:?}"
+    );
     if let Some(id) = id {
         return Some(Item::Place(id));
     }

@@ -52,7 +52,8 @@ pub struct CreateAccount {
     #[serde(default, deserialize_with = "networks")]
     #[schema(value_type = Vec<String>)]
     pub allowed_ips: Vec<IpNet>,
-    /// After how long without a message, a reopening or a waking a conversation closes by itself; null: never.
+    /// After how long without a message, a reopening or a waking a conversation closes by itself;
+    /// null: never.
     #[serde(default)]
     #[schema(minimum = 10, maximum = 525_600)]
     pub auto_close_after_minutes: Option<u32>,
@@ -82,7 +83,8 @@ pub struct ChangeAccount {
     #[serde(default, deserialize_with = "networks_present")]
     #[schema(nullable = false, value_type = Option<Vec<String>>)]
     pub allowed_ips: Option<Vec<IpNet>>,
-    /// After how long without a message, a reopening or a waking a conversation closes by itself; null: never.
+    /// After how long without a message, a reopening or a waking a conversation closes by itself;
+    /// null: never.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>, minimum = 10, maximum = 525_600)]
     pub auto_close_after_minutes: Option<Option<u32>>,
@@ -133,7 +135,10 @@ pub fn set_plans(basic: PlanRates, pro: PlanRates) {
 }
 
 fn plan_rates(plan: Plan) -> Option<PlanRates> {
-    let unset = PlanRates { rate_per_minute: 1, burst_per_minute: 1 };
+    let unset = PlanRates {
+        rate_per_minute: 1,
+        burst_per_minute: 1,
+    };
     let (basic, pro) = PLANS.get().copied().unwrap_or((unset, unset));
     match plan {
         Plan::Basic => Some(basic),
@@ -195,7 +200,10 @@ impl Account {
 
     /// As requests meet it.
     pub(super) fn known(&self) -> KnownAccount {
-        KnownAccount { view: self.view(), number: self.number.0 }
+        KnownAccount {
+            view: self.view(),
+            number: self.number.0,
+        }
     }
 }
 
@@ -221,9 +229,14 @@ fn rates(
         return refused("rate_per_minute", "must be 1 to 10000000");
     }
     let held = before.map(|(_, burst)| burst).filter(|_| rate.is_none());
-    let burst = burst.or(held).unwrap_or(new_rate.saturating_add(new_rate / 2));
+    let burst = burst
+        .or(held)
+        .unwrap_or(new_rate.saturating_add(new_rate / 2));
     if burst < new_rate || burst > 15_000_000 {
-        return refused("burst_per_minute", "must be at least the rate and at most 15000000");
+        return refused(
+            "burst_per_minute",
+            "must be at least the rate and at most 15000000",
+        );
     }
     Ok(Some((new_rate, burst)))
 }
@@ -235,7 +248,10 @@ fn auto_close(minutes: Option<u32>) -> Result<Option<u32>, RecordError> {
     if minutes.is_none_or(|minutes| AUTO_CLOSE_MINUTES.contains(&minutes)) {
         return Ok(minutes);
     }
-    Err(RecordError::Invalid(Invalid::new("auto_close_after_minutes", "must be 10 to 525600, or null")))
+    Err(RecordError::Invalid(Invalid::new(
+        "auto_close_after_minutes",
+        "must be 10 to 525600, or null",
+    )))
 }
 
 impl Rules for Account {
@@ -270,9 +286,18 @@ impl Rules for Account {
             (Some(held), AccountRequest::Change(change)) => {
                 let mut account = held.clone();
                 account.plan = change.plan.unwrap_or(held.plan);
-                account.name = change.name.map_or_else(|| held.name.clone(), Text::into_string);
-                account.rates = rates(account.plan, change.rate_per_minute, change.burst_per_minute, held.rates)?;
-                account.allowed_ips = change.allowed_ips.unwrap_or_else(|| held.allowed_ips.clone());
+                account.name = change
+                    .name
+                    .map_or_else(|| held.name.clone(), Text::into_string);
+                account.rates = rates(
+                    account.plan,
+                    change.rate_per_minute,
+                    change.burst_per_minute,
+                    held.rates,
+                )?;
+                account.allowed_ips = change
+                    .allowed_ips
+                    .unwrap_or_else(|| held.allowed_ips.clone());
                 if let Some(minutes) = change.auto_close_after_minutes {
                     account.auto_close_after_minutes = auto_close(minutes)?;
                 }

@@ -117,9 +117,11 @@ impl Rules for Customer {
             }
             (Some(_), CustomerRequest::Read) => Ok(Step::Show),
             (Some(held), CustomerRequest::Change(change)) => held.changed(change, setting),
-            (Some(_), CustomerRequest::Delete) => {
-                Ok(Step::Delete(vec![Condition::NoConversations(setting.id)], Vec::new(), None))
-            }
+            (Some(_), CustomerRequest::Delete) => Ok(Step::Delete(
+                vec![Condition::NoConversations(setting.id)],
+                Vec::new(),
+                None,
+            )),
             (None | Some(_), _) => Err(RecordError::NotFound),
         }
     }
@@ -133,8 +135,14 @@ impl Rules for Customer {
     }
 
     fn names(&self) -> Vec<(NameField, String)> {
-        let email = self.email.iter().map(|email| (NameField::CustomerEmail, email.to_lowercase()));
-        let external = self.external_id.iter().map(|id| (NameField::CustomerExternalId, id.clone()));
+        let email = self
+            .email
+            .iter()
+            .map(|email| (NameField::CustomerEmail, email.to_lowercase()));
+        let external = self
+            .external_id
+            .iter()
+            .map(|id| (NameField::CustomerExternalId, id.clone()));
         email.chain(external).collect()
     }
 
@@ -146,11 +154,19 @@ impl Rules for Customer {
 }
 
 impl CustomerView {
-    fn changed(&self, change: ChangeCustomer, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+    fn changed(
+        &self,
+        change: ChangeCustomer,
+        setting: &Setting<Self>,
+    ) -> Result<Step<Self>, RecordError> {
         let mut customer = self.clone();
         customer.name = change.name.map_or(customer.name, Text::into_string);
-        customer.email = change.email.map_or(customer.email, |email| email.map(Text::into_string));
-        customer.external_id = change.external_id.map_or(customer.external_id, |id| id.map(Text::into_string));
+        customer.email = change
+            .email
+            .map_or(customer.email, |email| email.map(Text::into_string));
+        customer.external_id = change
+            .external_id
+            .map_or(customer.external_id, |id| id.map(Text::into_string));
         if let Some(patch) = change.metadata {
             let refused = |reason| RecordError::Invalid(Invalid::new("metadata", reason));
             customer.metadata = customer.metadata.patched(patch.as_ref()).map_err(refused)?;

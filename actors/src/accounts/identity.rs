@@ -1,5 +1,6 @@
-//! Who may come in: keys, accounts and users as a view in memory, set by the writer between the fsync and the reply.
-//! So a key that was revoked is revoked for the very next request, on every worker.
+//! Who may come in: keys, accounts and users as a view in memory, set by the writer between the
+//! fsync and the reply. So a key that was revoked is revoked for the very next request, on every
+//! worker.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -50,7 +51,11 @@ impl Principal {
     /// Whose data in which mode.
     #[must_use]
     pub fn scope(&self) -> Scope {
-        let mode = if self.key.view.kind == KeyType::Test { Mode::Test } else { Mode::Live };
+        let mode = if self.key.view.kind == KeyType::Test {
+            Mode::Test
+        } else {
+            Mode::Live
+        };
         Scope::of(self.account.number, mode)
     }
 }
@@ -90,13 +95,14 @@ pub struct Identity {
     tables: RwLock<Tables>,
     /// Keys whose last use has not been written down.
     used: Mutex<HashSet<KeyId>>,
-    /// By account's number, for accounts with open streams or sockets: counts changes that may have taken a right away.
+    /// By account's number, for accounts with open streams or sockets: counts changes that may have
+    /// taken a right away.
     changes: Mutex<HashMap<u32, watch::Sender<u64>>>,
 }
 
 impl Identity {
-    /// Who bears this secret at `now_ms`; none where it is unknown, expired or revoked. Looked up by a hash of 256
-    /// random bits, so the time that it takes tells nothing.
+    /// Who bears this secret at `now_ms`; none where it is unknown, expired or revoked. Looked up
+    /// by a hash of 256 random bits, so the time that it takes tells nothing.
     #[must_use]
     pub fn authenticate(&self, secret: &str, now_ms: i64) -> Option<Principal> {
         let principal = self.bearer(&secret_hash(secret), now_ms)?;
@@ -121,14 +127,23 @@ impl Identity {
             return None;
         }
         let account = tables.accounts.get(&key.view.account_id)?;
-        Some(Principal { key: Arc::clone(key), account: Arc::clone(account), secret: *secret, ends_ms })
+        Some(Principal {
+            key: Arc::clone(key),
+            account: Arc::clone(account),
+            secret: *secret,
+            ends_ms,
+        })
     }
 
-    /// Tells whenever a right in this scope's account may have been taken away, because the account, a key or a user of it
-    /// was changed or deleted.
+    /// Tells whenever a right in this scope's account may have been taken away, because the
+    /// account, a key or a user of it was changed or deleted.
     #[must_use]
     pub fn changes(&self, scope: Scope) -> watch::Receiver<u64> {
-        self.changes.lock().entry(scope.account_number()).or_default().subscribe()
+        self.changes
+            .lock()
+            .entry(scope.account_number())
+            .or_default()
+            .subscribe()
     }
 
     fn changed(&self, account: u32) {
@@ -144,26 +159,46 @@ impl Identity {
     /// The largest number that an account has; 0: there is none.
     #[must_use]
     pub fn account_numbers(&self) -> u32 {
-        self.tables.read().accounts.values().map(|account| account.number).max().unwrap_or(0)
+        self.tables
+            .read()
+            .accounts
+            .values()
+            .map(|account| account.number)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The accounts whose conversations close by themselves, by number, and after how many minutes.
     #[must_use]
     pub fn auto_closing(&self) -> Vec<(u32, u32)> {
-        self.tables.read().auto_closing.iter().map(|(account, minutes)| (*account, *minutes)).collect()
+        self.tables
+            .read()
+            .auto_closing
+            .iter()
+            .map(|(account, minutes)| (*account, *minutes))
+            .collect()
     }
 
-    /// After how many minutes conversations of this scope's account close by themselves; none where they don't.
+    /// After how many minutes conversations of this scope's account close by themselves; none where
+    /// they don't.
     #[must_use]
     pub fn auto_close_minutes(&self, scope: Scope) -> Option<u32> {
-        self.tables.read().auto_closing.get(&scope.account_number()).copied()
+        self.tables
+            .read()
+            .auto_closing
+            .get(&scope.account_number())
+            .copied()
     }
 
     /// The names of all accounts, by number.
     #[must_use]
     pub fn account_ids(&self) -> HashMap<u32, AccountId> {
         let tables = self.tables.read();
-        tables.accounts.iter().map(|(id, account)| (account.number, *id)).collect()
+        tables
+            .accounts
+            .iter()
+            .map(|(id, account)| (account.number, *id))
+            .collect()
     }
 
     /// The account of this name.
@@ -175,7 +210,11 @@ impl Identity {
     /// The key of this name, revoked ones too.
     #[must_use]
     pub fn key(&self, id: KeyId) -> Option<Arc<KnownKey>> {
-        self.tables.read().keys.get(&id).map(|(key, _)| Arc::clone(key))
+        self.tables
+            .read()
+            .keys
+            .get(&id)
+            .map(|(key, _)| Arc::clone(key))
     }
 
     /// The small number of the account whose key it is, also where its record can't be read.
@@ -194,7 +233,11 @@ impl Identity {
     /// What a user of this scope's account may do; none where there is no such user.
     #[must_use]
     pub fn user(&self, scope: Scope, id: UserId) -> Option<Role> {
-        self.tables.read().users.get(&(scope.account_wide(), id)).copied()
+        self.tables
+            .read()
+            .users
+            .get(&(scope.account_wide(), id))
+            .copied()
     }
 
     /// The last uses since this was asked before, for the store to write down.
@@ -213,7 +256,9 @@ impl Identity {
             None => tables.auto_closing.remove(&account.number),
         };
         let number = account.number;
-        let before = tables.accounts.insert(account.view.account_id, Arc::new(account));
+        let before = tables
+            .accounts
+            .insert(account.view.account_id, Arc::new(account));
         drop(tables);
         if before.is_some() {
             self.changed(number);
@@ -222,7 +267,11 @@ impl Identity {
 
     /// Takes in a user.
     pub fn put_user(&self, account: Scope, id: UserId, role: Role) {
-        let before = self.tables.write().users.insert((account.account_wide(), id), role);
+        let before = self
+            .tables
+            .write()
+            .users
+            .insert((account.account_wide(), id), role);
         if before.is_some_and(|before| before != role) {
             self.changed(account.account_number());
         }
@@ -230,7 +279,10 @@ impl Identity {
 
     /// Lets go of a user.
     pub fn drop_user(&self, account: Scope, id: UserId) {
-        self.tables.write().users.remove(&(account.account_wide(), id));
+        self.tables
+            .write()
+            .users
+            .remove(&(account.account_wide(), id));
         self.changed(account.account_number());
     }
 
@@ -246,7 +298,9 @@ impl Identity {
                 tables.secrets.remove(&hash);
             }
         }
-        tables.secrets.extend(secrets.iter().map(|(hash, until)| (*hash, (id, *until))));
+        tables
+            .secrets
+            .extend(secrets.iter().map(|(hash, until)| (*hash, (id, *until))));
         let account = key.account;
         tables.keys.insert(id, (Arc::new(key), secrets));
         drop(tables);

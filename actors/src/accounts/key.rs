@@ -208,8 +208,11 @@ const OVERLAP_SECONDS_MAX: u32 = 31_536_000;
 impl Key {
     /// As requests meet it.
     pub(super) fn known(&self) -> (KnownKey, Secrets) {
-        let known =
-            KnownKey { view: self.view.clone(), account: self.account, last_used_ms: std::sync::Arc::default() };
+        let known = KnownKey {
+            view: self.view.clone(),
+            account: self.account,
+            last_used_ms: std::sync::Arc::default(),
+        };
         (known, self.hashes())
     }
 
@@ -221,21 +224,38 @@ impl Key {
             }
             Some((hash, secret.until))
         };
-        if self.view.revoked_at.is_some() { Vec::new() } else { self.secrets.iter().filter_map(unhex).collect() }
+        if self.view.revoked_at.is_some() {
+            Vec::new()
+        } else {
+            self.secrets.iter().filter_map(unhex).collect()
+        }
     }
 
     /// A new secret; only its hash stays here.
     fn new_secret(&mut self) -> String {
         let secret = secret::generate(self.view.kind.prefix());
-        let hash = secret_hash(&secret).iter().map(|byte| format!("{byte:02x}")).collect();
-        self.view.last4 = secret.get(secret.len().saturating_sub(4)..).unwrap_or_default().to_owned();
+        let hash = secret_hash(&secret)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        self.view.last4 = secret
+            .get(secret.len().saturating_sub(4)..)
+            .unwrap_or_default()
+            .to_owned();
         self.secrets.insert(0, StoredSecret { hash, until: None });
         secret
     }
 
-    fn create(new: CreateKey, account: AccountId, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+    fn create(
+        new: CreateKey,
+        account: AccountId,
+        setting: &Setting<Self>,
+    ) -> Result<Step<Self>, RecordError> {
         if new.expires_at.is_some_and(|at| at.0 <= setting.now) {
-            return Err(RecordError::Invalid(Invalid::new("expires_at", "must be in the future")));
+            return Err(RecordError::Invalid(Invalid::new(
+                "expires_at",
+                "must be in the future",
+            )));
         }
         let mut key = Key {
             view: KeyView {
@@ -261,7 +281,11 @@ impl Key {
         };
         key.label = key.view.name.clone().unwrap_or_default();
         let secret = key.new_secret();
-        Ok(Step::PutSecret(key, new.user_id.map(Condition::UserExists).into_iter().collect(), secret))
+        Ok(Step::PutSecret(
+            key,
+            new.user_id.map(Condition::UserExists).into_iter().collect(),
+            secret,
+        ))
     }
 
     fn change(&self, change: ChangeKey) -> Step<Self> {
@@ -277,7 +301,11 @@ impl Key {
         if key == *self {
             return Step::Show;
         }
-        let condition = key.view.user_id.filter(|_| key.view.user_id != self.view.user_id).map(Condition::UserExists);
+        let condition = key
+            .view
+            .user_id
+            .filter(|_| key.view.user_id != self.view.user_id)
+            .map(Condition::UserExists);
         Step::Put(key, condition.into_iter().collect())
     }
 
@@ -285,7 +313,10 @@ impl Key {
     fn rotate(&self, rotate: &RotateKey, now: i64) -> Result<Step<Self>, RecordError> {
         let overlap = rotate.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
         if overlap > OVERLAP_SECONDS_MAX {
-            return Err(RecordError::Invalid(Invalid::new("overlap_seconds", "must be 0 to 31536000")));
+            return Err(RecordError::Invalid(Invalid::new(
+                "overlap_seconds",
+                "must be 0 to 31536000",
+            )));
         }
         let mut key = self.clone();
         key.secrets.truncate(if overlap == 0 { 0 } else { 1 });
@@ -303,7 +334,11 @@ impl Rules for Key {
     type Named = KeyKind;
     type Request = KeyRequest;
 
-    fn judge(current: Option<&Self>, request: KeyRequest, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+    fn judge(
+        current: Option<&Self>,
+        request: KeyRequest,
+        setting: &Setting<Self>,
+    ) -> Result<Step<Self>, RecordError> {
         let revoked = current.is_some_and(|key| key.view.revoked_at.is_some());
         match (current, request) {
             (None, KeyRequest::Create(new, account)) => Key::create(new, account, setting),
@@ -315,11 +350,19 @@ impl Rules for Key {
                 key.view.revoked_at = Some(Timestamp(setting.now));
                 Ok(Step::PutQuietly(key))
             }
-            (Some(_), KeyRequest::Rotate(_)) if revoked => Err(RecordError::InUse { reason: "the key is revoked" }),
+            (Some(_), KeyRequest::Rotate(_)) if revoked => Err(RecordError::InUse {
+                reason: "the key is revoked",
+            }),
             (Some(held), KeyRequest::Change(change)) => {
                 let step = held.change(change);
                 let refused = revoked && !matches!(step, Step::Show);
-                if refused { Err(RecordError::InUse { reason: "the key is revoked" }) } else { Ok(step) }
+                if refused {
+                    Err(RecordError::InUse {
+                        reason: "the key is revoked",
+                    })
+                } else {
+                    Ok(step)
+                }
             }
             (Some(held), KeyRequest::Rotate(rotate)) => held.rotate(&rotate, setting.now),
             (None | Some(_), _) => Err(RecordError::NotFound),
@@ -328,8 +371,11 @@ impl Rules for Key {
 
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes {
         let mut view = self.view.clone();
-        let used =
-            identity.key(view.key_id).map_or(0, |known| known.last_used_ms.load(std::sync::atomic::Ordering::Relaxed));
+        let used = identity.key(view.key_id).map_or(0, |known| {
+            known
+                .last_used_ms
+                .load(std::sync::atomic::Ordering::Relaxed)
+        });
         view.last_used_at = (used > 0).then_some(Timestamp(used));
         view.key = match secret {
             Secret::Hidden => None,
@@ -344,6 +390,10 @@ impl Rules for Key {
     }
 
     fn effects(&self, _: Option<&Self>, _: &Setting<Self>) -> Vec<Effect> {
-        vec![Effect::Key(Box::new(self.view.clone()), self.account, self.hashes())]
+        vec![Effect::Key(
+            Box::new(self.view.clone()),
+            self.account,
+            self.hashes(),
+        )]
     }
 }

@@ -1,4 +1,5 @@
-//! Accounts and what belongs to them: keys, users, customers. Each is a supervised entity with one small record.
+//! Accounts and what belongs to them: keys, users, customers. Each is a supervised entity with one
+//! small record.
 
 pub mod names;
 pub mod record;
@@ -14,7 +15,8 @@ mod records;
 mod user;
 
 pub use account::{
-    Account, AccountNumber, AccountRequest, AccountView, ChangeAccount, CreateAccount, Plan, PlanRates, set_plans,
+    Account, AccountNumber, AccountRequest, AccountView, ChangeAccount, CreateAccount, Plan,
+    PlanRates, set_plans,
 };
 pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerRequest, CustomerView};
 pub use identity::{Identity, KnownAccount, KnownKey, Principal, SecretHash, Secrets, secret_hash};

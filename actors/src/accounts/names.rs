@@ -1,6 +1,6 @@
-//! The customers' names as conversations show them. Active conversations share one cell per customer, set by the
-//! writer between the fsync and the reply; lists ask [`Names::renamed`] while headers still hold an older copy. So a
-//! renamed customer is renamed in every answer that follows.
+//! The customers' names as conversations show them. Active conversations share one cell per
+//! customer, set by the writer between the fsync and the reply; lists ask [`Names::renamed`] while
+//! headers still hold an older copy. So a renamed customer is renamed in every answer that follows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -25,14 +25,21 @@ pub struct Naming {
     pub name: Box<str>,
     /// The customer's revision that gave it: the newer one counts.
     pub revision: u64,
-    /// A hash of the name, for entity tags: the same name has the same tag, whatever else was changed (FNV-1a).
+    /// A hash of the name, for entity tags: the same name has the same tag, whatever else was
+    /// changed (FNV-1a).
     pub tag: u32,
 }
 
 impl Naming {
     fn new(name: &str, revision: u64) -> Self {
-        let tag = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-        Naming { name: name.into(), revision, tag }
+        let tag = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        Naming {
+            name: name.into(),
+            revision,
+            tag,
+        }
     }
 }
 
@@ -40,7 +47,9 @@ impl CustomerName {
     /// A cell with this name.
     #[must_use]
     pub fn new(name: &str, revision: u64) -> Self {
-        CustomerName { now: ArcSwap::from_pointee(Naming::new(name, revision)) }
+        CustomerName {
+            now: ArcSwap::from_pointee(Naming::new(name, revision)),
+        }
     }
 
     /// The name as it is now.
@@ -50,9 +59,13 @@ impl CustomerName {
     }
 
     fn set(&self, name: &str, revision: u64) {
-        self.now.rcu(
-            |held| if held.revision >= revision { Arc::clone(held) } else { Arc::new(Naming::new(name, revision)) },
-        );
+        self.now.rcu(|held| {
+            if held.revision >= revision {
+                Arc::clone(held)
+            } else {
+                Arc::new(Naming::new(name, revision))
+            }
+        });
     }
 }
 
@@ -74,7 +87,8 @@ struct Tables {
     cells: HashMap<u64, Weak<CustomerName>>,
     dead_cells_looked_for_at: usize,
     renamed: HashMap<u64, Renamed>,
-    /// What every header holds since then, with its revision, oldest first: nothing is gone through to find what may go.
+    /// What every header holds since then, with its revision, oldest first: nothing is gone through
+    /// to find what may go.
     copied: VecDeque<(Instant, u64, u64)>,
 }
 
@@ -106,11 +120,19 @@ impl Names {
         cell
     }
 
-    /// The name that a list shows where a header holds `revision`; none where the header's is the newest.
+    /// The name that a list shows where a header holds `revision`; none where the header's is the
+    /// newest.
     #[must_use]
     pub fn renamed(&self, customer: u64) -> Option<Box<str>> {
         let tables = self.tables.lock();
-        if tables.renamed.is_empty() { None } else { tables.renamed.get(&customer).map(|newer| newer.name.clone()) }
+        if tables.renamed.is_empty() {
+            None
+        } else {
+            tables
+                .renamed
+                .get(&customer)
+                .map(|newer| newer.name.clone())
+        }
     }
 
     /// Takes in a committed change.
@@ -120,22 +142,36 @@ impl Names {
             cell.set(name, revision);
         }
         tables.forget_copied();
-        tables.renamed.insert(customer, Renamed { name: name.into(), revision });
+        tables.renamed.insert(
+            customer,
+            Renamed {
+                name: name.into(),
+                revision,
+            },
+        );
     }
 
     /// Every header holds the name of this revision.
     pub fn copied(&self, customer: u64, revision: u64) {
         let mut tables = self.tables.lock();
         tables.forget_copied();
-        tables.copied.push_back((Instant::now(), customer, revision));
+        tables
+            .copied
+            .push_back((Instant::now(), customer, revision));
     }
 }
 
 impl Tables {
     /// Lets go of names that every reader now finds in the headers, but not of newer ones.
     fn forget_copied(&mut self) {
-        while let Some((_, customer, revision)) = self.copied.pop_front_if(|(at, ..)| at.elapsed() >= HELD) {
-            if self.renamed.get(&customer).is_some_and(|held| held.revision == revision) {
+        while let Some((_, customer, revision)) =
+            self.copied.pop_front_if(|(at, ..)| at.elapsed() >= HELD)
+        {
+            if self
+                .renamed
+                .get(&customer)
+                .is_some_and(|held| held.revision == revision)
+            {
                 self.renamed.remove(&customer);
             }
         }

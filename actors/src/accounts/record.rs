@@ -1,5 +1,6 @@
-//! What accounts, keys, users and customers have in common: a small record, owned by one actor, with an entity tag, unique
-//! names and an answer in JSON. What each may be asked stands in its own file.
+//! What accounts, keys, users and customers have in common: a small record, owned by one actor,
+//! with an entity tag, unique names and an answer in JSON. What each may be asked stands in its own
+//! file.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use crate::idempotency::Reservation;
 use crate::journal::Kept;
 use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{
-    Broken, Chore, Commit, Condition, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow, Store, Stored,
-    Subject, Tallies,
+    Broken, Chore, Commit, Condition, Effect, Happened, Header, KeptAnswer, Kind, NameField,
+    NewRow, Store, Stored, Subject, Tallies,
 };
 
 /// Why a record refuses.
@@ -126,7 +127,8 @@ pub enum Step<R> {
     Quiet,
     /// Nothing changes, and the answer is this.
     Say(Bytes),
-    /// Nothing changes; the answer shows something made elsewhere, and the kept one this in its place.
+    /// Nothing changes; the answer shows something made elsewhere, and the kept one this in its
+    /// place.
     Tell {
         /// This once.
         shown: Bytes,
@@ -174,7 +176,13 @@ pub struct Changed<R> {
 
 impl<R: Rules> Record<R> {
     fn judge(&self, command: RecordCommand<R>, now: i64) -> Result<Decision<Self>, RecordError> {
-        let RecordCommand { caller, if_match, reservation, request, identity } = command;
+        let RecordCommand {
+            caller,
+            if_match,
+            reservation,
+            request,
+            identity,
+        } = command;
         let current = self.held.as_ref();
         if current.is_some_and(|held| held.scope != caller.scope) {
             return Err(RecordError::NotFound);
@@ -183,24 +191,50 @@ impl<R: Rules> Record<R> {
         if current.is_some() && if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
             return Err(RecordError::Precondition);
         }
-        let setting = Setting { id: self.id, scope: caller.scope, now };
+        let setting = Setting {
+            id: self.id,
+            scope: caller.scope,
+            now,
+        };
         let step = R::judge(current.map(|held| &held.state), request, &setting)?;
-        let turn = Turn { record: self, setting, identity, caller, reservation };
+        let turn = Turn {
+            record: self,
+            setting,
+            identity,
+            caller,
+            reservation,
+        };
         Ok(match (step, current) {
             (Step::Show, Some(held)) => {
                 let body = held.state.show(&turn.identity, Secret::Hidden);
-                turn.unchanged(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
+                turn.unchanged(Answer {
+                    done: Done::Ok,
+                    id: None,
+                    etag: Some(etag),
+                    body,
+                    replayed: false,
+                })
             }
             (Step::Quiet, Some(_)) => turn.unchanged(gone()),
-            (Step::Say(body), Some(_)) => {
-                turn.unchanged(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
-            }
+            (Step::Say(body), Some(_)) => turn.unchanged(Answer {
+                done: Done::Ok,
+                id: None,
+                etag: None,
+                body,
+                replayed: false,
+            }),
             (Step::Tell { shown, kept }, Some(_)) => turn.tell(shown, kept),
-            (Step::Show | Step::Quiet | Step::Say(_) | Step::Tell { .. }, None) => return Err(RecordError::NotFound),
+            (Step::Show | Step::Quiet | Step::Say(_) | Step::Tell { .. }, None) => {
+                return Err(RecordError::NotFound);
+            }
             (Step::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
-            (Step::PutSecret(state, conditions, secret), _) => turn.put(state, conditions, Showing::Secret(secret)),
+            (Step::PutSecret(state, conditions, secret), _) => {
+                turn.put(state, conditions, Showing::Secret(secret))
+            }
             (Step::PutQuietly(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
-            (Step::Delete(conditions, effects, chore), _) => turn.delete(conditions, effects, chore),
+            (Step::Delete(conditions, effects, chore), _) => {
+                turn.delete(conditions, effects, chore)
+            }
         })
     }
 }
@@ -232,7 +266,13 @@ impl<R: Rules> Turn<'_, R> {
 
     fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>> {
         // It has no identifier; its place is where it is used.
-        let reply = Answer { done: Done::Created, id: Some(String::new()), etag: None, body: shown, replayed: false };
+        let reply = Answer {
+            done: Done::Created,
+            id: Some(String::new()),
+            etag: None,
+            body: shown,
+            replayed: false,
+        };
         if self.reservation.is_none() {
             return Decision::Answer(reply);
         }
@@ -263,7 +303,11 @@ impl<R: Rules> Turn<'_, R> {
             Secret::Hidden => reply.body.clone(),
         };
         let payload = state.show(&self.identity, Secret::Hidden);
-        let happened = if new { Happened::RecordCreated } else { Happened::RecordUpdated };
+        let happened = if new {
+            Happened::RecordCreated
+        } else {
+            Happened::RecordUpdated
+        };
         let header = Header::Record {
             new,
             name: state.label().to_owned(),
@@ -271,18 +315,35 @@ impl<R: Rules> Turn<'_, R> {
             names: state.names(),
         };
         let effects = state.effects(before, &self.setting);
-        let held = Some(Held { scope: self.setting.scope, state });
-        let conditional =
-            !conditions.is_empty() || !matches!(&header, Header::Record { names, .. } if names.is_empty());
+        let held = Some(Held {
+            scope: self.setting.scope,
+            state,
+        });
+        let conditional = !conditions.is_empty()
+            || !matches!(&header, Header::Record { names, .. } if names.is_empty());
         let mut commit = self.commit(&reply, Some(kept), vec![row(happened, payload)], header);
         commit.conditions = conditions;
         commit.effects = effects;
-        Decision::Change { change: Changed { held, sequence }, commit, reply, pipelined: !conditional }
+        Decision::Change {
+            change: Changed { held, sequence },
+            commit,
+            reply,
+            pipelined: !conditional,
+        }
     }
 
-    fn delete(self, conditions: Vec<Condition>, effects: Vec<Effect>, chore: Option<Chore>) -> Decision<Record<R>> {
+    fn delete(
+        self,
+        conditions: Vec<Condition>,
+        effects: Vec<Effect>,
+        chore: Option<Chore>,
+    ) -> Decision<Record<R>> {
         let sequence = self.record.sequence + 1;
-        let payload = self.record.held.as_ref().map(|held| held.state.show(&self.identity, Secret::Hidden));
+        let payload = self
+            .record
+            .held
+            .as_ref()
+            .map(|held| held.state.show(&self.identity, Secret::Hidden));
         let rows = vec![row(Happened::RecordDeleted, payload.unwrap_or_default())];
         let reply = gone();
         let mut commit = self.commit(&reply, None, rows, Header::RecordGone);
@@ -290,10 +351,24 @@ impl<R: Rules> Turn<'_, R> {
         commit.effects = effects;
         commit.chore = chore;
         // Nothing may be decided on top of a deletion that can still be refused.
-        Decision::Change { change: Changed { held: None, sequence }, commit, reply, pipelined: false }
+        Decision::Change {
+            change: Changed {
+                held: None,
+                sequence,
+            },
+            commit,
+            reply,
+            pipelined: false,
+        }
     }
 
-    fn commit(self, reply: &Answer, body: Option<Bytes>, rows: Vec<NewRow>, header: Header) -> Commit {
+    fn commit(
+        self,
+        reply: &Answer,
+        body: Option<Bytes>,
+        rows: Vec<NewRow>,
+        header: Header,
+    ) -> Commit {
         let answer = self.reservation.map(|reservation| KeptAnswer {
             reservation,
             done: reply.done,
@@ -301,22 +376,51 @@ impl<R: Rules> Turn<'_, R> {
             etag: reply.etag.clone(),
             body,
         });
-        let caller = Caller { scope: self.setting.scope, by: self.caller.by };
-        let commit = Commit::new(subject::<R>(self.record.id), self.record.sequence, caller, self.setting.now);
-        Commit { rows, header, answer, ..commit }
+        let caller = Caller {
+            scope: self.setting.scope,
+            by: self.caller.by,
+        };
+        let commit = Commit::new(
+            subject::<R>(self.record.id),
+            self.record.sequence,
+            caller,
+            self.setting.now,
+        );
+        Commit {
+            rows,
+            header,
+            answer,
+            ..commit
+        }
     }
 }
 
 fn subject<R: Rules>(id: Id<R::Named>) -> Subject {
-    Subject { kind: R::KIND, number: id.number(), tail: id.tail() }
+    Subject {
+        kind: R::KIND,
+        number: id.number(),
+        tail: id.tail(),
+    }
 }
 
 fn row(happened: Happened, payload: Bytes) -> NewRow {
-    NewRow { happened, payload, tallies: Tallies::default(), seen: None, edits: None }
+    NewRow {
+        happened,
+        payload,
+        tallies: Tallies::default(),
+        seen: None,
+        edits: None,
+    }
 }
 
 fn gone() -> Answer {
-    Answer { done: Done::Deleted, id: None, etag: None, body: Bytes::new(), replayed: false }
+    Answer {
+        done: Done::Deleted,
+        id: None,
+        etag: None,
+        body: Bytes::new(),
+        replayed: false,
+    }
 }
 
 impl<R: Rules> Entity for Record<R> {
@@ -332,7 +436,11 @@ impl<R: Rules> Entity for Record<R> {
     type Broken = Broken;
 
     fn vacant(id: Self::Id) -> Self {
-        Record { id, held: None, sequence: 0 }
+        Record {
+            id,
+            held: None,
+            sequence: 0,
+        }
     }
 
     fn is_vacant(&self) -> bool {
@@ -343,7 +451,12 @@ impl<R: Rules> Entity for Record<R> {
         None
     }
 
-    fn decide(&self, command: RecordCommand<R>, _: Option<Self::Found>, now_ms: i64) -> Decision<Self> {
+    fn decide(
+        &self,
+        command: RecordCommand<R>,
+        _: Option<Self::Found>,
+        now_ms: i64,
+    ) -> Decision<Self> {
         self.judge(command, now_ms).unwrap_or_else(Decision::Refuse)
     }
 
@@ -354,14 +467,22 @@ impl<R: Rules> Entity for Record<R> {
 
     fn refused(broken: Broken) -> RecordError {
         match broken {
-            Broken::Taken(field) => RecordError::Taken { field: field.field() },
-            Broken::HasConversations => RecordError::InUse { reason: "the customer has conversations" },
-            Broken::HasDocuments => {
-                RecordError::InUse { reason: "the user owns documents: transfer or delete them first" }
-            }
+            Broken::Taken(field) => RecordError::Taken {
+                field: field.field(),
+            },
+            Broken::HasConversations => RecordError::InUse {
+                reason: "the customer has conversations",
+            },
+            Broken::HasDocuments => RecordError::InUse {
+                reason: "the user owns documents: transfer or delete them first",
+            },
             Broken::Full(most) => RecordError::Full { most },
-            Broken::NoUser => RecordError::Invalid(Invalid::new("user_id", "must be a valid user ID")),
-            Broken::NoCustomer => RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID")),
+            Broken::NoUser => {
+                RecordError::Invalid(Invalid::new("user_id", "must be a valid user ID"))
+            }
+            Broken::NoCustomer => {
+                RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID"))
+            }
         }
     }
 
@@ -370,7 +491,11 @@ impl<R: Rules> Entity for Record<R> {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.held.as_ref().map_or(0, |held| held.state.label().len())
+        size_of::<Self>()
+            + self
+                .held
+                .as_ref()
+                .map_or(0, |held| held.state.label().len())
     }
 }
 
@@ -380,9 +505,19 @@ impl<R: Rules> Kept for Record<R> {
     }
 
     fn restore(id: Self::Id, stored: Stored, _: &Names) -> Result<Self, Unreadable> {
-        let Stored::Record(record) = stored else { return Err(Unreadable::found(id, "it is no record")) };
-        let state = serde_json::from_str(&record.body).map_err(|error| Unreadable::found(id, error))?;
-        Ok(Record { id, held: Some(Held { scope: record.scope, state }), sequence: record.sequence })
+        let Stored::Record(record) = stored else {
+            return Err(Unreadable::found(id, "it is no record"));
+        };
+        let state =
+            serde_json::from_str(&record.body).map_err(|error| Unreadable::found(id, error))?;
+        Ok(Record {
+            id,
+            held: Some(Held {
+                scope: record.scope,
+                state,
+            }),
+            sequence: record.sequence,
+        })
     }
 
     fn find(_: Arc<dyn Store>, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>> {

@@ -1,6 +1,11 @@
 //! Tests of the rules of accounts, keys, users and customers, without a store.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,8 +13,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::accounts::restore::{restore_account, restore_key};
 use crate::accounts::{
-    Account, AccountNumber, AccountRequest, Customer, CustomerRequest, Key, KeyRequest, KnownKey, PlanRates, User,
-    UserRequest, secret_hash, set_plans,
+    Account, AccountNumber, AccountRequest, Customer, CustomerRequest, Key, KeyRequest, KnownKey,
+    PlanRates, User, UserRequest, secret_hash, set_plans,
 };
 use crate::caller::{By, Mode};
 use crate::id::AccountId;
@@ -27,13 +32,27 @@ type Turned = Result<(Value, Option<Commit>), RecordError>;
 
 impl<R: Rules> Play<R> {
     fn new(scope: Scope) -> Self {
-        let caller = Caller { scope, by: By::server("a test") };
-        Play { record: Record::vacant(Id::new(1)), caller, identity: Arc::default(), now: 1_000_000 }
+        let caller = Caller {
+            scope,
+            by: By::server("a test"),
+        };
+        Play {
+            record: Record::vacant(Id::new(1)),
+            caller,
+            identity: Arc::default(),
+            now: 1_000_000,
+        }
     }
 
     fn ask(&mut self, request: R::Request) -> Turned {
         let (caller, identity) = (self.caller.clone(), Arc::clone(&self.identity));
-        let command = RecordCommand { caller, if_match: None, reservation: None, request, identity };
+        let command = RecordCommand {
+            caller,
+            if_match: None,
+            reservation: None,
+            request,
+            identity,
+        };
         let (before, etag) = (self.record.sequence, self.record.sequence.to_string());
         let json = |body: &Bytes| serde_json::from_slice(body).unwrap_or(Value::Null);
         match self.record.decide(command, None, self.now) {
@@ -43,13 +62,22 @@ impl<R: Rules> Play<R> {
                 Ok((json(&reply.body), None))
             }
             Decision::Keep { .. } => panic!("nothing is kept without a key"),
-            Decision::Change { change, mut commit, reply, .. } => {
+            Decision::Change {
+                change,
+                mut commit,
+                reply,
+                ..
+            } => {
                 assert_eq!((commit.expected, commit.rows.len()), (before, 1));
                 self.record.apply(change);
                 assert_eq!(self.record.sequence, before + 1);
                 for effect in std::mem::take(&mut commit.effects) {
                     if let Effect::Key(view, account, secrets) = effect {
-                        let known = KnownKey { view: *view, account, last_used_ms: Arc::default() };
+                        let known = KnownKey {
+                            view: *view,
+                            account,
+                            last_used_ms: Arc::default(),
+                        };
                         self.identity.put_key(known, secrets);
                     }
                 }
@@ -68,12 +96,22 @@ fn key() -> (Play<Key>, String) {
     let mut play = Play::<Key>::new(Scope::account(7));
     let mut account = Play::<Account>::new(Scope::OPERATORS);
     let id: AccountId = account.record.id;
-    account.ask(AccountRequest::Create(from(json!({"name": "An account"})), AccountNumber(7))).unwrap();
+    account
+        .ask(AccountRequest::Create(
+            from(json!({"name": "An account"})),
+            AccountNumber(7),
+        ))
+        .unwrap();
     let stored = serde_json::to_string(&account.record.held.unwrap().state).unwrap();
     play.identity.put_account(restore_account(&stored).unwrap());
-    let (shown, commit) = play.ask(KeyRequest::Create(from(json!({"type": "prod"})), id)).unwrap();
+    let (shown, commit) = play
+        .ask(KeyRequest::Create(from(json!({"type": "prod"})), id))
+        .unwrap();
     let secret = shown.get("key").unwrap().as_str().unwrap().to_owned();
-    assert!(secret.starts_with("sk_prod_") && secret.ends_with(shown.get("last4").unwrap().as_str().unwrap()));
+    assert!(
+        secret.starts_with("sk_prod_")
+            && secret.ends_with(shown.get("last4").unwrap().as_str().unwrap())
+    );
     hides(&commit.unwrap(), &secret);
     (play, secret)
 }
@@ -89,7 +127,8 @@ fn hides(commit: &Commit, secret: &str) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A secret holds until it is rotated out: the last one for its overlap, every earlier one not at all.
+    /// A secret holds until it is rotated out: the last one for its overlap, every earlier one not
+    /// at all.
     #[test]
     fn rotation_ends_every_earlier_overlap(turns in proptest::collection::vec((0..100_u32, 0..200_000_i64), 1..8)) {
         let (mut play, first) = key();
@@ -208,12 +247,20 @@ fn a_deleted_user_leaves_a_chore_and_no_name() {
     let mut play = Play::<User>::new(Scope::account(1));
     let new = from(json!({"name": "Ada", "email": "Ada@Example.org", "role": "admin"}));
     let (_, commit) = play.ask(UserRequest::Create(new)).unwrap();
-    let Header::Record { names, .. } = commit.unwrap().header else { panic!("no record") };
-    assert_eq!(names, [(NameField::UserEmail, "ada@example.org".to_owned())]);
+    let Header::Record { names, .. } = commit.unwrap().header else {
+        panic!("no record")
+    };
+    assert_eq!(
+        names,
+        [(NameField::UserEmail, "ada@example.org".to_owned())]
+    );
     let (_, commit) = play.ask(UserRequest::Delete).unwrap();
     let commit = commit.unwrap();
     assert!(matches!(commit.header, Header::RecordGone));
-    assert_eq!(commit.chore, Some(Chore::Unassign(Scope::account(1), play.record.id)));
+    assert_eq!(
+        commit.chore,
+        Some(Chore::Unassign(Scope::account(1), play.record.id))
+    );
 }
 
 #[test]

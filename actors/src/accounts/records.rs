@@ -45,19 +45,49 @@ impl<R: Rules> Records<R> {
         request: R::Request,
     ) -> Result<Answer, AskError<RecordError>> {
         let identity = Arc::clone(&self.identity);
-        self.directory.ask(id, RecordCommand { caller, if_match, reservation, request, identity }).await
+        self.directory
+            .ask(
+                id,
+                RecordCommand {
+                    caller,
+                    if_match,
+                    reservation,
+                    request,
+                    identity,
+                },
+            )
+            .await
     }
 
     /// A page of them.
     ///
     /// # Errors
     /// The store is away, or the list took too long.
-    pub async fn list(&self, scope: Scope, filter: Filter, paging: Paging) -> Result<Page, ListFailure> {
-        let email = if R::KIND == Kind::User { NameField::UserEmail } else { NameField::CustomerEmail };
+    pub async fn list(
+        &self,
+        scope: Scope,
+        filter: Filter,
+        paging: Paging,
+    ) -> Result<Page, ListFailure> {
+        let email = if R::KIND == Kind::User {
+            NameField::UserEmail
+        } else {
+            NameField::CustomerEmail
+        };
         let by_email = filter.email.map(|value| (email, value.to_lowercase()));
-        let by_external_id = filter.external_id.map(|value| (NameField::CustomerExternalId, value));
+        let by_external_id = filter
+            .external_id
+            .map(|value| (NameField::CustomerExternalId, value));
         let names = by_email.into_iter().chain(by_external_id).collect();
-        let found = self.store.records(RecordQuery { scope, kind: R::KIND, names, paging }).await?;
+        let found = self
+            .store
+            .records(RecordQuery {
+                scope,
+                kind: R::KIND,
+                names,
+                paging,
+            })
+            .await?;
         let id = |index: Option<usize>| {
             let record = found.items.get(index?)?;
             Some(Id::<R::Named>::from_parts(record.subject.number, record.subject.tail).to_string())
@@ -65,8 +95,8 @@ impl<R: Rules> Records<R> {
         let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
         let mut data = BytesMut::from(&b"["[..]);
         for record in &found.items {
-            let state: R =
-                serde_json::from_str(&record.body).map_err(|error| Unreadable::found(record.subject, error))?;
+            let state: R = serde_json::from_str(&record.body)
+                .map_err(|error| Unreadable::found(record.subject, error))?;
             if data.len() > 1 {
                 data.put_u8(b',');
             }

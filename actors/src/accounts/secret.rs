@@ -33,13 +33,20 @@ pub fn generate(prefix: &str) -> String {
 /// Whether the checksum fits what stands before it.
 #[must_use]
 pub fn plausible(secret: &str) -> bool {
-    let split = secret.len().checked_sub(CHECKSUM_DIGITS).and_then(|at| secret.split_at_checked(at));
+    let split = secret
+        .len()
+        .checked_sub(CHECKSUM_DIGITS)
+        .and_then(|at| secret.split_at_checked(at));
     split.is_some_and(|(body, sum)| checksum(body) == sum)
 }
 
 fn checksum(body: &str) -> String {
     let digest = Sha256::digest(body.as_bytes());
-    let digit = |byte: &u8| DIGITS.get(usize::from(byte % 62)).map_or('0', |digit| char::from(*digit));
+    let digit = |byte: &u8| {
+        DIGITS
+            .get(usize::from(byte % 62))
+            .map_or('0', |digit| char::from(*digit))
+    };
     digest.iter().take(CHECKSUM_DIGITS).map(digit).collect()
 }
 

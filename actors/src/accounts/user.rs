@@ -92,7 +92,11 @@ impl Rules for User {
     type Named = UserKind;
     type Request = UserRequest;
 
-    fn judge(current: Option<&Self>, request: UserRequest, setting: &Setting<Self>) -> Result<Step<Self>, RecordError> {
+    fn judge(
+        current: Option<&Self>,
+        request: UserRequest,
+        setting: &Setting<Self>,
+    ) -> Result<Step<Self>, RecordError> {
         match (current, request) {
             (None, UserRequest::Create(new)) => {
                 let made = Timestamp(setting.id.created_ms());
@@ -121,7 +125,11 @@ impl Rules for User {
             (Some(_), UserRequest::Delete) => {
                 let gone = Effect::UserGone(setting.scope, setting.id);
                 let conditions = vec![Condition::NoDocuments(setting.id)];
-                Ok(Step::Delete(conditions, vec![gone], Some(Chore::Unassign(setting.scope, setting.id))))
+                Ok(Step::Delete(
+                    conditions,
+                    vec![gone],
+                    Some(Chore::Unassign(setting.scope, setting.id)),
+                ))
             }
             (None | Some(_), _) => Err(RecordError::NotFound),
         }

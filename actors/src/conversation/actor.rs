@@ -1,4 +1,5 @@
-//! A conversation as the runtime runs it, and how its room is entered. Only order: look up, decide, commit, apply.
+//! A conversation as the runtime runs it, and how its room is entered. Only order: look up, decide,
+//! commit, apply.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{Broken, Commit, Store, Stored, StoredConversation, Subject};
 
 impl Conversation {
-    /// As it was committed; its customer's name is the one that all its customer's conversations share.
+    /// As it was committed; its customer's name is the one that all its customer's conversations
+    /// share.
     fn restored(id: ConversationId, stored: StoredConversation, names: &Names) -> Self {
         let (name, revision) = &stored.customer_name;
         let live = Live {
@@ -24,7 +26,10 @@ impl Conversation {
             updated_at: stored.updated_at,
             tallies: stored.tallies,
         };
-        Conversation { id, live: Some(live) }
+        Conversation {
+            id,
+            live: Some(live),
+        }
     }
 }
 
@@ -50,9 +55,14 @@ impl Entity for Conversation {
     }
 
     fn lookup(&self, command: &ConversationCommand) -> Option<Self::Lookup> {
-        let mine = self.live.as_ref().is_some_and(|live| live.scope == command.caller.scope);
+        let mine = self
+            .live
+            .as_ref()
+            .is_some_and(|live| live.scope == command.caller.scope);
         match &command.request {
-            Request::Edit(message, _) | Request::Redact(message) if mine => Some((self.id, *message)),
+            Request::Edit(message, _) | Request::Redact(message) if mine => {
+                Some((self.id, *message))
+            }
             Request::Create { .. }
             | Request::Read
             | Request::Change(_)
@@ -67,7 +77,12 @@ impl Entity for Conversation {
         }
     }
 
-    fn decide(&self, command: ConversationCommand, found: Option<Found>, now_ms: i64) -> Decision<Self> {
+    fn decide(
+        &self,
+        command: ConversationCommand,
+        found: Option<Found>,
+        now_ms: i64,
+    ) -> Decision<Self> {
         self.judge(command, found, now_ms)
     }
 
@@ -104,11 +119,16 @@ impl Kept for Conversation {
     fn restore(id: ConversationId, stored: Stored, names: &Names) -> Result<Self, Unreadable> {
         match stored {
             Stored::Conversation(stored) => Ok(Conversation::restored(id, *stored, names)),
-            Stored::Record(_) | Stored::Document(_) => Err(Unreadable::found(id, "it is no conversation")),
+            Stored::Record(_) | Stored::Document(_) => {
+                Err(Unreadable::found(id, "it is no conversation"))
+            }
         }
     }
 
-    fn find(store: Arc<dyn Store>, (conversation, message): Self::Lookup) -> BoxFuture<Result<Found, LoadError>> {
+    fn find(
+        store: Arc<dyn Store>,
+        (conversation, message): Self::Lookup,
+    ) -> BoxFuture<Result<Found, LoadError>> {
         let finding = store.message(Conversation::subject(conversation), message);
         Box::pin(async move { Ok(finding.await?) })
     }

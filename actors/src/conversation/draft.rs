@@ -1,4 +1,5 @@
-//! A commit of a conversation in the making: its rows, each with the counts up to it, and what they say.
+//! A commit of a conversation in the making: its rows, each with the counts up to it, and what they
+//! say.
 
 use std::sync::LazyLock;
 
@@ -15,7 +16,9 @@ use crate::caller::Caller;
 use crate::id::{ConversationId, MessageId, UserId};
 use crate::metadata::Metadata;
 use crate::runtime::Decision;
-use crate::store::{Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, NewRow, Seen};
+use crate::store::{
+    Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, NewRow, Seen,
+};
 use crate::time::Timestamp;
 
 /// What an event of a conversation says.
@@ -44,14 +47,45 @@ impl Draft {
     pub(super) fn new(id: ConversationId, live: Live, asked: &Asked) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
         let at = asked.now.max(live.updated_at);
-        Draft { id, expected: live.sequence, live: Live { updated_at: at, ..live }, rows: Vec::new(), redacts: None }
+        Draft {
+            id,
+            expected: live.sequence,
+            live: Live {
+                updated_at: at,
+                ..live
+            },
+            rows: Vec::new(),
+            redacts: None,
+        }
     }
 
-    fn row(&mut self, happened: Happened, payload: Bytes, sender: Option<SenderType>, edits: Option<u64>) {
+    fn row(
+        &mut self,
+        happened: Happened,
+        payload: Bytes,
+        sender: Option<SenderType>,
+        edits: Option<u64>,
+    ) {
         self.live.sequence += 1;
-        let ConversationState { channel, priority, assignee, .. } = self.live.state;
-        let seen = Some(Seen { channel, priority, assignee, sender });
-        self.rows.push(NewRow { happened, payload, tallies: self.live.tallies, seen, edits });
+        let ConversationState {
+            channel,
+            priority,
+            assignee,
+            ..
+        } = self.live.state;
+        let seen = Some(Seen {
+            channel,
+            priority,
+            assignee,
+            sender,
+        });
+        self.rows.push(NewRow {
+            happened,
+            payload,
+            tallies: self.live.tallies,
+            seen,
+            edits,
+        });
     }
 
     /// An event that shows the whole conversation.
@@ -63,7 +97,11 @@ impl Draft {
     ) {
         let name = self.live.customer.now();
         let conversation = view(self.id, &self.live, self.live.state.assignee, &name.name);
-        let data = to_json(&EventData { conversation, changes, reason });
+        let data = to_json(&EventData {
+            conversation,
+            changes,
+            reason,
+        });
         self.row(happened, data, None, None);
     }
 
@@ -84,18 +122,28 @@ impl Draft {
             edited_at: None,
             redacted: false,
         });
-        self.row(Happened::MessageCreated, body.clone(), Some(said.sender_type), None);
+        self.row(
+            Happened::MessageCreated,
+            body.clone(),
+            Some(said.sender_type),
+            None,
+        );
         (id, body)
     }
 
     pub(super) fn edited(&mut self, message: &MessageView, original: u64) -> Bytes {
         let body = to_json(message);
-        self.row(Happened::MessageUpdated, body.clone(), Some(message.sender_type), Some(original));
+        self.row(
+            Happened::MessageUpdated,
+            body.clone(),
+            Some(message.sender_type),
+            Some(original),
+        );
         body
     }
 
-    /// Takes the new state, with the one event that says so. What follows from its status is set here, whichever way it
-    /// came about.
+    /// Takes the new state, with the one event that says so. What follows from its status is set
+    /// here, whichever way it came about.
     pub(super) fn become_state(&mut self, mut after: ConversationState, reason: Option<&str>) {
         let before = self.live.state.clone();
         let closes = after.status == Status::Closed && before.status != Status::Closed;
@@ -114,12 +162,19 @@ impl Draft {
         }
         let changes = changes(&before, &after);
         self.live.state = after;
-        let happened = if closes { Happened::ConversationClosed } else { Happened::ConversationUpdated };
+        let happened = if closes {
+            Happened::ConversationClosed
+        } else {
+            Happened::ConversationUpdated
+        };
         self.event(happened, Some(changes), closes.then_some(reason));
     }
 
     pub(super) fn header(&self, before: &Live) -> Header {
-        Header::Conversation { before: Some(Box::new(before.state.clone())), after: Box::new(self.live.state.clone()) }
+        Header::Conversation {
+            before: Some(Box::new(before.state.clone())),
+            after: Box::new(self.live.state.clone()),
+        }
     }
 
     pub(super) fn commit(
@@ -132,7 +187,12 @@ impl Draft {
     ) -> Decision<Conversation> {
         let pipelined = pipelined && conditions.is_empty();
         let (commit, live) = self.into_commit(asked, header, conditions, &reply);
-        Decision::Change { change: Changed(Box::new(live)), commit, reply, pipelined }
+        Decision::Change {
+            change: Changed(Box::new(live)),
+            commit,
+            reply,
+            pipelined,
+        }
     }
 
     pub(super) fn into_commit(
@@ -161,10 +221,34 @@ impl Draft {
             | Header::LinkUsed { .. } => None,
         };
         let effects = snoozed_until.map(Effect::Snoozed).into_iter().collect();
-        let caller = Caller { scope: self.live.scope, by: asked.caller.by };
-        let commit = Commit::new(Conversation::subject(self.id), self.expected, caller, self.live.updated_at);
-        let Draft { rows, redacts, live, .. } = self;
-        (Commit { rows, header, redacts, conditions, answer, effects, ..commit }, live)
+        let caller = Caller {
+            scope: self.live.scope,
+            by: asked.caller.by,
+        };
+        let commit = Commit::new(
+            Conversation::subject(self.id),
+            self.expected,
+            caller,
+            self.live.updated_at,
+        );
+        let Draft {
+            rows,
+            redacts,
+            live,
+            ..
+        } = self;
+        (
+            Commit {
+                rows,
+                header,
+                redacts,
+                conditions,
+                answer,
+                effects,
+                ..commit
+            },
+            live,
+        )
     }
 }
 
@@ -177,12 +261,29 @@ fn changes(before: &ConversationState, after: &ConversationState) -> Map<String,
         }
     };
     let time = |at: Option<i64>| json!(at.map(Timestamp));
-    let metadata = |state: &ConversationState| serde_json::from_str(&state.metadata).unwrap_or(Value::Null);
-    differ("status", before.status.word().into(), after.status.word().into());
-    differ("channel", before.channel.word().into(), after.channel.word().into());
-    differ("priority", before.priority.word().into(), after.priority.word().into());
+    let metadata =
+        |state: &ConversationState| serde_json::from_str(&state.metadata).unwrap_or(Value::Null);
+    differ(
+        "status",
+        before.status.word().into(),
+        after.status.word().into(),
+    );
+    differ(
+        "channel",
+        before.channel.word().into(),
+        after.channel.word().into(),
+    );
+    differ(
+        "priority",
+        before.priority.word().into(),
+        after.priority.word().into(),
+    );
     differ("assignee_id", json!(before.assignee), json!(after.assignee));
-    differ("snoozed_until", time(before.snoozed_until), time(after.snoozed_until));
+    differ(
+        "snoozed_until",
+        time(before.snoozed_until),
+        time(after.snoozed_until),
+    );
     differ("closed_at", time(before.closed_at), time(after.closed_at));
     differ("metadata", metadata(before), metadata(after));
     changes
@@ -197,7 +298,10 @@ pub(super) fn view<'a>(
     ConversationView {
         conversation_id: id,
         customer_id: live.state.customer,
-        customer: EmbeddedCustomer { id: live.state.customer, name },
+        customer: EmbeddedCustomer {
+            id: live.state.customer,
+            name,
+        },
         status: live.state.status,
         channel: live.state.channel,
         priority: live.state.priority,
@@ -213,8 +317,9 @@ pub(super) fn view<'a>(
 }
 
 /// What most conversations have for metadata: not worth to be parsed each time that it is shown.
-static EMPTY: LazyLock<Box<RawValue>> =
-    LazyLock::new(|| RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned()));
+static EMPTY: LazyLock<Box<RawValue>> = LazyLock::new(|| {
+    RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+});
 
 /// Stored JSON as it stands.
 pub(super) fn raw(json: &str) -> &RawValue {

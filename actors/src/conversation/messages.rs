@@ -1,7 +1,7 @@
 //! What a conversation may be asked, what it shows, and why it may refuse.
 //!
-//! A change is answered when it is durable. Everything may be repeated under its idempotency key; without one,
-//! closing, reopening and redacting may be repeated freely, sending may not.
+//! A change is answered when it is durable. Everything may be repeated under its idempotency key;
+//! without one, closing, reopening and redacting may be repeated freely, sending may not.
 
 use std::sync::Arc;
 
@@ -107,7 +107,9 @@ impl utoipa::PartialSchema for SenderId {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
-            .pattern(Some("^(usr|cus)_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$"))
+            .pattern(Some(
+                "^(usr|cus)_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$",
+            ))
             .into()
     }
 }
@@ -159,7 +161,8 @@ pub struct ChangeConversation {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<MetadataPatch>)]
     pub metadata: Option<Option<MetadataPatch>>,
-    /// Until when a pending conversation sleeps: it becomes active by itself then. Null wakes it at once.
+    /// Until when a pending conversation sleeps: it becomes active by itself then. Null wakes it at
+    /// once.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Timestamp>)]
     pub snoozed_until: Option<Option<Timestamp>>,

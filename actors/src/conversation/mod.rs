@@ -1,5 +1,5 @@
-//! A conversation: one supervised actor that owns its state and gives its messages their sequence. This is the way in:
-//! the actors by id, their lists.
+//! A conversation: one supervised actor that owns its state and gives its messages their sequence.
+//! This is the way in: the actors by id, their lists.
 
 pub mod messages;
 
@@ -17,8 +17,8 @@ pub use self::state::{Changed, Conversation, Found};
 
 use self::draft::raw;
 use self::messages::{
-    Channel, ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
-    EmbeddedCustomer, MessageView, Priority, Request, SenderId, SenderType, Status,
+    Channel, ConversationCommand, ConversationError, ConversationView, CreateConversation,
+    CustomerShown, EmbeddedCustomer, MessageView, Priority, Request, SenderId, SenderType, Status,
 };
 use self::talk::read_message;
 use crate::accounts::Identity;
@@ -31,8 +31,8 @@ use crate::idempotency::Reservation;
 use crate::page::{ListFailure, Page, Paging};
 use crate::runtime::{AskError, Directory, LoadError};
 use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, Kind, MessageQuery, ReadError, RevisionQuery, Store, Stored,
-    StoredPage, Subject,
+    ConversationHeader, ConversationQuery, Facets, Kind, MessageQuery, ReadError, RevisionQuery,
+    Store, Stored, StoredPage, Subject,
 };
 use crate::time::Timestamp;
 
@@ -81,10 +81,26 @@ impl Conversations {
         new: CreateConversation,
         reservation: Option<Reservation>,
     ) -> Result<Answer, AskError<ConversationError>> {
-        let customer =
-            self.customer(caller.scope, new.customer_id, "customer_id", "must be a valid customer ID").await?;
+        let customer = self
+            .customer(
+                caller.scope,
+                new.customer_id,
+                "customer_id",
+                "must be a valid customer ID",
+            )
+            .await?;
         let id = ConversationId::new(Timestamp::now().0);
-        self.command(id, caller, None, reservation, Request::Create { new: Box::new(new), customer }).await
+        self.command(
+            id,
+            caller,
+            None,
+            reservation,
+            Request::Create {
+                new: Box::new(new),
+                customer,
+            },
+        )
+        .await
     }
 
     /// Asks one conversation.
@@ -106,7 +122,11 @@ impl Conversations {
                 if user.is_some_and(|user| self.identity.user(caller.scope, user).is_none()) {
                     return Err(refused("assignee_id", "must be a valid user ID"));
                 }
-                if change.snoozed_until.flatten().is_some_and(|until| until <= Timestamp::now()) {
+                if change
+                    .snoozed_until
+                    .flatten()
+                    .is_some_and(|until| until <= Timestamp::now())
+                {
                     return Err(refused("snoozed_until", "must be a time in the future"));
                 }
             }
@@ -120,7 +140,8 @@ impl Conversations {
             | Request::Wake
             | Request::CloseIdle { .. } => {}
         }
-        self.command(id, caller, if_match, reservation, request).await
+        self.command(id, caller, if_match, reservation, request)
+            .await
     }
 
     async fn command(
@@ -132,17 +153,33 @@ impl Conversations {
         request: Request,
     ) -> Result<Answer, AskError<ConversationError>> {
         let people = Arc::clone(&self.identity);
-        self.directory.ask(id, ConversationCommand { caller, if_match, reservation, request, people }).await
+        self.directory
+            .ask(
+                id,
+                ConversationCommand {
+                    caller,
+                    if_match,
+                    reservation,
+                    request,
+                    people,
+                },
+            )
+            .await
     }
 
-    async fn check_sender(&self, scope: Scope, sender: Option<SenderId>) -> Result<(), AskError<ConversationError>> {
+    async fn check_sender(
+        &self,
+        scope: Scope,
+        sender: Option<SenderId>,
+    ) -> Result<(), AskError<ConversationError>> {
         match sender {
             None => Ok(()),
             Some(SenderId::User(user)) if self.identity.user(scope, user).is_some() => Ok(()),
             Some(SenderId::User(_)) => Err(refused("sender_id", "must be a valid user ID")),
-            Some(SenderId::Customer(id)) => {
-                self.customer(scope, id, "sender_id", "must be a valid customer ID").await.map(|_| ())
-            }
+            Some(SenderId::Customer(id)) => self
+                .customer(scope, id, "sender_id", "must be a valid customer ID")
+                .await
+                .map(|_| ()),
         }
     }
 
@@ -154,7 +191,11 @@ impl Conversations {
         field: &'static str,
         reason: &str,
     ) -> Result<CustomerShown, AskError<ConversationError>> {
-        let subject = Subject { kind: Kind::Customer, number: id.number(), tail: id.tail() };
+        let subject = Subject {
+            kind: Kind::Customer,
+            number: id.number(),
+            tail: id.tail(),
+        };
         let found = self.store.load(subject).await?;
         match found {
             Some(Stored::Record(record)) if record.scope == scope => {
@@ -173,7 +214,10 @@ impl Conversations {
         if let Some(user) = query.assignee
             && self.identity.user(scope, user).is_none()
         {
-            return Err(ListFailure::Invalid(Invalid::new("assignee_id", "must be a valid user ID")));
+            return Err(ListFailure::Invalid(Invalid::new(
+                "assignee_id",
+                "must be a valid user ID",
+            )));
         }
         let facets = Facets {
             status: query.status,
@@ -185,16 +229,32 @@ impl Conversations {
             created_before: query.created_before.map(|at| at.0),
         };
         if let Some(customer) = query.customer {
-            self.customer(scope, customer, "customer_id", "must be a valid customer ID").await.map_err(in_a_list)?;
+            self.customer(
+                scope,
+                customer,
+                "customer_id",
+                "must be a valid customer ID",
+            )
+            .await
+            .map_err(in_a_list)?;
         }
-        let query = ConversationQuery { scope, facets, by_update: query.by_update, paging: query.paging };
+        let query = ConversationQuery {
+            scope,
+            facets,
+            by_update: query.by_update,
+            paging: query.paging,
+        };
         let found = self.store.conversations(query).await?;
         let id = |index: Option<usize>| found.items.get(index?).map(|header| header.id.to_string());
         let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
         for header in &found.items {
             check_metadata(header)?;
         }
-        let shown: Vec<Shown<'_>> = found.items.iter().map(|header| self.shown(scope, header)).collect();
+        let shown: Vec<Shown<'_>> = found
+            .items
+            .iter()
+            .map(|header| self.shown(scope, header))
+            .collect();
         let views: Vec<ConversationView<'_>> = shown.iter().map(Shown::view).collect();
         let mut data = Vec::with_capacity(1024 * (views.len() + 1));
         // Shapes of ours can't fail.
@@ -203,8 +263,15 @@ impl Conversations {
     }
 
     fn shown<'h>(&self, scope: Scope, header: &'h ConversationHeader) -> Shown<'h> {
-        let assignee = header.state.assignee.filter(|user| self.identity.user(scope, *user).is_some());
-        Shown { header, assignee, renamed: self.names.renamed(header.state.customer.number()) }
+        let assignee = header
+            .state
+            .assignee
+            .filter(|user| self.identity.user(scope, *user).is_some());
+        Shown {
+            header,
+            assignee,
+            renamed: self.names.renamed(header.state.customer.number()),
+        }
     }
 
     /// A page of a conversation's messages.
@@ -225,15 +292,26 @@ impl Conversations {
             before_seq: query.before_seq,
             paging: query.paging,
         };
-        let found = self.store.messages(query).await?.ok_or(ListFailure::NotFound)?;
+        let found = self
+            .store
+            .messages(query)
+            .await?
+            .ok_or(ListFailure::NotFound)?;
         let id = |text: Option<&Arc<str>>| match text {
             Some(text) => serde_json::from_str(text)
                 .map(|message: MessageView| Some(message.message_id.to_string()))
-                .map_err(|error| Unreadable::found(format_args!("{conversation}: a message's text"), error)),
+                .map_err(|error| {
+                    Unreadable::found(format_args!("{conversation}: a message's text"), error)
+                }),
             None => Ok(None),
         };
         let (first, last) = (id(found.items.first())?, id(found.items.last())?);
-        Ok(page(array(found.items.iter().map(|message| message.as_bytes())), first, last, &found))
+        Ok(page(
+            array(found.items.iter().map(|message| message.as_bytes())),
+            first,
+            last,
+            &found,
+        ))
     }
 
     /// One message.
@@ -246,7 +324,10 @@ impl Conversations {
         id: ConversationId,
         message: MessageId,
     ) -> Result<Answer, AskError<ConversationError>> {
-        let found = self.store.message(Conversation::subject(id), message).await?;
+        let found = self
+            .store
+            .message(Conversation::subject(id), message)
+            .await?;
         read_message(message, scope, found).map_err(AskError::Refused)
     }
 
@@ -261,9 +342,23 @@ impl Conversations {
         message: MessageId,
         paging: Paging,
     ) -> Result<Page, ListFailure> {
-        let query = RevisionQuery { scope, conversation: Conversation::subject(id), message, paging };
-        let found = self.store.revisions(query).await?.ok_or(ListFailure::NotFound)?;
-        Ok(page(array(found.items.iter().map(|revision| &revision[..])), None, None, &found))
+        let query = RevisionQuery {
+            scope,
+            conversation: Conversation::subject(id),
+            message,
+            paging,
+        };
+        let found = self
+            .store
+            .revisions(query)
+            .await?
+            .ok_or(ListFailure::NotFound)?;
+        Ok(page(
+            array(found.items.iter().map(|revision| &revision[..])),
+            None,
+            None,
+            &found,
+        ))
     }
 }
 
@@ -276,11 +371,21 @@ struct Shown<'h> {
 
 impl Shown<'_> {
     fn view(&self) -> ConversationView<'_> {
-        let ConversationHeader { id, state, customer_name, messages, last_message_at, updated_at } = self.header;
+        let ConversationHeader {
+            id,
+            state,
+            customer_name,
+            messages,
+            last_message_at,
+            updated_at,
+        } = self.header;
         ConversationView {
             conversation_id: *id,
             customer_id: state.customer,
-            customer: EmbeddedCustomer { id: state.customer, name: self.renamed.as_deref().unwrap_or(customer_name) },
+            customer: EmbeddedCustomer {
+                id: state.customer,
+                name: self.renamed.as_deref().unwrap_or(customer_name),
+            },
             status: state.status,
             channel: state.channel,
             priority: state.priority,
@@ -296,9 +401,22 @@ impl Shown<'_> {
     }
 }
 
-fn page<T>(data: Bytes, first: Option<String>, last: Option<String>, found: &StoredPage<T>) -> Page {
+fn page<T>(
+    data: Bytes,
+    first: Option<String>,
+    last: Option<String>,
+    found: &StoredPage<T>,
+) -> Page {
     let count = u32::try_from(found.items.len()).unwrap_or(u32::MAX);
-    Page { data, count, total: found.total, first, last, before: found.before, after: found.after }
+    Page {
+        data,
+        count,
+        total: found.total,
+        first,
+        last,
+        before: found.before,
+        after: found.after,
+    }
 }
 
 /// A JSON array of what is JSON already.
@@ -325,15 +443,21 @@ fn check_metadata(header: &ConversationHeader) -> Result<(), Unreadable> {
         return Ok(());
     }
     let checked = serde_json::from_str::<&RawValue>(&header.state.metadata);
-    checked.map(|_| ()).map_err(|error| Unreadable::found(format_args!("{}: metadata", header.id), error))
+    checked
+        .map(|_| ())
+        .map_err(|error| Unreadable::found(format_args!("{}: metadata", header.id), error))
 }
 
 /// A filter that names what is not there.
 fn in_a_list(error: AskError<ConversationError>) -> ListFailure {
     match error {
         AskError::Refused(ConversationError::Invalid(invalid)) => ListFailure::Invalid(invalid),
-        AskError::Refused(ConversationError::NotFound | ConversationError::MessageNotFound) => ListFailure::NotFound,
-        AskError::Refused(ConversationError::Unreadable) | AskError::Unreadable => ListFailure::Unreadable,
+        AskError::Refused(ConversationError::NotFound | ConversationError::MessageNotFound) => {
+            ListFailure::NotFound
+        }
+        AskError::Refused(ConversationError::Unreadable) | AskError::Unreadable => {
+            ListFailure::Unreadable
+        }
         AskError::Refused(_)
         | AskError::Unavailable { .. }
         | AskError::Crashed

@@ -1,11 +1,13 @@
-//! The rules of a conversation, pure: *decide* without changing, *apply* without failing. No actor, no clock, no store.
+//! The rules of a conversation, pure: *decide* without changing, *apply* without failing. No actor,
+//! no clock, no store.
 
 use std::sync::Arc;
 
 use super::draft::{Draft, compact, to_json, view};
 use super::messages::{
-    ChangeConversation, Channel, CloseConversation, ConversationCommand, ConversationError, CreateConversation,
-    CustomerShown, MessageType, Priority, Request, SenderId, SenderType, Status,
+    ChangeConversation, Channel, CloseConversation, ConversationCommand, ConversationError,
+    CreateConversation, CustomerShown, MessageType, Priority, Request, SenderId, SenderType,
+    Status,
 };
 use super::talk::Said;
 use crate::accounts::Identity;
@@ -17,7 +19,9 @@ use crate::id::{ConversationId, UserId};
 use crate::idempotency::Reservation;
 use crate::metadata::Metadata;
 use crate::runtime::Decision;
-use crate::store::{Condition, ConversationState, Happened, Header, Kind, StoredMessage, Subject, Tallies};
+use crate::store::{
+    Condition, ConversationState, Happened, Header, Kind, StoredMessage, Subject, Tallies,
+};
 
 /// A conversation, or the place of one that is not there.
 #[derive(Debug)]
@@ -61,17 +65,39 @@ impl Conversation {
     /// How the store names it.
     #[must_use]
     pub fn subject(id: ConversationId) -> Subject {
-        Subject { kind: Kind::Conversation, number: id.number(), tail: id.tail() }
+        Subject {
+            kind: Kind::Conversation,
+            number: id.number(),
+            tail: id.tail(),
+        }
     }
 
     /// Judges a command.
-    pub(super) fn judge(&self, command: ConversationCommand, found: Option<Found>, now: i64) -> Decision<Self> {
-        let ConversationCommand { caller, if_match, reservation, request, people } = command;
+    pub(super) fn judge(
+        &self,
+        command: ConversationCommand,
+        found: Option<Found>,
+        now: i64,
+    ) -> Decision<Self> {
+        let ConversationCommand {
+            caller,
+            if_match,
+            reservation,
+            request,
+            people,
+        } = command;
         let scope = caller.scope;
-        let asked = Asked { caller, reservation, people, now };
+        let asked = Asked {
+            caller,
+            reservation,
+            people,
+            now,
+        };
         let decided = match (&self.live, request) {
             (None, Request::Create { new, customer }) => Ok(self.create(asked, &new, &customer)),
-            (Some(live), request) if live.scope == scope => self.go_on(live, request, asked, if_match.as_ref(), found),
+            (Some(live), request) if live.scope == scope => {
+                self.go_on(live, request, asked, if_match.as_ref(), found)
+            }
             (None | Some(_), _) => Err(ConversationError::NotFound),
         };
         decided.unwrap_or_else(Decision::Refuse)
@@ -90,8 +116,12 @@ impl Conversation {
         found: Option<Found>,
     ) -> Decided {
         match request {
-            Request::Edit(message, edit) => return self.edit(live, (message, *edit), asked, if_match, found.flatten()),
-            Request::Redact(message) => return self.redact(live, message, asked, if_match, found.flatten()),
+            Request::Edit(message, edit) => {
+                return self.edit(live, (message, *edit), asked, if_match, found.flatten());
+            }
+            Request::Redact(message) => {
+                return self.redact(live, message, asked, if_match, found.flatten());
+            }
             Request::Create { .. }
             | Request::Read
             | Request::Change(_)
@@ -114,11 +144,18 @@ impl Conversation {
             Request::Unassign(user) => self.unassign(live, user, asked),
             Request::Wake => self.wake(live, asked),
             Request::CloseIdle { after_ms } => self.close_idle(live, after_ms, asked),
-            Request::Create { .. } | Request::Edit(..) | Request::Redact(_) => Err(ConversationError::NotFound),
+            Request::Create { .. } | Request::Edit(..) | Request::Redact(_) => {
+                Err(ConversationError::NotFound)
+            }
         }
     }
 
-    fn create(&self, asked: Asked, new: &CreateConversation, customer: &CustomerShown) -> Decision<Self> {
+    fn create(
+        &self,
+        asked: Asked,
+        new: &CreateConversation,
+        customer: &CustomerShown,
+    ) -> Decision<Self> {
         let state = ConversationState {
             customer: customer.id,
             status: Status::Active,
@@ -151,9 +188,18 @@ impl Conversation {
             };
             draft.message(said);
         }
-        let header = Header::Conversation { before: None, after: Box::new(draft.live.state.clone()) };
+        let header = Header::Conversation {
+            before: None,
+            after: Box::new(draft.live.state.clone()),
+        };
         let answer = self.shown(&draft.live, &asked.people, Done::Created);
-        draft.commit(asked, header, vec![Condition::CustomerExists(customer.id)], answer, false)
+        draft.commit(
+            asked,
+            header,
+            vec![Condition::CustomerExists(customer.id)],
+            answer,
+            false,
+        )
     }
 
     fn change(&self, live: &Live, change: &ChangeConversation, asked: Asked) -> Decided {
@@ -169,7 +215,11 @@ impl Conversation {
         let mut conditions = Vec::new();
         if let Some(assignee) = change.assignee_id {
             after.assignee = assignee;
-            conditions.extend(assignee.filter(|user| live.state.assignee != Some(*user)).map(Condition::UserExists));
+            conditions.extend(
+                assignee
+                    .filter(|user| live.state.assignee != Some(*user))
+                    .map(Condition::UserExists),
+            );
         }
         if let Some(patch) = &change.metadata {
             let held = Metadata::stored(&live.state.metadata).map_err(|error| {
@@ -216,7 +266,10 @@ impl Conversation {
     /// Nothing has happened for so long: closed, unless that is not so.
     fn close_idle(&self, live: &Live, after_ms: i64, asked: Asked) -> Decided {
         let mut after = live.state.clone();
-        let active_at = live.state.roused_at.max(live.tallies.last_message_at.unwrap_or(0));
+        let active_at = live
+            .state
+            .roused_at
+            .max(live.tallies.last_message_at.unwrap_or(0));
         if after.snoozed_until.is_none() && active_at.saturating_add(after_ms) <= asked.now {
             after.status = Status::Closed;
         }
@@ -250,11 +303,17 @@ impl Conversation {
         }
         let draft = Draft::new(self.id, live.clone(), &asked);
         let (commit, _) = draft.into_commit(asked, Header::Unchanged, Vec::new(), &answer);
-        Decision::Keep { commit, reply: answer }
+        Decision::Keep {
+            commit,
+            reply: answer,
+        }
     }
 
     fn shown(&self, live: &Live, people: &Identity, done: Done) -> Answer {
-        let assignee = live.state.assignee.filter(|user| live.is_user(people, *user));
+        let assignee = live
+            .state
+            .assignee
+            .filter(|user| live.is_user(people, *user));
         Answer {
             done,
             id: (done == Done::Created).then(|| self.id.to_string()),
@@ -266,9 +325,18 @@ impl Conversation {
 }
 
 impl Live {
-    /// Changes with every event of the conversation, with the customer's name, and when its assignee is no more.
+    /// Changes with every event of the conversation, with the customer's name, and when its
+    /// assignee is no more.
     fn etag(&self, people: &Identity) -> String {
-        let gone = if self.state.assignee.is_some_and(|user| !self.is_user(people, user)) { "-0" } else { "" };
+        let gone = if self
+            .state
+            .assignee
+            .is_some_and(|user| !self.is_user(people, user))
+        {
+            "-0"
+        } else {
+            ""
+        };
         format!("{}-{:08x}{gone}", self.sequence, self.customer.now().tag)
     }
 
@@ -292,7 +360,11 @@ fn lead(from: Status, to: Status) -> Result<Status, ConversationError> {
 }
 
 /// Sets or ends the snooze. Ended without a word on the status, it leads to active.
-fn snooze(after: &mut ConversationState, until: Option<i64>, status: Option<Status>) -> Result<(), ConversationError> {
+fn snooze(
+    after: &mut ConversationState,
+    until: Option<i64>,
+    status: Option<Status>,
+) -> Result<(), ConversationError> {
     if until.is_some() && after.status != Status::Pending {
         return Err(ConversationError::NotPending);
     }

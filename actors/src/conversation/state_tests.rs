@@ -1,7 +1,12 @@
-//! Property tests of a conversation's rules: random commands under a clock that may go backwards, against what the
-//! contract says of each.
+//! Property tests of a conversation's rules: random commands under a clock that may go backwards,
+//! against what the contract says of each.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::HashMap;
 
@@ -21,7 +26,15 @@ use crate::store::{Commit, NewRow};
 use crate::time::Timestamp;
 
 /// Fields of a conversation whose change an event names.
-const CHANGING: [&str; 7] = ["status", "channel", "priority", "assignee_id", "metadata", "closed_at", "snoozed_until"];
+const CHANGING: [&str; 7] = [
+    "status",
+    "channel",
+    "priority",
+    "assignee_id",
+    "metadata",
+    "closed_at",
+    "snoozed_until",
+];
 
 /// What is asked; numbers choose among what there is.
 #[derive(Debug, Clone)]
@@ -60,7 +73,11 @@ fn asks() -> impl Strategy<Value = Ask> {
     let status = proptest::option::of(prop::sample::select(Status::ALL));
     let priority = proptest::option::of(prop::sample::select(Priority::ALL));
     let assignee = proptest::option::of(proptest::option::of(0..2_usize));
-    let key = proptest::option::of(prop::sample::select(vec![json!(null), json!(1), json!({"deep": true})]));
+    let key = proptest::option::of(prop::sample::select(vec![
+        json!(null),
+        json!(1),
+        json!({"deep": true}),
+    ]));
     let snooze = proptest::option::weighted(0.4, proptest::option::of(1..1000_i64));
     prop_oneof![
         1 => Just(Ask::Read),
@@ -108,7 +125,10 @@ impl Play {
         let begun = id.created_ms();
         let mut play = Play {
             conversation: Conversation { id, live: None },
-            caller: Caller { scope, by: By::server("a test") },
+            caller: Caller {
+                scope,
+                by: By::server("a test"),
+            },
             people,
             users,
             now: begun,
@@ -120,14 +140,30 @@ impl Play {
         };
         let new = json!({"customer_id": CustomerId::new(1), "initial_message": "first", "metadata": {"a": 1}});
         let new: CreateConversation = serde_json::from_value(new).unwrap();
-        let customer = CustomerShown { id: new.customer_id, name: Arc::new(CustomerName::new("Ada", 1)) };
-        let Decision::Change { change, commit, pipelined, .. } =
-            play.decide(Request::Create { new: Box::new(new), customer }, None)
+        let customer = CustomerShown {
+            id: new.customer_id,
+            name: Arc::new(CustomerName::new("Ada", 1)),
+        };
+        let Decision::Change {
+            change,
+            commit,
+            pipelined,
+            ..
+        } = play.decide(
+            Request::Create {
+                new: Box::new(new),
+                customer,
+            },
+            None,
+        )
         else {
             panic!("refused")
         };
         assert!(!pipelined, "a condition may refuse it");
-        assert!(matches!(commit.conditions[..], [Condition::CustomerExists(_)]));
+        assert!(matches!(
+            commit.conditions[..],
+            [Condition::CustomerExists(_)]
+        ));
         play.take_rows(&commit).unwrap();
         play.conversation.take(change);
         play
@@ -151,7 +187,13 @@ impl Play {
             | Request::CloseIdle { .. } => None,
         };
         let people = Arc::clone(&self.people);
-        let command = ConversationCommand { caller: self.caller.clone(), if_match, reservation: None, request, people };
+        let command = ConversationCommand {
+            caller: self.caller.clone(),
+            if_match,
+            reservation: None,
+            request,
+            people,
+        };
         self.conversation.judge(command, found, self.now)
     }
 
@@ -161,47 +203,91 @@ impl Play {
         let (_, payload, _) = &self.rows[usize::try_from(latest).unwrap() - 1];
         let now = serde_json::from_slice(payload).unwrap();
         let edits = u64::try_from(texts.len()).unwrap() - 1;
-        Some(StoredMessage { scope: self.caller.scope, sequence, latest, edits, now })
+        Some(StoredMessage {
+            scope: self.caller.scope,
+            sequence,
+            latest,
+            edits,
+            now,
+        })
     }
 
     fn shown(&self) -> Value {
-        let Decision::Answer(answer) = self.decide(Request::Read, None) else { panic!("a read answers") };
+        let Decision::Answer(answer) = self.decide(Request::Read, None) else {
+            panic!("a read answers")
+        };
         serde_json::from_slice(&answer.body).unwrap()
     }
 
     fn request(&mut self, ask: &Ask) -> Option<Request> {
         self.texts += 1;
         let text = format!("text {}", self.texts);
-        let message = |index: usize| index.checked_rem(self.messages.len()).map(|index| self.messages[index].0);
+        let message = |index: usize| {
+            index
+                .checked_rem(self.messages.len())
+                .map(|index| self.messages[index].0)
+        };
         Some(match ask {
             Ask::Read => Request::Read,
-            Ask::Change(Changes { status, priority, assignee, key, snooze }) => {
+            Ask::Change(Changes {
+                status,
+                priority,
+                assignee,
+                key,
+                snooze,
+            }) => {
                 let mut change = Map::new();
-                let until = |after: &Option<i64>| json!(after.map(|after| Timestamp(self.now + after)));
-                change.extend(snooze.as_ref().map(|after| ("snoozed_until".to_owned(), until(after))));
+                let until =
+                    |after: &Option<i64>| json!(after.map(|after| Timestamp(self.now + after)));
+                change.extend(
+                    snooze
+                        .as_ref()
+                        .map(|after| ("snoozed_until".to_owned(), until(after))),
+                );
                 change.extend(status.map(|status| ("status".to_owned(), json!(status))));
                 change.extend(priority.map(|priority| ("priority".to_owned(), json!(priority))));
-                change
-                    .extend(assignee.map(|user| ("assignee_id".to_owned(), json!(user.map(|user| self.users[user])))));
-                change.extend(key.clone().map(|key| ("metadata".to_owned(), json!({"b": key}))));
+                change.extend(assignee.map(|user| {
+                    (
+                        "assignee_id".to_owned(),
+                        json!(user.map(|user| self.users[user])),
+                    )
+                }));
+                change.extend(
+                    key.clone()
+                        .map(|key| ("metadata".to_owned(), json!({"b": key}))),
+                );
                 Request::Change(Box::new(serde_json::from_value(change.into()).unwrap()))
             }
-            Ask::Close(reason) => Request::Close(serde_json::from_value(json!({"reason": reason})).unwrap()),
+            Ask::Close(reason) => {
+                Request::Close(serde_json::from_value(json!({"reason": reason})).unwrap())
+            }
             Ask::Reopen => Request::Reopen,
             Ask::Send(sender) => {
                 let send = json!({"content": text, "sender_type": sender});
                 Request::Send(Box::new(serde_json::from_value(send).unwrap()))
             }
-            Ask::Edit { message: index, same } => {
+            Ask::Edit {
+                message: index,
+                same,
+            } => {
                 let id = message(*index)?;
                 let held = self.found(id)?.now;
-                let content = if *same && !held.content.is_empty() { held.content } else { text };
-                Request::Edit(id, Box::new(serde_json::from_value(json!({"content": content})).unwrap()))
+                let content = if *same && !held.content.is_empty() {
+                    held.content
+                } else {
+                    text
+                };
+                Request::Edit(
+                    id,
+                    Box::new(serde_json::from_value(json!({"content": content})).unwrap()),
+                )
             }
             Ask::Redact(index) => Request::Redact(message(*index)?),
             Ask::Unassign(user) => Request::Unassign(self.users[*user]),
             Ask::Wake => Request::Wake,
-            Ask::CloseIdle { after_ms } => Request::CloseIdle { after_ms: *after_ms },
+            Ask::CloseIdle { after_ms } => Request::CloseIdle {
+                after_ms: *after_ms,
+            },
         })
     }
 
@@ -212,23 +298,43 @@ impl Play {
             let latest = self.found(*id).unwrap().now;
             (latest.redacted, latest.content)
         };
-        let updated = |changes: bool| Ok(if changes { vec![Happened::ConversationUpdated] } else { Vec::new() });
+        let updated = |changes: bool| {
+            Ok(if changes {
+                vec![Happened::ConversationUpdated]
+            } else {
+                Vec::new()
+            })
+        };
         match (ask, request) {
             (Ask::Read, _) => Ok(Vec::new()),
             (Ask::Change(changes), _) => self.expected_change(changes),
-            (Ask::Close(_), _) if status != Status::Closed => Ok(vec![Happened::ConversationClosed]),
+            (Ask::Close(_), _) if status != Status::Closed => {
+                Ok(vec![Happened::ConversationClosed])
+            }
             (Ask::Close(_), _) => Ok(Vec::new()),
-            (Ask::Wake, _) => updated(self.live().state.snoozed_until.is_some_and(|until| until <= self.now)),
+            (Ask::Wake, _) => updated(
+                self.live()
+                    .state
+                    .snoozed_until
+                    .is_some_and(|until| until <= self.now),
+            ),
             (Ask::CloseIdle { after_ms }, _) => {
                 let open = status != Status::Closed && self.live().state.snoozed_until.is_none();
                 let due = open && self.active_at + after_ms <= self.now;
-                Ok(if due { vec![Happened::ConversationClosed] } else { Vec::new() })
+                Ok(if due {
+                    vec![Happened::ConversationClosed]
+                } else {
+                    Vec::new()
+                })
             }
             (Ask::Reopen, _) => updated(status == Status::Closed),
-            (Ask::Unassign(user), _) => updated(self.live().state.assignee == Some(self.users[*user])),
-            (Ask::Send(SenderType::Customer), _) if status != Status::Active => {
-                Ok(vec![Happened::MessageCreated, Happened::ConversationUpdated])
+            (Ask::Unassign(user), _) => {
+                updated(self.live().state.assignee == Some(self.users[*user]))
             }
+            (Ask::Send(SenderType::Customer), _) if status != Status::Active => Ok(vec![
+                Happened::MessageCreated,
+                Happened::ConversationUpdated,
+            ]),
             (Ask::Send(SenderType::Customer), _) => Ok(vec![Happened::MessageCreated]),
             (Ask::Send(_), _) if status == Status::Closed => Err(ConversationError::Closed),
             (Ask::Send(_), _) => Ok(vec![Happened::MessageCreated]),
@@ -237,21 +343,36 @@ impl Play {
                 (false, held) if edit.content.as_deref() == Some(&*held) => Ok(Vec::new()),
                 (false, _) => Ok(vec![Happened::MessageUpdated]),
             },
-            (Ask::Redact(_), Request::Redact(id)) => {
-                Ok(if redacted(id).0 { Vec::new() } else { vec![Happened::MessageUpdated] })
-            }
+            (Ask::Redact(_), Request::Redact(id)) => Ok(if redacted(id).0 {
+                Vec::new()
+            } else {
+                vec![Happened::MessageUpdated]
+            }),
             (Ask::Edit { .. } | Ask::Redact(_), _) => panic!("another request was made of it"),
         }
     }
 
     fn expected_change(&self, changes: &Changes) -> Result<Vec<Happened>, ConversationError> {
-        let Changes { status: to, priority, assignee, key, snooze } = changes;
+        let Changes {
+            status: to,
+            priority,
+            assignee,
+            key,
+            snooze,
+        } = changes;
         let state = &self.live().state;
         if let (Status::Closed, Some(to @ Status::Pending)) = (state.status, *to) {
-            return Err(ConversationError::InvalidTransition { from: Status::Closed, to });
+            return Err(ConversationError::InvalidTransition {
+                from: Status::Closed,
+                to,
+            });
         }
         let wakes = *snooze == Some(None) && to.is_none() && state.snoozed_until.is_some();
-        let status = if wakes { Status::Active } else { to.unwrap_or(state.status) };
+        let status = if wakes {
+            Status::Active
+        } else {
+            to.unwrap_or(state.status)
+        };
         if matches!(snooze, Some(Some(_))) && status != Status::Pending {
             return Err(ConversationError::NotPending);
         }
@@ -260,18 +381,29 @@ impl Play {
         }
         let metadata: Value = serde_json::from_str(&state.metadata).unwrap();
         let changes = status != state.status
-            || snooze.is_some_and(|after| after.map(|after| self.now + after) != state.snoozed_until)
+            || snooze
+                .is_some_and(|after| after.map(|after| self.now + after) != state.snoozed_until)
             || priority.is_some_and(|priority| priority != state.priority)
             || assignee.is_some_and(|user| user.map(|user| self.users[user]) != state.assignee)
-            || key.as_ref().is_some_and(|key| metadata.get("b").unwrap_or(&Value::Null) != key);
-        Ok(if changes { vec![Happened::ConversationUpdated] } else { Vec::new() })
+            || key
+                .as_ref()
+                .is_some_and(|key| metadata.get("b").unwrap_or(&Value::Null) != key);
+        Ok(if changes {
+            vec![Happened::ConversationUpdated]
+        } else {
+            Vec::new()
+        })
     }
 
     fn turn(&mut self, ask: &Ask, wanted: Match) -> Result<(), TestCaseError> {
-        let Some(request) = self.request(ask) else { return Ok(()) };
+        let Some(request) = self.request(ask) else {
+            return Ok(());
+        };
         let expected = self.expected(ask, &request);
         let etag = match &request {
-            Request::Edit(id, _) | Request::Redact(id) => self.found(*id).unwrap().latest.to_string(),
+            Request::Edit(id, _) | Request::Redact(id) => {
+                self.found(*id).unwrap().latest.to_string()
+            }
             Request::Create { .. }
             | Request::Read
             | Request::Change(_)
@@ -315,7 +447,13 @@ impl Play {
         let after = self.shown();
         let reopened = before["status"] == "closed" && after["status"] != "closed";
         let woken = !before["snoozed_until"].is_null() && after["snoozed_until"].is_null();
-        if reopened || woken || commit.rows.iter().any(|row| row.happened == Happened::MessageCreated) {
+        if reopened
+            || woken
+            || commit
+                .rows
+                .iter()
+                .any(|row| row.happened == Happened::MessageCreated)
+        {
             self.active_at = commit.at;
         }
     }
@@ -326,16 +464,30 @@ impl Play {
         prop_assert!(!commit.rows.is_empty(), "no change without event");
         for row in &commit.rows {
             let sequence = u64::try_from(self.rows.len()).unwrap() + 1;
-            if matches!(row.happened, Happened::MessageCreated | Happened::MessageUpdated) {
+            if matches!(
+                row.happened,
+                Happened::MessageCreated | Happened::MessageUpdated
+            ) {
                 self.take_message(row, sequence)?;
             }
-            self.rows.push((row.happened, row.payload.clone(), commit.at));
+            self.rows
+                .push((row.happened, row.payload.clone(), commit.at));
             let count = |sender| self.senders.get(&sender).copied().unwrap_or(0);
-            let counts = (count(SenderType::Customer), count(SenderType::Agent), count(SenderType::System));
-            prop_assert_eq!((row.tallies.customer, row.tallies.agent, row.tallies.system), counts);
+            let counts = (
+                count(SenderType::Customer),
+                count(SenderType::Agent),
+                count(SenderType::System),
+            );
+            prop_assert_eq!(
+                (row.tallies.customer, row.tallies.agent, row.tallies.system),
+                counts
+            );
         }
         if let Some(original) = commit.redacts {
-            let message = self.messages.iter().find(|(_, texts)| texts.first() == Some(&original));
+            let message = self
+                .messages
+                .iter()
+                .find(|(_, texts)| texts.first() == Some(&original));
             let now = self.found(message.unwrap().0).unwrap().now;
             prop_assert!(now.redacted && now.content.is_empty() && now.metadata.is_empty());
         }
@@ -345,17 +497,30 @@ impl Play {
     fn take_message(&mut self, row: &NewRow, sequence: u64) -> Result<(), TestCaseError> {
         let message: MessageView = serde_json::from_slice(&row.payload).unwrap();
         if row.happened == Happened::MessageUpdated {
-            let (_, texts) = self.messages.iter_mut().find(|(id, _)| *id == message.message_id).unwrap();
+            let (_, texts) = self
+                .messages
+                .iter_mut()
+                .find(|(id, _)| *id == message.message_id)
+                .unwrap();
             prop_assert_eq!(row.edits, texts.first().copied());
             texts.push(sequence);
             return Ok(());
         }
         self.messages.push((message.message_id, vec![sequence]));
         *self.senders.entry(message.sender_type).or_insert(0) += 1;
-        prop_assert_eq!(message.seq, u64::try_from(self.messages.len()).unwrap(), "no gap and no repeat");
+        prop_assert_eq!(
+            message.seq,
+            u64::try_from(self.messages.len()).unwrap(),
+            "no gap and no repeat"
+        );
         prop_assert_eq!(message.message_id.sequence(), sequence);
         prop_assert_eq!(row.tallies.last_message_at, Some(message.sent_at.0));
-        prop_assert!(self.rows.last().is_none_or(|(_, _, at)| message.sent_at.0 >= *at), "sent_at runs backwards");
+        prop_assert!(
+            self.rows
+                .last()
+                .is_none_or(|(_, _, at)| message.sent_at.0 >= *at),
+            "sent_at runs backwards"
+        );
         Ok(())
     }
 
@@ -363,16 +528,27 @@ impl Play {
     fn check_change(&self, before: &Value, commit: &Commit) -> Result<(), TestCaseError> {
         let after = self.shown();
         let mut differs = Map::new();
-        for field in CHANGING.into_iter().filter(|field| before[*field] != after[*field]) {
-            differs.insert(field.to_owned(), json!({"from": before[field], "to": after[field]}));
+        for field in CHANGING
+            .into_iter()
+            .filter(|field| before[*field] != after[*field])
+        {
+            differs.insert(
+                field.to_owned(),
+                json!({"from": before[field], "to": after[field]}),
+            );
         }
-        let said = commit
-            .rows
-            .iter()
-            .find(|row| matches!(row.happened, Happened::ConversationUpdated | Happened::ConversationClosed));
+        let said = commit.rows.iter().find(|row| {
+            matches!(
+                row.happened,
+                Happened::ConversationUpdated | Happened::ConversationClosed
+            )
+        });
         match said {
             None => {
-                prop_assert!(differs.is_empty(), "a change that no event names: {differs:?}");
+                prop_assert!(
+                    differs.is_empty(),
+                    "a change that no event names: {differs:?}"
+                );
                 prop_assert!(matches!(commit.header, Header::Unchanged));
             }
             Some(row) => {
@@ -380,16 +556,30 @@ impl Play {
                 prop_assert_eq!(&data["changes"], &Value::Object(differs));
                 prop_assert!(!data["changes"].as_object().unwrap().is_empty());
                 let shown = after.as_object().unwrap();
-                prop_assert!(shown.iter().all(|(field, value)| data[field] == *value), "the event shows the result");
-                prop_assert_eq!(data.get("reason").is_some(), row.happened == Happened::ConversationClosed);
-                let Header::Conversation { after: header, .. } = &commit.header else { panic!("no header") };
+                prop_assert!(
+                    shown.iter().all(|(field, value)| data[field] == *value),
+                    "the event shows the result"
+                );
+                prop_assert_eq!(
+                    data.get("reason").is_some(),
+                    row.happened == Happened::ConversationClosed
+                );
+                let Header::Conversation { after: header, .. } = &commit.header else {
+                    panic!("no header")
+                };
                 prop_assert_eq!(&**header, &self.live().state);
             }
         }
         prop_assert_eq!(after["closed_at"].is_null(), after["status"] != "closed");
-        prop_assert!(after["snoozed_until"].is_null() || after["status"] == "pending", "only a pending one sleeps");
+        prop_assert!(
+            after["snoozed_until"].is_null() || after["status"] == "pending",
+            "only a pending one sleeps"
+        );
         prop_assert_eq!(&after["message_count"], &json!(self.messages.len()));
-        prop_assert_eq!(self.live().sequence, u64::try_from(self.rows.len()).unwrap());
+        prop_assert_eq!(
+            self.live().sequence,
+            u64::try_from(self.rows.len()).unwrap()
+        );
         prop_assert_eq!(&after["updated_at"], &json!(Timestamp(commit.at)));
         Ok(())
     }
@@ -417,11 +607,21 @@ fn nothing_changed_is_kept_only_with_a_key() {
     assert!(matches!(play.decide(empty(), None), Decision::Answer(_)));
     let keys = Arc::new(Keys::default());
     let hash = Keys::hash(play.caller.scope, "a key");
-    let Looked::Fresh(reservation, _) = keys.look(hash, Fingerprint::numbered(0)) else { panic!("a new key") };
+    let Looked::Fresh(reservation, _) = keys.look(hash, Fingerprint::numbered(0)) else {
+        panic!("a new key")
+    };
     let (caller, people) = (play.caller.clone(), Arc::clone(&play.people));
     let reservation = Some(reservation);
-    let command = ConversationCommand { caller, if_match: None, reservation, request: empty(), people };
-    let Decision::Keep { commit, reply } = play.conversation.judge(command, None, play.now) else { panic!("kept") };
+    let command = ConversationCommand {
+        caller,
+        if_match: None,
+        reservation,
+        request: empty(),
+        people,
+    };
+    let Decision::Keep { commit, reply } = play.conversation.judge(command, None, play.now) else {
+        panic!("kept")
+    };
     assert!(commit.rows.is_empty());
     assert_eq!(commit.answer.unwrap().body, Some(reply.body));
     assert!(
@@ -434,18 +634,30 @@ fn nothing_changed_is_kept_only_with_a_key() {
 fn a_stranger_finds_nothing() {
     let mut play = Play::new();
     play.caller.scope = Scope::of(1, Mode::Test);
-    for request in [Request::Read, Request::Reopen, Request::Redact(play.messages[0].0)] {
-        let Decision::Refuse(refusal) = play.decide(request, None) else { panic!("not refused") };
+    for request in [
+        Request::Read,
+        Request::Reopen,
+        Request::Redact(play.messages[0].0),
+    ] {
+        let Decision::Refuse(refusal) = play.decide(request, None) else {
+            panic!("not refused")
+        };
         assert_eq!(refusal, ConversationError::NotFound);
     }
 }
 
 /// What the rules make of a request that changes something: its events with their data.
 fn events(play: &mut Play, request: Request) -> Vec<(Happened, Value)> {
-    let Decision::Change { change, commit, .. } = play.decide(request, None) else { panic!("nothing changes") };
+    let Decision::Change { change, commit, .. } = play.decide(request, None) else {
+        panic!("nothing changes")
+    };
     play.take_rows(&commit).unwrap();
     play.conversation.take(change);
-    commit.rows.iter().map(|row| (row.happened, serde_json::from_slice(&row.payload).unwrap())).collect()
+    commit
+        .rows
+        .iter()
+        .map(|row| (row.happened, serde_json::from_slice(&row.payload).unwrap()))
+        .collect()
 }
 
 fn change(change: Value) -> Request {
@@ -456,23 +668,38 @@ fn change(change: Value) -> Request {
 fn a_snooze_ends_by_itself_once_and_not_before_its_time() {
     let mut play = Play::new();
     let until = Timestamp(play.now + 1000);
-    events(&mut play, change(json!({"status": "pending", "snoozed_until": until})));
+    events(
+        &mut play,
+        change(json!({"status": "pending", "snoozed_until": until})),
+    );
     play.now += 999;
-    assert!(matches!(play.decide(Request::Wake, None), Decision::Answer(_)), "not yet");
+    assert!(
+        matches!(play.decide(Request::Wake, None), Decision::Answer(_)),
+        "not yet"
+    );
     play.now += 1;
     let woken = events(&mut play, Request::Wake);
-    let [(Happened::ConversationUpdated, data)] = &woken[..] else { panic!("{woken:?}") };
+    let [(Happened::ConversationUpdated, data)] = &woken[..] else {
+        panic!("{woken:?}")
+    };
     let changes = json!({
         "status": {"from": "pending", "to": "active"},
         "snoozed_until": {"from": until, "to": null},
     });
     assert_eq!(data["changes"], changes);
-    assert!(matches!(play.decide(Request::Wake, None), Decision::Answer(_)), "once");
+    assert!(
+        matches!(play.decide(Request::Wake, None), Decision::Answer(_)),
+        "once"
+    );
 }
 
 #[test]
 fn whatever_ends_pending_ends_the_snooze_and_says_so() {
-    let message = || Request::Send(Box::new(serde_json::from_value(json!({"content": "here I am"})).unwrap()));
+    let message = || {
+        Request::Send(Box::new(
+            serde_json::from_value(json!({"content": "here I am"})).unwrap(),
+        ))
+    };
     let ends: [fn() -> Request; 4] = [
         || change(json!({"status": "active"})),
         || change(json!({"snoozed_until": null})),
@@ -482,12 +709,22 @@ fn whatever_ends_pending_ends_the_snooze_and_says_so() {
     for end in ends.into_iter().chain([message as fn() -> Request]) {
         let mut play = Play::new();
         let until = Timestamp(play.now + 1000);
-        events(&mut play, change(json!({"status": "pending", "snoozed_until": until})));
+        events(
+            &mut play,
+            change(json!({"status": "pending", "snoozed_until": until})),
+        );
         let ended = events(&mut play, end());
         let (_, data) = ended.last().unwrap();
-        assert_eq!(data["changes"]["snoozed_until"], json!({"from": until, "to": null}), "{ended:?}");
+        assert_eq!(
+            data["changes"]["snoozed_until"],
+            json!({"from": until, "to": null}),
+            "{ended:?}"
+        );
         play.now += 1000;
-        assert!(matches!(play.decide(Request::Wake, None), Decision::Answer(_)), "nothing is left to wake");
+        assert!(
+            matches!(play.decide(Request::Wake, None), Decision::Answer(_)),
+            "nothing is left to wake"
+        );
     }
 }
 
@@ -500,10 +737,18 @@ fn only_a_pending_conversation_can_be_snoozed() {
         json!({"status": "active", "snoozed_until": until}),
         json!({"status": "closed", "snoozed_until": until}),
     ] {
-        let Decision::Refuse(refusal) = play.decide(change(refused), None) else { panic!("not refused") };
+        let Decision::Refuse(refusal) = play.decide(change(refused), None) else {
+            panic!("not refused")
+        };
         assert_eq!(refusal, ConversationError::NotPending);
     }
-    assert!(matches!(play.decide(change(json!({"snoozed_until": null})), None), Decision::Answer(_)), "nothing to end");
+    assert!(
+        matches!(
+            play.decide(change(json!({"snoozed_until": null})), None),
+            Decision::Answer(_)
+        ),
+        "nothing to end"
+    );
 }
 
 #[test]
@@ -511,16 +756,33 @@ fn an_idle_conversation_closes_with_its_reason_and_a_snoozed_one_does_not() {
     let mut play = Play::new();
     let idle = || Request::CloseIdle { after_ms: 1000 };
     let until = Timestamp(play.now + 5000);
-    events(&mut play, change(json!({"status": "pending", "snoozed_until": until})));
+    events(
+        &mut play,
+        change(json!({"status": "pending", "snoozed_until": until})),
+    );
     play.now += 5000;
-    assert!(matches!(play.decide(idle(), None), Decision::Answer(_)), "it sleeps");
+    assert!(
+        matches!(play.decide(idle(), None), Decision::Answer(_)),
+        "it sleeps"
+    );
     events(&mut play, Request::Wake);
     play.now += 999;
-    assert!(matches!(play.decide(idle(), None), Decision::Answer(_)), "waking counts as activity");
+    assert!(
+        matches!(play.decide(idle(), None), Decision::Answer(_)),
+        "waking counts as activity"
+    );
     play.now += 1;
     let closed = events(&mut play, idle());
-    let [(Happened::ConversationClosed, data)] = &closed[..] else { panic!("{closed:?}") };
-    assert_eq!((&data["reason"], &data["status"]), (&json!("inactivity"), &json!("closed")));
+    let [(Happened::ConversationClosed, data)] = &closed[..] else {
+        panic!("{closed:?}")
+    };
+    assert_eq!(
+        (&data["reason"], &data["status"]),
+        (&json!("inactivity"), &json!("closed"))
+    );
     play.now += 5000;
-    assert!(matches!(play.decide(idle(), None), Decision::Answer(_)), "once");
+    assert!(
+        matches!(play.decide(idle(), None), Decision::Answer(_)),
+        "once"
+    );
 }

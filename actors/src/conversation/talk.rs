@@ -1,10 +1,12 @@
-//! The rules of a conversation's messages, pure like those of its state: sending, editing, redacting. What a message does
-//! to the conversation around it stands in `state`.
+//! The rules of a conversation's messages, pure like those of its state: sending, editing,
+//! redacting. What a message does to the conversation around it stands in `state`.
 
 use bytes::Bytes;
 
 use super::draft::{Draft, to_json};
-use super::messages::{ConversationError, EditMessage, MessageType, SendMessage, SenderId, SenderType, Status};
+use super::messages::{
+    ConversationError, EditMessage, MessageType, SendMessage, SenderId, SenderType, Status,
+};
 use super::state::{Asked, Conversation, Decided, Found, Live};
 use crate::answer::{Answer, Done, Invalid, Precondition};
 use crate::bounds::Bounds;
@@ -19,7 +21,8 @@ use crate::time::Timestamp;
 impl Conversation {
     pub(super) fn send(&self, live: &Live, send: SendMessage, asked: Asked) -> Decided {
         let said = said(live, send, asked.caller.by.user)?;
-        let reopens = said.sender_type == SenderType::Customer && live.state.status != Status::Active;
+        let reopens =
+            said.sender_type == SenderType::Customer && live.state.status != Status::Active;
         if live.state.status == Status::Closed && !reopens {
             return Err(ConversationError::Closed);
         }
@@ -33,7 +36,13 @@ impl Conversation {
             header = draft.header(live);
         }
         let etag = Some((live.sequence + 1).to_string());
-        let answer = Answer { done: Done::Created, id: Some(id.to_string()), etag, body, replayed: false };
+        let answer = Answer {
+            done: Done::Created,
+            id: Some(id.to_string()),
+            etag,
+            body,
+            replayed: false,
+        };
         Ok(draft.commit(asked, header, Vec::new(), answer, true))
     }
 
@@ -70,7 +79,13 @@ impl Conversation {
         after.edited_at = Some(Timestamp(draft.live.updated_at));
         let body = draft.edited(&after, held.sequence);
         let etag = Some((live.sequence + 1).to_string());
-        let answer = Answer { done: Done::Ok, id: None, etag, body, replayed: false };
+        let answer = Answer {
+            done: Done::Ok,
+            id: None,
+            etag,
+            body,
+            replayed: false,
+        };
         Ok(draft.commit(asked, Header::Unchanged, Vec::new(), answer, true))
     }
 
@@ -84,7 +99,13 @@ impl Conversation {
     ) -> Decided {
         let mut held = held(id, live.scope, found)?;
         check(&held, if_match)?;
-        let answer = Answer { done: Done::Deleted, id: None, etag: None, body: Bytes::new(), replayed: false };
+        let answer = Answer {
+            done: Done::Deleted,
+            id: None,
+            etag: None,
+            body: Bytes::new(),
+            replayed: false,
+        };
         if held.now.redacted {
             return Ok(Decision::Answer(answer));
         }
@@ -104,19 +125,33 @@ fn held(id: MessageId, scope: Scope, found: Found) -> Result<StoredMessage, Conv
 
 fn check(held: &StoredMessage, if_match: Option<&Precondition>) -> Result<(), ConversationError> {
     let etag = held.latest.to_string();
-    if if_match.is_some_and(|wanted| !wanted.holds(&etag)) { Err(ConversationError::Precondition) } else { Ok(()) }
+    if if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
+        Err(ConversationError::Precondition)
+    } else {
+        Ok(())
+    }
 }
 
 fn answer(held: &StoredMessage) -> Answer {
     let etag = Some(held.latest.to_string());
-    Answer { done: Done::Ok, id: None, etag, body: to_json(&held.now), replayed: false }
+    Answer {
+        done: Done::Ok,
+        id: None,
+        etag,
+        body: to_json(&held.now),
+        replayed: false,
+    }
 }
 
 /// A message as it is read by itself: the answer to a GET.
 ///
 /// # Errors
 /// There is no such message for this caller.
-pub(super) fn read_message(id: MessageId, scope: Scope, found: Found) -> Result<Answer, ConversationError> {
+pub(super) fn read_message(
+    id: MessageId,
+    scope: Scope,
+    found: Found,
+) -> Result<Answer, ConversationError> {
     held(id, scope, found).map(|held| answer(&held))
 }
 
@@ -132,19 +167,38 @@ pub(super) struct Said {
 fn said(live: &Live, send: SendMessage, acting: Option<UserId>) -> Result<Said, ConversationError> {
     let kind = send.kind.unwrap_or(MessageType::Text);
     acceptable(kind, &send.content)?;
-    let by_default = if acting.is_some() { SenderType::Agent } else { SenderType::Customer };
+    let by_default = if acting.is_some() {
+        SenderType::Agent
+    } else {
+        SenderType::Customer
+    };
     let sender_type = send.sender_type.unwrap_or(by_default);
-    let refused = |reason: &str| Err(ConversationError::Invalid(Invalid::new("sender_id", reason)));
+    let refused = |reason: &str| {
+        Err(ConversationError::Invalid(Invalid::new(
+            "sender_id",
+            reason,
+        )))
+    };
     let sender_id = match (sender_type, send.sender_id) {
         (SenderType::Customer, None) => Some(SenderId::Customer(live.state.customer)),
         (SenderType::Agent, None) => acting.map(SenderId::User),
         (SenderType::System, None) => None,
-        (SenderType::Customer, Some(SenderId::User(_))) => return refused("must be a customer's ID for a customer"),
-        (SenderType::Agent, Some(SenderId::Customer(_))) => return refused("must be a user's ID for an agent"),
+        (SenderType::Customer, Some(SenderId::User(_))) => {
+            return refused("must be a customer's ID for a customer");
+        }
+        (SenderType::Agent, Some(SenderId::Customer(_))) => {
+            return refused("must be a user's ID for an agent");
+        }
         (SenderType::System, Some(_)) => return refused("must be left out for the system"),
         (SenderType::Customer | SenderType::Agent, given @ Some(_)) => given,
     };
-    Ok(Said { content: send.content.into_string(), kind, sender_type, sender_id, metadata: send.metadata })
+    Ok(Said {
+        content: send.content.into_string(),
+        kind,
+        sender_type,
+        sender_id,
+        metadata: send.metadata,
+    })
 }
 
 fn acceptable(kind: MessageType, content: &str) -> Result<(), ConversationError> {

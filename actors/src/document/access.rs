@@ -1,5 +1,5 @@
-//! Who may do what with a document: roles, what each action asks for, and the permission set with the rules of its changes.
-//! Pure; who is a user of the account is told to it.
+//! Who may do what with a document: roles, what each action asks for, and the permission set with
+//! the rules of its changes. Pure; who is a user of the account is told to it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,7 +8,9 @@ use crate::id::{ShareId, UserId};
 use crate::time::Timestamp;
 
 /// What somebody may do with a document; each may what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum DocumentRole {
     /// Reads.
@@ -66,7 +68,8 @@ impl Who {
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $action:ident $role:ident),* $(,)?) => {
-        /// What can be done with one document, by route. Making and listing documents asks for no role.
+        /// What can be done with one document, by route. Making and listing documents asks for no
+        /// role.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Action { $($(#[$doc])* $action),* }
 
@@ -156,11 +159,18 @@ pub enum Denied {
 pub fn role_of(who: Who, permissions: &Permissions) -> Option<DocumentRole> {
     match who {
         Who::Account(_) => Some(DocumentRole::Owner),
-        Who::Link(role, _) => permissions.link_sharing.then_some(role.min(DocumentRole::Editor)),
+        Who::Link(role, _) => permissions
+            .link_sharing
+            .then_some(role.min(DocumentRole::Editor)),
         Who::User(user) if permissions.owner == Some(user) => Some(DocumentRole::Owner),
         Who::User(user) => {
-            let own = permissions.collaborators.iter().find(|one| one.user_id == user).map(|one| one.role);
-            let shared = (permissions.visibility == Visibility::Account).then_some(permissions.default_role);
+            let own = permissions
+                .collaborators
+                .iter()
+                .find(|one| one.user_id == user)
+                .map(|one| one.role);
+            let shared =
+                (permissions.visibility == Visibility::Account).then_some(permissions.default_role);
             // Whoever is named must not lose by it what everybody has.
             own.max(shared)
         }
@@ -173,7 +183,11 @@ pub fn role_of(who: Who, permissions: &Permissions) -> Option<DocumentRole> {
 /// [`Denied`]: 404 before 403, so that who may not read learns nothing.
 pub fn allow(action: Action, who: Who, permissions: &Permissions) -> Result<DocumentRole, Denied> {
     let role = role_of(who, permissions).ok_or(Denied::NotFound)?;
-    if role >= action.minimum_role() { Ok(role) } else { Err(Denied::Forbidden(role)) }
+    if role >= action.minimum_role() {
+        Ok(role)
+    } else {
+        Err(Denied::Forbidden(role))
+    }
 }
 
 /// Whether whoever asks wrote this comment; what was written without a user is nobody's own.
@@ -196,8 +210,8 @@ pub struct Collaborator {
     pub added_at: Timestamp,
 }
 
-/// Who may do what with one document. The owner is no collaborator, nobody is a collaborator twice, and no collaborator
-/// and no default is an owner: the functions below keep it so.
+/// Who may do what with one document. The owner is no collaborator, nobody is a collaborator twice,
+/// and no collaborator and no default is an owner: the functions below keep it so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permissions {
     /// Whose it is; none: the account's own. Once a user's, always a user's.
@@ -248,7 +262,8 @@ pub enum PermissionError {
 }
 
 const NO_USER: &str = "must be a valid user ID";
-const BY_TRANSFER: &str = "must be viewer, commenter or editor; an owner is made with transfer_owner_to";
+const BY_TRANSFER: &str =
+    "must be viewer, commenter or editor; an owner is made with transfer_owner_to";
 
 fn invalid(field: &'static str, reason: &'static str) -> PermissionError {
     PermissionError::Invalid { field, reason }
@@ -277,7 +292,11 @@ impl Permissions {
     ///
     /// # Errors
     /// A user that is there already, or is none; a role that is not to be given.
-    pub fn with(&self, new: Collaborator, is_user: impl Fn(UserId) -> bool) -> Result<Self, PermissionError> {
+    pub fn with(
+        &self,
+        new: Collaborator,
+        is_user: impl Fn(UserId) -> bool,
+    ) -> Result<Self, PermissionError> {
         let user = new.user_id;
         if !is_user(user) {
             return Err(invalid("user_id", NO_USER));
@@ -289,7 +308,10 @@ impl Permissions {
             return Err(PermissionError::AddedTwice);
         }
         if self.collaborators.len() >= COLLABORATORS_MAX {
-            return Err(invalid("user_id", "must not be one of more than 1000 collaborators"));
+            return Err(invalid(
+                "user_id",
+                "must not be one of more than 1000 collaborators",
+            ));
         }
         let mut next = self.clone();
         next.collaborators.push(new);
@@ -303,10 +325,17 @@ impl Permissions {
     pub fn with_role(&self, user: UserId, role: DocumentRole) -> Result<Self, PermissionError> {
         if self.owner == Some(user) {
             // To be told to be what one is changes nothing.
-            return if role == DocumentRole::Owner { Ok(self.clone()) } else { Err(PermissionError::OwnerStays) };
+            return if role == DocumentRole::Owner {
+                Ok(self.clone())
+            } else {
+                Err(PermissionError::OwnerStays)
+            };
         }
         let mut next = self.clone();
-        let held = next.collaborators.iter_mut().find(|one| one.user_id == user);
+        let held = next
+            .collaborators
+            .iter_mut()
+            .find(|one| one.user_id == user);
         let held = held.ok_or(PermissionError::NotACollaborator)?;
         if role == DocumentRole::Owner {
             return Err(invalid("role", BY_TRANSFER));
@@ -337,8 +366,9 @@ impl Permissions {
         next
     }
 
-    /// Changed whole or not at all. Where the owner changes and the list is given too, the list says what becomes of the one
-    /// before; a user who stays in the list keeps the instant of having been let in, and everyone else gets `now`.
+    /// Changed whole or not at all. Where the owner changes and the list is given too, the list
+    /// says what becomes of the one before; a user who stays in the list keeps the instant of
+    /// having been let in, and everyone else gets `now`.
     ///
     /// # Errors
     /// A parameter that can't be taken, by name.
@@ -375,7 +405,11 @@ impl Permissions {
         }
         self.collaborators.retain(|one| one.user_id != to);
         if let Some(before) = self.owner.replace(to) {
-            let editor = Collaborator { user_id: before, role: DocumentRole::Editor, added_at: now };
+            let editor = Collaborator {
+                user_id: before,
+                role: DocumentRole::Editor,
+                added_at: now,
+            };
             self.collaborators.push(editor);
         }
     }
@@ -404,10 +438,16 @@ impl Permissions {
                 return refused("must not name the owner");
             }
             if role == DocumentRole::Owner {
-                return refused("must be viewers, commenters and editors; an owner is made with transfer_owner_to");
+                return refused(
+                    "must be viewers, commenters and editors; an owner is made with transfer_owner_to",
+                );
             }
             let added_at = self.collaborator(user_id).map_or(now, |held| held.added_at);
-            list.push(Collaborator { user_id, role, added_at });
+            list.push(Collaborator {
+                user_id,
+                role,
+                added_at,
+            });
         }
         Ok(list)
     }

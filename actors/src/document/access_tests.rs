@@ -1,6 +1,11 @@
-//! The table of roles and actions, and that no change of permissions leaves a document without its owner.
+//! The table of roles and actions, and that no change of permissions leaves a document without its
+//! owner.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use proptest::prelude::*;
 
@@ -20,7 +25,11 @@ fn is_user(id: UserId) -> bool {
 }
 
 fn one(n: u64, role: DocumentRole) -> Collaborator {
-    Collaborator { user_id: user(n), role, added_at: NOW }
+    Collaborator {
+        user_id: user(n),
+        role,
+        added_at: NOW,
+    }
 }
 
 fn shared() -> Permissions {
@@ -32,10 +41,23 @@ fn shared() -> Permissions {
 #[test]
 fn each_role_may_what_section_8_says_and_nothing_more() {
     use Action::*;
-    let viewer = [Read, ListVersions, ReadVersion, Diff, ListCollaborators, ListComments, ListActivity];
+    let viewer = [
+        Read,
+        ListVersions,
+        ReadVersion,
+        Diff,
+        ListCollaborators,
+        ListComments,
+        ListActivity,
+    ];
     let commenter = [AddComment, ChangeComment, DeleteComment];
     let editor = [Update, AddVersion, RestoreVersion, Merge];
-    let roles = [(user(9), None), (user(1), Some(Viewer)), (user(2), Some(Commenter)), (user(3), Some(Editor))];
+    let roles = [
+        (user(9), None),
+        (user(1), Some(Viewer)),
+        (user(2), Some(Commenter)),
+        (user(3), Some(Editor)),
+    ];
     for (who, role) in roles.into_iter().chain([(user(0), Some(Owner))]) {
         for action in Action::ALL {
             let least = match action {
@@ -49,7 +71,11 @@ fn each_role_may_what_section_8_says_and_nothing_more() {
                 Some(role) if role >= least => Ok(role),
                 Some(role) => Err(Denied::Forbidden(role)),
             };
-            assert_eq!(allow(*action, Who::User(who), &shared()), wanted, "{role:?} {action:?}");
+            assert_eq!(
+                allow(*action, Who::User(who), &shared()),
+                wanted,
+                "{role:?} {action:?}"
+            );
         }
     }
 }
@@ -70,10 +96,14 @@ fn the_account_is_owner_of_all_and_visibility_opens_to_the_account_only() {
 #[test]
 fn a_link_gives_its_role_while_links_are_allowed_and_never_ownership() {
     let mut set = shared();
-    let roles = [Viewer, Commenter, Editor, Owner].map(|role| role_of(Who::Link(role, ShareId::new(1)), &set).unwrap());
+    let roles = [Viewer, Commenter, Editor, Owner]
+        .map(|role| role_of(Who::Link(role, ShareId::new(1)), &set).unwrap());
     assert_eq!(roles, [Viewer, Commenter, Editor, Editor]);
     set.link_sharing = false;
-    assert_eq!(allow(Action::Read, Who::Link(Editor, ShareId::new(1)), &set), Err(Denied::NotFound));
+    assert_eq!(
+        allow(Action::Read, Who::Link(Editor, ShareId::new(1)), &set),
+        Err(Denied::NotFound)
+    );
 }
 
 #[test]
@@ -90,62 +120,126 @@ fn a_collaborator_is_added_once_and_must_be_a_user() {
     let set = shared();
     let added = set.with(one(5, Editor), is_user).unwrap();
     assert_eq!(added.collaborators.last(), Some(&one(5, Editor)));
-    assert_eq!(set.with(one(1, Editor), is_user), Err(PermissionError::AddedTwice));
-    assert_eq!(set.with(one(0, Editor), is_user), Err(PermissionError::AddedTwice));
-    assert_eq!(set.with(one(9, Editor), is_user), Err(invalid("user_id", NO_USER)));
-    assert_eq!(set.with(one(5, Owner), is_user), Err(invalid("role", BY_TRANSFER)));
+    assert_eq!(
+        set.with(one(1, Editor), is_user),
+        Err(PermissionError::AddedTwice)
+    );
+    assert_eq!(
+        set.with(one(0, Editor), is_user),
+        Err(PermissionError::AddedTwice)
+    );
+    assert_eq!(
+        set.with(one(9, Editor), is_user),
+        Err(invalid("user_id", NO_USER))
+    );
+    assert_eq!(
+        set.with(one(5, Owner), is_user),
+        Err(invalid("role", BY_TRANSFER))
+    );
 }
 
 #[test]
 fn the_owner_is_not_taken_away_nor_made_less() {
     let set = shared();
     assert_eq!(set.without(user(0)), Err(PermissionError::OwnerStays));
-    assert_eq!(set.with_role(user(0), Editor), Err(PermissionError::OwnerStays));
+    assert_eq!(
+        set.with_role(user(0), Editor),
+        Err(PermissionError::OwnerStays)
+    );
     assert_eq!(set.with_role(user(0), Owner), Ok(set.clone()));
     assert_eq!(set.without(user(6)), Err(PermissionError::NotACollaborator));
-    assert_eq!(set.with_role(user(6), Editor), Err(PermissionError::NotACollaborator));
-    assert_eq!(set.with_role(user(1), Owner), Err(invalid("role", BY_TRANSFER)));
+    assert_eq!(
+        set.with_role(user(6), Editor),
+        Err(PermissionError::NotACollaborator)
+    );
+    assert_eq!(
+        set.with_role(user(1), Owner),
+        Err(invalid("role", BY_TRANSFER))
+    );
     assert_eq!(set.without(user(1)).unwrap().collaborators.len(), 2);
-    assert_eq!(set.with_role(user(1), Editor).unwrap().collaborators[0].role, Editor);
+    assert_eq!(
+        set.with_role(user(1), Editor).unwrap().collaborators[0].role,
+        Editor
+    );
 }
 
 #[test]
 fn what_is_left_out_stays_and_what_is_given_replaces() {
     let set = shared();
-    assert_eq!(set.changed(&PermissionChange::default(), Timestamp(9), is_user), Ok(set.clone()));
+    assert_eq!(
+        set.changed(&PermissionChange::default(), Timestamp(9), is_user),
+        Ok(set.clone())
+    );
     let change = PermissionChange {
         collaborators: Some(vec![(user(3), Viewer), (user(4), Editor)]),
         visibility: Some(Visibility::Account),
         ..PermissionChange::default()
     };
     let next = set.changed(&change, Timestamp(9), is_user).unwrap();
-    let listed: Vec<_> = next.collaborators.iter().map(|one| (one.user_id, one.role, one.added_at.0)).collect();
+    let listed: Vec<_> = next
+        .collaborators
+        .iter()
+        .map(|one| (one.user_id, one.role, one.added_at.0))
+        .collect();
     assert_eq!(listed, [(user(3), Viewer, NOW.0), (user(4), Editor, 9)]);
-    assert_eq!((next.default_role, next.link_sharing, next.owner), (Viewer, true, Some(user(0))));
+    assert_eq!(
+        (next.default_role, next.link_sharing, next.owner),
+        (Viewer, true, Some(user(0)))
+    );
 }
 
 #[test]
 fn ownership_moves_by_transfer_and_the_owner_before_stays_as_an_editor() {
-    let change = |to| PermissionChange { transfer_owner_to: Some(to), ..PermissionChange::default() };
+    let change = |to| PermissionChange {
+        transfer_owner_to: Some(to),
+        ..PermissionChange::default()
+    };
     let next = shared().changed(&change(user(3)), NOW, is_user).unwrap();
     assert_eq!(next.owner, Some(user(3)));
     assert_eq!(role_of(Who::User(user(0)), &next), Some(Editor));
     assert_eq!(next.collaborator(user(3)), None);
-    assert_eq!(shared().changed(&change(user(0)), NOW, is_user), Ok(shared()));
-    assert_eq!(shared().changed(&change(user(8)), NOW, is_user), Err(invalid("transfer_owner_to", NO_USER)));
-    let accounts = Permissions::of_new(None).changed(&change(user(1)), NOW, is_user).unwrap();
-    assert_eq!((accounts.owner, accounts.collaborators.len()), (Some(user(1)), 0));
+    assert_eq!(
+        shared().changed(&change(user(0)), NOW, is_user),
+        Ok(shared())
+    );
+    assert_eq!(
+        shared().changed(&change(user(8)), NOW, is_user),
+        Err(invalid("transfer_owner_to", NO_USER))
+    );
+    let accounts = Permissions::of_new(None)
+        .changed(&change(user(1)), NOW, is_user)
+        .unwrap();
+    assert_eq!(
+        (accounts.owner, accounts.collaborators.len()),
+        (Some(user(1)), 0)
+    );
 }
 
 #[test]
 fn a_list_that_can_not_be_taken_is_refused_whole() {
     let owner_twice = [(user(1), Viewer), (user(1), Editor)];
-    let lists: [&[(UserId, DocumentRole)]; 4] =
-        [&owner_twice, &[(user(8), Viewer)], &[(user(0), Editor)], &[(user(1), Owner)]];
+    let lists: [&[(UserId, DocumentRole)]; 4] = [
+        &owner_twice,
+        &[(user(8), Viewer)],
+        &[(user(0), Editor)],
+        &[(user(1), Owner)],
+    ];
     for list in lists {
-        let change = PermissionChange { collaborators: Some(list.to_vec()), ..PermissionChange::default() };
+        let change = PermissionChange {
+            collaborators: Some(list.to_vec()),
+            ..PermissionChange::default()
+        };
         let refused = shared().changed(&change, NOW, is_user);
-        assert!(matches!(refused, Err(PermissionError::Invalid { field: "collaborators", .. })), "{refused:?}");
+        assert!(
+            matches!(
+                refused,
+                Err(PermissionError::Invalid {
+                    field: "collaborators",
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
     }
 }
 
@@ -160,8 +254,14 @@ enum Ask {
 
 fn asks() -> impl Strategy<Value = Ask> {
     let role = || prop::sample::select(vec![Viewer, Commenter, Editor, Owner]);
-    let visibility = proptest::option::of(prop::sample::select(vec![Visibility::Private, Visibility::Account]));
-    let list = proptest::collection::vec((0..9_u64, role()).prop_map(|(n, role)| (user(n), role)), 0..4);
+    let visibility = proptest::option::of(prop::sample::select(vec![
+        Visibility::Private,
+        Visibility::Account,
+    ]));
+    let list = proptest::collection::vec(
+        (0..9_u64, role()).prop_map(|(n, role)| (user(n), role)),
+        0..4,
+    );
     let change = (
         visibility,
         proptest::option::of(role()),
@@ -174,9 +274,17 @@ fn asks() -> impl Strategy<Value = Ask> {
         (0..9_u64, role()).prop_map(|(n, role)| Ask::Role(n, role)),
         (0..9_u64).prop_map(Ask::Remove),
         (0..9_u64).prop_map(Ask::Forget),
-        change.prop_map(|(visibility, default_role, collaborators, link_sharing, transfer_owner_to)| {
-            Ask::Change(PermissionChange { visibility, default_role, collaborators, link_sharing, transfer_owner_to })
-        }),
+        change.prop_map(
+            |(visibility, default_role, collaborators, link_sharing, transfer_owner_to)| {
+                Ask::Change(PermissionChange {
+                    visibility,
+                    default_role,
+                    collaborators,
+                    link_sharing,
+                    transfer_owner_to,
+                })
+            }
+        ),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! A document as the runtime runs it, and how its room is entered. Only order: look up, decide, commit, apply.
+//! A document as the runtime runs it, and how its room is entered. Only order: look up, decide,
+//! commit, apply.
 
 use std::sync::Arc;
 
@@ -37,14 +38,20 @@ impl Entity for Document {
         self.prepared(command)
     }
 
-    fn decide(&self, command: DocumentCommand, found: Option<Worked>, now_ms: i64) -> Decision<Self> {
+    fn decide(
+        &self,
+        command: DocumentCommand,
+        found: Option<Worked>,
+        now_ms: i64,
+    ) -> Decision<Self> {
         self.judge(command, found, now_ms)
     }
 
     fn apply(&mut self, Changed(change): Changed) {
         match change {
             Change::Live(live, added) => {
-                // The state before goes first: then nobody else holds the versions, and one more is put behind them in place.
+                // The state before goes first: then nobody else holds the versions, and one more is
+                // put behind them in place.
                 self.live = None;
                 let live = self.live.insert(*live);
                 if let Some(added) = added {
@@ -88,8 +95,13 @@ impl Kept for Document {
 
     fn restore(id: DocumentId, stored: Stored, _: &Names) -> Result<Self, Unreadable> {
         match stored {
-            Stored::Document(stored) => Ok(Document { id, live: Some(Live::restored(id, *stored)?) }),
-            Stored::Conversation(_) | Stored::Record(_) => Err(Unreadable::found(id, "it is no document")),
+            Stored::Document(stored) => Ok(Document {
+                id,
+                live: Some(Live::restored(id, *stored)?),
+            }),
+            Stored::Conversation(_) | Stored::Record(_) => {
+                Err(Unreadable::found(id, "it is no document"))
+            }
         }
     }
 

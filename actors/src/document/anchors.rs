@@ -1,10 +1,10 @@
-//! Where a comment's lines stand after the text has changed. Pure: knows line numbers, not texts; which lines changed is
-//! the diff's to say.
+//! Where a comment's lines stand after the text has changed. Pure: knows line numbers, not texts;
+//! which lines changed is the diff's to say.
 
 use std::ops::Range;
 
-/// A run of lines that differ between two texts. Lines are counted from 0, a range does not hold its end; hunks come in
-/// order and leave at least one unchanged line between them.
+/// A run of lines that differ between two texts. Lines are counted from 0, a range does not hold
+/// its end; hunks come in order and leave at least one unchanged line between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk {
     /// Lines of the older text; empty where some were only added.
@@ -14,14 +14,19 @@ pub struct Hunk {
 }
 
 impl Hunk {
-    /// The same from the four numbers that a hunk's head has: two beginnings, from 0, and two lengths.
+    /// The same from the four numbers that a hunk's head has: two beginnings, from 0, and two
+    /// lengths.
     #[must_use]
     pub fn new(old_start: usize, old_lines: usize, new_start: usize, new_lines: usize) -> Self {
         let run = |start: usize, lines: usize| start..start.saturating_add(lines);
-        Hunk { old: run(old_start, old_lines), new: run(new_start, new_lines) }
+        Hunk {
+            old: run(old_start, old_lines),
+            new: run(new_start, new_lines),
+        }
     }
 
-    /// Whether it changes something from these lines' first to their last: an insertion at either edge does not.
+    /// Whether it changes something from these lines' first to their last: an insertion at either
+    /// edge does not.
     fn is_within(&self, lines: &Range<usize>) -> bool {
         if self.old.is_empty() {
             return lines.start < self.old.start && self.old.start < lines.end;
@@ -67,7 +72,10 @@ impl LineRange {
     /// Lines that [`LineRange::new`] has taken before.
     #[must_use]
     pub fn of(start: u64, end: u64) -> Self {
-        LineRange { start, end: end.max(start) }
+        LineRange {
+            start,
+            end: end.max(start),
+        }
     }
 
     /// The first line, from 1.
@@ -82,26 +90,33 @@ impl LineRange {
         self.end
     }
 
-    /// Where the same lines stand in the newer text; none where something between the first and the last was changed,
-    /// added or taken away: the comment is then outdated, and goes on naming the lines of the version that had them.
-    /// Lines added directly before or behind the range are not part of it.
+    /// Where the same lines stand in the newer text; none where something between the first and the
+    /// last was changed, added or taken away: the comment is then outdated, and goes on naming the
+    /// lines of the version that had them. Lines added directly before or behind the range are not
+    /// part of it.
     #[must_use]
     pub fn follow(self, hunks: &[Hunk]) -> Option<LineRange> {
         let index = |line: u64| usize::try_from(line).unwrap_or(usize::MAX);
         let lines = index(self.start.saturating_sub(1))..index(self.end);
-        // Those that end before the range tell how far it has moved; only the next one can be within.
-        let (before, behind) = hunks.split_at(hunks.partition_point(|hunk| hunk.old.end <= lines.start));
+        // Those that end before the range tell how far it has moved; only the next one can be
+        // within.
+        let (before, behind) =
+            hunks.split_at(hunks.partition_point(|hunk| hunk.old.end <= lines.start));
         if behind.first().is_some_and(|hunk| hunk.is_within(&lines)) {
             return None;
         }
         let before = before.last();
         let moved = |line: u64| match before {
-            Some(hunk) => {
-                index(line).checked_sub(hunk.old.end)?.checked_add(hunk.new.end).and_then(|at| at.try_into().ok())
-            }
+            Some(hunk) => index(line)
+                .checked_sub(hunk.old.end)?
+                .checked_add(hunk.new.end)
+                .and_then(|at| at.try_into().ok()),
             None => Some(line),
         };
-        Some(LineRange { start: moved(self.start)?, end: moved(self.end)? })
+        Some(LineRange {
+            start: moved(self.start)?,
+            end: moved(self.end)?,
+        })
     }
 }
 
@@ -113,7 +128,11 @@ pub fn count_lines(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test fails by panicking"
+    )]
     use proptest::prelude::*;
 
     use super::*;
@@ -126,8 +145,14 @@ mod tests {
     fn lines_follow_what_is_added_and_taken_away_above_them() {
         let added = Hunk::new(0, 0, 0, 3);
         let taken = Hunk::new(5, 2, 8, 0);
-        assert_eq!(lines(3, 4).follow(std::slice::from_ref(&added)), Some(lines(6, 7)));
-        assert_eq!(lines(10, 12).follow(&[added.clone(), taken.clone()]), Some(lines(11, 13)));
+        assert_eq!(
+            lines(3, 4).follow(std::slice::from_ref(&added)),
+            Some(lines(6, 7))
+        );
+        assert_eq!(
+            lines(10, 12).follow(&[added.clone(), taken.clone()]),
+            Some(lines(11, 13))
+        );
         assert_eq!(lines(1, 2).follow(&[taken]), Some(lines(1, 2)));
         assert_eq!(lines(1, 5).follow(&[added]), Some(lines(4, 8)));
         assert_eq!(lines(7, 9).follow(&[]), Some(lines(7, 9)));
@@ -149,7 +174,9 @@ mod tests {
             (Hunk::new(5, 1, 5, 0), Some((3, 5))),
         ];
         for (hunk, wanted) in table {
-            let found = lines(3, 5).follow(std::slice::from_ref(&hunk)).map(|range| (range.start(), range.end()));
+            let found = lines(3, 5)
+                .follow(std::slice::from_ref(&hunk))
+                .map(|range| (range.start(), range.end()));
             assert_eq!(found, wanted, "{hunk:?}");
         }
     }
@@ -161,7 +188,10 @@ mod tests {
         assert_eq!(LineRange::new(2, 1, 3), Err(NoSuchLines::End));
         assert_eq!(LineRange::new(2, 4, 3), Err(NoSuchLines::End));
         assert!(LineRange::new(3, 3, 3).is_ok());
-        assert_eq!(["", "a", "a\n", "a\nb", "\n\n"].map(count_lines), [0, 1, 1, 2, 2]);
+        assert_eq!(
+            ["", "a", "a\n", "a\nb", "\n\n"].map(count_lines),
+            [0, 1, 1, 2, 2]
+        );
     }
 
     /// Keep so many lines, then replace so many by so many others.

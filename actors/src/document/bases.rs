@@ -1,5 +1,6 @@
-//! Makes the text that a merge starts from, where its sides went apart from several versions at once. Reads contents as they are
-//! needed, merges off the arbiters, and stops where its caller leaves.
+//! Makes the text that a merge starts from, where its sides went apart from several versions at
+//! once. Reads contents as they are needed, merges off the arbiters, and stops where its caller
+//! leaves.
 
 use std::sync::Arc;
 
@@ -12,9 +13,13 @@ use crate::offload::Turn;
 use crate::runtime::AskError;
 
 /// How git calls the sides of such a merge; what a conflict's `base` shows.
-const LABELS: Labels<'static> =
-    Labels { ours: "Temporary merge branch 1", base: "base", theirs: "Temporary merge branch 2" };
-/// How many times as large as a document a text may be that only merges see; a larger one is taken as empty.
+const LABELS: Labels<'static> = Labels {
+    ours: "Temporary merge branch 1",
+    base: "base",
+    theirs: "Temporary merge branch 2",
+};
+/// How many times as large as a document a text may be that only merges see; a larger one is taken
+/// as empty.
 const DOCUMENTS_MAX: usize = 2;
 
 /// A text of the plan, for as long as something needs it.
@@ -37,13 +42,24 @@ where
 {
     let uses = |place: usize| {
         let of = |base: Base| usize::from(base == Base::Merged(place));
-        let inside: usize = plan.merges.iter().map(|merge| of(merge.base) + of(merge.ours)).sum();
+        let inside: usize = plan
+            .merges
+            .iter()
+            .map(|merge| of(merge.base) + of(merge.ours))
+            .sum();
         inside + of(plan.base)
     };
-    let mut bench = Bench { made: Vec::with_capacity(plan.merges.len()), turn, read };
+    let mut bench = Bench {
+        made: Vec::with_capacity(plan.merges.len()),
+        turn,
+        read,
+    };
     for (place, planned) in plan.merges.iter().enumerate() {
         let text = bench.merged(*planned).await?;
-        bench.made.push(Made { text, uses: uses(place) });
+        bench.made.push(Made {
+            text,
+            uses: uses(place),
+        });
     }
     bench.text(plan.base).await
 }
@@ -54,16 +70,30 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
         let ours = self.text(planned.ours).await?;
         let theirs = self.text(Base::Version(planned.theirs)).await?;
         let work = move |abandoned| {
-            // In one style, whatever the outer merge's: how conflicts are shown does not decide which there are.
+            // In one style, whatever the outer merge's: how conflicts are shown does not decide
+            // which there are.
             let (style, strategy) = (Style::Merge, Strategy::Fail);
-            let bytes_max = Bounds::get().document_bytes_max.saturating_mul(DOCUMENTS_MAX);
+            let bytes_max = Bounds::get()
+                .document_bytes_max
+                .saturating_mul(DOCUMENTS_MAX);
             let (depth, conflict_bytes_max) = (planned.depth, bytes_max);
-            let options = Options { style, strategy, labels: LABELS, depth, conflict_bytes_max };
+            let options = Options {
+                style,
+                strategy,
+                labels: LABELS,
+                depth,
+                conflict_bytes_max,
+            };
             let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
             let text = merge([&base, &ours, &theirs], &options, &steps).map(|merged| merged.text);
-            text.ok().filter(|text| text.len() <= bytes_max).map_or_else(Arc::default, Arc::from)
+            text.ok()
+                .filter(|text| text.len() <= bytes_max)
+                .map_or_else(Arc::default, Arc::from)
         };
-        self.turn.compute_while_awaited(work).await.ok_or(AskError::Crashed)
+        self.turn
+            .compute_while_awaited(work)
+            .await
+            .ok_or(AskError::Crashed)
     }
 
     async fn text(&mut self, base: Base) -> Result<Arc<str>, Failure> {
@@ -72,9 +102,16 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
             Base::Version(number) => return (self.read)(number).await,
             Base::Merged(place) => place,
         };
-        let made = self.made.get_mut(place).ok_or_else(|| AskError::impossible("a base that was not made"))?;
+        let made = self
+            .made
+            .get_mut(place)
+            .ok_or_else(|| AskError::impossible("a base that was not made"))?;
         made.uses = made.uses.saturating_sub(1);
-        Ok(if made.uses == 0 { std::mem::take(&mut made.text) } else { Arc::clone(&made.text) })
+        Ok(if made.uses == 0 {
+            std::mem::take(&mut made.text)
+        } else {
+            Arc::clone(&made.text)
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Histories that cross, against the real `git merge`: what is merged silently there is merged silently here, and nothing else.
+//! Histories that cross, against the real `git merge`: what is merged silently there is merged
+//! silently here, and nothing else.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -17,8 +18,8 @@ use crate::document::graph::{contains, plan};
 /// Lines of a text: each place says one of a few things, or nothing.
 const PLACES: usize = 8;
 
-/// A line goes on, or crosses another one: each takes in what the other one had before. What a merge says is chosen by hand, so
-/// that conflicts are decided in many ways.
+/// A line goes on, or crosses another one: each takes in what the other one had before. What a
+/// merge says is chosen by hand, so that conflicts are decided in many ways.
 #[derive(Debug, Clone)]
 struct Step {
     line: Index,
@@ -37,20 +38,34 @@ impl Version {
     /// No two places ever have the same line: so there is one way only to compare two texts.
     fn text(&self) -> String {
         let said = self.words.iter().enumerate().filter(|(_, word)| **word > 0);
-        said.map(|(place, word)| format!("place {place} says {}\n", char::from(b'a' + word))).collect()
+        said.map(|(place, word)| format!("place {place} says {}\n", char::from(b'a' + word)))
+            .collect()
     }
 }
 
 fn steps() -> impl Arbitrary<Value = (usize, Vec<Step>)> {
     let edits = prop::collection::vec((any::<Index>(), 0..4_u8), 0..3);
-    let step = (any::<Index>(), prop::option::of(any::<Index>()), any::<[bool; 2]>(), edits)
-        .prop_map(|(line, other, takes_other, edits)| Step { line, other, takes_other, edits });
+    let step = (
+        any::<Index>(),
+        prop::option::of(any::<Index>()),
+        any::<[bool; 2]>(),
+        edits,
+    )
+        .prop_map(|(line, other, takes_other, edits)| Step {
+            line,
+            other,
+            takes_other,
+            edits,
+        });
     (2..4_usize, prop::collection::vec(step, 3..9))
 }
 
 /// The versions, and the tips of their lines.
 fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
-    let mut versions = vec![Version { parents: vec![], words: [1; PLACES] }];
+    let mut versions = vec![Version {
+        parents: vec![],
+        words: [1; PLACES],
+    }];
     let mut tips = vec![1; lines];
     for step in steps {
         let line = step.line.index(lines);
@@ -61,8 +76,13 @@ fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
         }
         for (turn, (line, other)) in goes_on.into_iter().enumerate() {
             let of = |number: u64| &versions[usize::try_from(number).unwrap() - 1];
-            let mut version = Version { parents: vec![tips[line]], words: of(tips[line]).words };
-            if let Some(other) = other.filter(|other| !contains(tips[line], *other, |number| &of(number).parents)) {
+            let mut version = Version {
+                parents: vec![tips[line]],
+                words: of(tips[line]).words,
+            };
+            if let Some(other) =
+                other.filter(|other| !contains(tips[line], *other, |number| &of(number).parents))
+            {
                 version.parents.push(other);
                 if step.takes_other[turn] {
                     version.words = of(other).words;
@@ -78,18 +98,38 @@ fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
     (versions, tips)
 }
 
-/// Gives git the history; each version's commit has a mark of its number and a reference `name/number`.
+/// Gives git the history; each version's commit has a mark of its number and a reference
+/// `name/number`.
 fn import(git: &Git, name: &str, versions: &[Version]) {
     let mut stream = String::new();
     for (before, version) in versions.iter().enumerate() {
         let (number, text) = (before + 1, version.text());
-        write!(stream, "commit refs/heads/{name}/{number}\nmark :{number}\n").unwrap();
+        write!(
+            stream,
+            "commit refs/heads/{name}/{number}\nmark :{number}\n"
+        )
+        .unwrap();
         // git takes common ancestors in the order of their times.
-        write!(stream, "committer t <t@example.com> {} +0000\ndata 0\n", 1_000_000 + number).unwrap();
+        write!(
+            stream,
+            "committer t <t@example.com> {} +0000\ndata 0\n",
+            1_000_000 + number
+        )
+        .unwrap();
         for (place, parent) in version.parents.iter().enumerate() {
-            writeln!(stream, "{} :{parent}", if place == 0 { "from" } else { "merge" }).unwrap();
+            writeln!(
+                stream,
+                "{} :{parent}",
+                if place == 0 { "from" } else { "merge" }
+            )
+            .unwrap();
         }
-        write!(stream, "M 100644 inline document\ndata {}\n{text}\n", text.len()).unwrap();
+        write!(
+            stream,
+            "M 100644 inline document\ndata {}\n{text}\n",
+            text.len()
+        )
+        .unwrap();
     }
     git.write("stream", &stream);
     let (code, said) = git.output("sh", &["-c", "git fast-import --quiet <stream"]);
@@ -106,17 +146,39 @@ fn git_merges(git: &Git, ours: &str, theirs: &str) -> (bool, String) {
 
 /// The same here.
 fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool, String) {
-    let parents = |number: u64| versions[usize::try_from(number).unwrap() - 1].parents.as_slice();
+    let parents = |number: u64| {
+        versions[usize::try_from(number).unwrap() - 1]
+            .parents
+            .as_slice()
+    };
     let text = |number: u64| versions[usize::try_from(number).unwrap() - 1].text();
     let planned = plan(ours.0, theirs.0, parents);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let base = runtime
-        .block_on(base(&planned, Turn::IN_PLACE, async |number| Ok::<_, Failure>(Arc::from(text(number)))))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
         .unwrap();
-    let labels = Labels { ours: ours.1, base: "base", theirs: theirs.1 };
-    let options =
-        Options { style: Style::Merge, strategy: Strategy::Fail, labels, depth: 0, conflict_bytes_max: usize::MAX };
-    let merged = merge([&base, &text(ours.0), &text(theirs.0)], &options, &Steps::new(u64::MAX)).unwrap();
+    let base = runtime
+        .block_on(base(&planned, Turn::IN_PLACE, async |number| {
+            Ok::<_, Failure>(Arc::from(text(number)))
+        }))
+        .unwrap();
+    let labels = Labels {
+        ours: ours.1,
+        base: "base",
+        theirs: theirs.1,
+    };
+    let options = Options {
+        style: Style::Merge,
+        strategy: Strategy::Fail,
+        labels,
+        depth: 0,
+        conflict_bytes_max: usize::MAX,
+    };
+    let merged = merge(
+        [&base, &text(ours.0), &text(theirs.0)],
+        &options,
+        &Steps::new(u64::MAX),
+    )
+    .unwrap();
     (merged.conflicts.is_empty(), merged.text)
 }
 
@@ -129,10 +191,17 @@ fn histories_that_cross_merge_as_in_git() {
     let check = |(lines, steps): (usize, Vec<Step>)| {
         more(&number, true);
         let (versions, tips) = history(lines, &steps);
-        let parents = |number: u64| versions[usize::try_from(number).unwrap() - 1].parents.as_slice();
+        let parents = |number: u64| {
+            versions[usize::try_from(number).unwrap() - 1]
+                .parents
+                .as_slice()
+        };
         let (ours, theirs) = (tips[0], tips[1]);
         let planned = plan(ours, theirs, parents);
-        if planned.merges.is_empty() || contains(ours, theirs, parents) || contains(theirs, ours, parents) {
+        if planned.merges.is_empty()
+            || contains(ours, theirs, parents)
+            || contains(theirs, ours, parents)
+        {
             return Ok(());
         }
         more(&crossed, true);
@@ -148,11 +217,24 @@ fn histories_that_cross_merge_as_in_git() {
         }
         Ok::<(), TestCaseError>(())
     };
-    let config = ProptestConfig { cases: 500, failure_persistence: None, max_shrink_iters: 500, ..Default::default() };
+    let config = ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        max_shrink_iters: 500,
+        ..Default::default()
+    };
     if let Err(error) = TestRunner::new(config).run(&steps(), check) {
         assert_eq!(error.to_string(), "", "git merge says otherwise");
     }
     let (crossed, clean) = (crossed.get(), clean.get());
-    assert!(crossed > 250 && deep.get() > 40, "{crossed} crossed, {} deep: the dice are loaded", deep.get());
-    assert!((crossed / 4..2 * crossed - crossed / 4).contains(&clean), "{clean} clean of {}", 2 * crossed);
+    assert!(
+        crossed > 250 && deep.get() > 40,
+        "{crossed} crossed, {} deep: the dice are loaded",
+        deep.get()
+    );
+    assert!(
+        (crossed / 4..2 * crossed - crossed / 4).contains(&clean),
+        "{clean} clean of {}",
+        2 * crossed
+    );
 }

@@ -1,5 +1,6 @@
-//! The bin: what has been in it for too long is erased for good, without anybody asking. Nothing is kept here: the store has
-//! the times in an index, so a crash only delays; the document itself decides, with what it knows then.
+//! The bin: what has been in it for too long is erased for good, without anybody asking. Nothing is
+//! kept here: the store has the times in an index, so a crash only delays; the document itself
+//! decides, with what it knows then.
 
 use std::io;
 use std::sync::Arc;
@@ -40,17 +41,30 @@ pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> io::Result<Bac
 
 /// Erases what is overdue; whether nothing of it is left.
 async fn empty(documents: &Documents, keep: Duration) -> bool {
-    let before = Timestamp::now().0.saturating_sub(i64::try_from(keep.as_millis()).unwrap_or(i64::MAX));
+    let before = Timestamp::now()
+        .0
+        .saturating_sub(i64::try_from(keep.as_millis()).unwrap_or(i64::MAX));
     let mut well = true;
     while well {
-        let Ok(overdue) = documents.store.overdue_documents(before, PAGE).await else { return false };
+        let Ok(overdue) = documents.store.overdue_documents(before, PAGE).await else {
+            return false;
+        };
         if overdue.is_empty() {
             return true;
         }
         for (subject, scope) in overdue {
             let id = DocumentId::from_parts(subject.number, subject.tail);
-            let by = (Caller { scope, by: By::server("the bin is emptied") }, Who::Account(None));
-            well &= documents.change(id, by, None, None, Request::Expire(before)).await.is_ok();
+            let by = (
+                Caller {
+                    scope,
+                    by: By::server("the bin is emptied"),
+                },
+                Who::Account(None),
+            );
+            well &= documents
+                .change(id, by, None, None, Request::Expire(before))
+                .await
+                .is_ok();
         }
     }
     false

@@ -27,24 +27,46 @@ fn invalid(field: &'static str, reason: &'static str) -> DocumentError {
 fn shown(comment: &CommentView, done: Done) -> Answer {
     let id = (done == Done::Created).then(|| comment.comment_id.to_string());
     let body = to_json(comment);
-    Answer { done, id, etag: Some(tag(&body)), body, replayed: false }
+    Answer {
+        done,
+        id,
+        etag: Some(tag(&body)),
+        body,
+        replayed: false,
+    }
 }
 
 impl Document {
-    pub(super) fn add_comment(&self, live: &Live, add: AddComment, asked: Asked, found: Option<&Worked>) -> Decided {
+    pub(super) fn add_comment(
+        &self,
+        live: &Live,
+        add: AddComment,
+        asked: Asked,
+        found: Option<&Worked>,
+    ) -> Decided {
         let head = live.facts.head;
         let version = match &add.version {
-            Some(name) => live.version(name).ok_or_else(|| invalid("version", "must be a version of this document"))?,
+            Some(name) => live
+                .version(name)
+                .ok_or_else(|| invalid("version", "must be a version of this document"))?,
             None => head,
         };
-        let Some(Worked::Lines(lines)) = found else { return Err(DocumentError::Precondition) };
+        let Some(Worked::Lines(lines)) = found else {
+            return Err(DocumentError::Precondition);
+        };
         let end = add.end_line.unwrap_or(add.start_line);
         let range = LineRange::new(add.start_line, end, *lines).map_err(|no| match no {
             NoSuchLines::Start => invalid("start_line", "must be a line of the version, from 1"),
-            NoSuchLines::End => invalid("end_line", "must be a line of the version, not before start_line"),
+            NoSuchLines::End => invalid(
+                "end_line",
+                "must be a line of the version, not before start_line",
+            ),
         })?;
         if live.comments.len() >= COMMENTS_MAX {
-            return Err(DocumentError::Conflict { field: "", reason: "has 10000 comments: delete some first" });
+            return Err(DocumentError::Conflict {
+                field: "",
+                reason: "has 10000 comments: delete some first",
+            });
         }
         live.room_for(add.body.len())?;
         let mut draft = Draft::new(self, live, &asked, false);
@@ -58,14 +80,30 @@ impl Document {
             created_at: at,
             updated_at: at,
         };
-        let standing = if version == head { Standing::Head } else { Standing::Version(version) };
+        let standing = if version == head {
+            Standing::Head
+        } else {
+            Standing::Version(version)
+        };
         let comment = draft.comment(comment, Anchor::new(number, standing, range));
         let answer = shown(&comment, Done::Created);
-        draft.event(Happened::DocumentCommented, Beside { comment: Some(comment), ..Beside::default() });
+        draft.event(
+            Happened::DocumentCommented,
+            Beside {
+                comment: Some(comment),
+                ..Beside::default()
+            },
+        );
         Ok(draft.decide(asked, answer, Vec::new()))
     }
 
-    pub(super) fn change_comment(&self, live: &Live, id: CommentId, change: ChangeComment, asked: Asked) -> Decided {
+    pub(super) fn change_comment(
+        &self,
+        live: &Live,
+        id: CommentId,
+        change: ChangeComment,
+        asked: Asked,
+    ) -> Decided {
         let (held, anchor) = live.comment(id)?;
         let mut comment = held.clone();
         if let Some(body) = change.body {
@@ -83,7 +121,13 @@ impl Document {
         comment.updated_at = Timestamp(draft.at);
         let comment = draft.comment(comment, *anchor);
         let answer = shown(&comment, Done::Ok);
-        draft.event(Happened::DocumentCommented, Beside { comment: Some(comment), ..Beside::default() });
+        draft.event(
+            Happened::DocumentCommented,
+            Beside {
+                comment: Some(comment),
+                ..Beside::default()
+            },
+        );
         Ok(draft.decide(asked, answer, Vec::new()))
     }
 
@@ -93,7 +137,11 @@ impl Document {
         let gone = live.shown(held, anchor);
         let mut draft = Draft::new(self, live, &asked, false);
         draft.remove_comment(id);
-        let beside = Beside { comment: Some(gone), removed: Some(true), ..Beside::default() };
+        let beside = Beside {
+            comment: Some(gone),
+            removed: Some(true),
+            ..Beside::default()
+        };
         draft.event(Happened::DocumentCommented, beside);
         Ok(draft.decide(asked, nothing_shown(), Vec::new()))
     }
@@ -116,7 +164,8 @@ impl Live {
 
     /// One comment as the interface shows it.
     pub(super) fn comment_view(&self, id: CommentId) -> Result<CommentView, DocumentError> {
-        self.comment(id).map(|(comment, anchor)| self.shown(comment, anchor))
+        self.comment(id)
+            .map(|(comment, anchor)| self.shown(comment, anchor))
     }
 
     /// A comment that stands there, as the interface shows it.
@@ -133,8 +182,10 @@ impl Live {
 
     /// The comments that this page of the list shows.
     pub(super) fn comments_listed(&self, list: CommentList) -> Reply {
-        let wanted =
-            |(comment, _): &(&Arc<Comment>, &Anchor)| list.resolved.is_none_or(|resolved| comment.resolved == resolved);
+        let wanted = |(comment, _): &(&Arc<Comment>, &Anchor)| {
+            list.resolved
+                .is_none_or(|resolved| comment.resolved == resolved)
+        };
         let total = self.comments.iter().filter(wanted).count();
         let (skip, limit) = (list.skip(), usize::try_from(list.paging.limit).unwrap_or(0));
         let listed = |(comment, anchor): (&Arc<Comment>, &Anchor)| ListedComment {
@@ -144,8 +195,19 @@ impl Live {
         };
         let all = self.comments.iter();
         let shown = match list.paging.order {
-            Order::Asc => all.filter(wanted).skip(skip).take(limit).map(listed).collect(),
-            Order::Desc => all.rev().filter(wanted).skip(skip).take(limit).map(listed).collect(),
+            Order::Asc => all
+                .filter(wanted)
+                .skip(skip)
+                .take(limit)
+                .map(listed)
+                .collect(),
+            Order::Desc => all
+                .rev()
+                .filter(wanted)
+                .skip(skip)
+                .take(limit)
+                .map(listed)
+                .collect(),
         };
         Reply::Comments(shown, total)
     }
@@ -159,10 +221,15 @@ impl Live {
         Ok(())
     }
 
-    /// Whether somebody may do with this comment what takes more than a commenter, unless it is their own.
+    /// Whether somebody may do with this comment what takes more than a commenter, unless it is
+    /// their own.
     fn may(&self, asked: &Asked, action: Action, comment: &Comment) -> Result<(), DocumentError> {
         let role = role_of(asked.who, &self.facts.permissions).unwrap_or(DocumentRole::Viewer);
         let enough = is_own_comment(asked.who, comment.author) || role >= action.minimum_role();
-        if enough { Ok(()) } else { Err(DocumentError::Forbidden) }
+        if enough {
+            Ok(())
+        } else {
+            Err(DocumentError::Forbidden)
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Contents of versions on their way from the store, with a turn to compute over them: who waits for a turn over large ones
-//! does not hold them meanwhile.
+//! Contents of versions on their way from the store, with a turn to compute over them: who waits
+//! for a turn over large ones does not hold them meanwhile.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ pub(super) type Framed = (StoredVersion, Vec<Bytes>);
 pub(super) enum Unread {
     /// There is no such version.
     NotFound,
-    /// The store could not be asked: it is closed, locked or its disk fails. Asked again, it may answer.
+    /// The store could not be asked: it is closed, locked or its disk fails. Asked again, it may
+    /// answer.
     Away,
     /// What is stored can't be read; that was told where it was found.
     Unreadable,
@@ -97,7 +98,11 @@ pub(super) async fn read(
         Effort::Comparison => content_bytes(frames),
     };
     let contents: usize = found.iter().map(|(_, frames)| bytes(frames)).sum();
-    let load = Load { scope: wanted.scope, effort: wanted.effort, bytes: contents.saturating_add(wanted.beside) };
+    let load = Load {
+        scope: wanted.scope,
+        effort: wanted.effort,
+        bytes: contents.saturating_add(wanted.beside),
+    };
     if !load.is_large() {
         let turn = load.turn().await.ok_or(Unread::Crowded)?;
         return Ok((found, turn));
@@ -111,8 +116,15 @@ pub(super) async fn read(
     Ok((frames(store, wanted, numbers).await?, turn))
 }
 
-async fn frames(store: &Arc<dyn Store>, wanted: Wanted, numbers: &[u64]) -> Result<Vec<Framed>, Unread> {
-    let readings: Vec<_> = numbers.iter().map(|number| store.version(wanted.scope, wanted.document, *number)).collect();
+async fn frames(
+    store: &Arc<dyn Store>,
+    wanted: Wanted,
+    numbers: &[u64],
+) -> Result<Vec<Framed>, Unread> {
+    let readings: Vec<_> = numbers
+        .iter()
+        .map(|number| store.version(wanted.scope, wanted.document, *number))
+        .collect();
     let mut found = Vec::with_capacity(readings.len());
     for reading in readings {
         found.push(reading.await?.ok_or(Unread::NotFound)?);
@@ -124,24 +136,40 @@ async fn frames(store: &Arc<dyn Store>, wanted: Wanted, numbers: &[u64]) -> Resu
 ///
 /// # Errors
 /// The frames of this version are damaged; it is told.
-pub(super) fn unpack(frames: &[Bytes], (document, number): (Subject, u64)) -> Option<(String, Frame)> {
-    // As much as its maker wrote down that it takes: it may have been accepted under a wider bound than today's.
+pub(super) fn unpack(
+    frames: &[Bytes],
+    (document, number): (Subject, u64),
+) -> Option<(String, Frame)> {
+    // As much as its maker wrote down that it takes: it may have been accepted under a wider bound
+    // than today's.
     let bytes_max = unpacked_bytes(frames);
-    let frames: Result<Vec<Frame>, _> = frames.iter().map(|bytes| Frame::from_bytes(bytes.clone())).collect();
+    let frames: Result<Vec<Frame>, _> = frames
+        .iter()
+        .map(|bytes| Frame::from_bytes(bytes.clone()))
+        .collect();
     let unpacked = frames.and_then(|frames| Ok((decode_chain(&frames, bytes_max)?, frames)));
     let place = || format!("{document}: the frames of version {number}");
-    let (content, frames) = unpacked.map_err(|error| Unreadable::found(place(), error)).ok()?;
+    let (content, frames) = unpacked
+        .map_err(|error| Unreadable::found(place(), error))
+        .ok()?;
     Some((content, frames.last()?.clone()))
 }
 
 /// Bytes of the content that these frames hold.
 fn content_bytes(frames: &[Bytes]) -> usize {
-    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
-    last.and_then(|frame| frame.content_bytes(usize::MAX).ok()).unwrap_or(0)
+    let last = frames
+        .last()
+        .and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
+    last.and_then(|frame| frame.content_bytes(usize::MAX).ok())
+        .unwrap_or(0)
 }
 
 /// Bytes that unpacking these frames makes, those of the versions before it included.
 pub(super) fn unpacked_bytes(frames: &[Bytes]) -> usize {
-    let last = frames.last().and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
-    last.map_or(0, |frame| usize::try_from(frame.place().chain_bytes).unwrap_or(usize::MAX))
+    let last = frames
+        .last()
+        .and_then(|bytes| Frame::from_bytes(bytes.clone()).ok());
+    last.map_or(0, |frame| {
+        usize::try_from(frame.place().chain_bytes).unwrap_or(usize::MAX)
+    })
 }

@@ -1,5 +1,6 @@
-//! The way in: documents by id. Beside it stand the ways in to lists, to a document's history, to merging, to who may do what
-//! and through links. Whatever reads contents, compares or writes them out runs on threads of its own.
+//! The way in: documents by id. Beside it stand the ways in to lists, to a document's history, to
+//! merging, to who may do what and through links. Whatever reads contents, compares or writes them
+//! out runs on threads of its own.
 
 use super::access::Who;
 use super::bin;
@@ -57,7 +58,9 @@ impl Documents {
     pub fn who(&self, caller: &Caller) -> Who {
         match caller.by.user {
             None => Who::Account(None),
-            Some(user) if self.identity.user(caller.scope, user) == Some(Role::Admin) => Who::Account(Some(user)),
+            Some(user) if self.identity.user(caller.scope, user) == Some(Role::Admin) => {
+                Who::Account(Some(user))
+            }
             Some(user) => Who::User(user),
         }
     }
@@ -74,7 +77,14 @@ impl Documents {
     ) -> Result<Answer, Failure> {
         let id = DocumentId::new(Timestamp::now().0);
         let who = self.who(&caller);
-        self.change(id, (caller, who), None, reservation, Request::Create(Box::new(new))).await
+        self.change(
+            id,
+            (caller, who),
+            None,
+            reservation,
+            Request::Create(Box::new(new)),
+        )
+        .await
     }
 
     /// Asks one document to change; an answer that shows the document shows its content too.
@@ -89,16 +99,26 @@ impl Documents {
         reservation: Option<Reservation>,
         request: Request,
     ) -> Result<Answer, Failure> {
-        let whole = matches!(request, Request::Create(_) | Request::Update(_) | Request::Restore);
+        let whole = matches!(
+            request,
+            Request::Create(_) | Request::Update(_) | Request::Restore
+        );
         let given = if let Request::Create(new) = &request {
-            Some(new.content.as_ref().map_or_else(|| Arc::from(""), DocumentContent::shared))
+            Some(
+                new.content
+                    .as_ref()
+                    .map_or_else(|| Arc::from(""), DocumentContent::shared),
+            )
         } else if let Request::Update(update) = &request {
             update.content.as_ref().map(DocumentContent::shared)
         } else {
             None
         };
         let scope = caller.scope;
-        let Reply::Answer(answer) = self.ask(id, (caller, who), if_match, reservation, request).await? else {
+        let Reply::Answer(answer) = self
+            .ask(id, (caller, who), if_match, reservation, request)
+            .await?
+        else {
             return Err(AskError::impossible("to a change of a document"));
         };
         match given {
@@ -118,7 +138,14 @@ impl Documents {
         request: Request,
     ) -> Result<Reply, Failure> {
         let people = Arc::clone(&self.identity);
-        let command = DocumentCommand { caller, who, if_match, reservation, request, people };
+        let command = DocumentCommand {
+            caller,
+            who,
+            if_match,
+            reservation,
+            request,
+            people,
+        };
         self.directory.ask(id, command).await
     }
 
@@ -159,13 +186,26 @@ impl Documents {
             None => seen.head,
         };
         let document = seen.document;
-        let body = self.with_content_of(id, scope, shown, move |_, content| with_content(&document, Some(content)));
+        let body = self.with_content_of(id, scope, shown, move |_, content| {
+            with_content(&document, Some(content))
+        });
         let body = body.await?;
-        let etag = if shown.number == seen.head.number { seen.etag } else { format!("{}-{}", seen.etag, shown.number) };
-        Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
+        let etag = if shown.number == seen.head.number {
+            seen.etag
+        } else {
+            format!("{}-{}", seen.etag, shown.number)
+        };
+        Ok(Answer {
+            done: Done::Ok,
+            id: None,
+            etag: Some(etag),
+            body,
+            replayed: false,
+        })
     }
 
-    /// Puts its content into an answer that shows a document; a kept answer is kept without. What was erased since is null.
+    /// Puts its content into an answer that shows a document; a kept answer is kept without. What
+    /// was erased since is null.
     ///
     /// # Errors
     /// The content can't be read.
@@ -175,10 +215,18 @@ impl Documents {
         let text = |field: &str| shown.get(field).and_then(Value::as_str);
         let id: Option<DocumentId> = text("id").and_then(|id| id.parse().ok());
         let version: Option<VersionId> = text("version").and_then(|id| id.parse().ok());
-        let (Some(id), Some(version)) = (id, version) else { return Ok(answer) };
-        let found = VersionFound { number: version.sequence(), id: version, parent: None };
+        let (Some(id), Some(version)) = (id, version) else {
+            return Ok(answer);
+        };
+        let found = VersionFound {
+            number: version.sequence(),
+            id: version,
+            parent: None,
+        };
         let document = answer.body.clone();
-        let body = self.with_content_of(id, scope, found, move |_, content| with_content(&document, Some(content)));
+        let body = self.with_content_of(id, scope, found, move |_, content| {
+            with_content(&document, Some(content))
+        });
         let body = match body.await {
             Err(AskError::Refused(DocumentError::NotFound)) => with_content(&answer.body, None),
             read => read?,
@@ -194,27 +242,46 @@ impl Documents {
         version: VersionFound,
         make: impl FnOnce(StoredVersion, &str) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Linear, beside: 0 };
+        let wanted = Wanted {
+            document: Document::subject(id),
+            scope,
+            effort: Effort::Linear,
+            beside: 0,
+        };
         let (mut found, turn) = contents::read(&self.store, wanted, &[version.number]).await?;
-        let (stored, frames) = found.pop().ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
+        let (stored, frames) = found
+            .pop()
+            .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let place = (Document::subject(id), version.number);
         let made = turn.compute(move || Some(make(stored, &unpack(&frames, place)?.0)));
-        made.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)
+        made.await
+            .ok_or(AskError::Crashed)?
+            .ok_or(AskError::Unreadable)
     }
 }
 
 /// An answer that shows a document, with this content.
-async fn completed_with(scope: Scope, answer: Answer, content: Arc<str>) -> Result<Answer, Failure> {
+async fn completed_with(
+    scope: Scope,
+    answer: Answer,
+    content: Arc<str>,
+) -> Result<Answer, Failure> {
     let shown = answer.body.clone();
-    let body = offload::go_over(scope, content.len(), move || with_content(&shown, Some(&content))).await?;
+    let body = offload::go_over(scope, content.len(), move || {
+        with_content(&shown, Some(&content))
+    })
+    .await?;
     Ok(Answer { body, ..answer })
 }
 
-/// A document's JSON with its content before the type of it. No other field can look like that one: quotes in values are
-/// escaped.
+/// A document's JSON with its content before the type of it. No other field can look like that one:
+/// quotes in values are escaped.
 fn with_content(document: &[u8], content: Option<&str>) -> Bytes {
     const NEXT: &[u8] = b"\"content_type\":";
-    let place = document.windows(NEXT.len()).position(|window| window == NEXT).unwrap_or(document.len());
+    let place = document
+        .windows(NEXT.len())
+        .position(|window| window == NEXT)
+        .unwrap_or(document.len());
     let (before, behind) = document.split_at(place);
     let mut body = BytesMut::with_capacity(document.len() + content.map_or(0, str::len) + 64);
     body.extend_from_slice(before);
@@ -233,5 +300,8 @@ pub(super) fn invalid(field: &'static str, reason: &str) -> Failure {
 }
 
 pub(super) fn unavailable(cause: Cause) -> Failure {
-    AskError::Unavailable { cause, retry_after: Duration::from_secs(1) }
+    AskError::Unavailable {
+        cause,
+        retry_after: Duration::from_secs(1),
+    }
 }

@@ -1,4 +1,5 @@
-//! A document's commit in the making: its events follow each other, and at the end stands its header.
+//! A document's commit in the making: its events follow each other, and at the end stands its
+//! header.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use crate::id::{CommentId, ShareId, VersionId};
 use crate::json::text;
 use crate::runtime::Decision;
 use crate::store::{
-    Commit, Condition, DocumentHeader, DocumentListed, Happened, Header, KeptAnswer, NewRow, NewVersion, StoredVersion,
-    Tallies,
+    Commit, Condition, DocumentHeader, DocumentListed, Happened, Header, KeptAnswer, NewRow,
+    NewVersion, StoredVersion, Tallies,
 };
 
 /// What a version is made of, beside its content.
@@ -105,7 +106,8 @@ impl<'d> Draft<'d> {
         }
     }
 
-    /// What the document shows changes with this commit: its tag and its time go on. Stands before the event.
+    /// What the document shows changes with this commit: its tag and its time go on. Stands before
+    /// the event.
     pub(super) fn shows_change(&mut self, asked: &Asked) {
         self.live.facts.shown = self.expected + 1;
         self.live.facts.updated_by = asked.who.user();
@@ -119,17 +121,33 @@ impl<'d> Draft<'d> {
         if let Some(version) = beside.version.take() {
             document.version = VersionShown::Whole(Box::new(version));
         }
-        let payload = to_json(&EventData { document, beside: &beside, share_id: self.through });
-        self.rows.push(NewRow { happened, payload, tallies: Tallies::default(), seen: None, edits: None });
+        let payload = to_json(&EventData {
+            document,
+            beside: &beside,
+            share_id: self.through,
+        });
+        self.rows.push(NewRow {
+            happened,
+            payload,
+            tallies: Tallies::default(),
+            seen: None,
+            edits: None,
+        });
     }
 
-    /// Adds a version; one on the head's line becomes the head, and comments on the old one follow it.
+    /// Adds a version; one on the head's line becomes the head, and comments on the old one follow
+    /// it.
     pub(super) fn version(&mut self, packed: Packed, made: Made, asked: &Asked) -> StoredVersion {
         let number = u64::try_from(self.live.versions.len()).unwrap_or(u64::MAX) + 1;
         let at = self.at;
         let id = VersionId::with_sequence(at, number);
         let author = asked.who.user();
-        let Made { parents, branch, label, message } = made;
+        let Made {
+            parents,
+            branch,
+            label,
+            message,
+        } = made;
         let version = StoredVersion {
             number,
             id,
@@ -140,7 +158,12 @@ impl<'d> Draft<'d> {
             author,
             at,
         };
-        let Packed { frame, base, followed, .. } = packed;
+        let Packed {
+            frame,
+            base,
+            followed,
+            ..
+        } = packed;
         if branch.is_empty() {
             self.follow(followed);
             self.live.facts.head = number;
@@ -148,16 +171,38 @@ impl<'d> Draft<'d> {
             self.shows_change(asked);
         }
         self.added = Some(version.clone().without_message());
-        self.version = Some(NewVersion { number, id, label, branch, parents, message, author, base, frame });
+        self.version = Some(NewVersion {
+            number,
+            id,
+            label,
+            branch,
+            parents,
+            message,
+            author,
+            base,
+            frame,
+        });
         version
     }
 
-    /// Lets comments on the head's lines stand on those of a new head, or marks them where their lines changed.
+    /// Lets comments on the head's lines stand on those of a new head, or marks them where their
+    /// lines changed.
     fn follow(&mut self, followed: Option<Followed>) {
-        let Some(Followed { before, moves, moved }) = followed else { return };
+        let Some(Followed {
+            before,
+            moves,
+            moved,
+        }) = followed
+        else {
+            return;
+        };
         let held = self.live.comments.anchors();
         // Beside a merge, comments are made and taken away: then they follow once more.
-        let moved = if Arc::ptr_eq(held, &before.anchors) { moved } else { held.followed(before.head, &moves) };
+        let moved = if Arc::ptr_eq(held, &before.anchors) {
+            moved
+        } else {
+            held.followed(before.head, &moves)
+        };
         if let Some((anchors, bytes)) = moved {
             self.live.comments.stand(anchors);
             self.anchors = Some(bytes);
@@ -167,7 +212,8 @@ impl<'d> Draft<'d> {
     /// Puts a comment, and gives it as it is shown.
     pub(super) fn comment(&mut self, comment: Comment, anchor: Anchor) -> CommentView {
         let view = self.live.shown(&comment, &anchor);
-        self.comments.push((anchor.number, Some(anchor.row(view.clone()))));
+        self.comments
+            .push((anchor.number, Some(anchor.row(view.clone()))));
         self.live.comments.put(comment, anchor);
         view
     }
@@ -196,20 +242,35 @@ impl<'d> Draft<'d> {
     }
 
     /// The decision: all of it, with this answer.
-    pub(super) fn decide(mut self, asked: Asked, reply: Answer, conditions: Vec<Condition>) -> Decision<Document> {
+    pub(super) fn decide(
+        mut self,
+        asked: Asked,
+        reply: Answer,
+        conditions: Vec<Condition>,
+    ) -> Decision<Document> {
         self.live.facts.last_at = self.at;
         let header = Header::Document(Box::new(self.header()));
         let change = Changed(Change::Live(Box::new(self.live.clone()), self.added.take()));
         let pipelined = conditions.is_empty();
         let commit = self.commit(asked, header, conditions, &reply);
-        Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined }
+        Decision::Change {
+            change,
+            commit,
+            reply: Reply::Answer(reply),
+            pipelined,
+        }
     }
 
     /// The decision that it is no more.
     pub(super) fn gone(self, asked: Asked, reply: Answer) -> Decision<Document> {
         let commit = self.commit(asked, Header::DocumentGone, Vec::new(), &reply);
         let change = Changed(Change::Gone);
-        Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined: false }
+        Decision::Change {
+            change,
+            commit,
+            reply: Reply::Answer(reply),
+            pipelined: false,
+        }
     }
 
     /// A 2xx that changes nothing; with a key, its answer is kept all the same.
@@ -218,13 +279,18 @@ impl<'d> Draft<'d> {
             return Decision::Answer(Reply::Answer(reply));
         }
         let commit = self.commit(asked, Header::Unchanged, Vec::new(), &reply);
-        Decision::Keep { commit, reply: Reply::Answer(reply) }
+        Decision::Keep {
+            commit,
+            reply: Reply::Answer(reply),
+        }
     }
 
     fn header(&mut self) -> DocumentHeader {
         let facts = &self.live.facts;
         let readers = self.readers_changed.then(|| readers(&self.live));
-        let links = self.links_changed.then(|| facts.shares.iter().map(|share| share.terms.token).collect());
+        let links = self
+            .links_changed
+            .then(|| facts.shares.iter().map(|share| share.terms.token).collect());
         DocumentHeader {
             was_deleted: self.was_deleted,
             updated_at: self.live.updated_at,
@@ -243,17 +309,30 @@ impl<'d> Draft<'d> {
         }
     }
 
-    fn commit(self, asked: Asked, header: Header, conditions: Vec<Condition>, reply: &Answer) -> Commit {
+    fn commit(
+        self,
+        asked: Asked,
+        header: Header,
+        conditions: Vec<Condition>,
+        reply: &Answer,
+    ) -> Commit {
         Commit {
             at: self.at,
             rows: self.rows,
             conditions,
-            ..commit(self.document, &self.live, asked, (self.expected, header), reply)
+            ..commit(
+                self.document,
+                &self.live,
+                asked,
+                (self.expected, header),
+                reply,
+            )
         }
     }
 }
 
-/// The decision that a link of this document was used once more, which is no event of it, with this answer.
+/// The decision that a link of this document was used once more, which is no event of it, with this
+/// answer.
 pub(super) fn link_used(
     document: &Document,
     live: &Live,
@@ -261,14 +340,28 @@ pub(super) fn link_used(
     asked: Asked,
     reply: Answer,
 ) -> Decision<Document> {
-    let header = Header::LinkUsed { share: share.id, uses: share.terms.uses.saturating_add(1) };
+    let header = Header::LinkUsed {
+        share: share.id,
+        uses: share.terms.uses.saturating_add(1),
+    };
     let commit = commit(document, live, asked, (live.sequence, header), &reply);
     let change = Changed(Change::Used(share.id));
-    Decision::Change { change, commit, reply: Reply::Answer(reply), pipelined: true }
+    Decision::Change {
+        change,
+        commit,
+        reply: Reply::Answer(reply),
+        pipelined: true,
+    }
 }
 
 /// A commit without events.
-fn commit(document: &Document, live: &Live, asked: Asked, (expected, header): (u64, Header), reply: &Answer) -> Commit {
+fn commit(
+    document: &Document,
+    live: &Live,
+    asked: Asked,
+    (expected, header): (u64, Header),
+    reply: &Answer,
+) -> Commit {
     let answer = asked.reservation.map(|reservation| KeptAnswer {
         reservation,
         done: reply.done,
@@ -276,17 +369,38 @@ fn commit(document: &Document, live: &Live, asked: Asked, (expected, header): (u
         etag: reply.etag.clone(),
         body: Some(reply.body.clone()),
     });
-    let caller = Caller { scope: live.scope, by: asked.caller.by };
-    let commit = Commit::new(Document::subject(document.id), expected, caller, live.facts.last_at);
-    Commit { header, answer, ..commit }
+    let caller = Caller {
+        scope: live.scope,
+        by: asked.caller.by,
+    };
+    let commit = Commit::new(
+        Document::subject(document.id),
+        expected,
+        caller,
+        live.facts.last_at,
+    );
+    Commit {
+        header,
+        answer,
+        ..commit
+    }
 }
 
 /// Who may read it beside account-level keys: users by number, 0 for everybody of the account.
 fn readers(live: &Live) -> Vec<(u64, i64)> {
     let permissions = &live.facts.permissions;
     let mut readers: Vec<(u64, i64)> = Vec::new();
-    readers.extend(permissions.owner.map(|owner| (owner.number(), DocumentRole::Owner as i64)));
-    readers.extend(permissions.collaborators.iter().map(|one| (one.user_id.number(), one.role as i64)));
+    readers.extend(
+        permissions
+            .owner
+            .map(|owner| (owner.number(), DocumentRole::Owner as i64)),
+    );
+    readers.extend(
+        permissions
+            .collaborators
+            .iter()
+            .map(|one| (one.user_id.number(), one.role as i64)),
+    );
     if permissions.visibility == super::access::Visibility::Account {
         readers.push((0, permissions.default_role as i64));
     }
@@ -302,5 +416,11 @@ pub(super) fn change(field: &str, from: Value, to: Value) -> Map<String, Value> 
 
 /// An answer without a body.
 pub(super) fn nothing_shown() -> Answer {
-    Answer { done: crate::answer::Done::Deleted, id: None, etag: None, body: Bytes::new(), replayed: false }
+    Answer {
+        done: crate::answer::Done::Deleted,
+        id: None,
+        etag: None,
+        body: Bytes::new(),
+        replayed: false,
+    }
 }

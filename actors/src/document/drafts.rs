@@ -84,42 +84,88 @@ fn ends() -> impl Strategy<Value = Ends> {
 fn edit(sides: usize) -> impl Strategy<Value = Edit> {
     let words = prop::collection::vec(any::<Index>(), 1..4);
     // One more side than there are: an edit that all make.
-    (1..=sides + 1, 0..3_usize, 0..7_usize, 0..6_u8, 1..5_usize, words)
-        .prop_map(|(side, anchor, offset, kind, length, words)| Edit { side, anchor, offset, kind, length, words })
+    (
+        1..=sides + 1,
+        0..3_usize,
+        0..7_usize,
+        0..6_u8,
+        1..5_usize,
+        words,
+    )
+        .prop_map(|(side, anchor, offset, kind, length, words)| Edit {
+            side,
+            anchor,
+            offset,
+            kind,
+            length,
+            words,
+        })
 }
 
 /// A base and as many sides as asked, each with edits of its own and some that all make.
 pub(super) fn documents(sides: usize, lines: Range<usize>) -> impl Strategy<Value = Vec<String>> {
     let vocabulary = prop_oneof![Just(TWO), Just(TINY), Just(PROSE), Just(CODE)];
     let base = prop::collection::vec(any::<Index>(), lines);
-    let shape = (any::<[Index; 3]>(), ends(), any::<bool>(), 0..40_u8, prop::bool::weighted(0.5));
-    let last = prop::collection::vec((prop::bool::weighted(0.9), ends(), prop::bool::weighted(0.03)), sides + 1);
-    (vocabulary, base, prop::collection::vec(edit(sides), 0..9), shape, last).prop_map(
-        move |(vocabulary, base, edits, (anchors, all_end, numbered, emptied, same_end), last)| {
-            let word = |index: &Index| vocabulary[index.index(vocabulary.len())].to_owned();
-            let mut base: Vec<String> = base.iter().map(word).collect();
-            if numbered && emptied < 20 {
-                // Mostly unique lines, as in real prose.
-                base.iter_mut()
-                    .enumerate()
-                    .filter(|(line, _)| line % 3 != 0)
-                    .for_each(|(line, text)| *text += &line.to_string());
-            }
-            let text = |side: usize| {
-                let mut lines = base.clone();
-                let mine = edits.iter().filter(|edit| side > 0 && (edit.side == side || edit.side > sides));
-                mine.for_each(|edit| change(&mut lines, edit, &anchors, &word));
-                let (newline, own_end, empty) = last[side];
-                let end = if same_end { all_end } else { own_end };
-                if empty {
-                    String::new()
-                } else {
-                    write(&lines, if side == 0 || same_end { all_end } else { end }, newline)
-                }
-            };
-            (0..=sides).map(text).collect()
-        },
+    let shape = (
+        any::<[Index; 3]>(),
+        ends(),
+        any::<bool>(),
+        0..40_u8,
+        prop::bool::weighted(0.5),
+    );
+    let last = prop::collection::vec(
+        (
+            prop::bool::weighted(0.9),
+            ends(),
+            prop::bool::weighted(0.03),
+        ),
+        sides + 1,
+    );
+    (
+        vocabulary,
+        base,
+        prop::collection::vec(edit(sides), 0..9),
+        shape,
+        last,
     )
+        .prop_map(
+            move |(
+                vocabulary,
+                base,
+                edits,
+                (anchors, all_end, numbered, emptied, same_end),
+                last,
+            )| {
+                let word = |index: &Index| vocabulary[index.index(vocabulary.len())].to_owned();
+                let mut base: Vec<String> = base.iter().map(word).collect();
+                if numbered && emptied < 20 {
+                    // Mostly unique lines, as in real prose.
+                    base.iter_mut()
+                        .enumerate()
+                        .filter(|(line, _)| line % 3 != 0)
+                        .for_each(|(line, text)| *text += &line.to_string());
+                }
+                let text = |side: usize| {
+                    let mut lines = base.clone();
+                    let mine = edits
+                        .iter()
+                        .filter(|edit| side > 0 && (edit.side == side || edit.side > sides));
+                    mine.for_each(|edit| change(&mut lines, edit, &anchors, &word));
+                    let (newline, own_end, empty) = last[side];
+                    let end = if same_end { all_end } else { own_end };
+                    if empty {
+                        String::new()
+                    } else {
+                        write(
+                            &lines,
+                            if side == 0 || same_end { all_end } else { end },
+                            newline,
+                        )
+                    }
+                };
+                (0..=sides).map(text).collect()
+            },
+        )
 }
 
 fn write(lines: &[String], ends: Ends, newline: bool) -> String {
@@ -133,8 +179,15 @@ fn write(lines: &[String], ends: Ends, newline: bool) -> String {
     text
 }
 
-fn change(lines: &mut Vec<String>, edit: &Edit, anchors: &[Index; 3], word: &impl Fn(&Index) -> String) {
-    let at = (anchors[edit.anchor].index(lines.len() + 1) + edit.offset).saturating_sub(3).min(lines.len());
+fn change(
+    lines: &mut Vec<String>,
+    edit: &Edit,
+    anchors: &[Index; 3],
+    word: &impl Fn(&Index) -> String,
+) {
+    let at = (anchors[edit.anchor].index(lines.len() + 1) + edit.offset)
+        .saturating_sub(3)
+        .min(lines.len());
     let end = (at + edit.length).min(lines.len());
     let fresh: Vec<String> = edit.words.iter().map(word).collect();
     match edit.kind {

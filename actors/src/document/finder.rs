@@ -1,5 +1,6 @@
-//! Search over documents: the index of their titles and heads, and the thread that keeps it up with what happens. It may
-//! lag for a moment; whoever searches waits until it knows everything that was acknowledged before.
+//! Search over documents: the index of their titles and heads, and the thread that keeps it up with
+//! what happens. It may lag for a moment; whoever searches waits until it knows everything that was
+//! acknowledged before.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ use crate::threads::{Background, Restarts};
 
 /// How long a search waits for the index.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);
-/// How long its answer may take: one search is interrupted after 2 s, but others may stand before it.
+/// How long its answer may take: one search is interrupted after 2 s, but others may stand before
+/// it.
 const SEARCH_MAX: Duration = Duration::from_secs(4);
 /// Events waiting for the index; one that lags further reads the store.
 const QUEUE: usize = 1_024;
@@ -60,18 +62,30 @@ impl Finder {
     ) -> Result<Self, SearchError> {
         let (index, position) = Search::open(path, feed.last(), reads)?;
         let index = Mutex::new(Arc::new(index));
-        let shared = Arc::new(Shared { store, feed, path: path.to_owned(), reads, index });
+        let shared = Arc::new(Shared {
+            store,
+            feed,
+            path: path.to_owned(),
+            reads,
+            index,
+        });
         let (following, mut opened_at) = (Arc::clone(&shared), Some(position));
         let thread = Background::start("finder", move || {
             // After a panic the index knows best how far it has come.
-            let position = opened_at.take().unwrap_or_else(|| following.index().position());
+            let position = opened_at
+                .take()
+                .unwrap_or_else(|| following.index().position());
             run(Arc::clone(&following), position)
         });
         let thread = thread.map_err(|error| SearchError::File(path.to_owned(), error))?;
-        Ok(Finder { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Finder {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
-    /// Documents of this scope in which the query's words are, best first: `limit` of them from the `offset`-th on.
+    /// Documents of this scope in which the query's words are, best first: `limit` of them from the
+    /// `offset`-th on.
     ///
     /// # Errors
     /// The index is behind, or can't be read.
@@ -84,9 +98,14 @@ impl Finder {
         let index = self.shared.index();
         let wanted = self.shared.feed.last();
         self.shared.feed.reach();
-        index.wait_for(wanted, SEARCH_WAIT).await.map_err(|_| ListFailure::Away)?;
+        index
+            .wait_for(wanted, SEARCH_WAIT)
+            .await
+            .map_err(|_| ListFailure::Away)?;
         let found = index.find(shelf(scope, in_bin), query, limit, offset);
-        Ok(tokio::time::timeout(SEARCH_MAX, found).await.map_err(|_| ListFailure::TooSlow)??)
+        Ok(tokio::time::timeout(SEARCH_MAX, found)
+            .await
+            .map_err(|_| ListFailure::TooSlow)??)
     }
 
     /// Searches know everything up to this position.
@@ -104,7 +123,10 @@ impl Finder {
 async fn run(shared: Arc<Shared>, mut position: i64) {
     let mut restarts = Restarts::of(INDEXER);
     loop {
-        let follower = Follower { index: shared.index(), shared: &shared };
+        let follower = Follower {
+            index: shared.index(),
+            shared: &shared,
+        };
         if follower.follow(position).await.is_ok() {
             return;
         }
@@ -121,7 +143,8 @@ impl Shared {
         Arc::clone(&self.index.lock())
     }
 
-    /// Opens the index again, which begins anew where its file is not to be trusted, however often it takes.
+    /// Opens the index again, which begins anew where its file is not to be trusted, however often
+    /// it takes.
     async fn open_again(&self) -> i64 {
         self.index().close();
         loop {
@@ -130,7 +153,9 @@ impl Shared {
                     *self.index.lock() = Arc::new(index);
                     return position;
                 }
-                Err(error) => tracing::error!(%error, "the search index can't be opened again; trying again"),
+                Err(error) => {
+                    tracing::error!(%error, "the search index can't be opened again; trying again")
+                }
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -161,9 +186,12 @@ impl Follower<'_> {
                     Err(Ended::TooSlow) => break,
                     Err(Ended::Closed) => return Ok(()),
                 };
-                // What has gathered is handed in at once: of a document that changes all the time only the last state.
+                // What has gathered is handed in at once: of a document that changes all the time
+                // only the last state.
                 let rest = std::iter::from_fn(|| heard.waiting()).take(QUEUE);
-                position = self.take(position, std::iter::once(first).chain(rest).collect()).await?;
+                position = self
+                    .take(position, std::iter::once(first).chain(rest).collect())
+                    .await?;
                 if self.index.damaged() {
                     return Err(Closed);
                 }
@@ -195,8 +223,12 @@ impl Follower<'_> {
     async fn take_all(&self) -> Result<(), Closed> {
         let mut behind = 0;
         loop {
-            let page = self.read(|store| store.documents_behind(behind, PAGE)).await;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let page = self
+                .read(|store| store.documents_behind(behind, PAGE))
+                .await;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             behind = *last;
             for (number, scope) in page {
                 self.hand_in(0, scope, number).await?;
@@ -207,7 +239,9 @@ impl Follower<'_> {
     /// Hands in what happened between these positions.
     async fn catch_up(&self, mut position: i64, until: i64) -> Result<(), Closed> {
         while position < until {
-            let rows = self.read(|store| store.happened_behind(position, PAGE)).await;
+            let rows = self
+                .read(|store| store.happened_behind(position, PAGE))
+                .await;
             let full = rows.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
             let mut last = position;
             let mut touched: HashMap<u64, Arc<Event>> = HashMap::new();
@@ -230,13 +264,16 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Hands in a document as it is now, or that it is not to be found; everything up to the position was handed in.
+    /// Hands in a document as it is now, or that it is not to be found; everything up to the
+    /// position was handed in.
     async fn hand_in(&self, position: i64, scope: Scope, number: u64) -> Result<(), Closed> {
         loop {
             match self.entry(scope, number).await {
                 Ok(Some(entry)) => return self.index.put(position, entry).await,
                 // What can't be read is not found, and does not keep the others out.
-                Ok(None) | Err(ReadError::Unreadable) => return self.index.remove(position, number).await,
+                Ok(None) | Err(ReadError::Unreadable) => {
+                    return self.index.remove(position, number).await;
+                }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -245,15 +282,31 @@ impl Follower<'_> {
     /// What is to be found of a document.
     async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
         let store = &self.shared.store;
-        let Some((row, in_bin)) = store.document(scope, number).await? else { return Ok(None) };
-        let facts = Facts::stored(DocumentId::from_parts(row.subject.number, row.subject.tail), &row.body)?;
-        let Some((_, frames)) = store.version(Scope::OPERATORS, row.subject, facts.head).await? else {
+        let Some((row, in_bin)) = store.document(scope, number).await? else {
+            return Ok(None);
+        };
+        let facts = Facts::stored(
+            DocumentId::from_parts(row.subject.number, row.subject.tail),
+            &row.body,
+        )?;
+        let Some((_, frames)) = store
+            .version(Scope::OPERATORS, row.subject, facts.head)
+            .await?
+        else {
             return Ok(None);
         };
         let bytes = unpacked_bytes(&frames);
         // In the house's own name: what the index waits for, no account's requests hold up.
-        let load = Load { scope: Scope::OPERATORS, effort: Effort::Linear, bytes };
-        let turn = if load.is_large() { Some(load.turn().await.ok_or(ReadError::TooSlow)?) } else { None };
+        let load = Load {
+            scope: Scope::OPERATORS,
+            effort: Effort::Linear,
+            bytes,
+        };
+        let turn = if load.is_large() {
+            Some(load.turn().await.ok_or(ReadError::TooSlow)?)
+        } else {
+            None
+        };
         // On this thread: it has nothing else to do.
         let unpacked = {
             let _long = offload::long(bytes);
@@ -262,21 +315,36 @@ impl Follower<'_> {
         let (content, _) = unpacked.ok_or(ReadError::Unreadable)?;
         // It goes before the text is handed in: the queue may be full for as long as the disk is.
         drop(turn);
-        Ok(Some(Entry { number, scope: shelf(scope, in_bin), title: facts.title, content }))
+        Ok(Some(Entry {
+            number,
+            scope: shelf(scope, in_bin),
+            title: facts.title,
+            content,
+        }))
     }
 
-    async fn read<T>(&self, ask: impl Fn(&dyn Store) -> crate::store::Later<Result<T, ReadError>>) -> T {
+    async fn read<T>(
+        &self,
+        ask: impl Fn(&dyn Store) -> crate::store::Later<Result<T, ReadError>>,
+    ) -> T {
         loop {
             match ask(&*self.shared.store).await {
                 Ok(found) => return found,
-                Err(error) => tracing::warn!(%error, "the search index can't be kept up; trying again"),
+                Err(error) => {
+                    tracing::warn!(%error, "the search index can't be kept up; trying again")
+                }
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
-/// Where the index keeps a scope's documents: those in the bin apart, so that a search meets the ones or the others.
+/// Where the index keeps a scope's documents: those in the bin apart, so that a search meets the
+/// ones or the others.
 fn shelf(scope: Scope, in_bin: bool) -> Scope {
-    if in_bin { Scope::from_number(!scope.number()) } else { scope }
+    if in_bin {
+        Scope::from_number(!scope.number())
+    } else {
+        scope
+    }
 }

@@ -1,8 +1,9 @@
-//! How contents of versions are kept: each as a zstd frame, alone (a keyframe) or as what it adds to another version's
-//! content. Knows texts and bytes only; which version stands on which is the store's to remember.
+//! How contents of versions are kept: each as a zstd frame, alone (a keyframe) or as what it adds
+//! to another version's content. Knows texts and bytes only; which version stands on which is the
+//! store's to remember.
 //!
-//! A chain is a keyframe and the frames that stand on it, one on the other. It ends where reading its last content would
-//! cost too much, so that a thousandth version is read as fast as a tenth.
+//! A chain is a keyframe and the frames that stand on it, one on the other. It ends where reading
+//! its last content would cost too much, so that a thousandth version is read as fast as a tenth.
 
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
@@ -13,13 +14,16 @@ const LAYOUT: u8 = 1;
 const DIGEST_BYTES: usize = 8;
 /// Layout, depth, bytes of the chain, digest.
 const HEADER_BYTES: usize = 1 + 2 + 4 + DIGEST_BYTES;
-/// Frames of a chain, the keyframe not counted. A keyframe costs what some hundred small edits cost.
+/// Frames of a chain, the keyframe not counted. A keyframe costs what some hundred small edits
+/// cost.
 pub const CHAIN_FRAMES_MAX: u16 = 250;
-/// Of a short text a keyframe costs less, and reading many frames is most of the work with it: one frame for so many bytes …
+/// Of a short text a keyframe costs less, and reading many frames is most of the work with it: one
+/// frame for so many bytes …
 const FRAME_BYTES: usize = 400;
 /// … but at least so many.
 const CHAIN_FRAMES_MIN: u16 = 16;
-/// Bytes of content that reading a chain's last frame may unpack, beyond the content itself: about 15 ms.
+/// Bytes of content that reading a chain's last frame may unpack, beyond the content itself: about
+/// 15 ms.
 pub const CHAIN_BYTES_MAX: u32 = 64 << 20;
 /// zstd's own middle: more buys few bytes for much time.
 const LEVEL: i32 = 3;
@@ -32,7 +36,8 @@ const WINDOW_LOG_MIN: u32 = 10;
 /// Why a content could not be packed or unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The bytes are not those that were written, or the base is not the content that they stand on.
+    /// The bytes are not those that were written, or the base is not the content that they stand
+    /// on.
     #[error("the frame is damaged or stands on another content")]
     Damaged,
     /// A keyframe was given a base, or another frame none.
@@ -59,8 +64,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether a content of this length must begin a chain of its own instead of standing on the frame in this place.
-    /// So a writer knows, before it reads the base, that it needs none.
+    /// Whether a content of this length must begin a chain of its own instead of standing on the
+    /// frame in this place. So a writer knows, before it reads the base, that it needs none.
     #[must_use]
     pub fn keyframe_due(self, content_bytes: usize) -> bool {
         let frames_max = u16::try_from(content_bytes / FRAME_BYTES).unwrap_or(u16::MAX);
@@ -87,18 +92,28 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Takes what [`Frame::bytes`] gave. Only the header is looked at; the rest is checked when it is unpacked.
+    /// Takes what [`Frame::bytes`] gave. Only the header is looked at; the rest is checked when it
+    /// is unpacked.
     ///
     /// # Errors
     /// [`FrameError::Damaged`] where these bytes are no frame.
     pub fn from_bytes(bytes: Bytes) -> Result<Self, FrameError> {
-        let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(FrameError::Damaged)?;
+        let (header, _) = bytes
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(FrameError::Damaged)?;
         let [layout, d0, d1, c0, c1, c2, c3, digest @ ..] = *header;
         if layout != LAYOUT {
             return Err(FrameError::Damaged);
         }
-        let place = Place { depth: u16::from_le_bytes([d0, d1]), chain_bytes: u32::from_le_bytes([c0, c1, c2, c3]) };
-        Ok(Frame { place, digest, bytes })
+        let place = Place {
+            depth: u16::from_le_bytes([d0, d1]),
+            chain_bytes: u32::from_le_bytes([c0, c1, c2, c3]),
+        };
+        Ok(Frame {
+            place,
+            digest,
+            bytes,
+        })
     }
 
     /// What is to be stored.
@@ -125,8 +140,14 @@ impl Frame {
 
     /// Bytes of its content, as its maker wrote them down.
     pub(super) fn content_bytes(&self, bytes_max: usize) -> Result<usize, FrameError> {
-        let stated = zstd_safe::get_frame_content_size(self.packed()).ok().flatten().ok_or(FrameError::Damaged)?;
-        usize::try_from(stated).ok().filter(|bytes| *bytes <= bytes_max).ok_or(FrameError::TooLarge { bytes_max })
+        let stated = zstd_safe::get_frame_content_size(self.packed())
+            .ok()
+            .flatten()
+            .ok_or(FrameError::Damaged)?;
+        usize::try_from(stated)
+            .ok()
+            .filter(|bytes| *bytes <= bytes_max)
+            .ok_or(FrameError::TooLarge { bytes_max })
     }
 
     fn checked(&self, content: Vec<u8>) -> Result<String, FrameError> {
@@ -137,24 +158,33 @@ impl Frame {
     }
 }
 
-/// Packs a content; on the base where that saves something and its chain takes another frame, else as a keyframe:
-/// [`Frame::is_keyframe`] tells. Computes (8 MiB: some 0.1 s): not for an arbiter.
+/// Packs a content; on the base where that saves something and its chain takes another frame, else
+/// as a keyframe: [`Frame::is_keyframe`] tells. Computes (8 MiB: some 0.1 s): not for an arbiter.
 ///
 /// # Errors
 /// [`FrameError::Refused`] where there is no memory for it.
 pub fn encode(content: &str, base: Option<Base<'_>>) -> Result<Frame, FrameError> {
     let alone = || {
-        let place = Place { depth: 0, chain_bytes: bounded(content.len()) };
+        let place = Place {
+            depth: 0,
+            chain_bytes: bounded(content.len()),
+        };
         Ok(assemble(content, place, &pack(content.as_bytes(), &[])?))
     };
-    let Some(base) = base.filter(|base| !base.place.keyframe_due(content.len())) else { return alone() };
+    let Some(base) = base.filter(|base| !base.place.keyframe_due(content.len())) else {
+        return alone();
+    };
     let patch = pack(content.as_bytes(), base.content.as_bytes())?;
     let place = Place {
         depth: base.place.depth + 1,
-        chain_bytes: base.place.chain_bytes.saturating_add(bounded(content.len())),
+        chain_bytes: base
+            .place
+            .chain_bytes
+            .saturating_add(bounded(content.len())),
     };
     let patch = assemble(content, place, &patch);
-    // A rewritten text gains nothing from its base: a keyframe of the same size gives the chain a new beginning.
+    // A rewritten text gains nothing from its base: a keyframe of the same size gives the chain a
+    // new beginning.
     if patch.bytes.len() > content.len() / 8 {
         let keyframe = alone()?;
         if patch.bytes.len() > keyframe.bytes.len() / 4 * 3 {
@@ -164,8 +194,9 @@ pub fn encode(content: &str, base: Option<Base<'_>>) -> Result<Frame, FrameError
     Ok(patch)
 }
 
-/// Unpacks one frame. What comes back is the content that was packed, or an error: a digest of it stands in the frame.
-/// `bytes_max` bounds the memory that a damaged frame can ask for; to lower it hides larger contents.
+/// Unpacks one frame. What comes back is the content that was packed, or an error: a digest of it
+/// stands in the frame. `bytes_max` bounds the memory that a damaged frame can ask for; to lower it
+/// hides larger contents.
 ///
 /// # Errors
 /// See [`FrameError`].
@@ -174,8 +205,9 @@ pub fn decode(frame: &Frame, base: Option<&str>, bytes_max: usize) -> Result<Str
     frame.checked(unpack(frame, base, bytes_max)?)
 }
 
-/// Unpacks the last of these frames, which are its whole chain, the keyframe first. Only the last content is checked
-/// against its digest: it is right exactly if all that it took from the others is.
+/// Unpacks the last of these frames, which are its whole chain, the keyframe first. Only the last
+/// content is checked against its digest: it is right exactly if all that it took from the others
+/// is.
 ///
 /// # Errors
 /// See [`FrameError`]; [`FrameError::Base`] also where there is no frame, or the chain has a gap.
@@ -196,7 +228,10 @@ fn bounded(bytes: usize) -> u32 {
 }
 
 fn digest(content: &[u8]) -> [u8; DIGEST_BYTES] {
-    Sha256::digest(content).first_chunk().copied().unwrap_or_default()
+    Sha256::digest(content)
+        .first_chunk()
+        .copied()
+        .unwrap_or_default()
 }
 
 fn assemble(content: &str, place: Place, packed: &[u8]) -> Frame {
@@ -207,26 +242,41 @@ fn assemble(content: &str, place: Place, packed: &[u8]) -> Frame {
     bytes.extend_from_slice(&place.chain_bytes.to_le_bytes());
     bytes.extend_from_slice(&digest);
     bytes.extend_from_slice(packed);
-    Frame { place, digest, bytes: bytes.freeze() }
+    Frame {
+        place,
+        digest,
+        bytes: bytes.freeze(),
+    }
 }
 
 /// One zstd frame, with `base` as what `zstd --patch-from` calls the reference.
 fn pack(content: &[u8], base: &[u8]) -> Result<Vec<u8>, FrameError> {
     let mut context = CCtx::try_create().ok_or(FrameError::Refused)?;
     let whole = content.len().saturating_add(base.len());
-    let mut parameters = vec![CParameter::CompressionLevel(LEVEL), CParameter::ContentSizeFlag(true)];
+    let mut parameters = vec![
+        CParameter::CompressionLevel(LEVEL),
+        CParameter::ContentSizeFlag(true),
+    ];
     if !base.is_empty() {
         // The window must reach from the content's end to the base's beginning.
         let window = whole.max(1).ilog2() + 1;
-        parameters.push(CParameter::WindowLog(window.clamp(WINDOW_LOG_MIN, WINDOW_LOG_MAX)));
-        parameters.push(CParameter::EnableLongDistanceMatching(whole > LONG_RANGE_BYTES));
+        parameters.push(CParameter::WindowLog(
+            window.clamp(WINDOW_LOG_MIN, WINDOW_LOG_MAX),
+        ));
+        parameters.push(CParameter::EnableLongDistanceMatching(
+            whole > LONG_RANGE_BYTES,
+        ));
     }
     for parameter in parameters {
-        context.set_parameter(parameter).map_err(|_| FrameError::Refused)?;
+        context
+            .set_parameter(parameter)
+            .map_err(|_| FrameError::Refused)?;
     }
     context.ref_prefix(base).map_err(|_| FrameError::Refused)?;
     let mut packed = Vec::with_capacity(zstd_safe::compress_bound(content.len()));
-    context.compress2(&mut packed, content).map_err(|_| FrameError::Refused)?;
+    context
+        .compress2(&mut packed, content)
+        .map_err(|_| FrameError::Refused)?;
     Ok(packed)
 }
 
@@ -236,8 +286,12 @@ fn unpack(frame: &Frame, base: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8
     }
     let mut content = Vec::with_capacity(frame.content_bytes(bytes_max)?);
     let mut context = DCtx::try_create().ok_or(FrameError::Refused)?;
-    context.ref_prefix(base.unwrap_or_default()).map_err(|_| FrameError::Refused)?;
-    context.decompress(&mut content, frame.packed()).map_err(|_| FrameError::Damaged)?;
+    context
+        .ref_prefix(base.unwrap_or_default())
+        .map_err(|_| FrameError::Refused)?;
+    context
+        .decompress(&mut content, frame.packed())
+        .map_err(|_| FrameError::Damaged)?;
     Ok(content)
 }
 

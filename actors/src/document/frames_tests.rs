@@ -1,6 +1,11 @@
-//! What is packed comes back, and nothing else does; a history costs what git's packs cost, and is read as fast.
+//! What is packed comes back, and nothing else does; a history costs what git's packs cost, and is
+//! read as fast.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -40,7 +45,12 @@ impl Dice {
         let words: Vec<String> = (0..6 + self.below(10)).map(|_| self.word()).collect();
         match self.below(12) {
             0 => format!("## {}", words[..3].join(" ")),
-            1 | 2 => format!("- [{}](https://example.com/{}) {}", words[0], words[1], words[2..].join(" ")),
+            1 | 2 => format!(
+                "- [{}](https://example.com/{}) {}",
+                words[0],
+                words[1],
+                words[2..].join(" ")
+            ),
             3 => String::new(),
             _ => words.join(" "),
         }
@@ -80,7 +90,10 @@ fn text(lines: &[String]) -> String {
 fn history(texts: &[String]) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     for (number, content) in texts.iter().enumerate() {
-        let base = number.checked_sub(1).map(|n| Base { content: &texts[n], place: frames[n].place() });
+        let base = number.checked_sub(1).map(|n| Base {
+            content: &texts[n],
+            place: frames[n].place(),
+        });
         frames.push(encode(content, base).unwrap());
     }
     frames
@@ -93,7 +106,10 @@ fn chain(frames: &[Frame], number: usize) -> &[Frame] {
 
 fn git(folder: &Path, arguments: &[&str]) -> Command {
     let mut git = Command::new("git");
-    git.current_dir(folder).args(arguments).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+    git.current_dir(folder)
+        .args(arguments)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1");
     git.stdout(Stdio::null()).stderr(Stdio::null());
     git
 }
@@ -101,18 +117,33 @@ fn git(folder: &Path, arguments: &[&str]) -> Command {
 /// Bytes of the pack that `git gc` makes of this history.
 fn packed_by_git(texts: &[String]) -> u64 {
     let folder = tempfile::tempdir().unwrap();
-    assert!(git(folder.path(), &["init", "--bare", "."]).status().unwrap().success());
-    let mut import = git(folder.path(), &["fast-import"]).stdin(Stdio::piped()).spawn().unwrap();
+    assert!(
+        git(folder.path(), &["init", "--bare", "."])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut import = git(folder.path(), &["fast-import"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut to = import.stdin.take().unwrap();
     for (number, text) in texts.iter().enumerate() {
-        let head = format!("commit refs/heads/main\ncommitter A <a@a> {number} +0000\ndata 1\nx\nM 644 inline d.md");
+        let head = format!(
+            "commit refs/heads/main\ncommitter A <a@a> {number} +0000\ndata 1\nx\nM 644 inline d.md"
+        );
         write!(to, "{head}\ndata {}\n{text}\n", text.len()).unwrap();
     }
     drop(to);
     assert!(import.wait().unwrap().success());
     assert!(git(folder.path(), &["gc"]).status().unwrap().success());
-    let packs = std::fs::read_dir(folder.path().join("objects/pack")).unwrap().map(|file| file.unwrap().path());
-    packs.filter(|path| path.extension().is_some_and(|ext| ext == "pack")).map(|p| p.metadata().unwrap().len()).sum()
+    let packs = std::fs::read_dir(folder.path().join("objects/pack"))
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    packs
+        .filter(|path| path.extension().is_some_and(|ext| ext == "pack"))
+        .map(|p| p.metadata().unwrap().len())
+        .sum()
 }
 
 fn best_of_three<T>(mut run: impl FnMut() -> T) -> (T, Duration) {
@@ -120,7 +151,10 @@ fn best_of_three<T>(mut run: impl FnMut() -> T) -> (T, Duration) {
         let begun = Instant::now();
         (run(), begun.elapsed())
     };
-    [timed(), timed(), timed()].into_iter().min_by_key(|(_, took)| *took).unwrap()
+    [timed(), timed(), timed()]
+        .into_iter()
+        .min_by_key(|(_, took)| *took)
+        .unwrap()
 }
 
 #[test]
@@ -144,10 +178,15 @@ fn a_thousand_versions_take_less_than_git_and_each_is_read_in_5_ms() {
         worst = worst.max(took);
     }
     let keyframes = frames.iter().filter(|frame| frame.is_keyframe()).count();
-    eprintln!("ours {ours} B with {keyframes} keyframes, git gc {gits} B; worst read {worst:?}, packing {packing:?}");
+    eprintln!(
+        "ours {ours} B with {keyframes} keyframes, git gc {gits} B; worst read {worst:?}, packing {packing:?}"
+    );
     assert!(u64::try_from(ours).unwrap() <= 2 * gits);
     // Without optimization the digest alone takes as long.
-    assert!(worst <= Duration::from_millis(if cfg!(debug_assertions) { 50 } else { 5 }), "{worst:?}");
+    assert!(
+        worst <= Duration::from_millis(if cfg!(debug_assertions) { 50 } else { 5 }),
+        "{worst:?}"
+    );
 }
 
 #[test]
@@ -163,12 +202,17 @@ fn eight_mebibytes_against_their_parent_cost_what_was_changed() {
     lines.extend(block);
     let after = text(&lines);
     let (first, alone) = best_of_three(|| encode(&before, None).unwrap());
-    let base = Base { content: &before, place: first.place() };
+    let base = Base {
+        content: &before,
+        place: first.place(),
+    };
     let (second, patch) = best_of_three(|| encode(&after, Some(base)).unwrap());
     let (content, read) = best_of_three(|| decode(&second, Some(&before), MAX).unwrap());
     assert!(content == after);
     let (keyframe, size) = (first.bytes().len(), second.bytes().len());
-    eprintln!("8 MiB: keyframe {keyframe} B in {alone:?}; patch {size} B in {patch:?}, read in {read:?}");
+    eprintln!(
+        "8 MiB: keyframe {keyframe} B in {alone:?}; patch {size} B in {patch:?}, read in {read:?}"
+    );
     assert!(!second.is_keyframe() && size < 20_000);
 }
 
@@ -177,12 +221,18 @@ fn a_chain_ends_by_its_length_and_by_its_bytes() {
     let place = |depth, chain_bytes| Place { depth, chain_bytes };
     assert!(!place(249, 1_000).keyframe_due(100_000));
     assert!(place(250, 1_000).keyframe_due(100_000));
-    assert!(!place(15, 1_000).keyframe_due(1_000), "a short text's chain is shorter");
+    assert!(
+        !place(15, 1_000).keyframe_due(1_000),
+        "a short text's chain is shorter"
+    );
     assert!(place(16, 1_000).keyframe_due(1_000));
     assert!(!place(6, 7 * (8 << 20)).keyframe_due(8 << 20));
     assert!(place(7, 8 * (8 << 20)).keyframe_due(8 << 20));
     let content = "a".repeat(1_000);
-    let full = Base { content: &content, place: place(250, 1_000) };
+    let full = Base {
+        content: &content,
+        place: place(250, 1_000),
+    };
     assert!(encode(&content, Some(full)).unwrap().is_keyframe());
 }
 
@@ -195,8 +245,25 @@ fn a_rewritten_text_is_a_keyframe() {
     for _ in 0..20_000 {
         noise.push(char::from(u8::try_from(33 + two.below(90)).unwrap()));
     }
-    assert!(encode(&noise, Some(Base { content: &before, place: first.place() })).unwrap().is_keyframe());
-    let second = encode(&after, Some(Base { content: &before, place: first.place() })).unwrap();
+    assert!(
+        encode(
+            &noise,
+            Some(Base {
+                content: &before,
+                place: first.place()
+            })
+        )
+        .unwrap()
+        .is_keyframe()
+    );
+    let second = encode(
+        &after,
+        Some(Base {
+            content: &before,
+            place: first.place(),
+        }),
+    )
+    .unwrap();
     let base = (!second.is_keyframe()).then_some(before.as_str());
     assert_eq!(decode(&second, base, MAX), Ok(after));
 }
@@ -205,8 +272,14 @@ fn a_rewritten_text_is_a_keyframe() {
 fn a_bomb_is_refused_before_it_takes_memory() {
     let bomb = encode(&"0".repeat(MAX + 1), None).unwrap();
     assert!(bomb.bytes().len() < 2_000);
-    assert_eq!(decode(&bomb, None, MAX), Err(FrameError::TooLarge { bytes_max: MAX }));
-    assert_eq!(decode_chain(&[bomb], MAX), Err(FrameError::TooLarge { bytes_max: MAX }));
+    assert_eq!(
+        decode(&bomb, None, MAX),
+        Err(FrameError::TooLarge { bytes_max: MAX })
+    );
+    assert_eq!(
+        decode_chain(&[bomb], MAX),
+        Err(FrameError::TooLarge { bytes_max: MAX })
+    );
 }
 
 #[test]
@@ -216,7 +289,10 @@ fn a_chain_with_a_gap_or_without_its_keyframe_is_refused() {
     assert_eq!(decode_chain(&frames, MAX).as_ref(), Ok(&texts[2]));
     assert_eq!(decode_chain(&[], MAX), Err(FrameError::Base));
     assert_eq!(decode_chain(&frames[1..], MAX), Err(FrameError::Base));
-    assert_eq!(decode_chain(&[frames[0].clone(), frames[2].clone()], MAX), Err(FrameError::Base));
+    assert_eq!(
+        decode_chain(&[frames[0].clone(), frames[2].clone()], MAX),
+        Err(FrameError::Base)
+    );
     assert_eq!(decode(&frames[1], None, MAX), Err(FrameError::Base));
     assert_eq!(decode(&frames[0], Some("x"), MAX), Err(FrameError::Base));
 }

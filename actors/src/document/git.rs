@@ -16,12 +16,18 @@ pub(super) struct Git {
 
 impl Git {
     pub(super) fn new() -> Self {
-        // In memory where that can be had: a file that is written again and again may have to reach the disk each time.
+        // In memory where that can be had: a file that is written again and again may have to reach
+        // the disk each time.
         let memory = Path::new("/dev/shm");
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
         let place = if memory.is_dir() { memory } else { &target };
         fs::create_dir_all(place).unwrap();
-        Self { folder: tempfile::Builder::new().prefix("git-oracle-").tempdir_in(place).unwrap() }
+        Self {
+            folder: tempfile::Builder::new()
+                .prefix("git-oracle-")
+                .tempdir_in(place)
+                .unwrap(),
+        }
     }
 
     /// Writes a file; its folder is made.
@@ -50,12 +56,19 @@ impl Git {
 
     /// Runs any command there.
     pub(super) fn output(&self, command: &str, arguments: &[&str]) -> (i32, String) {
-        let Output { status, stdout, stderr } = Command::new(command)
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = Command::new(command)
             .args(arguments)
             .current_dir(self.folder.path())
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CEILING_DIRECTORIES", self.folder.path().parent().unwrap())
+            .env(
+                "GIT_CEILING_DIRECTORIES",
+                self.folder.path().parent().unwrap(),
+            )
             .stdin(Stdio::null())
             .output()
             .unwrap();

@@ -1,7 +1,8 @@
-//! The graph of a document's versions: which contain which, and from where two of them went apart. Pure; knows numbers only.
+//! The graph of a document's versions: which contain which, and from where two of them went apart.
+//! Pure; knows numbers only.
 //!
-//! A version is known by its number, and its parents were there before it: their numbers are lower. A parent that breaks this
-//! is no parent here, so that nothing can run in circles.
+//! A version is known by its number, and its parents were there before it: their numbers are lower.
+//! A parent that breaks this is no parent here, so that nothing can run in circles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +16,11 @@ const SECOND: u8 = 2;
 /// Below a best common ancestor, so not a best one itself.
 const BELOW: u8 = 4;
 
-/// The best common ancestors of two versions: those that are no ancestor of another common one. Newest first.
+/// The best common ancestors of two versions: those that are no ancestor of another common one.
+/// Newest first.
 ///
-/// Two side lines that were merged into each other crosswise have several; versions that nothing connects have none.
+/// Two side lines that were merged into each other crosswise have several; versions that nothing
+/// connects have none.
 pub fn merge_bases<'g>(first: u64, second: u64, parents: impl Fn(u64) -> &'g [u64]) -> Vec<u64> {
     best_common(&[first], second, &parents)
 }
@@ -59,7 +62,8 @@ impl Ahead {
         self.open += is_open(*held);
     }
 
-    /// The newest: once its turn comes, all that can reach it have had theirs. None when the rest is below what was found.
+    /// The newest: once its turn comes, all that can reach it have had theirs. None when the rest
+    /// is below what was found.
     fn next(&mut self) -> Option<(u64, u8)> {
         if self.open == 0 {
             return None;
@@ -105,14 +109,23 @@ pub struct Plan {
 
 /// Plans the base of a merge, as git's recursive strategy does.
 ///
-/// One best common ancestor is the base itself. Several are merged with each other first, the oldest with the next one and
-/// so on, each of these merges from the common ancestors of its own sides; the result is the base, with the conflicts that it
-/// leaves in it: so what the sides decided in different ways conflicts again, and no side's decision wins unseen. What a plan
-/// has no room for starts from the empty text: more conflicts, never fewer.
+/// One best common ancestor is the base itself. Several are merged with each other first, the
+/// oldest with the next one and so on, each of these merges from the common ancestors of its own
+/// sides; the result is the base, with the conflicts that it leaves in it: so what the sides
+/// decided in different ways conflicts again, and no side's decision wins unseen. What a plan has
+/// no room for starts from the empty text: more conflicts, never fewer.
 pub fn plan<'g>(first: u64, second: u64, parents: impl Fn(u64) -> &'g [u64]) -> Plan {
-    let mut planner = Planner { parents, merges: Vec::new(), known: BTreeMap::new(), left: PLANNED_MERGES_MAX };
+    let mut planner = Planner {
+        parents,
+        merges: Vec::new(),
+        known: BTreeMap::new(),
+        left: PLANNED_MERGES_MAX,
+    };
     let base = planner.base(&[first], second, 0);
-    Plan { merges: planner.merges, base }
+    Plan {
+        merges: planner.merges,
+        base,
+    }
 }
 
 struct Planner<P> {
@@ -129,9 +142,13 @@ impl<'g, P: Fn(u64) -> &'g [u64]> Planner<P> {
     fn base(&mut self, first: &[u64], second: u64, depth: usize) -> Base {
         let mut bases = best_common(first, second, &self.parents);
         bases.reverse();
-        let Some((oldest, newer)) = bases.split_first() else { return Base::Empty };
+        let Some((oldest, newer)) = bases.split_first() else {
+            return Base::Empty;
+        };
         // Taken before any of them asks for room: those of the outer merges go first.
-        let Some(left) = self.left.checked_sub(newer.len()) else { return Base::Empty };
+        let Some(left) = self.left.checked_sub(newer.len()) else {
+            return Base::Empty;
+        };
         self.left = left;
         let mut base = Base::Version(*oldest);
         for (place, next) in newer.iter().enumerate() {
@@ -149,7 +166,12 @@ impl<'g, P: Fn(u64) -> &'g [u64]> Planner<P> {
         }
         let base = self.base(merged, theirs, depth);
         let place = Base::Merged(self.merges.len());
-        self.merges.push(BaseMerge { base, ours, theirs, depth });
+        self.merges.push(BaseMerge {
+            base,
+            ours,
+            theirs,
+            depth,
+        });
         self.known.insert(key, place);
         place
     }
@@ -162,7 +184,12 @@ pub fn contains<'g>(target: u64, source: u64, parents: impl Fn(u64) -> &'g [u64]
         if version <= source {
             return version == source;
         }
-        ahead.extend(parents(version).iter().filter(|parent| **parent < version).copied());
+        ahead.extend(
+            parents(version)
+                .iter()
+                .filter(|parent| **parent < version)
+                .copied(),
+        );
     }
     false
 }

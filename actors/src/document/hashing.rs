@@ -1,5 +1,6 @@
-//! Places for hashing passwords: few at once, since each takes 19 MiB and a core for some 20 ms, and fair: first between
-//! accounts, then between the links of one. Nothing is hashed for callers who have left or waited too long.
+//! Places for hashing passwords: few at once, since each takes 19 MiB and a core for some 20 ms,
+//! and fair: first between accounts, then between the links of one. Nothing is hashed for callers
+//! who have left or waited too long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -86,10 +87,22 @@ struct Queue {
 impl HashPlaces {
     /// Free places, as the settings give them.
     pub(crate) fn new(settings: HashSettings) -> Self {
-        let bounds = QueueBounds { each: WAITING_OF_LINK_MAX, all: WAITING_OF_ACCOUNT_MAX, wait: settings.wait_max };
+        let bounds = QueueBounds {
+            each: WAITING_OF_LINK_MAX,
+            all: WAITING_OF_ACCOUNT_MAX,
+            wait: settings.wait_max,
+        };
         let places = settings.places.max(1);
-        let queue = Queue { places, bounds, running: Vec::new(), accounts: VecDeque::new() };
-        HashPlaces { queue: Arc::new(Mutex::new(queue)), wait_max: settings.wait_max }
+        let queue = Queue {
+            places,
+            bounds,
+            running: Vec::new(),
+            accounts: VecDeque::new(),
+        };
+        HashPlaces {
+            queue: Arc::new(Mutex::new(queue)),
+            wait_max: settings.wait_max,
+        }
     }
 
     /// Waits for a place; whoever drops this before has left.
@@ -113,7 +126,10 @@ fn give_places(queue: &Arc<Mutex<Queue>>) {
     loop {
         let next = queue.lock().next();
         let Some((claim, caller)) = next else { return };
-        let place = HashPlace { queue: Arc::clone(queue), claim };
+        let place = HashPlace {
+            queue: Arc::clone(queue),
+            claim,
+        };
         // One who left in this moment gives the place back by not taking it.
         drop(caller.0.send(place));
     }
@@ -127,13 +143,24 @@ impl Drop for HashPlace {
 }
 
 impl Queue {
-    /// Puts a caller behind the others of its link; where there is no room, one of the account's is refused.
+    /// Puts a caller behind the others of its link; where there is no room, one of the account's is
+    /// refused.
     fn push(&mut self, claim: Claim, caller: Waiting) {
-        if self.accounts.iter().map(|(_, links)| links.len()).sum::<usize>() >= WAITING_MAX {
+        if self
+            .accounts
+            .iter()
+            .map(|(_, links)| links.len())
+            .sum::<usize>()
+            >= WAITING_MAX
+        {
             return caller.refuse();
         }
         let bounds = self.bounds;
-        match self.accounts.iter_mut().find(|(account, _)| *account == claim.account) {
+        match self
+            .accounts
+            .iter_mut()
+            .find(|(account, _)| *account == claim.account)
+        {
             Some((_, links)) => links.push(claim.link, caller),
             None => {
                 let mut links = FairQueue::new(bounds);
@@ -151,8 +178,14 @@ impl Queue {
         let most = self.places.saturating_sub(1).max(1);
         for _ in 0..self.accounts.len() {
             let (account, mut links) = self.accounts.pop_front()?;
-            let has_room = self.running.iter().filter(|claim| claim.account == account).count() < most;
-            let found = links.pop(|link| has_room && !self.running.iter().any(|claim| claim.link == link));
+            let has_room = self
+                .running
+                .iter()
+                .filter(|claim| claim.account == account)
+                .count()
+                < most;
+            let found =
+                links.pop(|link| has_room && !self.running.iter().any(|claim| claim.link == link));
             if !links.is_empty() {
                 self.accounts.push_back((account, links));
             }
@@ -180,11 +213,17 @@ mod tests {
     use super::*;
 
     fn places(places: usize) -> Arc<HashPlaces> {
-        Arc::new(HashPlaces::new(HashSettings { places, wait_max: Duration::from_secs(5) }))
+        Arc::new(HashPlaces::new(HashSettings {
+            places,
+            wait_max: Duration::from_secs(5),
+        }))
     }
 
     fn claim(account: i64, link: u128) -> Claim {
-        Claim { account: Scope::from_number(account), link }
+        Claim {
+            account: Scope::from_number(account),
+            link,
+        }
     }
 
     type Asking = JoinHandle<Result<HashPlace, NoPlace>>;
@@ -202,11 +241,20 @@ mod tests {
     async fn an_account_never_has_all_places_and_a_link_has_one() {
         let places = places(3);
         let _first = places.place(claim(1, 1)).await.unwrap();
-        assert!(!asks(&places, claim(1, 1)).await.is_finished(), "its link has a place");
+        assert!(
+            !asks(&places, claim(1, 1)).await.is_finished(),
+            "its link has a place"
+        );
         let _second = places.place(claim(1, 2)).await.unwrap();
-        assert!(!asks(&places, claim(1, 3)).await.is_finished(), "the account has all that it may have");
+        assert!(
+            !asks(&places, claim(1, 3)).await.is_finished(),
+            "the account has all that it may have"
+        );
         let other = places.place(claim(2, 4)).await.unwrap();
-        assert!(!asks(&places, claim(3, 5)).await.is_finished(), "there are three");
+        assert!(
+            !asks(&places, claim(3, 5)).await.is_finished(),
+            "there are three"
+        );
         drop(other);
     }
 
@@ -216,7 +264,13 @@ mod tests {
         let running = places.place(claim(9, 9)).await.unwrap();
         let order: Arc<Mutex<Vec<u128>>> = Arc::default();
         let mut tasks = Vec::new();
-        for asked in [claim(1, 1), claim(1, 1), claim(1, 1), claim(1, 2), claim(2, 3)] {
+        for asked in [
+            claim(1, 1),
+            claim(1, 1),
+            claim(1, 1),
+            claim(1, 2),
+            claim(2, 3),
+        ] {
             let (places, order) = (Arc::clone(&places), Arc::clone(&order));
             tasks.push(tokio::spawn(async move {
                 let _place = places.place(asked).await.unwrap();
@@ -244,7 +298,10 @@ mod tests {
         drop(running);
         drop(waiting.await.unwrap().unwrap());
         let queue = places.queue.lock();
-        assert!(queue.accounts.is_empty() && queue.running.is_empty(), "{queue:?}");
+        assert!(
+            queue.accounts.is_empty() && queue.running.is_empty(),
+            "{queue:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -49,47 +49,105 @@ impl Documents {
     ///
     /// # Errors
     /// It is not there for this caller, or why it could not be asked.
-    pub async fn version(&self, id: DocumentId, by: (Caller, Who), name: VersionName) -> Result<Answer, Failure> {
+    pub async fn version(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        name: VersionName,
+    ) -> Result<Answer, Failure> {
         let scope = by.0.scope;
         let seen = self.look(id, by, vec![name]).await?;
-        let found = seen.versions.first().copied().flatten().ok_or(AskError::Refused(DocumentError::NotFound))?;
-        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Linear, beside: 0 };
+        let found = seen
+            .versions
+            .first()
+            .copied()
+            .flatten()
+            .ok_or(AskError::Refused(DocumentError::NotFound))?;
+        let wanted = Wanted {
+            document: Document::subject(id),
+            scope,
+            effort: Effort::Linear,
+            beside: 0,
+        };
         let (mut read, turn) = contents::read(&self.store, wanted, &[found.number]).await?;
-        let (stored, frames) = read.pop().ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
+        let (stored, frames) = read
+            .pop()
+            .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let parents = self.parents(scope, id, &stored).await?;
         let written = turn.compute(move || {
             let (content, _) = unpack(&frames, (wanted.document, found.number))?;
-            Some(to_json(&VersionWithContent { version: version_view(id, &stored, parents), content: &content }))
+            Some(to_json(&VersionWithContent {
+                version: version_view(id, &stored, parents),
+                content: &content,
+            }))
         });
-        let body = written.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)?;
-        Ok(Answer { done: Done::Ok, id: None, etag: Some(found.id.to_string()), body, replayed: false })
+        let body = written
+            .await
+            .ok_or(AskError::Crashed)?
+            .ok_or(AskError::Unreadable)?;
+        Ok(Answer {
+            done: Done::Ok,
+            id: None,
+            etag: Some(found.id.to_string()),
+            body,
+            replayed: false,
+        })
     }
 
-    async fn parents(&self, scope: Scope, id: DocumentId, version: &StoredVersion) -> Result<Vec<VersionId>, Failure> {
-        let found = self.store.version_ids(scope, Document::subject(id), version.parents.clone()).await;
+    async fn parents(
+        &self,
+        scope: Scope,
+        id: DocumentId,
+        version: &StoredVersion,
+    ) -> Result<Vec<VersionId>, Failure> {
+        let found = self
+            .store
+            .version_ids(scope, Document::subject(id), version.parents.clone())
+            .await;
         Ok(found.map_err(LoadError::from)?)
     }
 
     /// What differs between two versions; version 1 is compared with the empty text.
     ///
     /// # Errors
-    /// The document is not there for this caller, a version is not one of its, or why it could not be asked.
-    pub async fn diff(&self, id: DocumentId, by: (Caller, Who), asked: Comparison) -> Result<Bytes, Failure> {
+    /// The document is not there for this caller, a version is not one of its, or why it could not
+    /// be asked.
+    pub async fn diff(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        asked: Comparison,
+    ) -> Result<Bytes, Failure> {
         let names: Vec<VersionName> = asked.from.iter().chain(asked.to.iter()).cloned().collect();
         let scope = by.0.scope;
         let seen = self.look(id, by, names).await?;
         let mut versions = seen.versions.iter().copied();
         let mut named = |field, name: &Option<VersionName>| match name {
-            Some(_) => {
-                versions.next().flatten().map(Some).ok_or_else(|| invalid(field, "must be a version of this document"))
-            }
+            Some(_) => versions
+                .next()
+                .flatten()
+                .map(Some)
+                .ok_or_else(|| invalid(field, "must be a version of this document")),
             None => Ok(None),
         };
         let from = named("from", &asked.from)?;
         let to = named("to", &asked.to)?.unwrap_or(seen.head);
-        let first_parent = seen.head.parent.map(|number| VersionFound { number, ..seen.head });
-        let numbers: Vec<u64> = from.or(first_parent).into_iter().chain([to]).map(|version| version.number).collect();
-        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Comparison, beside: 0 };
+        let first_parent = seen.head.parent.map(|number| VersionFound {
+            number,
+            ..seen.head
+        });
+        let numbers: Vec<u64> = from
+            .or(first_parent)
+            .into_iter()
+            .chain([to])
+            .map(|version| version.number)
+            .collect();
+        let wanted = Wanted {
+            document: Document::subject(id),
+            scope,
+            effort: Effort::Comparison,
+            beside: 0,
+        };
         let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
         let compared = turn.compute_while_awaited(move |abandoned| {
             let content = |((_, frames), number): (&contents::Framed, u64)| {
@@ -103,12 +161,17 @@ impl Documents {
             let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
             Some(compare((&old, &new), &asked, steps))
         });
-        let compared = compared.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)?;
+        let compared = compared
+            .await
+            .ok_or(AskError::Crashed)?
+            .ok_or(AskError::Unreadable)?;
         compared.map_err(|TooLong| {
             let bytes_max = Bounds::get().diff_bytes_max;
             invalid(
                 "format",
-                &format!("must be stat: shown like this, the difference is longer than {bytes_max} bytes"),
+                &format!(
+                    "must be stat: shown like this, the difference is longer than {bytes_max} bytes"
+                ),
             )
         })
     }
@@ -130,16 +193,31 @@ impl Documents {
             None => None,
             Some(VersionName::Head | VersionName::Main) => Some(String::new()),
             Some(VersionName::Mark(mark)) => Some(mark.to_string()),
-            Some(VersionName::Id(_) | VersionName::Number(_)) => return Err(invalid("branch", "must be a branch")),
+            Some(VersionName::Id(_) | VersionName::Number(_)) => {
+                return Err(invalid("branch", "must be a branch"));
+            }
         };
         let is_side_line = branch.as_ref().is_some_and(|branch| !branch.is_empty());
-        let query = VersionQuery { scope, document: Document::subject(id), branch, paging };
+        let query = VersionQuery {
+            scope,
+            document: Document::subject(id),
+            branch,
+            paging,
+        };
         let found = self.store.versions(query).await.map_err(in_a_list)?;
         if is_side_line && found.total == 0 {
             return Err(invalid("branch", "must be a branch of this document"));
         }
-        let numbers = found.items.iter().flat_map(|version| version.parents.iter().copied()).collect();
-        let parents = self.store.version_ids(scope, Document::subject(id), numbers).await.map_err(LoadError::from)?;
+        let numbers = found
+            .items
+            .iter()
+            .flat_map(|version| version.parents.iter().copied())
+            .collect();
+        let parents = self
+            .store
+            .version_ids(scope, Document::subject(id), numbers)
+            .await
+            .map_err(LoadError::from)?;
         let mut parents = parents.into_iter();
         let mut shown = Vec::with_capacity(found.items.len());
         for version in &found.items {
@@ -147,13 +225,26 @@ impl Documents {
             shown.push(to_json(&version_view(id, version, its)));
         }
         let ids = |version: &StoredVersion| version.id.to_string();
-        Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
+        Ok(page(
+            &shown,
+            (found.items.first().map(ids), found.items.last().map(ids)),
+            &found,
+        ))
     }
 }
 
 fn compare((old, new): (&str, &str), asked: &Comparison, steps: Steps) -> Result<Bytes, TooLong> {
-    let names = diff::Names { old: "a/document", new: "b/document" };
-    let (context, limits) = (asked.context, diff::Limits { bytes_max: Bounds::get().diff_bytes_max, steps });
+    let names = diff::Names {
+        old: "a/document",
+        new: "b/document",
+    };
+    let (context, limits) = (
+        asked.context,
+        diff::Limits {
+            bytes_max: Bounds::get().diff_bytes_max,
+            steps,
+        },
+    );
     match asked.format {
         DiffFormat::Unified => diff::unified(old, new, &names, context, &limits).map(Bytes::from),
         DiffFormat::Json => diff::json(old, new, context, &limits).map(Bytes::from),
@@ -162,13 +253,21 @@ fn compare((old, new): (&str, &str), asked: &Comparison, steps: Steps) -> Result
     }
 }
 
-fn version_view(id: DocumentId, version: &StoredVersion, parents: Vec<VersionId>) -> VersionView<'_> {
+fn version_view(
+    id: DocumentId,
+    version: &StoredVersion,
+    parents: Vec<VersionId>,
+) -> VersionView<'_> {
     VersionView {
         id: version.id,
         document_id: id,
         number: version.number,
         label: version.label.as_deref(),
-        branch: if version.branch.is_empty() { MAIN } else { &version.branch },
+        branch: if version.branch.is_empty() {
+            MAIN
+        } else {
+            &version.branch
+        },
         parents,
         message: version.message.as_deref(),
         author: version.author,

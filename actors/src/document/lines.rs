@@ -1,18 +1,23 @@
-//! A text cut into lines, and where two such texts differ, as git finds it. Knows neither markers nor formats.
+//! A text cut into lines, and where two such texts differ, as git finds it. Knows neither markers
+//! nor formats.
 
 use std::ops::Range;
 
-use gix_imara_diff::{Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, NoSliderHeuristic, Token};
+use gix_imara_diff::{
+    Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, NoSliderHeuristic, Token,
+};
 
 use super::myers::{Marks, Steps};
 
 /// How far a tab indents, as git counts.
 const TAB_WIDTH: u8 = 8;
 
-/// Room is made at first for at most so many different lines: the first lines can promise more than there are.
+/// Room is made at first for at most so many different lines: the first lines can promise more than
+/// there are.
 const DIFFERENT_LINES_EXPECTED_MAX: usize = 1 << 16;
 
-/// A text and where its lines end. Equal lines have equal tokens if they were cut with the same interner.
+/// A text and where its lines end. Equal lines have equal tokens if they were cut with the same
+/// interner.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     text: &'a str,
@@ -41,7 +46,9 @@ impl<'a> Lines<'a> {
 
     /// The lines' text; what lies past the end is empty.
     pub(super) fn text(&self, lines: Range<usize>) -> &'a str {
-        self.text.get(self.start(lines.start)..self.start(lines.end)).unwrap_or_default()
+        self.text
+            .get(self.start(lines.start)..self.start(lines.end))
+            .unwrap_or_default()
     }
 
     /// One line with its line end; empty past the end.
@@ -54,18 +61,29 @@ impl<'a> Lines<'a> {
     }
 
     fn start(&self, line: usize) -> usize {
-        let end = |line: usize| self.ends.get(line).and_then(|end| usize::try_from(*end).ok());
-        line.checked_sub(1).map_or(Some(0), end).unwrap_or(self.text.len())
+        let end = |line: usize| {
+            self.ends
+                .get(line)
+                .and_then(|end| usize::try_from(*end).ok())
+        };
+        line.checked_sub(1)
+            .map_or(Some(0), end)
+            .unwrap_or(self.text.len())
     }
 }
 
 /// About how many different lines a text has, from its first ones; only saves reallocation.
 pub(super) fn estimate(text: &str) -> usize {
     let sample: usize = text.split_inclusive('\n').take(20).map(str::len).sum();
-    (text.len() * 20).checked_div(sample).unwrap_or(0).min(DIFFERENT_LINES_EXPECTED_MAX) + 1
+    (text.len() * 20)
+        .checked_div(sample)
+        .unwrap_or(0)
+        .min(DIFFERENT_LINES_EXPECTED_MAX)
+        + 1
 }
 
-/// Lines of one text in the place of lines of another. Between two changes lies at least one line that both have.
+/// Lines of one text in the place of lines of another. Between two changes lies at least one line
+/// that both have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) before: Range<usize>,
@@ -94,8 +112,8 @@ pub(super) fn compare_to_show(
     collect(&diff)
 }
 
-/// The changes before they slide. The library's own search can be neither bounded nor interrupted: it is given texts between
-/// which there is nothing left to find, and does the sliding.
+/// The changes before they slide. The library's own search can be neither bounded nor interrupted:
+/// it is given texts between which there is nothing left to find, and does the sliding.
 fn diff(before: &[Token], after: &[Token], steps: &Steps) -> Diff {
     let [before, after] = Marks::of(before, after, steps).spelled_out();
     let mut diff = Diff::default();
@@ -107,6 +125,9 @@ fn collect(diff: &Diff) -> Vec<Change> {
     let wide = |range: Range<u32>| range.start as usize..range.end as usize;
     // Counted first: there can be millions, and growing would hold them twice.
     let mut changes = Vec::with_capacity(diff.hunks().count());
-    changes.extend(diff.hunks().map(|hunk| Change { before: wide(hunk.before), after: wide(hunk.after) }));
+    changes.extend(diff.hunks().map(|hunk| Change {
+        before: wide(hunk.before),
+        after: wide(hunk.after),
+    }));
     changes
 }

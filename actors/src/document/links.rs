@@ -1,4 +1,5 @@
-//! The way in through share links: made with a key, opened without one. Passwords are hashed off the arbiters, few at once.
+//! The way in through share links: made with a key, opened without one. Passwords are hashed off
+//! the arbiters, few at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +65,14 @@ impl Link {
     /// The holder as a caller: of the document's account and mode, with neither key nor user.
     #[must_use]
     pub fn caller(&self, by: &By) -> Caller {
-        Caller { scope: self.scope, by: By { key: None, user: None, ..by.clone() } }
+        Caller {
+            scope: self.scope,
+            by: By {
+                key: None,
+                user: None,
+                ..by.clone()
+            },
+        }
     }
 }
 
@@ -84,16 +92,24 @@ impl Documents {
         let password = match new.password.clone() {
             Some(password) => {
                 // Hashing costs: who may not make a link is told before.
-                self.ask(id, by.clone(), None, None, Request::List(Part::Shares)).await?;
+                self.ask(id, by.clone(), None, None, Request::List(Part::Shares))
+                    .await?;
                 let place = self.hash_place(by.0.scope, id.bits()).await?;
                 let hashed = offload::long_with(place, move || hash_password(&password)).await;
-                Some(hashed.ok_or(AskError::Crashed)?.map_err(|_| AskError::Crashed)?)
+                Some(
+                    hashed
+                        .ok_or(AskError::Crashed)?
+                        .map_err(|_| AskError::Crashed)?,
+                )
             }
             None => None,
         };
         let (token, hash) = new_token();
         let request = Request::CreateShare(Box::new(new), hash, password);
-        Ok((self.change(id, by, if_match, reservation, request).await?, token))
+        Ok((
+            self.change(id, by, if_match, reservation, request).await?,
+            token,
+        ))
     }
 
     /// Whether there is a link with this token, one that does not open any more included.
@@ -102,7 +118,11 @@ impl Documents {
     /// There is none, or it can't be told now.
     pub async fn knows_link(&self, token: &str) -> Result<(), Shut> {
         let hash = token_hash(token).ok_or(Shut::Gone)?;
-        let found = self.store.link(hash).await.map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
+        let found = self
+            .store
+            .link(hash)
+            .await
+            .map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
         found.map(|_| ()).ok_or(Shut::Gone)
     }
 
@@ -110,13 +130,35 @@ impl Documents {
     ///
     /// # Errors
     /// It stays shut.
-    pub async fn open_link(&self, token: &str, password: Option<&str>, by: &By) -> Result<Link, Shut> {
+    pub async fn open_link(
+        &self,
+        token: &str,
+        password: Option<&str>,
+        by: &By,
+    ) -> Result<Link, Shut> {
         let hash = token_hash(token).ok_or(Shut::Gone)?;
-        let found = self.store.link(hash).await.map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
+        let found = self
+            .store
+            .link(hash)
+            .await
+            .map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
         let (Subject { number, tail, .. }, scope) = found.ok_or(Shut::Gone)?;
         let document = DocumentId::from_parts(number, tail);
-        let caller = Caller { scope, by: By { key: None, user: None, ..by.clone() } };
-        let asked = self.ask(document, (caller, Who::Account(None)), None, None, Request::OpenShare(hash));
+        let caller = Caller {
+            scope,
+            by: By {
+                key: None,
+                user: None,
+                ..by.clone()
+            },
+        };
+        let asked = self.ask(
+            document,
+            (caller, Who::Account(None)),
+            None,
+            None,
+            Request::OpenShare(hash),
+        );
         let opened = match asked.await? {
             Reply::Opened(opened) => *opened,
             Reply::Answer(_)
@@ -125,14 +167,26 @@ impl Documents {
             | Reply::Comments(..)
             | Reply::Prepared(_)
             | Reply::Overtaken(_) => {
-                return Err(Shut::Unknown(AskError::impossible("to the opening of a link")));
+                return Err(Shut::Unknown(AskError::impossible(
+                    "to the opening of a link",
+                )));
             }
         };
-        let Opened { share, role, password: wanted } = opened;
+        let Opened {
+            share,
+            role,
+            password: wanted,
+        } = opened;
         if let Some(wanted) = wanted {
-            self.check_password((scope, share), wanted, password).await?;
+            self.check_password((scope, share), wanted, password)
+                .await?;
         }
-        Ok(Link { document, share, scope, who: Who::Link(role, share) })
+        Ok(Link {
+            document,
+            share,
+            scope,
+            who: Who::Link(role, share),
+        })
     }
 
     async fn check_password(
@@ -141,11 +195,18 @@ impl Documents {
         wanted: String,
         given: Option<&str>,
     ) -> Result<(), Shut> {
-        let given = given.filter(|given| !given.is_empty()).ok_or(Shut::NoPassword)?.to_owned();
-        self.tries.look(share, Timestamp::now().0).map_err(Shut::TooManyTries)?;
+        let given = given
+            .filter(|given| !given.is_empty())
+            .ok_or(Shut::NoPassword)?
+            .to_owned();
+        self.tries
+            .look(share, Timestamp::now().0)
+            .map_err(Shut::TooManyTries)?;
         let place = self.hash_place(scope, share.bits()).await?;
         // Again: of one link one is hashed at a time, and those before it may have been wrong.
-        self.tries.look(share, Timestamp::now().0).map_err(Shut::TooManyTries)?;
+        self.tries
+            .look(share, Timestamp::now().0)
+            .map_err(Shut::TooManyTries)?;
         let tries = Arc::clone(&self.tries);
         let checked = offload::long_with(place, move || {
             let fits = password_fits(&given, &wanted);
@@ -156,17 +217,30 @@ impl Documents {
             fits
         });
         let fits = checked.await.ok_or(Shut::Unknown(AskError::Crashed))?;
-        if fits { Ok(()) } else { Err(Shut::WrongPassword) }
+        if fits {
+            Ok(())
+        } else {
+            Err(Shut::WrongPassword)
+        }
     }
 
     async fn hash_place(&self, scope: Scope, link: u128) -> Result<HashPlace, Failure> {
-        let place = self.hashes.place(Claim { account: scope.account_wide(), link }).await;
+        let place = self
+            .hashes
+            .place(Claim {
+                account: scope.account_wide(),
+                link,
+            })
+            .await;
         place.map_err(|none| {
             let cause = match none {
                 NoPlace::Full => Cause::MailboxFull,
                 NoPlace::TooLate => Cause::TimedOut,
             };
-            AskError::Unavailable { cause, retry_after: Duration::from_secs(1) }
+            AskError::Unavailable {
+                cause,
+                retry_after: Duration::from_secs(1),
+            }
         })
     }
 
@@ -176,7 +250,8 @@ impl Documents {
     /// It has been used up or taken back meanwhile, or why it could not be asked.
     pub async fn use_link(&self, link: &Link, by: &By) -> Result<(), Shut> {
         let by = (link.caller(by), link.who);
-        self.change(link.document, by, None, None, Request::UseShare(link.share)).await?;
+        self.change(link.document, by, None, None, Request::UseShare(link.share))
+            .await?;
         Ok(())
     }
 }

@@ -12,8 +12,8 @@ use crate::offload::go_over;
 use crate::page::{ListFailure, Order, Page, Paging, Start};
 use crate::runtime::{AskError, LoadError};
 use crate::store::{
-    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind, ReadError, StoredPage,
-    Subject,
+    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind,
+    ReadError, StoredPage, Subject,
 };
 use crate::time::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -47,8 +47,16 @@ pub enum ActivityActor {
 impl ActivityActor {
     fn subject(self) -> Subject {
         match self {
-            ActivityActor::User(id) => Subject { kind: Kind::User, number: id.number(), tail: id.tail() },
-            ActivityActor::Key(id) => Subject { kind: Kind::Key, number: id.number(), tail: id.tail() },
+            ActivityActor::User(id) => Subject {
+                kind: Kind::User,
+                number: id.number(),
+                tail: id.tail(),
+            },
+            ActivityActor::Key(id) => Subject {
+                kind: Kind::Key,
+                number: id.number(),
+                tail: id.tail(),
+            },
         }
     }
 }
@@ -91,10 +99,22 @@ impl Documents {
     /// A page of documents, of those that the caller may read.
     ///
     /// # Errors
-    /// A filter names what is not there, the store is away, the search is behind, or the list took too long.
-    pub async fn list(&self, scope: Scope, who: Who, query: DocumentList) -> Result<Page, ListFailure> {
-        if query.owner.is_some_and(|user| self.identity.user(scope, user).is_none()) {
-            return Err(ListFailure::Invalid(Invalid::new("owner_id", "must be a valid user ID")));
+    /// A filter names what is not there, the store is away, the search is behind, or the list took
+    /// too long.
+    pub async fn list(
+        &self,
+        scope: Scope,
+        who: Who,
+        query: DocumentList,
+    ) -> Result<Page, ListFailure> {
+        if query
+            .owner
+            .is_some_and(|user| self.identity.user(scope, user).is_none())
+        {
+            return Err(ListFailure::Invalid(Invalid::new(
+                "owner_id",
+                "must be a valid user ID",
+            )));
         }
         let reader = match who {
             Who::Account(_) | Who::Link(..) => None,
@@ -104,7 +124,10 @@ impl Documents {
         let wanted = DocumentQuery {
             scope,
             reader,
-            role: query.role.filter(|_| reader.is_some()).map(|role| role as i64),
+            role: query
+                .role
+                .filter(|_| reader.is_some())
+                .map(|role| role as i64),
             owner: query.owner,
             content_type: query.content_type.map(ContentType::code),
             updated_after: query.updated_after.map(|at| at.0),
@@ -120,20 +143,41 @@ impl Documents {
         };
         let id = |row: &DocumentRow| DocumentId::from_parts(row.subject.number, row.subject.tail);
         let ids = |row: &DocumentRow| id(row).to_string();
-        let shown = found.items.iter().map(|row| listed(id(row), row, who)).collect::<Result<Vec<Bytes>, _>>()?;
-        Ok(page(&shown, (found.items.first().map(ids), found.items.last().map(ids)), &found))
+        let shown = found
+            .items
+            .iter()
+            .map(|row| listed(id(row), row, who))
+            .collect::<Result<Vec<Bytes>, _>>()?;
+        Ok(page(
+            &shown,
+            (found.items.first().map(ids), found.items.last().map(ids)),
+            &found,
+        ))
     }
 
     /// A page of what a search finds.
-    async fn search(&self, words: &str, wanted: DocumentQuery) -> Result<StoredPage<DocumentRow>, ListFailure> {
+    async fn search(
+        &self,
+        words: &str,
+        wanted: DocumentQuery,
+    ) -> Result<StoredPage<DocumentRow>, ListFailure> {
         let filtered = wanted.reader.is_some()
             || wanted.owner.is_some()
             || wanted.content_type.is_some()
             || wanted.updated_after.is_some();
         let DocumentQuery { scope, deleted, .. } = wanted;
         if filtered {
-            let hits = self.finder.find((scope, deleted), words, (usize::MAX, 0)).await?;
-            return Ok(self.store.documents(DocumentQuery { among: Some(hits.numbers()), ..wanted }).await?);
+            let hits = self
+                .finder
+                .find((scope, deleted), words, (usize::MAX, 0))
+                .await?;
+            return Ok(self
+                .store
+                .documents(DocumentQuery {
+                    among: Some(hits.numbers()),
+                    ..wanted
+                })
+                .await?);
         }
         // The index tells apart what is in the bin, and so it knows the page and the total.
         let limit = wanted.paging.limit;
@@ -142,20 +186,42 @@ impl Documents {
             Start::After(_) | Start::Before(_) => 0,
         };
         let part = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let hits = self.finder.find((scope, deleted), words, (part(limit.into()), part(offset))).await?;
-        let paging = Paging { start: Start::Offset(0), ..wanted.paging };
-        let page = DocumentQuery { among: Some(hits.numbers()), paging, ..wanted };
+        let hits = self
+            .finder
+            .find((scope, deleted), words, (part(limit.into()), part(offset)))
+            .await?;
+        let paging = Paging {
+            start: Start::Offset(0),
+            ..wanted.paging
+        };
+        let page = DocumentQuery {
+            among: Some(hits.numbers()),
+            paging,
+            ..wanted
+        };
         let after = offset.saturating_add(limit.into()) < hits.total;
-        Ok(StoredPage { total: hits.total, before: offset > 0, after, ..self.store.documents(page).await? })
+        Ok(StoredPage {
+            total: hits.total,
+            before: offset > 0,
+            after,
+            ..self.store.documents(page).await?
+        })
     }
 
     /// A page of what a document holds in lists, newest first.
     ///
     /// # Errors
     /// The document is not there for this caller, or the role does not allow it.
-    pub async fn part(&self, id: DocumentId, by: (Caller, Who), part: Part, paging: Paging) -> Result<Page, Failure> {
+    pub async fn part(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        part: Part,
+        paging: Paging,
+    ) -> Result<Page, Failure> {
         let scope = by.0.scope;
-        let Reply::Listed(mut all) = self.ask(id, by, None, None, Request::List(part)).await? else {
+        let Reply::Listed(mut all) = self.ask(id, by, None, None, Request::List(part)).await?
+        else {
             return Err(AskError::impossible("to a list of a document's"));
         };
         if part == Part::Collaborators {
@@ -175,7 +241,12 @@ impl Documents {
         if part == Part::Collaborators {
             items = self.with_emails(scope, items).await?;
         }
-        let found = StoredPage { items, total, before: skip > 0, after };
+        let found = StoredPage {
+            items,
+            total,
+            before: skip > 0,
+            after,
+        };
         Ok(page(&found.items, (None, None), &found))
     }
 
@@ -183,9 +254,17 @@ impl Documents {
     ///
     /// # Errors
     /// The document is not there for this caller.
-    pub async fn comments(&self, id: DocumentId, by: (Caller, Who), list: CommentList) -> Result<Page, Failure> {
+    pub async fn comments(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        list: CommentList,
+    ) -> Result<Page, Failure> {
         let scope = by.0.scope;
-        let Reply::Comments(found, total) = self.ask(id, by, None, None, Request::ListComments(list)).await? else {
+        let Reply::Comments(found, total) = self
+            .ask(id, by, None, None, Request::ListComments(list))
+            .await?
+        else {
             return Err(AskError::impossible("to a list of comments"));
         };
         let bytes = found.iter().map(|listed| listed.comment.body.len()).sum();
@@ -193,7 +272,12 @@ impl Documents {
             let skip = list.skip();
             let after = skip.saturating_add(found.len()) < total;
             let items: Vec<Bytes> = found.iter().map(|listed| to_json(&listed.view())).collect();
-            let found = StoredPage { items, total: u64::try_from(total).unwrap_or(u64::MAX), before: skip > 0, after };
+            let found = StoredPage {
+                items,
+                total: u64::try_from(total).unwrap_or(u64::MAX),
+                before: skip > 0,
+                after,
+            };
             page(&found.items, (None, None), &found)
         });
         Ok(written.await?)
@@ -203,10 +287,21 @@ impl Documents {
     ///
     /// # Errors
     /// The document is not there for this caller, the store is away, or the list took too long.
-    pub async fn activity(&self, id: DocumentId, by: (Caller, Who), list: ActivityList) -> Result<Page, Failure> {
+    pub async fn activity(
+        &self,
+        id: DocumentId,
+        by: (Caller, Who),
+        list: ActivityList,
+    ) -> Result<Page, Failure> {
         let scope = by.0.scope;
         let role = self.look(id, by, Vec::new()).await?.role;
-        let ActivityList { action, actor, since, until, paging } = list;
+        let ActivityList {
+            action,
+            actor,
+            since,
+            until,
+            paging,
+        } = list;
         let query = ActivityQuery {
             scope,
             document: Document::subject(id),
@@ -222,12 +317,27 @@ impl Documents {
             let (version, details) = details(&row.payload, role)
                 .map_err(|error| Unreadable::found(format_args!("{id}: an event's data"), error))?;
             let (action, actor, at) = (row.happened.word(), row.actor.clone(), Timestamp(row.at));
-            Ok(ActivityView { id, action, actor, at, version, details })
+            Ok(ActivityView {
+                id,
+                action,
+                actor,
+                at,
+                version,
+                details,
+            })
         };
-        let views: Vec<ActivityView> = found.items.iter().map(view).collect::<Result<_, Unreadable>>()?;
+        let views: Vec<ActivityView> = found
+            .items
+            .iter()
+            .map(view)
+            .collect::<Result<_, Unreadable>>()?;
         let shown: Vec<Bytes> = views.iter().map(to_json).collect();
         let ids = |view: &ActivityView| view.id.to_string();
-        Ok(page(&shown, (views.first().map(ids), views.last().map(ids)), &found))
+        Ok(page(
+            &shown,
+            (views.first().map(ids), views.last().map(ids)),
+            &found,
+        ))
     }
 }
 
@@ -238,14 +348,28 @@ fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Result<Bytes, Unreadab
     Ok(to_json(&facts.view(id, role, row.updated_at)))
 }
 
-/// What an event says beside the document, as far as everybody may see it who may read the document …
-const EVERYBODYS: [&str; 5] = ["changes", "permanent", "comment", "collaborators", "removed"];
+/// What an event says beside the document, as far as everybody may see it who may read the document
+/// …
+const EVERYBODYS: [&str; 5] = [
+    "changes",
+    "permanent",
+    "comment",
+    "collaborators",
+    "removed",
+];
 /// … and what only owners may see.
 const OWNERS: [&str; 2] = ["share", "share_id"];
 /// Of what changes may be: the rest of the permission set is the owner's to see.
-const EVERYBODYS_CHANGES: [&str; 5] = ["title", "content_type", "metadata", "owner_id", "collaborators"];
+const EVERYBODYS_CHANGES: [&str; 5] = [
+    "title",
+    "content_type",
+    "metadata",
+    "owner_id",
+    "collaborators",
+];
 
-/// What an event says beside the document, and which version it is about. Only what is named here is shown.
+/// What an event says beside the document, and which version it is about. Only what is named here
+/// is shown.
 fn details(payload: &[u8], role: DocumentRole) -> serde_json::Result<(Option<String>, Value)> {
     if payload.is_empty() {
         // Retention has taken it.
@@ -271,7 +395,11 @@ fn details(payload: &[u8], role: DocumentRole) -> serde_json::Result<(Option<Str
     Ok((version, Value::Object(details)))
 }
 
-pub(super) fn page<T>(shown: &[Bytes], (first, last): (Option<String>, Option<String>), found: &StoredPage<T>) -> Page {
+pub(super) fn page<T>(
+    shown: &[Bytes],
+    (first, last): (Option<String>, Option<String>),
+    found: &StoredPage<T>,
+) -> Page {
     let mut data = BytesMut::from(&b"["[..]);
     for item in shown {
         if data.len() > 1 {
@@ -281,15 +409,25 @@ pub(super) fn page<T>(shown: &[Bytes], (first, last): (Option<String>, Option<St
     }
     data.put_u8(b']');
     let count = u32::try_from(shown.len()).unwrap_or(u32::MAX);
-    Page { data: data.freeze(), count, total: found.total, first, last, before: found.before, after: found.after }
+    Page {
+        data: data.freeze(),
+        count,
+        total: found.total,
+        first,
+        last,
+        before: found.before,
+        after: found.after,
+    }
 }
 
 /// A list of one document's that can't be read.
 pub(super) fn in_a_list(error: ReadError) -> Failure {
     match error {
         ReadError::NoCursor(field) => invalid(field, "must be an ID of this list"),
-        ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::Unreadable | ReadError::Expired => {
-            LoadError::from(error).into()
-        }
+        ReadError::TooSlow
+        | ReadError::Busy
+        | ReadError::Away
+        | ReadError::Unreadable
+        | ReadError::Expired => LoadError::from(error).into(),
     }
 }

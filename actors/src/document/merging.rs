@@ -1,5 +1,6 @@
-//! A merge on its way: computed from the versions as they were when it was asked for, while the document goes on, and taken only
-//! if what it was computed for still holds; otherwise it is computed again.
+//! A merge on its way: computed from the versions as they were when it was asked for, while the
+//! document goes on, and taken only if what it was computed for still holds; otherwise it is
+//! computed again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,9 @@ use super::contents::{self, Wanted, unpack};
 use super::documents::{Documents, Failure, unavailable};
 use super::frames::Frame;
 use super::graph::{self, Base, Plan};
-use super::merge::{Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve};
+use super::merge::{
+    Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve,
+};
 use super::messages::{DocumentError, Merge, MergeStyle, Reply, Request};
 use super::myers::Steps;
 use super::state::{Document, to_json};
@@ -31,13 +34,15 @@ use crate::store::StoredVersion;
 
 /// How often a merge is computed again because the document has moved on.
 const AGAIN_MAX: usize = 3;
-/// What was tried in less time than this is not counted, for as long as an asker waits: a document that many change at once would
-/// overtake even the smallest merge three times.
+/// What was tried in less time than this is not counted, for as long as an asker waits: a document
+/// that many change at once would overtake even the smallest merge three times.
 const QUICK: Duration = Duration::from_millis(200);
 
 /// The refusal where the merged text would be longer than `[bounds] document_bytes_max`.
-const TOO_LARGE: DocumentError =
-    DocumentError::Conflict { field: "source", reason: "merged, the versions are longer than a document may be" };
+const TOO_LARGE: DocumentError = DocumentError::Conflict {
+    field: "source",
+    reason: "merged, the versions are longer than a document may be",
+};
 
 /// The refusal where telling of the conflicts would take more than `[bounds] diff_bytes_max`.
 const TOO_MANY_CONFLICTS: DocumentError = DocumentError::Conflict {
@@ -102,11 +107,13 @@ struct DryRun<'a> {
 }
 
 impl Documents {
-    /// Merges. Where the document moves on meanwhile it is computed again, from where the document is then; an identifier as the
-    /// target names one version, and is refused when that is no tip any more.
+    /// Merges. Where the document moves on meanwhile it is computed again, from where the document
+    /// is then; an identifier as the target names one version, and is refused when that is no tip
+    /// any more.
     ///
     /// # Errors
-    /// Its refusal, or why it could not be asked. Nothing was done where computing it failed or took too long.
+    /// Its refusal, or why it could not be asked. Nothing was done where computing it failed or
+    /// took too long.
     pub async fn merge(
         &self,
         id: DocumentId,
@@ -119,7 +126,10 @@ impl Documents {
         while again <= AGAIN_MAX {
             let began = Instant::now();
             let prepare = Request::PrepareMerge(Box::new(merge.clone()));
-            let computed = match self.ask(id, by.clone(), if_match.clone(), None, prepare).await? {
+            let computed = match self
+                .ask(id, by.clone(), if_match.clone(), None, prepare)
+                .await?
+            {
                 Reply::Prepared(Some(job)) => Some(self.computed(id, by.0.scope, *job).await?),
                 Reply::Prepared(None) => None,
                 Reply::Answer(_)
@@ -132,38 +142,73 @@ impl Documents {
                 }
             };
             let computed = match computed {
-                // Nothing is written, so the document need not be asked again; but what a key was answered is kept.
-                Some(computed) if merge.dry_run && reservation.is_none() => return computed.outcome.tried(),
+                // Nothing is written, so the document need not be asked again; but what a key was
+                // answered is kept.
+                Some(computed) if merge.dry_run && reservation.is_none() => {
+                    return computed.outcome.tried();
+                }
                 other => other.map(Box::new),
             };
             let request = Request::Merge(Box::new(merge.clone()), computed);
-            match self.ask(id, by.clone(), if_match.clone(), reservation, request).await? {
+            match self
+                .ask(id, by.clone(), if_match.clone(), reservation, request)
+                .await?
+            {
                 Reply::Answer(answer) => return Ok(answer),
                 Reply::Overtaken(back) => {
                     reservation = back;
-                    let is_counted = began.elapsed() > QUICK || asked.elapsed() > self.directory.policy().ask_timeout;
+                    let is_counted = began.elapsed() > QUICK
+                        || asked.elapsed() > self.directory.policy().ask_timeout;
                     again += usize::from(is_counted);
                 }
-                Reply::Seen(_) | Reply::Opened(_) | Reply::Listed(_) | Reply::Comments(..) | Reply::Prepared(_) => {
+                Reply::Seen(_)
+                | Reply::Opened(_)
+                | Reply::Listed(_)
+                | Reply::Comments(..)
+                | Reply::Prepared(_) => {
                     return Err(AskError::impossible("to a merge"));
                 }
             }
         }
-        Err(AskError::Unavailable { cause: Cause::Conflict, retry_after: Duration::from_secs(1) })
+        Err(AskError::Unavailable {
+            cause: Cause::Conflict,
+            retry_after: Duration::from_secs(1),
+        })
     }
 
-    async fn computed(&self, id: DocumentId, scope: Scope, job: MergeJob) -> Result<Computed, Failure> {
-        let in_time = timeout(self.directory.policy().ask_timeout, self.compute(id, scope, job)).await;
+    async fn computed(
+        &self,
+        id: DocumentId,
+        scope: Scope,
+        job: MergeJob,
+    ) -> Result<Computed, Failure> {
+        let in_time = timeout(
+            self.directory.policy().ask_timeout,
+            self.compute(id, scope, job),
+        )
+        .await;
         in_time.unwrap_or(Err(unavailable(Cause::TimedOut)))
     }
 
-    async fn compute(&self, id: DocumentId, scope: Scope, job: MergeJob) -> Result<Computed, Failure> {
+    async fn compute(
+        &self,
+        id: DocumentId,
+        scope: Scope,
+        job: MergeJob,
+    ) -> Result<Computed, Failure> {
         let plan = job.planned(scope).await?;
-        let wanted = Wanted { document: Document::subject(id), scope, effort: Effort::Comparison, beside: 0 };
+        let wanted = Wanted {
+            document: Document::subject(id),
+            scope,
+            effort: Effort::Comparison,
+            beside: 0,
+        };
         let numbers = job.compared(&plan);
         let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
-        let held: Vec<(u64, Vec<Bytes>)> =
-            numbers.into_iter().zip(found.into_iter().map(|(_, frames)| frames)).collect();
+        let held: Vec<(u64, Vec<Bytes>)> = numbers
+            .into_iter()
+            .zip(found.into_iter().map(|(_, frames)| frames))
+            .collect();
         let store = Arc::clone(&self.store);
         // A plan may have hundreds of merges, of texts of a few bytes.
         let computing = turn.drive(move |turn| async move {
@@ -171,14 +216,21 @@ impl Documents {
                 let frames = match held.iter().find(|(known, _)| *known == number) {
                     Some((_, frames)) => frames.clone(),
                     None => {
-                        let found = store.version(scope, wanted.document, number).await.map_err(LoadError::from)?;
+                        let found = store
+                            .version(scope, wanted.document, number)
+                            .await
+                            .map_err(LoadError::from)?;
                         found.ok_or(AskError::Refused(DocumentError::NotFound))?.1
                     }
                 };
                 let unpacked = turn.compute(move || {
-                    unpack(&frames, (wanted.document, number)).map(|(content, frame)| (Arc::from(content), frame))
+                    unpack(&frames, (wanted.document, number))
+                        .map(|(content, frame)| (Arc::from(content), frame))
                 });
-                unpacked.await.ok_or(AskError::Crashed)?.ok_or(AskError::Unreadable)
+                unpacked
+                    .await
+                    .ok_or(AskError::Crashed)?
+                    .ok_or(AskError::Unreadable)
             };
             job.compute(&plan, &turn, read).await
         });
@@ -194,7 +246,11 @@ impl MergeJob {
         let bytes = size_of_val(versions.as_slice());
         let planning = move || {
             let place = |number: u64| usize::try_from(number.checked_sub(1)?).ok();
-            let parents = |number: u64| place(number).and_then(|place| versions.get(place)).map(|one| &*one.parents);
+            let parents = |number: u64| {
+                place(number)
+                    .and_then(|place| versions.get(place))
+                    .map(|one| &*one.parents)
+            };
             graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
         Ok(offload::go_over(scope, bytes, planning).await?)
@@ -212,13 +268,19 @@ impl MergeJob {
     }
 
     /// Computes it in this turn; `read` gives a version's content.
-    pub(super) async fn compute<R>(self, plan: &Plan, turn: &Turn, read: R) -> Result<Computed, Failure>
+    pub(super) async fn compute<R>(
+        self,
+        plan: &Plan,
+        turn: &Turn,
+        read: R,
+    ) -> Result<Computed, Failure>
     where
         R: AsyncFn(u64) -> Result<Held, Failure>,
     {
         let ours = read(self.stand.target).await?;
         let theirs = read(self.stand.source).await?.0;
-        let base = bases::base(plan, turn.clone(), async |number| Ok(read(number).await?.0)).await?;
+        let base =
+            bases::base(plan, turn.clone(), async |number| Ok(read(number).await?.0)).await?;
         let merged = turn.compute_while_awaited(move |abandoned| {
             let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
             self.merge([&base, &ours.0, &theirs], &ours.1, &steps)
@@ -231,11 +293,21 @@ impl MergeJob {
         let ([_, ours, _], stand) = (texts, self.stand);
         let outcome = match self.text(texts, steps) {
             Err(refusal) => Outcome::Refused(refusal),
-            Ok(text) if text.len() > Bounds::get().document_bytes_max => Outcome::Refused(TOO_LARGE),
-            Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun { merged: &text, conflicts: [] })),
+            Ok(text) if text.len() > Bounds::get().document_bytes_max => {
+                Outcome::Refused(TOO_LARGE)
+            }
+            Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun {
+                merged: &text,
+                conflicts: [],
+            })),
             Ok(text) => {
                 let following = self.following.as_ref().map(|following| (ours, following));
-                Outcome::Packed(pack(&text, Some((stand.target, ours, frame)), following, steps)?)
+                Outcome::Packed(pack(
+                    &text,
+                    Some((stand.target, ours, frame)),
+                    following,
+                    steps,
+                )?)
             }
         };
         Some(Computed { stand, outcome })
@@ -243,27 +315,63 @@ impl MergeJob {
 
     /// The merged text, or why there is none.
     fn text(&self, texts: [&str; 3], steps: &Steps) -> Result<String, DocumentError> {
-        let labels = Labels { ours: &self.names.0, base: "base", theirs: &self.names.1 };
-        let conflict_bytes_max = Bounds::get().diff_bytes_max;
-        let options =
-            Options { style: self.style.into(), strategy: self.strategy, labels, depth: 0, conflict_bytes_max };
-        let Some(given) = &self.resolutions else {
-            let Merged { text, conflicts } = merge(texts, &options, steps).map_err(|_| TOO_MANY_CONFLICTS)?;
-            return if conflicts.is_empty() { Ok(text) } else { Err(self.conflicted(text, conflicts)) };
+        let labels = Labels {
+            ours: &self.names.0,
+            base: "base",
+            theirs: &self.names.1,
         };
-        let given: Vec<(usize, &str)> = given.iter().map(|(index, text)| (*index, &**text)).collect();
+        let conflict_bytes_max = Bounds::get().diff_bytes_max;
+        let options = Options {
+            style: self.style.into(),
+            strategy: self.strategy,
+            labels,
+            depth: 0,
+            conflict_bytes_max,
+        };
+        let Some(given) = &self.resolutions else {
+            let Merged { text, conflicts } =
+                merge(texts, &options, steps).map_err(|_| TOO_MANY_CONFLICTS)?;
+            return if conflicts.is_empty() {
+                Ok(text)
+            } else {
+                Err(self.conflicted(text, conflicts))
+            };
+        };
+        let given: Vec<(usize, &str)> = given
+            .iter()
+            .map(|(index, text)| (*index, &**text))
+            .collect();
         let unresolved = |error: ResolveError| Invalid::new("resolutions", error.to_string());
-        resolve(texts, &options, steps, &given).map_err(|error| DocumentError::Invalid(unresolved(error)))
+        resolve(texts, &options, steps, &given)
+            .map_err(|error| DocumentError::Invalid(unresolved(error)))
     }
 
     fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> DocumentError {
         let view = |conflict: Conflict| {
-            let Conflict { index, base, ours, theirs, start_line } = conflict;
-            ConflictView { index, base, ours, theirs, start_line }
+            let Conflict {
+                index,
+                base,
+                ours,
+                theirs,
+                start_line,
+            } = conflict;
+            ConflictView {
+                index,
+                base,
+                ours,
+                theirs,
+                start_line,
+            }
         };
         let conflicts = conflicts.into_iter().map(view).collect();
         let (source, target) = self.ids;
-        DocumentError::Merge(Box::new(MergeConflict { conflicts, merged, source, target, style: self.style }))
+        DocumentError::Merge(Box::new(MergeConflict {
+            conflicts,
+            merged,
+            source,
+            target,
+            style: self.style,
+        }))
     }
 }
 
@@ -271,7 +379,13 @@ impl Outcome {
     /// The answer to a dry run.
     pub(super) fn tried(self) -> Result<Answer, Failure> {
         match self {
-            Outcome::Tried(body) => Ok(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false }),
+            Outcome::Tried(body) => Ok(Answer {
+                done: Done::Ok,
+                id: None,
+                etag: None,
+                body,
+                replayed: false,
+            }),
             Outcome::Refused(refusal) => Err(AskError::Refused(refusal)),
             Outcome::Packed(_) => Err(AskError::impossible("to a dry run")),
         }

@@ -1,7 +1,8 @@
 //! What a document may be asked, what it answers, and why it may refuse.
 //!
-//! A change is answered when it is durable, and may be repeated under its idempotency key. Contents are UTF-8 without
-//! U+0000; lines and characters are counted as a reader counts them, from 1 and in Unicode scalar values.
+//! A change is answered when it is durable, and may be repeated under its idempotency key. Contents
+//! are UTF-8 without U+0000; lines and characters are counted as a reader counts them, from 1 and
+//! in Unicode scalar values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,7 +96,10 @@ impl FromStr for VersionName {
             _ => {}
         }
         if text.starts_with("ver_") {
-            return text.parse().map(VersionName::Id).map_err(|_| "must be a valid version ID");
+            return text
+                .parse()
+                .map(VersionName::Id)
+                .map_err(|_| "must be a valid version ID");
         }
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             // One version has one path, which may be kept for ever.
@@ -106,7 +110,9 @@ impl FromStr for VersionName {
                 .map(VersionName::Number)
                 .map_err(|_| "must be the number of a version");
         }
-        Mark::new(text).map(VersionName::Mark).map_err(|_| "must be a version's ID, number or label, or a branch")
+        Mark::new(text)
+            .map(VersionName::Mark)
+            .map_err(|_| "must be a version's ID, number or label, or a branch")
     }
 }
 
@@ -137,7 +143,9 @@ impl utoipa::PartialSchema for VersionName {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
-            .description(Some("A version's ID, number or label, a branch, `head` or `main`."))
+            .description(Some(
+                "A version's ID, number or label, a branch, `head` or `main`.",
+            ))
             .min_length(Some(1))
             .max_length(Some(100))
             .into()
@@ -221,7 +229,9 @@ impl<'de> Deserialize<'de> for BranchName {
         if text == MAIN {
             return Ok(BranchName::Main);
         }
-        Mark::new(text.as_ref()).map(BranchName::Side).map_err(serde::de::Error::custom)
+        Mark::new(text.as_ref())
+            .map(BranchName::Side)
+            .map_err(serde::de::Error::custom)
     }
 }
 impl utoipa::PartialSchema for BranchName {
@@ -256,7 +266,8 @@ pub struct Resolution {
 pub struct Merge {
     /// What is brought in.
     pub source: VersionName,
-    /// What it is brought into; default: the head. An ID must be that of the head or of a branch's tip.
+    /// What it is brought into; default: the head. An ID must be that of the head or of a branch's
+    /// tip.
     #[serde(default)]
     pub target: Option<VersionName>,
     /// Default: `fail`.
@@ -273,7 +284,8 @@ pub struct Merge {
     /// Whether nothing is written.
     #[serde(default)]
     pub dry_run: bool,
-    /// One for each conflict of the merge with the same `style` and `strategy`; `source` and `target` are then IDs.
+    /// One for each conflict of the merge with the same `style` and `strategy`; `source` and
+    /// `target` are then IDs.
     #[serde(default)]
     pub resolutions: Option<Vec<Resolution>>,
 }

@@ -1,4 +1,5 @@
-//! A document: one supervised actor that owns its head, its version graph, its collaborators and its links.
+//! A document: one supervised actor that owns its head, its version graph, its collaborators and
+//! its links.
 //!
 //! Pure rooms that stand alone; no actor, no store, no clock, so that they can run off the arbiter:
 //!
@@ -8,11 +9,13 @@
 //! - [`anchors`]: where a comment stands after the text has changed.
 //! - [`shares`]: links that open a document without a key.
 //!
-//! The ways in, all of them [`Documents`]: `documents` (by id), `lists`, `history`, `merging`, `people`, `links`.
+//! The ways in, all of them [`Documents`]: `documents` (by id), `lists`, `history`, `merging`,
+//! `people`, `links`.
 //!
-//! What the actor owns and by which rules: `state` and `remarks`, then `versions`, `sharing` and `comments`, each of which
-//! makes a `draft`; `work`, `merging` and `bases` compute off the arbiters, over what `contents` brings them, `hashing` says
-//! whose password is hashed next. Beside it run `finder`, which keeps the search index, and `bin`, which erases.
+//! What the actor owns and by which rules: `state` and `remarks`, then `versions`, `sharing` and
+//! `comments`, each of which makes a `draft`; `work`, `merging` and `bases` compute off the
+//! arbiters, over what `contents` brings them, `hashing` says whose password is hashed next. Beside
+//! it run `finder`, which keeps the search index, and `bin`, which erases.
 
 pub mod access;
 pub mod anchors;

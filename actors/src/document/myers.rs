@@ -1,6 +1,7 @@
-//! Which lines two texts do not have in common, as git finds it: Myers' algorithm in linear space, with git's rules for when to
-//! settle for less than the fewest changes. Git's rules bound the work by the lines times their square root, which for millions
-//! of short lines is minutes; so the steps are counted here, and once they are spent it settles after a few.
+//! Which lines two texts do not have in common, as git finds it: Myers' algorithm in linear space,
+//! with git's rules for when to settle for less than the fewest changes. Git's rules bound the work
+//! by the lines times their square root, which for millions of short lines is minutes; so the steps
+//! are counted here, and once they are spent it settles after a few.
 //!
 //! Knows tokens only. Equal lines have equal tokens.
 
@@ -15,7 +16,8 @@ use gix_imara_diff::Token;
 const COST_MIN: i32 = 256;
 /// The same once the steps are spent.
 const COST_SPENT: i32 = 16;
-/// Changes from which on a search goes on from a good run of equal lines, without having met the one from the other end.
+/// Changes from which on a search goes on from a good run of equal lines, without having met the
+/// one from the other end.
 const GOOD_RUN_FROM: i32 = 256;
 /// The fewest equal lines in a row that make a good run.
 const RUN_LINES: i32 = 20;
@@ -26,7 +28,8 @@ const COMMON_MAX: u32 = 1_024;
 /// Lines above and below one that is common in which it looks for company.
 const NEAR_LINES: usize = 100;
 
-/// How many steps comparisons for one answer may take together, and whether anybody still waits for it.
+/// How many steps comparisons for one answer may take together, and whether anybody still waits for
+/// it.
 #[derive(Debug)]
 pub struct Steps {
     taken: Cell<u64>,
@@ -38,13 +41,20 @@ impl Steps {
     /// So many, a few nanoseconds each.
     #[must_use]
     pub fn new(max: u64) -> Self {
-        Steps { taken: Cell::new(0), max, abandoned: None }
+        Steps {
+            taken: Cell::new(0),
+            max,
+            abandoned: None,
+        }
     }
 
     /// So many for as long as the flag is not raised; then none are left.
     #[must_use]
     pub fn until(max: u64, abandoned: Arc<AtomicBool>) -> Self {
-        Steps { abandoned: Some(abandoned), ..Steps::new(max) }
+        Steps {
+            abandoned: Some(abandoned),
+            ..Steps::new(max)
+        }
     }
 
     fn take(&self, steps: u64) {
@@ -53,7 +63,11 @@ impl Steps {
 
     /// Whether a comparison is to settle as soon as it can.
     pub(super) fn are_spent(&self) -> bool {
-        self.taken.get() >= self.max || self.abandoned.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.taken.get() >= self.max
+            || self
+                .abandoned
+                .as_ref()
+                .is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 }
 
@@ -65,12 +79,24 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Compares two texts, line by line, within these steps; where they are spent, more lines are marked than need be.
+    /// Compares two texts, line by line, within these steps; where they are spent, more lines are
+    /// marked than need be.
     pub(super) fn of(before: &[Token], after: &[Token], steps: &Steps) -> Self {
-        let mut marks = Marks { removed: vec![false; before.len()], added: vec![false; after.len()] };
+        let mut marks = Marks {
+            removed: vec![false; before.len()],
+            added: vec![false; after.len()],
+        };
         let shorter = before.len().min(after.len());
-        let first = before.iter().zip(after).take_while(|(one, other)| one == other).count();
-        let ends = before.iter().rev().zip(after.iter().rev()).take(shorter - first);
+        let first = before
+            .iter()
+            .zip(after)
+            .take_while(|(one, other)| one == other)
+            .count();
+        let ends = before
+            .iter()
+            .rev()
+            .zip(after.iter().rev())
+            .take(shorter - first);
         let last = ends.take_while(|(one, other)| one == other).count();
         let (of_before, of_after) = (first..before.len() - last, first..after.len() - last);
         if of_before.is_empty() || of_after.is_empty() {
@@ -101,7 +127,10 @@ impl Marks {
 }
 
 fn fill(marks: &mut [bool], lines: Range<usize>) {
-    marks.get_mut(lines).into_iter().for_each(|marks| marks.fill(true));
+    marks
+        .get_mut(lines)
+        .into_iter()
+        .for_each(|marks| marks.fill(true));
 }
 
 /// How often each line occurs in a text.
@@ -109,7 +138,11 @@ struct Counts(Vec<u32>);
 
 impl Counts {
     fn of(tokens: &[Token]) -> Self {
-        let different = tokens.iter().map(|token| token.0 as usize + 1).max().unwrap_or(0);
+        let different = tokens
+            .iter()
+            .map(|token| token.0 as usize + 1)
+            .max()
+            .unwrap_or(0);
         let mut counts = vec![0; different];
         for token in tokens {
             if let Some(count) = counts.get_mut(token.0 as usize) {
@@ -141,7 +174,8 @@ struct Side {
 }
 
 impl Side {
-    /// These lines of a text, but for those that the other one never has, and the common ones among such: they are marked.
+    /// These lines of a text, but for those that the other one never has, and the common ones among
+    /// such: they are marked.
     fn new(tokens: &[Token], lines: Range<usize>, other: &Counts, marks: &mut [bool]) -> Self {
         let often = root(tokens.len()).min(COMMON_MAX);
         let occurs = |token: &Token| match other.get(*token) {
@@ -151,7 +185,10 @@ impl Side {
         };
         let lines_of = tokens.get(lines.clone()).unwrap_or_default();
         let occurrences: Vec<Occurs> = lines_of.iter().map(occurs).collect();
-        let mut side = Side { tokens: Vec::new(), places: Vec::new() };
+        let mut side = Side {
+            tokens: Vec::new(),
+            places: Vec::new(),
+        };
         for (place, (token, occurs)) in lines_of.iter().zip(&occurrences).enumerate() {
             let left_out = match occurs {
                 Occurs::Never => true,
@@ -170,7 +207,11 @@ impl Side {
     }
 
     fn mark(&self, lines: Range<i32>, marks: &mut [bool]) {
-        for place in self.places.get(lines.start as usize..lines.end as usize).unwrap_or_default() {
+        for place in self
+            .places
+            .get(lines.start as usize..lines.end as usize)
+            .unwrap_or_default()
+        {
             if let Some(mark) = marks.get_mut(*place as usize) {
                 *mark = true;
             }
@@ -178,8 +219,8 @@ impl Side {
     }
 }
 
-/// Whether a common line stands among lines that the other text never has: more than three of those for each common one,
-/// itself counted twice, up to the next line on either side that is neither.
+/// Whether a common line stands among lines that the other text never has: more than three of those
+/// for each common one, itself counted twice, up to the next line on either side that is neither.
 fn is_lost(occurrences: &[Occurs], place: usize) -> bool {
     let (above, below) = occurrences.split_at(place);
     let (never_above, often_above) = company(above.iter().rev());
@@ -205,7 +246,9 @@ fn company<'o>(lines: impl Iterator<Item = &'o Occurs>) -> (usize, usize) {
 
 /// The power of two that git takes for a square root.
 fn root(number: usize) -> u32 {
-    1_u32.checked_shl((usize::BITS - number.leading_zeros()).div_ceil(2)).unwrap_or(u32::MAX)
+    1_u32
+        .checked_shl((usize::BITS - number.leading_zeros()).div_ceil(2))
+        .unwrap_or(u32::MAX)
 }
 
 /// Lines of both sides that are to be compared with each other.
@@ -224,7 +267,8 @@ struct Split {
     exactly: (bool, bool),
 }
 
-/// How far a search has come on each diagonal: the line of the first side; that of the second is so much less as the diagonal says.
+/// How far a search has come on each diagonal: the line of the first side; that of the second is so
+/// much less as the diagonal says.
 struct Reach {
     lines: Vec<i32>,
     /// The diagonal on which it began, and where that one stands.
@@ -239,7 +283,14 @@ struct Reach {
 impl Reach {
     fn new(cost_max: i32, worst: i32) -> Self {
         let half = cost_max + 2;
-        Reach { lines: vec![worst; 2 * half as usize + 1], middle: 0, half, low: 0, high: 0, worst }
+        Reach {
+            lines: vec![worst; 2 * half as usize + 1],
+            middle: 0,
+            half,
+            low: 0,
+            high: 0,
+            worst,
+        }
     }
 
     fn begin(&mut self, diagonal: i32, line: i32) {
@@ -252,7 +303,10 @@ impl Reach {
     }
 
     fn get(&self, diagonal: i32) -> i32 {
-        self.lines.get(self.place(diagonal)).copied().unwrap_or(self.worst)
+        self.lines
+            .get(self.place(diagonal))
+            .copied()
+            .unwrap_or(self.worst)
     }
 
     fn set(&mut self, diagonal: i32, line: i32) {
@@ -301,7 +355,8 @@ enum Found {
     Nothing,
 }
 
-/// Looks from both ends of an area at once for the way with the fewest changes, until the searches meet.
+/// Looks from both ends of an area at once for the way with the fewest changes, until the searches
+/// meet.
 struct Search<'a> {
     old: &'a Side,
     new: &'a Side,
@@ -314,14 +369,27 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(old: &'a Side, new: &'a Side, steps: &'a Steps) -> Self {
         let lines = old.tokens.len() + new.tokens.len();
-        let cost_max = i32::try_from(root(lines + 3)).unwrap_or(i32::MAX).max(COST_MIN);
+        let cost_max = i32::try_from(root(lines + 3))
+            .unwrap_or(i32::MAX)
+            .max(COST_MIN);
         let [forward, backward] = [-1, i32::MAX].map(|worst| Reach::new(cost_max, worst));
-        Search { old, new, forward, backward, cost_max, steps }
+        Search {
+            old,
+            new,
+            forward,
+            backward,
+            cost_max,
+            steps,
+        }
     }
 
     fn run(&mut self, marks: &mut Marks) {
         let all = |side: &Side| 0..i32::try_from(side.tokens.len()).unwrap_or(i32::MAX);
-        let mut areas = vec![Area { before: all(self.old), after: all(self.new), exactly: false }];
+        let mut areas = vec![Area {
+            before: all(self.old),
+            after: all(self.new),
+            exactly: false,
+        }];
         while let Some(area) = areas.pop() {
             let area = self.trimmed(area);
             if area.before.is_empty() || area.after.is_empty() {
@@ -329,52 +397,105 @@ impl<'a> Search<'a> {
                 self.new.mark(area.after, &mut marks.added);
                 continue;
             }
-            let Split { before, after, exactly: (above, below) } = self.split(&area);
-            areas.push(Area { before: before..area.before.end, after: after..area.after.end, exactly: below });
-            areas.push(Area { before: area.before.start..before, after: area.after.start..after, exactly: above });
+            let Split {
+                before,
+                after,
+                exactly: (above, below),
+            } = self.split(&area);
+            areas.push(Area {
+                before: before..area.before.end,
+                after: after..area.after.end,
+                exactly: below,
+            });
+            areas.push(Area {
+                before: area.before.start..before,
+                after: area.after.start..after,
+                exactly: above,
+            });
         }
     }
 
     /// Without the equal lines at both ends.
     fn trimmed(&self, area: Area) -> Area {
-        let Area { mut before, mut after, exactly } = area;
+        let Area {
+            mut before,
+            mut after,
+            exactly,
+        } = area;
         let first = self.equal_from(before.start, after.start, (before.end, after.end));
         (before.start, after.start) = (before.start + first, after.start + first);
         let last = self.equal_up_to(before.end, after.end, (before.start, after.start));
         (before.end, after.end) = (before.end - last, after.end - last);
-        Area { before, after, exactly }
+        Area {
+            before,
+            after,
+            exactly,
+        }
     }
 
     /// How many lines are equal from here on, up to these ends.
     fn equal_from(&self, before: i32, after: i32, ends: (i32, i32)) -> i32 {
-        let old = self.old.tokens.get(before as usize..ends.0 as usize).unwrap_or_default();
-        let new = self.new.tokens.get(after as usize..ends.1 as usize).unwrap_or_default();
-        old.iter().zip(new).take_while(|(one, other)| one == other).count() as i32
+        let old = self
+            .old
+            .tokens
+            .get(before as usize..ends.0 as usize)
+            .unwrap_or_default();
+        let new = self
+            .new
+            .tokens
+            .get(after as usize..ends.1 as usize)
+            .unwrap_or_default();
+        old.iter()
+            .zip(new)
+            .take_while(|(one, other)| one == other)
+            .count() as i32
     }
 
     /// How many lines are equal up to here, from these beginnings on.
     fn equal_up_to(&self, before: i32, after: i32, beginnings: (i32, i32)) -> i32 {
-        let old = self.old.tokens.get(beginnings.0 as usize..before as usize).unwrap_or_default();
-        let new = self.new.tokens.get(beginnings.1 as usize..after as usize).unwrap_or_default();
-        old.iter().rev().zip(new.iter().rev()).take_while(|(one, other)| one == other).count() as i32
+        let old = self
+            .old
+            .tokens
+            .get(beginnings.0 as usize..before as usize)
+            .unwrap_or_default();
+        let new = self
+            .new
+            .tokens
+            .get(beginnings.1 as usize..after as usize)
+            .unwrap_or_default();
+        old.iter()
+            .rev()
+            .zip(new.iter().rev())
+            .take_while(|(one, other)| one == other)
+            .count() as i32
     }
 
     fn split(&mut self, area: &Area) -> Split {
-        self.forward.begin(area.before.start - area.after.start, area.before.start);
-        self.backward.begin(area.before.end - area.after.end, area.before.end);
+        self.forward
+            .begin(area.before.start - area.after.start, area.before.start);
+        self.backward
+            .begin(area.before.end - area.after.end, area.before.end);
         let mut cost = 0;
         loop {
             cost += 1;
             let mut has_run = false;
             for one_more in [Self::advance, Self::retreat] {
                 match one_more(self, area) {
-                    Found::Meeting(before, after) => return Split { before, after, exactly: (true, true) },
+                    Found::Meeting(before, after) => {
+                        return Split {
+                            before,
+                            after,
+                            exactly: (true, true),
+                        };
+                    }
                     Found::Run => has_run = true,
                     Found::Nothing => {}
                 }
             }
             if has_run && !area.exactly && cost > GOOD_RUN_FROM {
-                let split = self.good_run_ahead(area, cost).or_else(|| self.good_run_back(area, cost));
+                let split = self
+                    .good_run_ahead(area, cost)
+                    .or_else(|| self.good_run_back(area, cost));
                 if let Some(split) = split {
                     return split;
                 }
@@ -385,7 +506,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether the searches meet while the one from above goes on; otherwise while the one from below does.
+    /// Whether the searches meet while the one from above goes on; otherwise while the one from
+    /// below does.
     fn meets_ahead(&self) -> bool {
         (self.forward.middle - self.backward.middle) % 2 != 0
     }
@@ -395,7 +517,10 @@ impl<'a> Search<'a> {
         self.forward.widen(area);
         let (meets, mut found, mut steps) = (self.meets_ahead(), Found::Nothing, 0);
         for diagonal in self.forward.diagonals() {
-            let (left, right) = (self.forward.get(diagonal - 1), self.forward.get(diagonal + 1));
+            let (left, right) = (
+                self.forward.get(diagonal - 1),
+                self.forward.get(diagonal + 1),
+            );
             let line = if left >= right { left + 1 } else { right };
             let run = self.equal_from(line, line - diagonal, (area.before.end, area.after.end));
             let line = line + run;
@@ -418,9 +543,13 @@ impl<'a> Search<'a> {
         self.backward.widen(area);
         let (meets, mut found, mut steps) = (!self.meets_ahead(), Found::Nothing, 0);
         for diagonal in self.backward.diagonals() {
-            let (left, right) = (self.backward.get(diagonal - 1), self.backward.get(diagonal + 1));
+            let (left, right) = (
+                self.backward.get(diagonal - 1),
+                self.backward.get(diagonal + 1),
+            );
             let line = if left < right { left } else { right - 1 };
-            let run = self.equal_up_to(line, line - diagonal, (area.before.start, area.after.start));
+            let run =
+                self.equal_up_to(line, line - diagonal, (area.before.start, area.after.start));
             let line = line - run;
             self.backward.set(diagonal, line);
             steps += 1 + u64::from(run.unsigned_abs());
@@ -436,22 +565,34 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// The end of a run of equal lines that the search from above has gone over, far ahead of what its changes promise.
+    /// The end of a run of equal lines that the search from above has gone over, far ahead of what
+    /// its changes promise.
     fn good_run_ahead(&self, area: &Area, cost: i32) -> Option<Split> {
         self.steps.take(self.forward.count());
         let (mut best, mut split) = (RUN_AHEAD * cost, None);
         for diagonal in self.forward.diagonals() {
             let before = self.forward.get(diagonal);
             let after = before - diagonal;
-            let ahead = before - area.before.start + after - area.after.start - (diagonal - self.forward.middle).abs();
-            let has_room = area.before.start + RUN_LINES <= before && area.after.start + RUN_LINES <= after;
+            let ahead = before - area.before.start + after
+                - area.after.start
+                - (diagonal - self.forward.middle).abs();
+            let has_room =
+                area.before.start + RUN_LINES <= before && area.after.start + RUN_LINES <= after;
             if ahead > best
                 && has_room
                 && before < area.before.end
                 && after < area.after.end
-                && self.equal_up_to(before, after, (before - RUN_LINES, after - RUN_LINES)) == RUN_LINES
+                && self.equal_up_to(before, after, (before - RUN_LINES, after - RUN_LINES))
+                    == RUN_LINES
             {
-                (best, split) = (ahead, Some(Split { before, after, exactly: (true, false) }));
+                (best, split) = (
+                    ahead,
+                    Some(Split {
+                        before,
+                        after,
+                        exactly: (true, false),
+                    }),
+                );
             }
         }
         split
@@ -464,15 +605,26 @@ impl<'a> Search<'a> {
         for diagonal in self.backward.diagonals() {
             let before = self.backward.get(diagonal);
             let after = before - diagonal;
-            let ahead = area.before.end - before + area.after.end - after - (diagonal - self.backward.middle).abs();
-            let has_room = before <= area.before.end - RUN_LINES && after <= area.after.end - RUN_LINES;
+            let ahead = area.before.end - before + area.after.end
+                - after
+                - (diagonal - self.backward.middle).abs();
+            let has_room =
+                before <= area.before.end - RUN_LINES && after <= area.after.end - RUN_LINES;
             if ahead > best
                 && has_room
                 && area.before.start < before
                 && area.after.start < after
-                && self.equal_from(before, after, (before + RUN_LINES, after + RUN_LINES)) == RUN_LINES
+                && self.equal_from(before, after, (before + RUN_LINES, after + RUN_LINES))
+                    == RUN_LINES
             {
-                (best, split) = (ahead, Some(Split { before, after, exactly: (false, true) }));
+                (best, split) = (
+                    ahead,
+                    Some(Split {
+                        before,
+                        after,
+                        exactly: (false, true),
+                    }),
+                );
             }
         }
         split
@@ -482,7 +634,11 @@ impl<'a> Search<'a> {
     fn settled(&self, area: &Area) -> Split {
         let (mut ahead, mut ahead_before) = (-1, -1);
         for diagonal in self.forward.diagonals() {
-            let before = self.forward.get(diagonal).min(area.before.end).min(area.after.end + diagonal);
+            let before = self
+                .forward
+                .get(diagonal)
+                .min(area.before.end)
+                .min(area.after.end + diagonal);
             let sum = before + before - diagonal;
             if sum > ahead {
                 (ahead, ahead_before) = (sum, before);
@@ -490,16 +646,28 @@ impl<'a> Search<'a> {
         }
         let (mut back, mut back_before) = (i32::MAX, i32::MAX);
         for diagonal in self.backward.diagonals() {
-            let before = self.backward.get(diagonal).max(area.before.start).max(area.after.start + diagonal);
+            let before = self
+                .backward
+                .get(diagonal)
+                .max(area.before.start)
+                .max(area.after.start + diagonal);
             let sum = before + before - diagonal;
             if sum < back {
                 (back, back_before) = (sum, before);
             }
         }
         if area.before.end + area.after.end - back < ahead - area.before.start - area.after.start {
-            Split { before: ahead_before, after: ahead - ahead_before, exactly: (true, false) }
+            Split {
+                before: ahead_before,
+                after: ahead - ahead_before,
+                exactly: (true, false),
+            }
         } else {
-            Split { before: back_before, after: back - back_before, exactly: (false, true) }
+            Split {
+                before: back_before,
+                after: back - back_before,
+                exactly: (false, true),
+            }
         }
     }
 }

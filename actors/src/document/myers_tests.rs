@@ -1,4 +1,5 @@
-//! Comparisons against the real git where its rules for settling decide, and what a comparison promises whatever it may cost.
+//! Comparisons against the real git where its rules for settling decide, and what a comparison
+//! promises whatever it may cost.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -26,10 +27,12 @@ fn numbers(seed: u64, different: u64) -> impl Iterator<Item = u64> {
 
 /// A text of so many lines, of which so many are different.
 fn text(lines: usize, seed: u64, different: u64) -> String {
-    numbers(seed, different).take(lines).fold(String::new(), |mut text, number| {
-        writeln!(text, "{number}").unwrap();
-        text
-    })
+    numbers(seed, different)
+        .take(lines)
+        .fold(String::new(), |mut text, number| {
+            writeln!(text, "{number}").unwrap();
+            text
+        })
 }
 
 /// The text with so many in a thousand of its lines replaced, taken away or doubled.
@@ -53,13 +56,20 @@ fn edited(text: &str, seed: u64, per_mille: u64, different: u64) -> String {
 
 fn marks(old: &str, new: &str, steps: &Steps) -> Marks {
     let mut interner = Interner::new(16);
-    let (old, new) = (Lines::cut(old, &mut interner), Lines::cut(new, &mut interner));
+    let (old, new) = (
+        Lines::cut(old, &mut interner),
+        Lines::cut(new, &mut interner),
+    );
     Marks::of(old.tokens(0..old.len()), new.tokens(0..new.len()), steps)
 }
 
 /// What is left of a text without the lines that are marked.
 fn kept<'t>(text: &'t str, marks: &[bool]) -> Vec<&'t str> {
-    text.split_inclusive('\n').zip(marks).filter(|(_, changed)| !**changed).map(|(line, _)| line).collect()
+    text.split_inclusive('\n')
+        .zip(marks)
+        .filter(|(_, changed)| !**changed)
+        .map(|(line, _)| line)
+        .collect()
 }
 
 fn assert_shown_as_in_git(git: &Git, old: &str, new: &str, of_what: &str) {
@@ -67,10 +77,31 @@ fn assert_shown_as_in_git(git: &Git, old: &str, new: &str, of_what: &str) {
     git.write("new", new);
     let (_, printed) = git.run(&["diff", "--no-index", "--no-color", "--text", "old", "new"]);
     let theirs = printed.find("--- a/").map_or("", |place| &printed[place..]);
-    let limits = Limits { bytes_max: usize::MAX, steps: Steps::new(u64::MAX) };
-    let ours = unified(old, new, &Names { old: "a/old", new: "b/new" }, 3, &limits).unwrap();
-    let differs = ours.lines().zip(theirs.lines()).position(|(our, their)| our != their);
-    assert!(ours == theirs, "{of_what}: line {differs:?} of {} and {}", ours.lines().count(), theirs.lines().count());
+    let limits = Limits {
+        bytes_max: usize::MAX,
+        steps: Steps::new(u64::MAX),
+    };
+    let ours = unified(
+        old,
+        new,
+        &Names {
+            old: "a/old",
+            new: "b/new",
+        },
+        3,
+        &limits,
+    )
+    .unwrap();
+    let differs = ours
+        .lines()
+        .zip(theirs.lines())
+        .position(|(our, their)| our != their);
+    assert!(
+        ours == theirs,
+        "{of_what}: line {differs:?} of {} and {}",
+        ours.lines().count(),
+        theirs.lines().count()
+    );
 }
 
 #[test]
@@ -80,7 +111,12 @@ fn texts_with_very_many_changes_are_shown_as_git_shows_them() {
         for (seed, per_mille) in [(1, 60), (2, 200), (3, 450), (4, 1_000)] {
             let old = text(3_000, seed, different);
             let new = edited(&old, seed + 10, per_mille, different);
-            assert_shown_as_in_git(&git, &old, &new, &format!("{different} different lines, {per_mille} ‰ changed"));
+            assert_shown_as_in_git(
+                &git,
+                &old,
+                &new,
+                &format!("{different} different lines, {per_mille} ‰ changed"),
+            );
         }
     }
     // So many that more changes than the least are looked for.
@@ -95,17 +131,38 @@ fn the_worst_texts_take_few_steps_more_than_they_may() {
     let (old, new) = (text(LINES, 1, 2), text(LINES, 2, 2));
     let unbounded = Steps::new(u64::MAX);
     let fewest = marks(&old, &new, &unbounded);
-    assert!(unbounded.taken.get() > 100 * MAX, "{} steps: not the worst", unbounded.taken.get());
+    assert!(
+        unbounded.taken.get() > 100 * MAX,
+        "{} steps: not the worst",
+        unbounded.taken.get()
+    );
     let bounded = Steps::new(MAX);
     let found = marks(&old, &new, &bounded);
-    assert!(bounded.taken.get() < MAX + 60 * LINES as u64, "{} steps", bounded.taken.get());
+    assert!(
+        bounded.taken.get() < MAX + 60 * LINES as u64,
+        "{} steps",
+        bounded.taken.get()
+    );
     assert_eq!(kept(&old, &found.removed), kept(&new, &found.added));
     let changes = |marks: &Marks| marks.removed.iter().filter(|changed| **changed).count();
-    assert!(changes(&found) < 2 * changes(&fewest), "{} in place of {}", changes(&found), changes(&fewest));
-    assert_eq!(marks(&old, &new, &Steps::new(MAX)), found, "the same each time");
+    assert!(
+        changes(&found) < 2 * changes(&fewest),
+        "{} in place of {}",
+        changes(&found),
+        changes(&fewest)
+    );
+    assert_eq!(
+        marks(&old, &new, &Steps::new(MAX)),
+        found,
+        "the same each time"
+    );
     let left = Steps::until(u64::MAX, Arc::new(AtomicBool::new(true)));
     marks(&old, &new, &left);
-    assert!(left.taken.get() < 60 * LINES as u64, "{} steps for nobody", left.taken.get());
+    assert!(
+        left.taken.get() < 60 * LINES as u64,
+        "{} steps for nobody",
+        left.taken.get()
+    );
 }
 
 proptest! {

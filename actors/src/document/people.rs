@@ -1,4 +1,5 @@
-//! The way in to who may do what: collaborators, who are users and have e-mail addresses, and the permission set.
+//! The way in to who may do what: collaborators, who are users and have e-mail addresses, and the
+//! permission set.
 
 use super::access::Who;
 use super::documents::{Documents, Failure, invalid};
@@ -23,11 +24,25 @@ impl Documents {
     /// The document is not there for this caller, or the role does not allow it.
     pub async fn permissions(&self, id: DocumentId, by: (Caller, Who)) -> Result<Answer, Failure> {
         let scope = by.0.scope;
-        match self.ask(id, by, None, None, Request::List(Part::Permissions)).await? {
+        match self
+            .ask(id, by, None, None, Request::List(Part::Permissions))
+            .await?
+        {
             Reply::Listed(mut found) => {
-                let body = found.pop().ok_or_else(|| AskError::impossible("no permission set"))?;
-                self.permissions_shown(scope, Answer { done: Done::Ok, id: None, etag: None, body, replayed: false })
-                    .await
+                let body = found
+                    .pop()
+                    .ok_or_else(|| AskError::impossible("no permission set"))?;
+                self.permissions_shown(
+                    scope,
+                    Answer {
+                        done: Done::Ok,
+                        id: None,
+                        etag: None,
+                        body,
+                        replayed: false,
+                    },
+                )
+                .await
             }
             Reply::Answer(_)
             | Reply::Seen(_)
@@ -40,8 +55,8 @@ impl Documents {
 
     /// A permission set with its collaborators' e-mail addresses.
     async fn permissions_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
-        let mut set: Value =
-            serde_json::from_slice(&answer.body).map_err(|_| AskError::impossible("a permission set that is none"))?;
+        let mut set: Value = serde_json::from_slice(&answer.body)
+            .map_err(|_| AskError::impossible("a permission set that is none"))?;
         let stored = tag(&answer.body);
         if let Some(Value::Array(list)) = set.get_mut("collaborators") {
             list.retain(|one| self.has_user(scope, one));
@@ -50,7 +65,11 @@ impl Documents {
             }
         }
         let body = to_json(&set);
-        Ok(Answer { etag: Some(format!("{stored}-{}", tag(&body))), body, ..answer })
+        Ok(Answer {
+            etag: Some(format!("{stored}-{}", tag(&body))),
+            body,
+            ..answer
+        })
     }
 
     /// Changes the permission set.
@@ -68,13 +87,25 @@ impl Documents {
         let if_match = match if_match {
             Some(Precondition::OneOf(tags)) => {
                 // The document knows its half of the tag; the other half is the e-mail addresses.
-                let shown = self.permissions(id, by.clone()).await?.etag.filter(|shown| tags.contains(shown));
+                let shown = self
+                    .permissions(id, by.clone())
+                    .await?
+                    .etag
+                    .filter(|shown| tags.contains(shown));
                 let stored = shown.and_then(|tag| tag.split('-').next().map(str::to_owned));
                 Some(Precondition::OneOf(stored.into_iter().collect()))
             }
             Some(Precondition::Any) | None => if_match,
         };
-        let answer = self.change(id, by, if_match, None, Request::SetPermissions(Box::new(set))).await?;
+        let answer = self
+            .change(
+                id,
+                by,
+                if_match,
+                None,
+                Request::SetPermissions(Box::new(set)),
+            )
+            .await?;
         self.permissions_shown(scope, answer).await
     }
 
@@ -82,9 +113,19 @@ impl Documents {
     ///
     /// # Errors
     /// The store is away.
-    pub async fn collaborator_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
-        let body = self.with_emails(scope, vec![answer.body.clone()]).await?.pop();
-        Ok(Answer { body: body.ok_or_else(|| AskError::impossible("no collaborator"))?, ..answer })
+    pub async fn collaborator_shown(
+        &self,
+        scope: Scope,
+        answer: Answer,
+    ) -> Result<Answer, Failure> {
+        let body = self
+            .with_emails(scope, vec![answer.body.clone()])
+            .await?
+            .pop();
+        Ok(Answer {
+            body: body.ok_or_else(|| AskError::impossible("no collaborator"))?,
+            ..answer
+        })
     }
 
     /// Whether a collaborator, in JSON, is still a user.
@@ -96,11 +137,15 @@ impl Documents {
         user_of(collaborator).is_some_and(|user| self.identity.user(scope, user).is_some())
     }
 
-    pub(super) async fn with_emails(&self, scope: Scope, items: Vec<Bytes>) -> Result<Vec<Bytes>, Failure> {
+    pub(super) async fn with_emails(
+        &self,
+        scope: Scope,
+        items: Vec<Bytes>,
+    ) -> Result<Vec<Bytes>, Failure> {
         let mut shown = Vec::with_capacity(items.len());
         for item in items {
-            let mut one: Value =
-                serde_json::from_slice(&item).map_err(|_| AskError::impossible("a collaborator that is none"))?;
+            let mut one: Value = serde_json::from_slice(&item)
+                .map_err(|_| AskError::impossible("a collaborator that is none"))?;
             self.add_email(scope, &mut one).await?;
             shown.push(to_json(&one));
         }
@@ -132,7 +177,8 @@ impl Documents {
     ) -> Result<Answer, Failure> {
         let scope = by.0.scope;
         // Who may not do it learns nothing of who is a user.
-        self.ask(id, by.clone(), None, None, Request::List(Part::Permissions)).await?;
+        self.ask(id, by.clone(), None, None, Request::List(Part::Permissions))
+            .await?;
         let user = match (new.user_id, &new.email) {
             (Some(user), None) => user,
             (None, Some(email)) => self.user_of(scope, email).await?,
@@ -140,15 +186,26 @@ impl Documents {
             (None, None) => return Err(invalid("user_id", "must be given, or email")),
         };
         let email = self.email(scope, user).await?;
-        self.change(id, by, if_match, reservation, Request::AddCollaborator(user, new.role, email)).await
+        self.change(
+            id,
+            by,
+            if_match,
+            reservation,
+            Request::AddCollaborator(user, new.role, email),
+        )
+        .await
     }
 
     async fn email(&self, scope: Scope, id: UserId) -> Result<Option<String>, Failure> {
-        let subject = Subject { kind: Kind::User, number: id.number(), tail: id.tail() };
+        let subject = Subject {
+            kind: Kind::User,
+            number: id.number(),
+            tail: id.tail(),
+        };
         match self.store.load(subject).await? {
             Some(Stored::Record(record)) if record.scope == scope.account_wide() => {
-                let user: Value =
-                    serde_json::from_str(&record.body).map_err(|error| Unreadable::found(subject, error))?;
+                let user: Value = serde_json::from_str(&record.body)
+                    .map_err(|error| Unreadable::found(subject, error))?;
                 Ok(user.get("email").and_then(Value::as_str).map(str::to_owned))
             }
             Some(_) | None => Ok(None),
@@ -157,16 +214,31 @@ impl Documents {
 
     /// The user with this e-mail address.
     async fn user_of(&self, scope: Scope, email: &Email) -> Result<UserId, Failure> {
-        let paging = Paging { limit: 1, start: Start::Offset(0), order: Order::Desc };
+        let paging = Paging {
+            limit: 1,
+            start: Start::Offset(0),
+            order: Order::Desc,
+        };
         let names = vec![(NameField::UserEmail, email.to_lowercase())];
-        let query = RecordQuery { scope: scope.account_wide(), kind: Kind::User, names, paging };
+        let query = RecordQuery {
+            scope: scope.account_wide(),
+            kind: Kind::User,
+            names,
+            paging,
+        };
         let found = self.store.records(query).await.map_err(LoadError::from)?;
-        let user = found.items.first().map(|record| UserId::from_parts(record.subject.number, record.subject.tail));
+        let user = found
+            .items
+            .first()
+            .map(|record| UserId::from_parts(record.subject.number, record.subject.tail));
         user.ok_or_else(|| invalid("email", "must be a user's e-mail address"))
     }
 }
 
 /// The user that a collaborator, in JSON, is.
 fn user_of(collaborator: &Value) -> Option<UserId> {
-    collaborator.get("user_id").and_then(Value::as_str).and_then(|id| id.parse().ok())
+    collaborator
+        .get("user_id")
+        .and_then(Value::as_str)
+        .and_then(|id| id.parse().ok())
 }

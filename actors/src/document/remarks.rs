@@ -1,6 +1,7 @@
-//! The comments of a document as its actor holds them: what they say and where their lines stand, apart from each other, so that
-//! a new head that moves all of them rewrites no words. Where they stand goes into one small row; a comment's own row says it
-//! too, as of when it was last written, and counts where that row does not name the comment.
+//! The comments of a document as its actor holds them: what they say and where their lines stand,
+//! apart from each other, so that a new head that moves all of them rewrites no words. Where they
+//! stand goes into one small row; a comment's own row says it too, as of when it was last written,
+//! and counts where that row does not name the comment.
 
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ pub(super) struct Anchor {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Anchors {
     list: Vec<Anchor>,
-    /// Whether the next head must write them in any case: rows of an earlier release don't say that they follow the head.
+    /// Whether the next head must write them in any case: rows of an earlier release don't say that
+    /// they follow the head.
     due: bool,
 }
 
@@ -73,7 +75,8 @@ pub(super) struct Comments {
     bytes: usize,
 }
 
-/// Where comments stand that have followed a new head, and what is stored of it; none: nothing of it has changed.
+/// Where comments stand that have followed a new head, and what is stored of it; none: nothing of
+/// it has changed.
 pub(super) type Moved = Option<(Arc<Anchors>, Bytes)>;
 
 /// A comment's row: where it stood when it was written.
@@ -114,7 +117,12 @@ impl ListedComment {
 impl Anchor {
     /// The anchor of a comment that is made now, whose row will say the same.
     pub(super) fn new(number: u64, standing: Standing, lines: LineRange) -> Self {
-        Anchor { number, standing, lines, moved: false }
+        Anchor {
+            number,
+            standing,
+            lines,
+            moved: false,
+        }
     }
 
     /// What is written of a comment that stands here.
@@ -130,8 +138,16 @@ impl Anchor {
         }
         match self.lines.follow(moves) {
             Some(lines) if lines == self.lines => self,
-            Some(lines) => Anchor { lines, moved: true, ..self },
-            None => Anchor { standing: Standing::Outdated(head), moved: true, ..self },
+            Some(lines) => Anchor {
+                lines,
+                moved: true,
+                ..self
+            },
+            None => Anchor {
+                standing: Standing::Outdated(head),
+                moved: true,
+                ..self
+            },
         }
     }
 }
@@ -139,23 +155,30 @@ impl Anchor {
 impl Anchors {
     /// Whether any of them follows a new head.
     pub(super) fn follow_the_head(&self) -> bool {
-        self.list.iter().any(|anchor| anchor.standing == Standing::Head)
+        self.list
+            .iter()
+            .any(|anchor| anchor.standing == Standing::Head)
     }
 
-    /// Where they stand once the head of this number has got a successor, which differs in these places.
+    /// Where they stand once the head of this number has got a successor, which differs in these
+    /// places.
     pub(super) fn followed(&self, head: u64, moves: &[Hunk]) -> Moved {
         let is_still = |anchor: &&Anchor| anchor.following(head, moves) == **anchor;
         if !self.due && self.list.iter().all(|anchor| is_still(&anchor)) {
             return None;
         }
-        let list = self.list.iter().map(|anchor| anchor.following(head, moves)).collect();
+        let list = self
+            .list
+            .iter()
+            .map(|anchor| anchor.following(head, moves))
+            .collect();
         let next = Anchors { list, due: false };
         let bytes = next.to_bytes();
         Some((Arc::new(next), bytes))
     }
 
-    /// Those whose rows say something else: four numbers each, as LEB128. The first is how far the comment's number is from
-    /// that of the one before.
+    /// Those whose rows say something else: four numbers each, as LEB128. The first is how far the
+    /// comment's number is from that of the one before.
     fn to_bytes(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(8 * self.list.len());
         let mut last = 0;
@@ -174,7 +197,8 @@ impl Anchors {
         bytes.into()
     }
 
-    /// Puts what [`Anchors::to_bytes`] gave over what the comments' rows say; none where it can't be read.
+    /// Puts what [`Anchors::to_bytes`] gave over what the comments' rows say; none where it can't
+    /// be read.
     fn overlay(&mut self, bytes: &[u8]) -> Option<()> {
         let mut rest = bytes;
         let mut number = 0_u64;
@@ -192,14 +216,20 @@ impl Anchors {
             if let Ok(place) = self.place(number)
                 && let Some(anchor) = self.list.get_mut(place)
             {
-                *anchor = Anchor { number, standing, lines, moved: true };
+                *anchor = Anchor {
+                    number,
+                    standing,
+                    lines,
+                    moved: true,
+                };
             }
         }
         Some(())
     }
 
     fn place(&self, number: u64) -> Result<usize, usize> {
-        self.list.binary_search_by_key(&number, |anchor| anchor.number)
+        self.list
+            .binary_search_by_key(&number, |anchor| anchor.number)
     }
 }
 
@@ -218,8 +248,9 @@ impl Comments {
         let mut stand = Anchors::default();
         for (number, body) in rows {
             let row = serde_json::from_str(body);
-            let Row { view, follows } =
-                row.map_err(|error| Unreadable::found(format_args!("{id}: comment {number}"), error))?;
+            let Row { view, follows } = row.map_err(|error| {
+                Unreadable::found(format_args!("{id}: comment {number}"), error)
+            })?;
             let version = view.version.sequence();
             let standing = match follows {
                 _ if view.outdated => Standing::Outdated(version),
@@ -230,7 +261,12 @@ impl Comments {
             let moved = follows.is_none() && standing == Standing::Head;
             let lines = LineRange::of(view.start_line, view.end_line);
             stand.due |= moved;
-            stand.list.push(Anchor { number: *number, standing, lines, moved });
+            stand.list.push(Anchor {
+                number: *number,
+                standing,
+                lines,
+                moved,
+            });
             comments.push(Arc::new(Comment {
                 id: view.comment_id,
                 body: view.body,
@@ -241,9 +277,15 @@ impl Comments {
             }));
         }
         let overlaid = stand.overlay(anchors.unwrap_or_default());
-        overlaid.ok_or_else(|| Unreadable::found(format_args!("{id}: where comments stand"), "it is damaged"))?;
+        overlaid.ok_or_else(|| {
+            Unreadable::found(format_args!("{id}: where comments stand"), "it is damaged")
+        })?;
         let bytes = comments.iter().map(|comment| comment.body.len()).sum();
-        Ok(Comments { all: Arc::new(comments), anchors: Arc::new(stand), bytes })
+        Ok(Comments {
+            all: Arc::new(comments),
+            anchors: Arc::new(stand),
+            bytes,
+        })
     }
 
     /// How many comments there are.
@@ -339,7 +381,11 @@ mod tests {
     /// The same one each time that it is asked for.
     fn version(number: u64) -> VersionId {
         static IDS: OnceLock<Vec<VersionId>> = OnceLock::new();
-        let ids = IDS.get_or_init(|| (0..64).map(|number| VersionId::with_sequence(1_000_000, number)).collect());
+        let ids = IDS.get_or_init(|| {
+            (0..64)
+                .map(|number| VersionId::with_sequence(1_000_000, number))
+                .collect()
+        });
         *ids.get(usize::try_from(number).unwrap()).unwrap()
     }
 
@@ -385,13 +431,25 @@ mod tests {
         }
 
         fn restored(&self, head: u64) -> Comments {
-            Comments::restored(DocumentId::new(1), &self.rows, self.anchors.as_deref(), version(head)).unwrap()
+            Comments::restored(
+                DocumentId::new(1),
+                &self.rows,
+                self.anchors.as_deref(),
+                version(head),
+            )
+            .unwrap()
         }
     }
 
     fn shown(comments: &Comments) -> Vec<(u64, Standing, u64, u64, String)> {
         let one = |(comment, anchor): (&Arc<Comment>, &Anchor)| {
-            (anchor.number, anchor.standing, anchor.lines.start(), anchor.lines.end(), comment.body.clone())
+            (
+                anchor.number,
+                anchor.standing,
+                anchor.lines.start(),
+                anchor.lines.end(),
+                comment.body.clone(),
+            )
         };
         comments.iter().map(one).collect()
     }
@@ -407,25 +465,42 @@ mod tests {
         assert!(stored.anchors.is_none(), "an edit below all of them");
         assert_eq!(shown(&stored.restored(2)), shown(&comments));
         stored.follow(&mut comments, 2, &[Hunk::new(0, 0, 0, 1)]);
-        assert!((10_000..80_000).contains(&stored.written), "{} bytes for 10,000 that moved", stored.written);
+        assert!(
+            (10_000..80_000).contains(&stored.written),
+            "{} bytes for 10,000 that moved",
+            stored.written
+        );
         assert_eq!(shown(&stored.restored(3)), shown(&comments));
     }
 
     #[test]
     fn rows_of_an_earlier_release_follow_the_head_as_they_did() {
-        let anchors = [(1, Standing::Head), (2, Standing::Version(1)), (3, Standing::Outdated(2))];
+        let anchors = [
+            (1, Standing::Head),
+            (2, Standing::Version(1)),
+            (3, Standing::Outdated(2)),
+        ];
         let (mut stored, mut comments) = (Stored::default(), Comments::default());
         for (number, standing) in anchors {
-            stored.put(&mut comments, Anchor::new(number, standing, LineRange::of(1, 2)), 3);
+            stored.put(
+                &mut comments,
+                Anchor::new(number, standing, LineRange::of(1, 2)),
+                3,
+            );
         }
         for (_, row) in &mut stored.rows {
-            *row = row.replace(",\"follows\":true", "").replace(",\"follows\":false", "");
+            *row = row
+                .replace(",\"follows\":true", "")
+                .replace(",\"follows\":false", "");
             assert!(!row.contains("follows"));
         }
         let mut old = stored.restored(3);
         assert_eq!(shown(&old), shown(&comments));
         stored.follow(&mut old, 3, &[Hunk::new(9, 1, 9, 1)]);
-        assert!(stored.anchors.is_some(), "who follows is written down, though nobody moved");
+        assert!(
+            stored.anchors.is_some(),
+            "who follows is written down, though nobody moved"
+        );
         assert_eq!(shown(&stored.restored(4)), shown(&comments));
     }
 

@@ -1,5 +1,5 @@
-//! Links that open a document without a key: their tokens, how long they hold, and their passwords. Pure apart from the
-//! table of tries; knows no store and no clock but the one that it is given.
+//! Links that open a document without a key: their tokens, how long they hold, and their passwords.
+//! Pure apart from the table of tries; knows no store and no clock but the one that it is given.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -15,8 +15,8 @@ use super::access::DocumentRole;
 use crate::accounts::{SecretHash, secret, secret_hash};
 use crate::time::Timestamp;
 
-/// A new link's token: 256 random bits and a checksum, base62. It is shown once, in `{public_url}/s/{token}`; only its hash
-/// is kept.
+/// A new link's token: 256 random bits and a checksum, base62. It is shown once, in
+/// `{public_url}/s/{token}`; only its hash is kept.
 #[must_use]
 pub fn new_token() -> (String, SecretHash) {
     let token = secret::generate("");
@@ -24,7 +24,8 @@ pub fn new_token() -> (String, SecretHash) {
     (token, hash)
 }
 
-/// The hash to look a token up by; none where the text can be no token, so that nothing need be asked.
+/// The hash to look a token up by; none where the text can be no token, so that nothing need be
+/// asked.
 #[must_use]
 pub fn token_hash(token: &str) -> Option<SecretHash> {
     secret::plausible(token).then(|| secret_hash(token))
@@ -96,16 +97,32 @@ impl ShareTerms {
     ) -> Result<Self, BadTerms> {
         let role = wanted.role.unwrap_or(DocumentRole::Viewer);
         if role == DocumentRole::Owner {
-            return Err(BadTerms { field: "role", reason: "must be viewer, commenter or editor" });
+            return Err(BadTerms {
+                field: "role",
+                reason: "must be viewer, commenter or editor",
+            });
         }
         if wanted.expires_at.is_some_and(|at| at <= now) {
-            return Err(BadTerms { field: "expires_at", reason: "must be in the future" });
+            return Err(BadTerms {
+                field: "expires_at",
+                reason: "must be in the future",
+            });
         }
         if wanted.max_uses == Some(0) {
-            return Err(BadTerms { field: "max_uses", reason: "must be at least 1" });
+            return Err(BadTerms {
+                field: "max_uses",
+                reason: "must be at least 1",
+            });
         }
         let (expires_at, max_uses) = (wanted.expires_at, wanted.max_uses);
-        Ok(ShareTerms { token, role, expires_at, max_uses, uses: 0, password })
+        Ok(ShareTerms {
+            token,
+            role,
+            expires_at,
+            max_uses,
+            uses: 0,
+            password,
+        })
     }
 
     /// What it is at this instant. Who asks is told "gone" before a password is asked for.
@@ -121,13 +138,15 @@ impl ShareTerms {
         }
     }
 
-    /// Opened once more. To be committed before the answer leaves: two requests for the last use must not both have it.
+    /// Opened once more. To be committed before the answer leaves: two requests for the last use
+    /// must not both have it.
     pub fn count_use(&mut self) {
         self.uses = self.uses.saturating_add(1);
     }
 }
 
-/// Bytes that a password may have: Argon2 would take more, but hashing what is sent must cost the same each time.
+/// Bytes that a password may have: Argon2 would take more, but hashing what is sent must cost the
+/// same each time.
 pub const PASSWORD_BYTES_MAX: usize = 1_024;
 /// OWASP's first choice for Argon2id: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1_024;
@@ -145,7 +164,8 @@ fn argon2() -> Result<Argon2<'static>, NoHash> {
     Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
 }
 
-/// A password's salted hash, in PHC form. Takes some 20 ms and 19 MiB: not for an arbiter, and not many at once.
+/// A password's salted hash, in PHC form. Takes some 20 ms and 19 MiB: not for an arbiter, and not
+/// many at once.
 ///
 /// # Errors
 /// [`NoHash`].
@@ -155,12 +175,14 @@ pub fn hash_password(password: &str) -> Result<String, NoHash> {
     }
     let mut salt = [0; SALT_BYTES];
     crate::random::fill(&mut salt);
-    let hash: PasswordHash = argon2()?.hash_password_with_salt(password.as_bytes(), &salt).map_err(|_| NoHash)?;
+    let hash: PasswordHash = argon2()?
+        .hash_password_with_salt(password.as_bytes(), &salt)
+        .map_err(|_| NoHash)?;
     Ok(hash.to_string())
 }
 
-/// Whether this is the password of that hash; compared in constant time. Costs what [`hash_password`] costs, with the
-/// parameters that stand in the hash.
+/// Whether this is the password of that hash; compared in constant time. Costs what
+/// [`hash_password`] costs, with the parameters that stand in the hash.
 #[must_use]
 pub fn password_fits(password: &str, hash: &str) -> bool {
     if password.len() > PASSWORD_BYTES_MAX {
@@ -175,7 +197,8 @@ pub fn password_fits(password: &str, hash: &str) -> bool {
 /// Tries that a link gets in any minute.
 pub const TRIES_PER_MINUTE: usize = 10;
 const WINDOW_MS: i64 = 60_000;
-/// Links whose tries are remembered: about 2 MB. Only a link that has a password and is being tried is one of them.
+/// Links whose tries are remembered: about 2 MB. Only a link that has a password and is being tried
+/// is one of them.
 const LINKS_MAX: usize = 10_000;
 
 /// No more tries for now.
@@ -186,8 +209,9 @@ pub struct TooManyTries {
     pub retry_after_seconds: u64,
 }
 
-/// Counts wrong passwords by link: after 10 in a minute no more are looked at, nor right ones, until the minute is over. Of one
-/// link one is looked at at a time. In memory only; a restart begins afresh.
+/// Counts wrong passwords by link: after 10 in a minute no more are looked at, nor right ones,
+/// until the minute is over. Of one link one is looked at at a time. In memory only; a restart
+/// begins afresh.
 #[derive(Debug)]
 pub struct PasswordTries<K> {
     links: Mutex<HashMap<K, VecDeque<i64>>>,
@@ -196,7 +220,10 @@ pub struct PasswordTries<K> {
 
 impl<K: Copy + Eq + Hash> Default for PasswordTries<K> {
     fn default() -> Self {
-        PasswordTries { links: Mutex::default(), links_max: LINKS_MAX }
+        PasswordTries {
+            links: Mutex::default(),
+            links_max: LINKS_MAX,
+        }
     }
 }
 
@@ -206,7 +233,10 @@ impl<K: Copy + Eq + Hash> PasswordTries<K> {
     /// # Errors
     /// [`TooManyTries`]: it must not be.
     pub fn look(&self, link: K, now_ms: i64) -> Result<(), TooManyTries> {
-        self.links.lock().get_mut(&link).map_or(Ok(()), |tries| let_in(tries, now_ms))
+        self.links
+            .lock()
+            .get_mut(&link)
+            .map_or(Ok(()), |tries| let_in(tries, now_ms))
     }
 
     /// Counts a wrong one.
@@ -221,22 +251,35 @@ impl<K: Copy + Eq + Hash> PasswordTries<K> {
 
 /// Forgets the tries whose minute is over, then tells whether one more is let in.
 fn let_in(tries: &mut VecDeque<i64>, now_ms: i64) -> Result<(), TooManyTries> {
-    // What lies in the future was counted before the clock was set back: it must not lock the link for longer.
+    // What lies in the future was counted before the clock was set back: it must not lock the link
+    // for longer.
     tries.retain(|at| now_ms.abs_diff(*at) < WINDOW_MS.unsigned_abs());
     if tries.len() < TRIES_PER_MINUTE {
         return Ok(());
     }
     let oldest = tries.front().copied().unwrap_or(now_ms);
-    let wait_ms = oldest.saturating_add(WINDOW_MS).saturating_sub(now_ms).max(1);
-    Err(TooManyTries { retry_after_seconds: wait_ms.unsigned_abs().div_ceil(1_000) })
+    let wait_ms = oldest
+        .saturating_add(WINDOW_MS)
+        .saturating_sub(now_ms)
+        .max(1);
+    Err(TooManyTries {
+        retry_after_seconds: wait_ms.unsigned_abs().div_ceil(1_000),
+    })
 }
 
 /// Makes room: first those whose minute is over, else the one that was tried the longest ago.
 fn forget_some<K: Copy + Eq + Hash>(links: &mut HashMap<K, VecDeque<i64>>, now_ms: i64) {
     let before = links.len();
-    links.retain(|_, tries| tries.back().is_some_and(|at| now_ms.abs_diff(*at) < WINDOW_MS.unsigned_abs()));
+    links.retain(|_, tries| {
+        tries
+            .back()
+            .is_some_and(|at| now_ms.abs_diff(*at) < WINDOW_MS.unsigned_abs())
+    });
     if links.len() == before
-        && let Some(oldest) = links.iter().min_by_key(|(_, tries)| tries.back()).map(|(link, _)| *link)
+        && let Some(oldest) = links
+            .iter()
+            .min_by_key(|(_, tries)| tries.back())
+            .map(|(link, _)| *link)
     {
         links.remove(&oldest);
     }
@@ -252,7 +295,11 @@ mod tests {
     use super::*;
 
     fn terms(expires_at: Option<i64>, max_uses: Option<u64>, password: Option<&str>) -> ShareTerms {
-        let wanted = ShareWanted { role: None, expires_at: expires_at.map(Timestamp), max_uses };
+        let wanted = ShareWanted {
+            role: None,
+            expires_at: expires_at.map(Timestamp),
+            max_uses,
+        };
         ShareTerms::new([0; 32], wanted, password.map(str::to_owned), Timestamp(0)).unwrap()
     }
 
@@ -263,7 +310,14 @@ mod tests {
         assert!(token.bytes().all(|b| b.is_ascii_alphanumeric()));
         assert!(same_hash(&token_hash(&token).unwrap(), &hash));
         assert!(!same_hash(&secret_hash("x"), &hash));
-        for wrong in ["", "x", "../../etc/passwd", &token.to_lowercase(), &format!("{token}x"), &"é".repeat(25)] {
+        for wrong in [
+            "",
+            "x",
+            "../../etc/passwd",
+            &token.to_lowercase(),
+            &format!("{token}x"),
+            &"é".repeat(25),
+        ] {
             assert_eq!(token_hash(wrong), None, "{wrong}");
         }
         assert_ne!(new_token().0, token);
@@ -271,25 +325,62 @@ mod tests {
 
     #[test]
     fn a_link_opens_until_it_expires_or_is_used_up() {
-        assert_eq!(terms(None, None, None).opening(Timestamp(i64::MAX)), Opening::Open);
-        assert_eq!(terms(Some(10), None, None).opening(Timestamp(9)), Opening::Open);
-        assert_eq!(terms(Some(10), None, None).opening(Timestamp(10)), Opening::Gone);
+        assert_eq!(
+            terms(None, None, None).opening(Timestamp(i64::MAX)),
+            Opening::Open
+        );
+        assert_eq!(
+            terms(Some(10), None, None).opening(Timestamp(9)),
+            Opening::Open
+        );
+        assert_eq!(
+            terms(Some(10), None, None).opening(Timestamp(10)),
+            Opening::Gone
+        );
         let mut twice = terms(None, Some(2), None);
         twice.count_use();
         assert_eq!(twice.opening(Timestamp(0)), Opening::Open);
         twice.count_use();
         assert_eq!(twice.opening(Timestamp(0)), Opening::Gone);
-        assert_eq!(terms(None, None, Some("hash")).opening(Timestamp(0)), Opening::WithPassword);
-        assert_eq!(terms(Some(1), None, Some("hash")).opening(Timestamp(1)), Opening::Gone);
+        assert_eq!(
+            terms(None, None, Some("hash")).opening(Timestamp(0)),
+            Opening::WithPassword
+        );
+        assert_eq!(
+            terms(Some(1), None, Some("hash")).opening(Timestamp(1)),
+            Opening::Gone
+        );
     }
 
     #[test]
     fn terms_that_open_nothing_are_refused_by_name() {
-        let refused = |wanted| ShareTerms::new([0; 32], wanted, None, Timestamp(5)).unwrap_err().field;
+        let refused = |wanted| {
+            ShareTerms::new([0; 32], wanted, None, Timestamp(5))
+                .unwrap_err()
+                .field
+        };
         let wanted = ShareWanted::default();
-        assert_eq!(refused(ShareWanted { role: Some(DocumentRole::Owner), ..wanted }), "role");
-        assert_eq!(refused(ShareWanted { expires_at: Some(Timestamp(5)), ..wanted }), "expires_at");
-        assert_eq!(refused(ShareWanted { max_uses: Some(0), ..wanted }), "max_uses");
+        assert_eq!(
+            refused(ShareWanted {
+                role: Some(DocumentRole::Owner),
+                ..wanted
+            }),
+            "role"
+        );
+        assert_eq!(
+            refused(ShareWanted {
+                expires_at: Some(Timestamp(5)),
+                ..wanted
+            }),
+            "expires_at"
+        );
+        assert_eq!(
+            refused(ShareWanted {
+                max_uses: Some(0),
+                ..wanted
+            }),
+            "max_uses"
+        );
     }
 
     #[test]
@@ -297,7 +388,10 @@ mod tests {
         let begun = Instant::now();
         let hash = hash_password("correct horse é").unwrap();
         eprintln!("one password hash: {:?}", begun.elapsed());
-        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
+        assert!(
+            hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+            "{hash}"
+        );
         assert!(!hash.contains("horse"));
         assert!(password_fits("correct horse é", &hash));
         for wrong in ["", "correct horse", "correct horse é "] {
@@ -307,7 +401,10 @@ mod tests {
         for broken in ["", "x", "$argon2id$", "$argon2id$v=19$m=19456,t=2,p=1$AAAA"] {
             assert!(!password_fits("x", broken), "{broken}");
         }
-        assert_eq!(hash_password(&"x".repeat(PASSWORD_BYTES_MAX + 1)), Err(NoHash));
+        assert_eq!(
+            hash_password(&"x".repeat(PASSWORD_BYTES_MAX + 1)),
+            Err(NoHash)
+        );
     }
 
     #[test]
@@ -317,11 +414,21 @@ mod tests {
             assert_eq!(tries.look(1, second * 1_000), Ok(()));
             tries.was_wrong(1, second * 1_000);
         }
-        assert_eq!(tries.look(1, 10_000), Err(TooManyTries { retry_after_seconds: 50 }));
+        assert_eq!(
+            tries.look(1, 10_000),
+            Err(TooManyTries {
+                retry_after_seconds: 50
+            })
+        );
         assert_eq!(tries.look(2, 10_000), Ok(()));
         assert_eq!(tries.look(1, 60_000), Ok(()));
         tries.was_wrong(1, 60_000);
-        assert_eq!(tries.look(1, 60_000), Err(TooManyTries { retry_after_seconds: 1 }));
+        assert_eq!(
+            tries.look(1, 60_000),
+            Err(TooManyTries {
+                retry_after_seconds: 1
+            })
+        );
     }
 
     #[test]
@@ -342,7 +449,10 @@ mod tests {
 
     #[test]
     fn of_too_many_links_the_oldest_is_forgotten() {
-        let tries = PasswordTries { links_max: 3, ..PasswordTries::default() };
+        let tries = PasswordTries {
+            links_max: 3,
+            ..PasswordTries::default()
+        };
         for link in 0..100 {
             tries.was_wrong(link, link);
         }

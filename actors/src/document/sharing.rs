@@ -24,7 +24,13 @@ impl Document {
         let mut draft = Draft::new(self, live, &asked, false);
         draft.live.facts.deleted_at = Some(draft.at);
         draft.shows_change(&asked);
-        draft.event(Happened::DocumentDeleted, Beside { permanent: Some(false), ..Beside::default() });
+        draft.event(
+            Happened::DocumentDeleted,
+            Beside {
+                permanent: Some(false),
+                ..Beside::default()
+            },
+        );
         draft.decide(asked, nothing_shown(), Vec::new())
     }
 
@@ -44,7 +50,13 @@ impl Document {
     pub(super) fn erase(&self, live: &Live, asked: Asked) -> Decision<Self> {
         let mut draft = Draft::new(self, live, &asked, false);
         draft.shows_change(&asked);
-        draft.event(Happened::DocumentDeleted, Beside { permanent: Some(true), ..Beside::default() });
+        draft.event(
+            Happened::DocumentDeleted,
+            Beside {
+                permanent: Some(true),
+                ..Beside::default()
+            },
+        );
         draft.gone(asked, nothing_shown())
     }
 
@@ -62,24 +74,48 @@ impl Document {
         (user, role, email): (UserId, DocumentRole, Option<String>),
         asked: Asked,
     ) -> Decided {
-        let new = Collaborator { user_id: user, role, added_at: Timestamp(asked.now.max(live.facts.last_at)) };
-        let next = live.facts.permissions.with(new, |user| asked.is_user(user))?;
+        let new = Collaborator {
+            user_id: user,
+            role,
+            added_at: Timestamp(asked.now.max(live.facts.last_at)),
+        };
+        let next = live
+            .facts
+            .permissions
+            .with(new, |user| asked.is_user(user))?;
         let shown = |permissions: &Permissions| {
             let held = permissions.collaborator(user);
             let etag = held.map(|held| tag(&to_json(held)));
-            let body = to_json(&CollaboratorMade { collaborator: held, email: email.as_deref() });
-            Answer { done: Done::Created, id: Some(user.to_string()), etag, body, replayed: false }
+            let body = to_json(&CollaboratorMade {
+                collaborator: held,
+                email: email.as_deref(),
+            });
+            Answer {
+                done: Done::Created,
+                id: Some(user.to_string()),
+                etag,
+                body,
+                replayed: false,
+            }
         };
         Ok(self.permit(live, next, asked, shown))
     }
 
-    pub(super) fn change_collaborator(&self, live: &Live, user: UserId, role: DocumentRole, asked: Asked) -> Decided {
+    pub(super) fn change_collaborator(
+        &self,
+        live: &Live,
+        user: UserId,
+        role: DocumentRole,
+        asked: Asked,
+    ) -> Decided {
         if !asked.is_user(user) {
             // One who is no more stands in no list either.
             return Err(DocumentError::NotFound);
         }
         let next = live.facts.permissions.with_role(user, role)?;
-        Ok(self.permit(live, next, asked, |permissions| collaborator_shown(permissions.collaborator(user))))
+        Ok(self.permit(live, next, asked, |permissions| {
+            collaborator_shown(permissions.collaborator(user))
+        }))
     }
 
     pub(super) fn remove_collaborator(&self, live: &Live, user: UserId, asked: Asked) -> Decided {
@@ -87,9 +123,16 @@ impl Document {
         Ok(self.permit(live, next, asked, |_| nothing_shown()))
     }
 
-    pub(super) fn set_permissions(&self, live: &Live, set: SetPermissions, asked: Asked) -> Decided {
+    pub(super) fn set_permissions(
+        &self,
+        live: &Live,
+        set: SetPermissions,
+        asked: Asked,
+    ) -> Decided {
         let given = |list: Vec<super::messages::CollaboratorGiven>| {
-            list.into_iter().map(|one| (one.user_id, one.role)).collect::<Vec<_>>()
+            list.into_iter()
+                .map(|one| (one.user_id, one.role))
+                .collect::<Vec<_>>()
         };
         let change = PermissionChange {
             visibility: set.visibility,
@@ -99,7 +142,10 @@ impl Document {
             transfer_owner_to: set.transfer_owner_to,
         };
         let now = Timestamp(asked.now.max(live.facts.last_at));
-        let next = live.facts.permissions.changed(&change, now, |user| asked.is_user(user))?;
+        let next = live
+            .facts
+            .permissions
+            .changed(&change, now, |user| asked.is_user(user))?;
         Ok(self.permit(live, next, asked, permissions_shown))
     }
 
@@ -117,11 +163,21 @@ impl Document {
         if next == *before {
             return draft.unchanged(asked, answer);
         }
-        let named = |user: &UserId| before.owner == Some(*user) || before.collaborator(*user).is_some();
-        let let_in = next.collaborators.iter().map(|one| one.user_id).filter(|user| !named(user));
-        // A collaborator may be deleted at any time: as a new owner even one who was named must be there at the commit.
+        let named =
+            |user: &UserId| before.owner == Some(*user) || before.collaborator(*user).is_some();
+        let let_in = next
+            .collaborators
+            .iter()
+            .map(|one| one.user_id)
+            .filter(|user| !named(user));
+        // A collaborator may be deleted at any time: as a new owner even one who was named must be
+        // there at the commit.
         let owner = next.owner.filter(|owner| before.owner != Some(*owner));
-        let conditions = owner.into_iter().chain(let_in).map(Condition::UserExists).collect();
+        let conditions = owner
+            .into_iter()
+            .chain(let_in)
+            .map(Condition::UserExists)
+            .collect();
         let changes = differences(before, &next);
         let collaborators = next.collaborators.iter().map(|one| json!(one)).collect();
         let owner_changes = next.owner != before.owner;
@@ -130,7 +186,11 @@ impl Document {
             draft.shows_change(&asked);
         }
         draft.readers_change();
-        let beside = Beside { changes: Some(changes), collaborators: Some(collaborators), ..Beside::default() };
+        let beside = Beside {
+            changes: Some(changes),
+            collaborators: Some(collaborators),
+            ..Beside::default()
+        };
         draft.event(Happened::DocumentPermissionsUpdated, beside);
         draft.decide(asked, answer, conditions)
     }
@@ -149,30 +209,64 @@ impl Document {
             });
         }
         if live.facts.shares.len() >= SHARES_MAX {
-            return Err(DocumentError::Conflict { field: "", reason: "has 1000 share links: take some back first" });
+            return Err(DocumentError::Conflict {
+                field: "",
+                reason: "has 1000 share links: take some back first",
+            });
         }
         let mut draft = Draft::new(self, live, &asked, false);
-        let wanted = ShareWanted { role: new.role, expires_at: new.expires_at, max_uses: new.max_uses };
+        let wanted = ShareWanted {
+            role: new.role,
+            expires_at: new.expires_at,
+            max_uses: new.max_uses,
+        };
         let terms = ShareTerms::new(token, wanted, password, Timestamp(asked.now))
             .map_err(|bad| DocumentError::Invalid(Invalid::new(bad.field, bad.reason)))?;
-        let share = Share { id: ShareId::new(draft.at), terms };
+        let share = Share {
+            id: ShareId::new(draft.at),
+            terms,
+        };
         let view = share.view();
         // Where it opens is known outside only, and shown once.
         let etag = Some(tag(&to_json(&view)));
-        let body = to_json(&NewShareView { share: view.clone(), url: None });
-        let answer = Answer { done: Done::Created, id: Some(share.id.to_string()), etag, body, replayed: false };
+        let body = to_json(&NewShareView {
+            share: view.clone(),
+            url: None,
+        });
+        let answer = Answer {
+            done: Done::Created,
+            id: Some(share.id.to_string()),
+            etag,
+            body,
+            replayed: false,
+        };
         draft.live.facts.shares.push(share);
         draft.links_change();
-        draft.event(Happened::DocumentShared, Beside { share: Some(view), ..Beside::default() });
+        draft.event(
+            Happened::DocumentShared,
+            Beside {
+                share: Some(view),
+                ..Beside::default()
+            },
+        );
         Ok(draft.decide(asked, answer, Vec::new()))
     }
 
     pub(super) fn remove_share(&self, live: &Live, id: ShareId, asked: Asked) -> Decided {
         let mut draft = Draft::new(self, live, &asked, false);
-        let place = live.facts.shares.iter().position(|share| share.id == id).ok_or(DocumentError::NotFound)?;
+        let place = live
+            .facts
+            .shares
+            .iter()
+            .position(|share| share.id == id)
+            .ok_or(DocumentError::NotFound)?;
         let share = draft.live.facts.shares.remove(place);
         draft.links_change();
-        let beside = Beside { share: Some(share.view()), removed: Some(true), ..Beside::default() };
+        let beside = Beside {
+            share: Some(share.view()),
+            removed: Some(true),
+            ..Beside::default()
+        };
         draft.event(Happened::DocumentShared, beside);
         Ok(draft.decide(asked, nothing_shown(), Vec::new()))
     }
@@ -180,8 +274,17 @@ impl Document {
     /// Counts one use, without an event. Whoever comes behind the last one finds nothing.
     pub(super) fn use_share(&self, live: &Live, id: ShareId, asked: Asked) -> Decided {
         let share = live.open_link(id, asked.now)?;
-        let view = ShareView { uses: share.terms.uses.saturating_add(1), ..share.view() };
-        let answer = Answer { done: Done::Ok, id: None, etag: None, body: to_json(&view), replayed: false };
+        let view = ShareView {
+            uses: share.terms.uses.saturating_add(1),
+            ..share.view()
+        };
+        let answer = Answer {
+            done: Done::Ok,
+            id: None,
+            etag: None,
+            body: to_json(&view),
+            replayed: false,
+        };
         Ok(link_used(self, live, share, asked, answer))
     }
 }
@@ -197,9 +300,17 @@ struct CollaboratorMade<'a> {
 impl Live {
     /// What the share link with this token's hash opens now.
     pub(super) fn open_share(&self, token: &SecretHash, now: i64) -> Decided {
-        let share = self.facts.shares.iter().find(|share| same_hash(&share.terms.token, token));
+        let share = self
+            .facts
+            .shares
+            .iter()
+            .find(|share| same_hash(&share.terms.token, token));
         let Share { id, terms } = self.still_open(share, now)?;
-        let opened = Opened { share: *id, role: terms.role, password: terms.password.clone() };
+        let opened = Opened {
+            share: *id,
+            role: terms.role,
+            password: terms.password.clone(),
+        };
         Ok(Decision::Answer(Reply::Opened(Box::new(opened))))
     }
 
@@ -208,9 +319,16 @@ impl Live {
         self.still_open(self.facts.shares.iter().find(|share| share.id == id), now)
     }
 
-    fn still_open<'l>(&self, share: Option<&'l Share>, now: i64) -> Result<&'l Share, DocumentError> {
+    fn still_open<'l>(
+        &self,
+        share: Option<&'l Share>,
+        now: i64,
+    ) -> Result<&'l Share, DocumentError> {
         let opens = |share: &&Share| share.terms.opening(Timestamp(now)) != Opening::Gone;
-        share.filter(|_| self.facts.permissions.link_sharing).filter(opens).ok_or(DocumentError::NotFound)
+        share
+            .filter(|_| self.facts.permissions.link_sharing)
+            .filter(opens)
+            .ok_or(DocumentError::NotFound)
     }
 
     /// One of its share links.
@@ -221,7 +339,13 @@ impl Live {
 
 fn collaborator_shown(held: Option<&Collaborator>) -> Answer {
     let body = held.map_or_else(|| to_json(&Value::Null), to_json);
-    Answer { done: Done::Ok, id: None, etag: Some(tag(&body)), body, replayed: false }
+    Answer {
+        done: Done::Ok,
+        id: None,
+        etag: Some(tag(&body)),
+        body,
+        replayed: false,
+    }
 }
 
 /// The permission set as the interface shows it.
@@ -235,7 +359,13 @@ struct PermissionsShown<'a> {
 }
 
 pub(super) fn permissions_shown(permissions: &Permissions) -> Answer {
-    let Permissions { owner, visibility, default_role, collaborators, link_sharing } = permissions;
+    let Permissions {
+        owner,
+        visibility,
+        default_role,
+        collaborators,
+        link_sharing,
+    } = permissions;
     let body = to_json(&PermissionsShown {
         visibility: *visibility,
         default_role: *default_role,
@@ -243,7 +373,13 @@ pub(super) fn permissions_shown(permissions: &Permissions) -> Answer {
         collaborators,
         link_sharing: *link_sharing,
     });
-    Answer { done: Done::Ok, id: None, etag: Some(tag(&body)), body, replayed: false }
+    Answer {
+        done: Done::Ok,
+        id: None,
+        etag: Some(tag(&body)),
+        body,
+        replayed: false,
+    }
 }
 
 fn differences(before: &Permissions, after: &Permissions) -> Map<String, Value> {
@@ -254,9 +390,25 @@ fn differences(before: &Permissions, after: &Permissions) -> Map<String, Value> 
         }
     };
     differ("owner_id", json!(before.owner), json!(after.owner));
-    differ("visibility", json!(before.visibility), json!(after.visibility));
-    differ("default_role", json!(before.default_role), json!(after.default_role));
-    differ("link_sharing", json!(before.link_sharing), json!(after.link_sharing));
-    differ("collaborators", json!(before.collaborators), json!(after.collaborators));
+    differ(
+        "visibility",
+        json!(before.visibility),
+        json!(after.visibility),
+    );
+    differ(
+        "default_role",
+        json!(before.default_role),
+        json!(after.default_role),
+    );
+    differ(
+        "link_sharing",
+        json!(before.link_sharing),
+        json!(after.link_sharing),
+    );
+    differ(
+        "collaborators",
+        json!(before.collaborators),
+        json!(after.collaborators),
+    );
     changes
 }

@@ -1,4 +1,5 @@
-//! The state of a document and what it shows; which rule judges which command. Pure: no actor, no clock, no store.
+//! The state of a document and what it shows; which rule judges which command. Pure: no actor, no
+//! clock, no store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -7,9 +8,12 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::access::{Action, Denied, DocumentRole, PermissionError, Permissions, Who, allow, role_of};
+use super::access::{
+    Action, Denied, DocumentRole, PermissionError, Permissions, Who, allow, role_of,
+};
 use super::messages::{
-    ContentType, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen, VersionFound, VersionName,
+    ContentType, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen, VersionFound,
+    VersionName,
 };
 use super::remarks::{Anchor, Comment, Comments};
 use super::shares::ShareTerms;
@@ -42,7 +46,8 @@ pub(super) struct Live {
     /// When what it shows changed last.
     pub(super) updated_at: i64,
     pub(super) facts: Facts,
-    /// Oldest first, so that a version's number is its place. Shared with what a decision makes of it.
+    /// Oldest first, so that a version's number is its place. Shared with what a decision makes of
+    /// it.
     pub(super) versions: Arc<Vec<StoredVersion>>,
     pub(super) comments: Comments,
 }
@@ -64,7 +69,8 @@ pub(super) struct Facts {
     pub(super) head_id: VersionId,
     /// Comments that were ever made: the next one's number.
     pub(super) comments_made: u64,
-    /// The sequence at which what the document shows changed last; comments, links and side lines leave it alone.
+    /// The sequence at which what the document shows changed last; comments, links and side lines
+    /// leave it alone.
     pub(super) shown: u64,
     /// When the last commit was: the next one is not before it.
     pub(super) last_at: i64,
@@ -84,7 +90,8 @@ pub struct Changed(pub(super) Change);
 /// How the document changes.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// It is as the first says, with one version behind the others where the second has one: they are not copied for it.
+    /// It is as the first says, with one version behind the others where the second has one: they
+    /// are not copied for it.
     Live(Box<Live>, Option<StoredVersion>),
     /// The document is deleted for good.
     Gone,
@@ -113,29 +120,60 @@ impl Document {
     /// How the store names it.
     #[must_use]
     pub fn subject(id: DocumentId) -> Subject {
-        Subject { kind: Kind::Document, number: id.number(), tail: id.tail() }
+        Subject {
+            kind: Kind::Document,
+            number: id.number(),
+            tail: id.tail(),
+        }
     }
 
     /// What a command must have computed, or why it is refused before that.
     pub(super) fn prepared(&self, command: &DocumentCommand) -> Option<Job> {
-        let live = self.live.as_ref().filter(|live| live.scope == command.caller.scope);
+        let live = self
+            .live
+            .as_ref()
+            .filter(|live| live.scope == command.caller.scope);
         match (live, &command.request) {
             (None, Request::Create(new)) => Some(self.job_of_creation(command.caller.scope, new)),
             // What is refused or up to date needs no work: the decision finds the same again.
-            (Some(live), request) => live.checked(command).ok().and_then(|_| self.job(live, request)),
+            (Some(live), request) => live
+                .checked(command)
+                .ok()
+                .and_then(|_| self.job(live, request)),
             (None, _) => None,
         }
     }
 
-    pub(super) fn judge(&self, command: DocumentCommand, found: Option<Worked>, now: i64) -> Decision<Self> {
-        let known = self.live.as_ref().filter(|live| live.scope == command.caller.scope);
+    pub(super) fn judge(
+        &self,
+        command: DocumentCommand,
+        found: Option<Worked>,
+        now: i64,
+    ) -> Decision<Self> {
+        let known = self
+            .live
+            .as_ref()
+            .filter(|live| live.scope == command.caller.scope);
         let decided = match (known, &command.request) {
             (None, Request::Create(_)) if self.live.is_none() => Ok(()),
             (Some(live), _) => live.checked(&command),
             (None, _) => Err(DocumentError::NotFound),
         };
-        let DocumentCommand { caller, who, reservation, request, people, .. } = command;
-        let asked = Asked { caller, who, reservation, people, now };
+        let DocumentCommand {
+            caller,
+            who,
+            reservation,
+            request,
+            people,
+            ..
+        } = command;
+        let asked = Asked {
+            caller,
+            who,
+            reservation,
+            people,
+            now,
+        };
         let decided = decided.and_then(|()| match (known, request) {
             (None, Request::Create(new)) => self.create(asked, *new, found),
             (None, _) => Err(DocumentError::NotFound),
@@ -155,14 +193,24 @@ impl Document {
             Request::Erase => Ok(self.erase(live, asked)),
             Request::Expire(before) => self.expire(live, before, asked),
             Request::AddVersion(add) => self.add_version(live, *add, asked, found),
-            Request::RestoreVersion(name, body) => self.restore_version(live, (&name, body), asked, found),
+            Request::RestoreVersion(name, body) => {
+                self.restore_version(live, (&name, body), asked, found)
+            }
             Request::PrepareMerge(merge) => Document::prepare_merge(live, &merge),
-            Request::Merge(merge, computed) => self.merge(live, *merge, asked, computed.map(|computed| *computed)),
-            Request::AddCollaborator(user, role, email) => self.add_collaborator(live, (user, role, email), asked),
-            Request::ChangeCollaborator(user, role) => self.change_collaborator(live, user, role, asked),
+            Request::Merge(merge, computed) => {
+                self.merge(live, *merge, asked, computed.map(|computed| *computed))
+            }
+            Request::AddCollaborator(user, role, email) => {
+                self.add_collaborator(live, (user, role, email), asked)
+            }
+            Request::ChangeCollaborator(user, role) => {
+                self.change_collaborator(live, user, role, asked)
+            }
             Request::RemoveCollaborator(user) => self.remove_collaborator(live, user, asked),
             Request::SetPermissions(set) => self.set_permissions(live, *set, asked),
-            Request::CreateShare(new, token, password) => self.create_share(live, *new, (token, password), asked),
+            Request::CreateShare(new, token, password) => {
+                self.create_share(live, *new, (token, password), asked)
+            }
             Request::RemoveShare(share) => self.remove_share(live, share, asked),
             Request::OpenShare(token) => live.open_share(&token, asked.now),
             Request::UseShare(share) => self.use_share(live, share, asked),
@@ -180,7 +228,10 @@ impl Document {
             etag: live.etag(role),
             role,
             head: live.found(live.facts.head),
-            versions: names.iter().map(|name| live.version(name).map(|number| live.found(number))).collect(),
+            versions: names
+                .iter()
+                .map(|name| live.version(name).map(|number| live.found(number)))
+                .collect(),
         }))
     }
 
@@ -189,7 +240,12 @@ impl Document {
     }
 
     /// The document as this caller sees it: a link's holder is told nothing of the account's own.
-    fn view_for<'a>(&self, live: &'a Live, who: Who, role: Option<DocumentRole>) -> DocumentView<'a> {
+    fn view_for<'a>(
+        &self,
+        live: &'a Live,
+        who: Who,
+        role: Option<DocumentRole>,
+    ) -> DocumentView<'a> {
         static NOTHING: LazyLock<Metadata> = LazyLock::new(Metadata::default);
         let view = self.view(live, role);
         match who {
@@ -225,14 +281,26 @@ impl Document {
         }
     }
 
-    pub(super) fn version_view<'a>(&self, live: &Live, version: &'a StoredVersion) -> VersionView<'a> {
+    pub(super) fn version_view<'a>(
+        &self,
+        live: &Live,
+        version: &'a StoredVersion,
+    ) -> VersionView<'a> {
         VersionView {
             id: version.id,
             document_id: self.id,
             number: version.number,
             label: version.label.as_deref(),
-            branch: if version.branch.is_empty() { MAIN } else { &version.branch },
-            parents: version.parents.iter().map(|number| live.found(*number).id).collect(),
+            branch: if version.branch.is_empty() {
+                MAIN
+            } else {
+                &version.branch
+            },
+            parents: version
+                .parents
+                .iter()
+                .map(|number| live.found(*number).id)
+                .collect(),
             message: version.message.as_deref(),
             author: version.author,
             created_at: Timestamp(version.at),
@@ -247,8 +315,13 @@ impl Live {
     /// A part of it can't be read, which is told.
     pub(super) fn restored(id: DocumentId, stored: StoredDocument) -> Result<Self, Unreadable> {
         let mut facts = Facts::stored(id, &stored.body)?;
-        if !usize::try_from(facts.head).is_ok_and(|head| (1..=stored.versions.len()).contains(&head)) {
-            return Err(Unreadable::found(format_args!("{id}: head"), "there is no such version"));
+        if !usize::try_from(facts.head)
+            .is_ok_and(|head| (1..=stored.versions.len()).contains(&head))
+        {
+            return Err(Unreadable::found(
+                format_args!("{id}: head"),
+                "there is no such version",
+            ));
         }
         let uses: HashMap<u64, u64> = stored.link_uses.into_iter().collect();
         for share in &mut facts.shares {
@@ -259,9 +332,20 @@ impl Live {
             scope: stored.scope,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
-            comments: Comments::restored(id, &stored.comments, stored.anchors.as_deref(), facts.head_id)?,
+            comments: Comments::restored(
+                id,
+                &stored.comments,
+                stored.anchors.as_deref(),
+                facts.head_id,
+            )?,
             facts,
-            versions: Arc::new(stored.versions.into_iter().map(StoredVersion::without_message).collect()),
+            versions: Arc::new(
+                stored
+                    .versions
+                    .into_iter()
+                    .map(StoredVersion::without_message)
+                    .collect(),
+            ),
         })
     }
 
@@ -275,34 +359,61 @@ impl Live {
                 Err(DocumentError::NotFound)
             };
         }
-        let role = allow(command.request.action(), command.who, &self.facts.permissions)?;
+        let role = allow(
+            command.request.action(),
+            command.who,
+            &self.facts.permissions,
+        )?;
         if in_bin != matches!(command.request, Request::Restore) {
             // What is not in the bin is restored already; everything else does not see what is.
-            return if in_bin { Err(DocumentError::NotFound) } else { self.precondition(command, role) };
+            return if in_bin {
+                Err(DocumentError::NotFound)
+            } else {
+                self.precondition(command, role)
+            };
         }
         self.precondition(command, role)
     }
 
-    fn precondition(&self, command: &DocumentCommand, role: DocumentRole) -> Result<(), DocumentError> {
-        let Some(wanted) = &command.if_match else { return Ok(()) };
+    fn precondition(
+        &self,
+        command: &DocumentCommand,
+        role: DocumentRole,
+    ) -> Result<(), DocumentError> {
+        let Some(wanted) = &command.if_match else {
+            return Ok(());
+        };
         // What is not there is told as that by its rule.
-        let holds = self.tag_of(&command.request, role).is_none_or(|tag| wanted.holds(&tag));
-        if holds { Ok(()) } else { Err(DocumentError::Precondition) }
+        let holds = self
+            .tag_of(&command.request, role)
+            .is_none_or(|tag| wanted.holds(&tag));
+        if holds {
+            Ok(())
+        } else {
+            Err(DocumentError::Precondition)
+        }
     }
 
-    /// The tag of what a request is about: a part of the document that has an answer of its own, or the document.
+    /// The tag of what a request is about: a part of the document that has an answer of its own, or
+    /// the document.
     fn tag_of(&self, request: &Request, role: DocumentRole) -> Option<String> {
         match request {
             Request::SetPermissions(_) => permissions_shown(&self.facts.permissions).etag,
-            Request::ChangeCollaborator(user, _) | Request::RemoveCollaborator(user) => {
-                self.facts.permissions.collaborator(*user).map(|held| tag(&to_json(held)))
-            }
-            Request::RemoveShare(id) => {
-                self.facts.shares.iter().find(|share| share.id == *id).map(|share| tag(&to_json(&share.view())))
-            }
-            Request::ChangeComment(id, _) | Request::RemoveComment(id) => {
-                self.comment_view(*id).ok().map(|comment| tag(&to_json(&comment)))
-            }
+            Request::ChangeCollaborator(user, _) | Request::RemoveCollaborator(user) => self
+                .facts
+                .permissions
+                .collaborator(*user)
+                .map(|held| tag(&to_json(held))),
+            Request::RemoveShare(id) => self
+                .facts
+                .shares
+                .iter()
+                .find(|share| share.id == *id)
+                .map(|share| tag(&to_json(&share.view()))),
+            Request::ChangeComment(id, _) | Request::RemoveComment(id) => self
+                .comment_view(*id)
+                .ok()
+                .map(|comment| tag(&to_json(&comment))),
             Request::Create(_)
             | Request::Look(_)
             | Request::List(_)
@@ -324,14 +435,16 @@ impl Live {
         }
     }
 
-    /// Changes with everything that the document shows, and is another one for each role, which it shows too.
+    /// Changes with everything that the document shows, and is another one for each role, which it
+    /// shows too.
     pub(super) fn etag(&self, role: DocumentRole) -> String {
         format!("{}-{}", self.facts.shown, role as u8)
     }
 
     /// The version of this number; the first one where there is none, which can't be.
     pub(super) fn node(&self, number: u64) -> Option<&StoredVersion> {
-        self.versions.get(usize::try_from(number.checked_sub(1)?).ok()?)
+        self.versions
+            .get(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
     pub(super) fn found(&self, number: u64) -> VersionFound {
@@ -347,46 +460,83 @@ impl Live {
     pub(super) fn version(&self, name: &VersionName) -> Option<u64> {
         match name {
             VersionName::Head | VersionName::Main => Some(self.facts.head),
-            VersionName::Id(id) => self.node(id.sequence()).filter(|node| node.id == *id).map(|node| node.number),
+            VersionName::Id(id) => self
+                .node(id.sequence())
+                .filter(|node| node.id == *id)
+                .map(|node| node.number),
             VersionName::Number(number) => self.node(*number).map(|node| node.number),
             VersionName::Mark(mark) => self.labelled(mark).or_else(|| self.tip(mark)),
         }
     }
 
     pub(super) fn labelled(&self, label: &str) -> Option<u64> {
-        self.versions.iter().find(|node| node.label.as_deref() == Some(label)).map(|node| node.number)
+        self.versions
+            .iter()
+            .find(|node| node.label.as_deref() == Some(label))
+            .map(|node| node.number)
     }
 
     /// The newest version of a side line.
     pub(super) fn tip(&self, branch: &str) -> Option<u64> {
-        self.versions.iter().rev().find(|node| &*node.branch == branch).map(|node| node.number)
+        self.versions
+            .iter()
+            .rev()
+            .find(|node| &*node.branch == branch)
+            .map(|node| node.number)
     }
 
     /// Whether it is the newest version of its line.
     pub(super) fn is_tip(&self, number: u64) -> bool {
-        let Some(node) = self.node(number) else { return false };
-        if node.branch.is_empty() { number == self.facts.head } else { self.tip(&node.branch) == Some(number) }
+        let Some(node) = self.node(number) else {
+            return false;
+        };
+        if node.branch.is_empty() {
+            number == self.facts.head
+        } else {
+            self.tip(&node.branch) == Some(number)
+        }
     }
 
     /// The comments that follow a new head, if any stand on this one.
     pub(super) fn following(&self) -> Option<Following> {
         let anchors = self.comments.anchors();
-        anchors.follow_the_head().then(|| Following { head: self.facts.head, anchors: Arc::clone(anchors) })
+        anchors.follow_the_head().then(|| Following {
+            head: self.facts.head,
+            anchors: Arc::clone(anchors),
+        })
     }
 
     /// One of its lists, newest first.
     fn part(&self, part: Part) -> Vec<Bytes> {
         match part {
-            Part::Collaborators => self.facts.permissions.collaborators.iter().rev().map(to_json).collect(),
+            Part::Collaborators => self
+                .facts
+                .permissions
+                .collaborators
+                .iter()
+                .rev()
+                .map(to_json)
+                .collect(),
             Part::Permissions => vec![permissions_shown(&self.facts.permissions).body],
-            Part::Shares => self.facts.shares.iter().rev().map(|share| to_json(&share.view())).collect(),
+            Part::Shares => self
+                .facts
+                .shares
+                .iter()
+                .rev()
+                .map(|share| to_json(&share.view()))
+                .collect(),
             Part::Activity => Vec::new(),
         }
     }
 
     /// What it holds in memory beside itself.
     pub(super) fn bytes(&self) -> usize {
-        let Facts { permissions, shares, title, .. } = &self.facts;
+        let Facts {
+            permissions,
+            shares,
+            title,
+            ..
+        } = &self.facts;
         title.len()
             + 48 * permissions.collaborators.len()
             + 256 * shares.len()
@@ -402,11 +552,17 @@ impl Facts {
     /// # Errors
     /// The header can't be read, which is told.
     pub(super) fn stored(id: DocumentId, header: &str) -> Result<Self, Unreadable> {
-        serde_json::from_str(header).map_err(|error| Unreadable::found(format_args!("{id}: header"), error))
+        serde_json::from_str(header)
+            .map_err(|error| Unreadable::found(format_args!("{id}: header"), error))
     }
 
     /// The document as lists show it.
-    pub(super) fn view(&self, id: DocumentId, role: Option<DocumentRole>, updated_at: i64) -> DocumentView<'_> {
+    pub(super) fn view(
+        &self,
+        id: DocumentId,
+        role: Option<DocumentRole>,
+        updated_at: i64,
+    ) -> DocumentView<'_> {
         DocumentView {
             id,
             title: &self.title,
@@ -487,9 +643,14 @@ impl From<PermissionError> for DocumentError {
         let conflict = |field, reason| DocumentError::Conflict { field, reason };
         match error {
             PermissionError::AddedTwice => conflict("user_id", "is a collaborator already"),
-            PermissionError::OwnerStays => conflict("user_id", "is the owner; an owner is made with transfer_owner_to"),
+            PermissionError::OwnerStays => conflict(
+                "user_id",
+                "is the owner; an owner is made with transfer_owner_to",
+            ),
             PermissionError::NotACollaborator => DocumentError::NotFound,
-            PermissionError::Invalid { field, reason } => DocumentError::Invalid(Invalid::new(field, reason)),
+            PermissionError::Invalid { field, reason } => {
+                DocumentError::Invalid(Invalid::new(field, reason))
+            }
         }
     }
 }
@@ -498,7 +659,12 @@ impl From<PermissionError> for DocumentError {
 /// The tag of something small that has no revision of its own: another one for other bytes.
 pub(super) fn tag(body: &[u8]) -> String {
     let digest = Sha256::digest(body);
-    digest.iter().take(8).fold(String::with_capacity(16), |text, byte| format!("{text}{byte:02x}"))
+    digest
+        .iter()
+        .take(8)
+        .fold(String::with_capacity(16), |text, byte| {
+            format!("{text}{byte:02x}")
+        })
 }
 
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {

@@ -1,6 +1,12 @@
-//! A document's rules, one by one: decided and computed as the actor does it, with the versions kept in memory.
+//! A document's rules, one by one: decided and computed as the actor does it, with the versions
+//! kept in memory.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 
@@ -42,7 +48,9 @@ impl Desk {
             frames: Vec::new(),
             events: Vec::new(),
         };
-        desk.done(Request::Create(body(json!({"title": "Guide", "content": content}))));
+        desk.done(Request::Create(body(
+            json!({"title": "Guide", "content": content}),
+        )));
         desk
     }
 
@@ -64,17 +72,30 @@ impl Desk {
     }
 
     fn content(&self, number: u64) -> String {
-        unpack(&self.frames_of(number), (Document::subject(self.document.id), number)).unwrap().0
+        unpack(
+            &self.frames_of(number),
+            (Document::subject(self.document.id), number),
+        )
+        .unwrap()
+        .0
     }
 
     fn head(&self) -> String {
         self.content(self.live().facts.head)
     }
 
-    fn ask_as(&mut self, who: Who, if_match: Option<&str>, request: Request) -> Result<Reply, DocumentError> {
+    fn ask_as(
+        &mut self,
+        who: Who,
+        if_match: Option<&str>,
+        request: Request,
+    ) -> Result<Reply, DocumentError> {
         self.now += 1;
         let command = DocumentCommand {
-            caller: Caller { scope: self.scope, by: By::server("a test") },
+            caller: Caller {
+                scope: self.scope,
+                by: By::server("a test"),
+            },
             who,
             if_match: if_match.map(|tag| Precondition::OneOf(vec![tag.to_owned()])),
             reservation: None,
@@ -82,17 +103,28 @@ impl Desk {
             people: Arc::clone(&self.people),
         };
         let found = self.document.prepared(&command).map(|job| {
-            let chains: Vec<_> = job.needs().into_iter().map(|number| (number, self.frames_of(number))).collect();
+            let chains: Vec<_> = job
+                .needs()
+                .into_iter()
+                .map(|number| (number, self.frames_of(number)))
+                .collect();
             job.compute(&chains).unwrap()
         });
         match self.document.judge(command, found, self.now) {
             Decision::Answer(reply) | Decision::Keep { reply, .. } => Ok(reply),
             Decision::Refuse(refusal) => Err(refusal),
-            Decision::Change { change, commit, reply, .. } => {
+            Decision::Change {
+                change,
+                commit,
+                reply,
+                ..
+            } => {
                 assert_eq!(commit.expected, self.document.revision(), "the fence");
-                self.events.extend(commit.rows.iter().map(|row| row.happened));
+                self.events
+                    .extend(commit.rows.iter().map(|row| row.happened));
                 if let Header::Document(header) = commit.header {
-                    self.frames.extend(header.version.map(|version| (version.base, version.frame)));
+                    self.frames
+                        .extend(header.version.map(|version| (version.base, version.frame)));
                 }
                 self.document.apply(change);
                 Ok(reply)
@@ -106,7 +138,9 @@ impl Desk {
 
     /// The answer's body; null where there is none.
     fn done(&mut self, request: Request) -> Value {
-        let Reply::Answer(answer) = self.ask(request).unwrap() else { panic!("no answer") };
+        let Reply::Answer(answer) = self.ask(request).unwrap() else {
+            panic!("no answer")
+        };
         serde_json::from_slice(&answer.body).unwrap_or_default()
     }
 
@@ -116,14 +150,21 @@ impl Desk {
 
     /// What is computed for a merge as the document is now.
     fn computed(&mut self, merge: &Value) -> Result<Option<Box<Computed>>, DocumentError> {
-        let Reply::Prepared(job) = self.ask(Request::PrepareMerge(body(merge.clone())))? else { panic!("no job") };
+        let Reply::Prepared(job) = self.ask(Request::PrepareMerge(body(merge.clone())))? else {
+            panic!("no job")
+        };
         let Some(job) = job else { return Ok(None) };
         let read = async |number: u64| {
-            let (content, frame) =
-                unpack(&self.frames_of(number), (Document::subject(self.document.id), number)).unwrap();
+            let (content, frame) = unpack(
+                &self.frames_of(number),
+                (Document::subject(self.document.id), number),
+            )
+            .unwrap();
             Ok((Arc::from(content), frame))
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let computed = runtime.block_on(async {
             let plan = job.planned(self.scope).await?;
             job.compute(&plan, &Turn::IN_PLACE, read).await
@@ -137,7 +178,9 @@ impl Desk {
             Some(computed) if merge["dry_run"] == true => computed.outcome.tried().unwrap(),
             computed => {
                 let reply = self.ask(Request::Merge(body(merge), computed))?;
-                let Reply::Answer(answer) = reply else { panic!("no answer: {reply:?}") };
+                let Reply::Answer(answer) = reply else {
+                    panic!("no answer: {reply:?}")
+                };
                 answer
             }
         };
@@ -173,7 +216,10 @@ fn an_update_without_a_change_makes_neither_version_nor_event() {
     }
     assert_eq!(desk.events, [Happened::DocumentCreated]);
     desk.done(update(json!({"content": "two\n", "title": "New"})));
-    assert_eq!(desk.events[1..], [Happened::DocumentUpdated, Happened::DocumentVersionCreated]);
+    assert_eq!(
+        desk.events[1..],
+        [Happened::DocumentUpdated, Happened::DocumentVersionCreated]
+    );
     assert_eq!((desk.head().as_str(), desk.live().facts.head), ("two\n", 2));
 }
 
@@ -181,7 +227,10 @@ fn an_update_without_a_change_makes_neither_version_nor_event() {
 fn a_change_of_another_state_is_refused() {
     let mut desk = Desk::new("one\n");
     let tag = desk.live().etag(DocumentRole::Owner);
-    assert!(desk.ask_as(ACCOUNT, Some(&tag), update(json!({"title": "A"}))).is_ok());
+    assert!(
+        desk.ask_as(ACCOUNT, Some(&tag), update(json!({"title": "A"})))
+            .is_ok()
+    );
     let refused = desk.ask_as(ACCOUNT, Some(&tag), update(json!({"title": "B"})));
     assert_eq!(refused.unwrap_err(), DocumentError::Precondition);
     assert_eq!(desk.live().facts.title, "A");
@@ -191,15 +240,27 @@ fn a_change_of_another_state_is_refused() {
 fn a_side_line_leaves_the_head_alone_and_names_are_taken_once() {
     let mut desk = Desk::new("one\n");
     let side = desk.version(json!({"content": "side\n", "branch": "draft", "label": "first"}));
-    assert_eq!((&side["branch"], &side["number"]), (&json!("draft"), &json!(2)));
+    assert_eq!(
+        (&side["branch"], &side["number"]),
+        (&json!("draft"), &json!(2))
+    );
     assert_eq!(desk.head(), "one\n");
     desk.done(update(json!({"content": "two\n"})));
-    assert_eq!(desk.version(json!({"content": "side 2\n", "branch": "draft"}))["parents"], json!([side["id"]]));
+    assert_eq!(
+        desk.version(json!({"content": "side 2\n", "branch": "draft"}))["parents"],
+        json!([side["id"]])
+    );
     let old = desk.version(json!({"content": "x\n", "parent": "1"}));
     assert_eq!(old["branch"], "v5", "named after its first version");
-    for taken in [json!({"content": "", "label": "draft"}), json!({"content": "", "branch": "first"})] {
+    for taken in [
+        json!({"content": "", "label": "draft"}),
+        json!({"content": "", "branch": "first"}),
+    ] {
         let refused = desk.ask(Request::AddVersion(body(taken))).unwrap_err();
-        assert!(matches!(refused, DocumentError::Conflict { .. }), "{refused:?}");
+        assert!(
+            matches!(refused, DocumentError::Conflict { .. }),
+            "{refused:?}"
+        );
     }
     assert_eq!(desk.head(), "two\n");
 }
@@ -209,13 +270,22 @@ fn a_merge_brings_in_what_both_changed_and_then_there_is_nothing_more() {
     let mut desk = Desk::new("a\nb\nc\nd\ne\n");
     desk.version(json!({"content": "A\nb\nc\nd\ne\n", "branch": "side"}));
     desk.done(update(json!({"content": "a\nb\nc\nd\nE\n"})));
-    let dry = desk.merge(json!({"source": "side", "dry_run": true})).unwrap();
+    let dry = desk
+        .merge(json!({"source": "side", "dry_run": true}))
+        .unwrap();
     assert_eq!((desk.frames.len(), &dry["conflicts"]), (3, &json!([])));
     let merged = desk.merge(json!({"source": "side"})).unwrap();
     assert_eq!(merged["parents"].as_array().unwrap().len(), 2);
-    assert_eq!((desk.head(), &dry["merged"]), ("A\nb\nc\nd\nE\n".to_owned(), &json!(desk.head())));
+    assert_eq!(
+        (desk.head(), &dry["merged"]),
+        ("A\nb\nc\nd\nE\n".to_owned(), &json!(desk.head()))
+    );
     for contained in ["side", "head", "1"] {
-        assert_eq!(desk.merge(json!({"source": contained})).unwrap()["up_to_date"], true, "{contained}");
+        assert_eq!(
+            desk.merge(json!({"source": contained})).unwrap()["up_to_date"],
+            true,
+            "{contained}"
+        );
     }
     assert_eq!(desk.events.last(), Some(&Happened::DocumentMerged));
 }
@@ -227,16 +297,29 @@ fn a_conflict_is_told_and_its_resolution_goes_through_while_the_target_stays() {
     desk.done(update(json!({"content": "ours\n"})));
     let conflict = desk.conflict(json!({"source": "side"}));
     assert_eq!(conflict.conflicts.len(), 1);
-    assert!(conflict.merged.contains("<<<<<<< head\nours\n=======\ntheirs\n>>>>>>> side\n"), "{}", conflict.merged);
+    assert!(
+        conflict
+            .merged
+            .contains("<<<<<<< head\nours\n=======\ntheirs\n>>>>>>> side\n"),
+        "{}",
+        conflict.merged
+    );
     let resolved = |content: &str| {
         let resolutions = json!([{"index": 0, "content": content}]);
         json!({"source": conflict.source, "target": conflict.target, "resolutions": resolutions})
     };
     let none = json!({"source": conflict.source, "target": conflict.target, "resolutions": []});
-    assert!(matches!(desk.merge(none), Err(DocumentError::Invalid(_))), "one left out");
+    assert!(
+        matches!(desk.merge(none), Err(DocumentError::Invalid(_))),
+        "one left out"
+    );
     desk.merge(resolved("both\n")).unwrap();
     assert_eq!(desk.head(), "both\n");
-    assert_eq!(desk.merge(resolved("late\n")).unwrap_err(), DocumentError::Precondition, "the target has moved on");
+    assert_eq!(
+        desk.merge(resolved("late\n")).unwrap_err(),
+        DocumentError::Precondition,
+        "the target has moved on"
+    );
 }
 
 #[test]
@@ -247,13 +330,25 @@ fn what_was_computed_for_other_sides_or_without_the_comments_is_not_taken() {
     let merge = json!({"source": "side"});
     let before = desk.document.revision();
     let computed = desk.computed(&merge).unwrap();
-    desk.done(Request::AddComment(body(json!({"start_line": 1, "body": "Why?"}))));
-    let overtaken = desk.ask(Request::Merge(body(merge.clone()), computed)).unwrap();
-    assert!(matches!(overtaken, Reply::Overtaken(_)), "the comment would not follow: {overtaken:?}");
+    desk.done(Request::AddComment(body(
+        json!({"start_line": 1, "body": "Why?"}),
+    )));
+    let overtaken = desk
+        .ask(Request::Merge(body(merge.clone()), computed))
+        .unwrap();
+    assert!(
+        matches!(overtaken, Reply::Overtaken(_)),
+        "the comment would not follow: {overtaken:?}"
+    );
     let computed = desk.computed(&merge).unwrap();
     desk.version(json!({"content": "a\nb\nD\n", "branch": "side"}));
-    let overtaken = desk.ask(Request::Merge(body(merge.clone()), computed)).unwrap();
-    assert!(matches!(overtaken, Reply::Overtaken(_)), "the source has moved on: {overtaken:?}");
+    let overtaken = desk
+        .ask(Request::Merge(body(merge.clone()), computed))
+        .unwrap();
+    assert!(
+        matches!(overtaken, Reply::Overtaken(_)),
+        "the source has moved on: {overtaken:?}"
+    );
     assert_eq!(desk.document.revision(), before + 2);
     desk.merge(merge).unwrap();
     assert_eq!(desk.head(), "A\nb\nD\n");
@@ -261,11 +356,16 @@ fn what_was_computed_for_other_sides_or_without_the_comments_is_not_taken() {
 
 #[test]
 fn each_strategy_decides_conflicts_its_own_way() {
-    for (strategy, expected) in [("ours", "ours\n"), ("theirs", "theirs\n"), ("union", "ours\ntheirs\n")] {
+    for (strategy, expected) in [
+        ("ours", "ours\n"),
+        ("theirs", "theirs\n"),
+        ("union", "ours\ntheirs\n"),
+    ] {
         let mut desk = Desk::new("a\n");
         desk.version(json!({"content": "theirs\n", "branch": "side"}));
         desk.done(update(json!({"content": "ours\n"})));
-        desk.merge(json!({"source": "side", "strategy": strategy})).unwrap();
+        desk.merge(json!({"source": "side", "strategy": strategy}))
+            .unwrap();
         assert_eq!(desk.head(), expected, "{strategy}");
     }
 }
@@ -278,9 +378,16 @@ fn a_criss_cross_history_merges_from_all_of_the_nearest_ancestors() {
     let (ours, theirs) = (desk.live().found(3).id, desk.live().found(2).id);
     desk.merge(json!({"source": theirs})).unwrap();
     // The side takes in what main was before that merge: both are now nearest ancestors of both.
-    desk.merge(json!({"source": ours, "target": "side"})).unwrap();
+    desk.merge(json!({"source": ours, "target": "side"}))
+        .unwrap();
     desk.done(update(json!({"content": "A\nb\nc\nM\ne\nf\nG\n"})));
-    assert_eq!(desk.merge(json!({"source": "side"})).unwrap()["parents"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        desk.merge(json!({"source": "side"})).unwrap()["parents"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     assert_eq!(desk.head(), "A\nb\nc\nM\ne\nf\nG\n");
 }
 
@@ -289,16 +396,32 @@ fn what_is_in_the_bin_can_only_be_restored_or_expire() {
     let mut desk = Desk::new("one\n");
     desk.done(Request::Bin);
     let binned_at = desk.live().facts.deleted_at.unwrap();
-    for request in [Request::Look(Vec::new()), update(json!({})), Request::Bin, Request::Erase] {
+    for request in [
+        Request::Look(Vec::new()),
+        update(json!({})),
+        Request::Bin,
+        Request::Erase,
+    ] {
         assert_eq!(desk.ask(request).unwrap_err(), DocumentError::NotFound);
     }
-    assert_eq!(desk.ask(Request::Expire(binned_at)).unwrap_err(), DocumentError::NotFound, "not yet");
+    assert_eq!(
+        desk.ask(Request::Expire(binned_at)).unwrap_err(),
+        DocumentError::NotFound,
+        "not yet"
+    );
     desk.done(Request::Restore);
-    assert_eq!(desk.ask(Request::Expire(i64::MAX)).unwrap_err(), DocumentError::NotFound, "it was taken out");
+    assert_eq!(
+        desk.ask(Request::Expire(i64::MAX)).unwrap_err(),
+        DocumentError::NotFound,
+        "it was taken out"
+    );
     desk.done(Request::Bin);
     desk.ask(Request::Expire(i64::MAX)).unwrap();
     assert!(desk.document.is_vacant());
-    assert_eq!(desk.ask(Request::Restore).unwrap_err(), DocumentError::NotFound);
+    assert_eq!(
+        desk.ask(Request::Restore).unwrap_err(),
+        DocumentError::NotFound
+    );
 }
 
 #[test]
@@ -307,35 +430,63 @@ fn a_role_is_asked_before_anything_is_computed() {
     let (viewer, stranger) = (desk.user(), desk.user());
     desk.done(Request::AddCollaborator(viewer, DocumentRole::Viewer, None));
     let write = || update(json!({"content": "two\n"}));
-    assert_eq!(desk.ask_as(Who::User(viewer), None, write()).unwrap_err(), DocumentError::Forbidden);
-    assert_eq!(desk.ask_as(Who::User(stranger), None, write()).unwrap_err(), DocumentError::NotFound);
+    assert_eq!(
+        desk.ask_as(Who::User(viewer), None, write()).unwrap_err(),
+        DocumentError::Forbidden
+    );
+    assert_eq!(
+        desk.ask_as(Who::User(stranger), None, write()).unwrap_err(),
+        DocumentError::NotFound
+    );
     desk.done(Request::ChangeCollaborator(viewer, DocumentRole::Editor));
     desk.ask_as(Who::User(viewer), None, write()).unwrap();
     assert_eq!(desk.live().facts.updated_by, Some(viewer));
     desk.scope = Scope::of(2, Mode::Live);
-    assert_eq!(desk.ask(write()).unwrap_err(), DocumentError::NotFound, "another account's");
+    assert_eq!(
+        desk.ask(write()).unwrap_err(),
+        DocumentError::NotFound,
+        "another account's"
+    );
 }
 
 #[test]
 fn a_link_opens_until_it_is_used_up_switched_off_or_taken_back() {
     let mut desk = Desk::new("one\n");
-    let made = desk.done(Request::CreateShare(body(json!({"max_uses": 2})), [1; 32], None));
+    let made = desk.done(Request::CreateShare(
+        body(json!({"max_uses": 2})),
+        [1; 32],
+        None,
+    ));
     assert_eq!(made["url"], Value::Null, "what is kept shows no link");
     let share: ShareId = made["share_id"].as_str().unwrap().parse().unwrap();
     desk.open([1; 32]).unwrap();
     assert_eq!(desk.open([2; 32]).unwrap_err(), DocumentError::NotFound);
-    desk.done(Request::SetPermissions(body(json!({"link_sharing": false}))));
+    desk.done(Request::SetPermissions(body(
+        json!({"link_sharing": false}),
+    )));
     assert_eq!(desk.open([1; 32]).unwrap_err(), DocumentError::NotFound);
-    assert_eq!(desk.ask(Request::UseShare(share)).unwrap_err(), DocumentError::NotFound);
+    assert_eq!(
+        desk.ask(Request::UseShare(share)).unwrap_err(),
+        DocumentError::NotFound
+    );
     desk.done(Request::SetPermissions(body(json!({"link_sharing": true}))));
     let (sequence, events) = (desk.live().sequence, desk.events.len());
     desk.done(Request::UseShare(share));
     desk.done(Request::UseShare(share));
-    assert_eq!((desk.live().sequence, desk.events.len()), (sequence, events), "a use is no event");
-    assert_eq!(desk.ask(Request::UseShare(share)).unwrap_err(), DocumentError::NotFound);
+    assert_eq!(
+        (desk.live().sequence, desk.events.len()),
+        (sequence, events),
+        "a use is no event"
+    );
+    assert_eq!(
+        desk.ask(Request::UseShare(share)).unwrap_err(),
+        DocumentError::NotFound
+    );
     assert_eq!(desk.open([1; 32]).unwrap_err(), DocumentError::NotFound);
     let other = desk.done(Request::CreateShare(body(json!({})), [3; 32], None));
-    desk.done(Request::RemoveShare(other["share_id"].as_str().unwrap().parse().unwrap()));
+    desk.done(Request::RemoveShare(
+        other["share_id"].as_str().unwrap().parse().unwrap(),
+    ));
     assert_eq!(desk.open([3; 32]).unwrap_err(), DocumentError::NotFound);
 }
 
@@ -343,16 +494,29 @@ fn a_link_opens_until_it_is_used_up_switched_off_or_taken_back() {
 fn comments_follow_their_lines_or_are_outdated() {
     let mut desk = Desk::new("a\nb\nc\n");
     for line in [1, 3] {
-        desk.done(Request::AddComment(body(json!({"start_line": line, "body": "hm"}))));
+        desk.done(Request::AddComment(body(
+            json!({"start_line": line, "body": "hm"}),
+        )));
     }
-    let beyond = desk.ask(Request::AddComment(body(json!({"start_line": 4, "body": "hm"}))));
+    let beyond = desk.ask(Request::AddComment(body(
+        json!({"start_line": 4, "body": "hm"}),
+    )));
     assert!(matches!(beyond, Err(DocumentError::Invalid(_))));
     desk.done(update(json!({"content": "new\na\nb\nchanged\n"})));
     let head = desk.live().facts.head_id;
-    let shown: Vec<_> =
-        desk.live().comments.iter().map(|(comment, anchor)| desk.live().shown(comment, anchor)).collect();
-    let [first, second] = &shown[..] else { panic!("two comments") };
-    assert_eq!((first.start_line, first.outdated, first.version), (2, false, head));
+    let shown: Vec<_> = desk
+        .live()
+        .comments
+        .iter()
+        .map(|(comment, anchor)| desk.live().shown(comment, anchor))
+        .collect();
+    let [first, second] = &shown[..] else {
+        panic!("two comments")
+    };
+    assert_eq!(
+        (first.start_line, first.outdated, first.version),
+        (2, false, head)
+    );
     assert_eq!((second.start_line, second.outdated), (3, true));
 }
 
@@ -363,7 +527,14 @@ fn one_more_version_copies_none_of_those_before() {
     let held = Arc::as_ptr(&desk.live().versions);
     for n in 0..100 {
         desk.version(json!({"content": format!("{n}\n")}));
-        assert_eq!(Arc::as_ptr(&desk.live().versions), held, "the list was copied");
+        assert_eq!(
+            Arc::as_ptr(&desk.live().versions),
+            held,
+            "the list was copied"
+        );
     }
-    assert_eq!((desk.live().versions.len(), desk.head().as_str()), (102, "99\n"));
+    assert_eq!(
+        (desk.live().versions.len(), desk.head().as_str()),
+        (102, "99\n")
+    );
 }

@@ -12,8 +12,8 @@ use super::graph;
 use super::merge::Strategy;
 use super::merging::{Computed, MergeJob, Outcome, Stand};
 use super::messages::{
-    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy, MergeStyle, Reply,
-    Request, RestoreVersion, UpdateDocument, VersionName,
+    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy,
+    MergeStyle, Reply, Request, RestoreVersion, UpdateDocument, VersionName,
 };
 use super::remarks::Comments;
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
@@ -43,7 +43,10 @@ fn invalid(field: &'static str, reason: impl Into<String>) -> DocumentError {
 }
 
 fn taken(field: &'static str) -> DocumentError {
-    DocumentError::Conflict { field, reason: "is taken by another version or branch" }
+    DocumentError::Conflict {
+        field,
+        reason: "is taken by another version or branch",
+    }
 }
 
 /// What was packed; anything else means that the command was not prepared as it is decided.
@@ -56,27 +59,60 @@ fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
 
 impl Document {
     pub(super) fn job_of_creation(&self, scope: Scope, new: &CreateDocument) -> Job {
-        let content = new.content.as_ref().map_or_else(|| Arc::from(""), DocumentContent::shared);
-        let task = Task::Pack { content, parent: None };
-        Job { document: Self::subject(self.id), scope, task, following: None }
+        let content = new
+            .content
+            .as_ref()
+            .map_or_else(|| Arc::from(""), DocumentContent::shared);
+        let task = Task::Pack {
+            content,
+            parent: None,
+        };
+        Job {
+            document: Self::subject(self.id),
+            scope,
+            task,
+            following: None,
+        }
     }
 
-    /// What a command on a document that is there must have computed; none where it is refused without, or needs nothing.
+    /// What a command on a document that is there must have computed; none where it is refused
+    /// without, or needs nothing.
     pub(super) fn job(&self, live: &Live, request: &Request) -> Option<Job> {
         let head = live.facts.head;
         let (task, on_head) = match request {
             Request::Update(update) => {
                 let content = update.content.as_ref()?.shared();
-                (Task::Pack { content, parent: Some(head) }, true)
+                (
+                    Task::Pack {
+                        content,
+                        parent: Some(head),
+                    },
+                    true,
+                )
             }
             Request::AddVersion(add) => {
                 let place = live.place(add).ok()?;
                 let on_head = place.branch.is_empty();
-                (Task::Pack { content: add.content.shared(), parent: Some(place.parent) }, on_head)
+                (
+                    Task::Pack {
+                        content: add.content.shared(),
+                        parent: Some(place.parent),
+                    },
+                    on_head,
+                )
             }
-            Request::RestoreVersion(name, _) => (Task::Copy { version: live.version(name)?, parent: head }, true),
+            Request::RestoreVersion(name, _) => (
+                Task::Copy {
+                    version: live.version(name)?,
+                    parent: head,
+                },
+                true,
+            ),
             Request::AddComment(add) => {
-                let version = add.version.as_ref().map_or(Some(head), |name| live.version(name))?;
+                let version = add
+                    .version
+                    .as_ref()
+                    .map_or(Some(head), |name| live.version(name))?;
                 (Task::Count { version }, false)
             }
             Request::Create(_)
@@ -101,10 +137,20 @@ impl Document {
             | Request::RemoveComment(_) => return None,
         };
         let following = if on_head { live.following() } else { None };
-        Some(Job { document: Self::subject(self.id), scope: live.scope, task, following })
+        Some(Job {
+            document: Self::subject(self.id),
+            scope: live.scope,
+            task,
+            following,
+        })
     }
 
-    pub(super) fn create(&self, asked: Asked, new: CreateDocument, found: Option<Worked>) -> Decided {
+    pub(super) fn create(
+        &self,
+        asked: Asked,
+        new: CreateDocument,
+        found: Option<Worked>,
+    ) -> Decided {
         let packed = packed(found)?;
         let user = asked.who.user();
         let facts = Facts {
@@ -132,16 +178,34 @@ impl Document {
         };
         let mut draft = Draft::new(self, &before, &asked, true);
         draft.at = self.id.created_ms();
-        draft.version(packed, Made { parents: Vec::new(), branch: String::new(), label: None, message: None }, &asked);
+        draft.version(
+            packed,
+            Made {
+                parents: Vec::new(),
+                branch: String::new(),
+                label: None,
+                message: None,
+            },
+            &asked,
+        );
         draft.event(Happened::DocumentCreated, Beside::default());
         let answer = self.shown(&draft.live, asked.who, Done::Created);
         let conditions = user.map(Condition::UserExists).into_iter().collect();
         Ok(draft.decide(asked, answer, conditions))
     }
 
-    pub(super) fn update(&self, live: &Live, update: UpdateDocument, asked: Asked, found: Option<Worked>) -> Decided {
+    pub(super) fn update(
+        &self,
+        live: &Live,
+        update: UpdateDocument,
+        asked: Asked,
+        found: Option<Worked>,
+    ) -> Decided {
         if update.metadata.is_some() && asked.who.share().is_some() {
-            return Err(invalid("metadata", "is neither shown nor changed through a link"));
+            return Err(invalid(
+                "metadata",
+                "is neither shown nor changed through a link",
+            ));
         }
         // A change through a link is a use of it: whoever comes behind the last one finds nothing.
         let link = match asked.who.share() {
@@ -164,12 +228,28 @@ impl Document {
         draft.use_link();
         draft.shows_change(&asked);
         if !changes.is_empty() {
-            draft.event(Happened::DocumentUpdated, Beside { changes: Some(changes), ..Beside::default() });
+            draft.event(
+                Happened::DocumentUpdated,
+                Beside {
+                    changes: Some(changes),
+                    ..Beside::default()
+                },
+            );
         }
         if let Some(packed) = new {
             let parents = vec![live.facts.head];
-            let made = Made { parents, branch: String::new(), label: None, message: None };
-            self.add(&mut draft, packed, made, (&asked, Happened::DocumentVersionCreated));
+            let made = Made {
+                parents,
+                branch: String::new(),
+                label: None,
+                message: None,
+            };
+            self.add(
+                &mut draft,
+                packed,
+                made,
+                (&asked, Happened::DocumentVersionCreated),
+            );
         }
         let answer = self.shown(&draft.live, asked.who, Done::Ok);
         Ok(draft.decide(asked, answer, Vec::new()))
@@ -185,7 +265,13 @@ impl Document {
     ) -> StoredVersion {
         let version = draft.version(packed, made, asked);
         let live = draft.live.clone();
-        draft.event(happened, Beside { version: Some(self.version_view(&live, &version)), ..Beside::default() });
+        draft.event(
+            happened,
+            Beside {
+                version: Some(self.version_view(&live, &version)),
+                ..Beside::default()
+            },
+        );
         version
     }
 
@@ -193,10 +279,22 @@ impl Document {
     fn made(&self, live: &Live, version: &StoredVersion) -> Answer {
         let body = to_json(&self.version_view(live, version));
         let id = version.id.to_string();
-        Answer { done: Done::Created, id: Some(id.clone()), etag: Some(id), body, replayed: false }
+        Answer {
+            done: Done::Created,
+            id: Some(id.clone()),
+            etag: Some(id),
+            body,
+            replayed: false,
+        }
     }
 
-    pub(super) fn add_version(&self, live: &Live, add: AddVersion, asked: Asked, found: Option<Worked>) -> Decided {
+    pub(super) fn add_version(
+        &self,
+        live: &Live,
+        add: AddVersion,
+        asked: Asked,
+        found: Option<Worked>,
+    ) -> Decided {
         let Place { parent, branch } = live.place(&add)?;
         let label = add.label.map(crate::text::Text::into_string);
         if let Some(label) = &label {
@@ -208,8 +306,18 @@ impl Document {
         let message = add.message.map(crate::text::Text::into_string);
         let packed = packed(found)?;
         let mut draft = Draft::new(self, live, &asked, false);
-        let made = Made { parents: vec![parent], branch, label, message };
-        let version = self.add(&mut draft, packed, made, (&asked, Happened::DocumentVersionCreated));
+        let made = Made {
+            parents: vec![parent],
+            branch,
+            label,
+            message,
+        };
+        let version = self.add(
+            &mut draft,
+            packed,
+            made,
+            (&asked, Happened::DocumentVersionCreated),
+        );
         let answer = self.made(&draft.live, &version);
         Ok(draft.decide(asked, answer, Vec::new()))
     }
@@ -225,8 +333,18 @@ impl Document {
         let packed = packed(found)?;
         let mut draft = Draft::new(self, live, &asked, false);
         let message = body.message.map(crate::text::Text::into_string);
-        let made = Made { parents: vec![live.facts.head], branch: String::new(), label: None, message };
-        let version = self.add(&mut draft, packed, made, (&asked, Happened::DocumentVersionCreated));
+        let made = Made {
+            parents: vec![live.facts.head],
+            branch: String::new(),
+            label: None,
+            message,
+        };
+        let version = self.add(
+            &mut draft,
+            packed,
+            made,
+            (&asked, Happened::DocumentVersionCreated),
+        );
         let answer = self.made(&draft.live, &version);
         Ok(draft.decide(asked, answer, Vec::new()))
     }
@@ -234,34 +352,72 @@ impl Document {
     /// What must be computed for a merge; none where the target contains the source.
     pub(super) fn prepare_merge(live: &Live, merge: &Merge) -> Decided {
         let sides = live.sides(merge)?;
-        let job = (!live.contains(sides.target, sides.source)).then(|| Box::new(live.merge_job(merge, sides)));
+        let job = (!live.contains(sides.target, sides.source))
+            .then(|| Box::new(live.merge_job(merge, sides)));
         Ok(Decision::Answer(Reply::Prepared(job)))
     }
 
-    pub(super) fn merge(&self, live: &Live, merge: Merge, asked: Asked, computed: Option<Computed>) -> Decided {
+    pub(super) fn merge(
+        &self,
+        live: &Live,
+        merge: Merge,
+        asked: Asked,
+        computed: Option<Computed>,
+    ) -> Decided {
         let sides = live.sides(&merge)?;
         if live.contains(sides.target, sides.source) {
-            let body = to_json(&UpToDate { up_to_date: true, version: live.found(sides.target).id });
-            let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
+            let body = to_json(&UpToDate {
+                up_to_date: true,
+                version: live.found(sides.target).id,
+            });
+            let answer = Answer {
+                done: Done::Ok,
+                id: None,
+                etag: None,
+                body,
+                replayed: false,
+            };
             return Ok(Draft::new(self, live, &asked, false).unchanged(asked, answer));
         }
         let stand = live.stand(&sides);
-        match computed.filter(|computed| computed.stand == stand).map(|computed| computed.outcome) {
+        match computed
+            .filter(|computed| computed.stand == stand)
+            .map(|computed| computed.outcome)
+        {
             None => Ok(Decision::Answer(Reply::Overtaken(asked.reservation))),
             Some(Outcome::Packed(packed)) => Ok(self.merged(live, packed, (merge, sides), asked)),
             Some(Outcome::Refused(refusal)) => Err(refusal),
             Some(Outcome::Tried(body)) => {
-                let answer = Answer { done: Done::Ok, id: None, etag: None, body, replayed: false };
+                let answer = Answer {
+                    done: Done::Ok,
+                    id: None,
+                    etag: None,
+                    body,
+                    replayed: false,
+                };
                 Ok(Draft::new(self, live, &asked, false).unchanged(asked, answer))
             }
         }
     }
 
-    fn merged(&self, live: &Live, packed: Packed, (merge, sides): (Merge, Sides), asked: Asked) -> Decision<Document> {
+    fn merged(
+        &self,
+        live: &Live,
+        packed: Packed,
+        (merge, sides): (Merge, Sides),
+        asked: Asked,
+    ) -> Decision<Document> {
         let mut draft = Draft::new(self, live, &asked, false);
-        let branch = live.node(sides.target).map_or_else(String::new, |node| node.branch.to_string());
+        let branch = live
+            .node(sides.target)
+            .map_or_else(String::new, |node| node.branch.to_string());
         let message = merge.message.map(crate::text::Text::into_string);
-        let made = Made { parents: vec![sides.target, sides.source], branch, label: None, message };
+        let made = Made {
+            parents: vec![sides.target, sides.source],
+            branch,
+            label: None,
+            message,
+        };
         let version = self.add(&mut draft, packed, made, (&asked, Happened::DocumentMerged));
         let answer = self.made(&draft.live, &version);
         draft.decide(asked, answer, Vec::new())
@@ -283,8 +439,15 @@ impl Facts {
             changes.extend(change("title", json!(self.title), json!(**title)));
             (**title).clone_into(&mut self.title);
         }
-        if let Some(content_type) = update.content_type.filter(|given| *given != self.content_type) {
-            changes.extend(change("content_type", json!(self.content_type), json!(content_type)));
+        if let Some(content_type) = update
+            .content_type
+            .filter(|given| *given != self.content_type)
+        {
+            changes.extend(change(
+                "content_type",
+                json!(self.content_type),
+                json!(content_type),
+            ));
             self.content_type = content_type;
         }
         if let Some(metadata) = &update.metadata {
@@ -303,27 +466,36 @@ impl Live {
     fn place(&self, add: &AddVersion) -> Result<Place, DocumentError> {
         let head = self.facts.head;
         let named = match &add.parent {
-            Some(name) => {
-                Some(self.version(name).ok_or_else(|| invalid("parent", "must be a version of this document"))?)
-            }
+            Some(name) => Some(
+                self.version(name)
+                    .ok_or_else(|| invalid("parent", "must be a version of this document"))?,
+            ),
             None => None,
         };
-        let stale = |field| DocumentError::Conflict { field, reason: "is not the newest version of that branch" };
+        let stale = |field| DocumentError::Conflict {
+            field,
+            reason: "is not the newest version of that branch",
+        };
         match &add.branch {
-            Some(BranchName::Main) if named.is_none_or(|parent| parent == head) => {
-                Ok(Place { parent: head, branch: String::new() })
-            }
+            Some(BranchName::Main) if named.is_none_or(|parent| parent == head) => Ok(Place {
+                parent: head,
+                branch: String::new(),
+            }),
             Some(BranchName::Main) => Err(stale("parent")),
             Some(BranchName::Side(branch)) => {
                 let branch = branch.to_string();
                 match (self.tip(&branch), named) {
-                    (Some(tip), parent) if parent.is_none_or(|parent| parent == tip) => {
-                        Ok(Place { parent: tip, branch })
-                    }
+                    (Some(tip), parent) if parent.is_none_or(|parent| parent == tip) => Ok(Place {
+                        parent: tip,
+                        branch,
+                    }),
                     (Some(_), _) => Err(stale("parent")),
                     (None, parent) => {
                         self.free("branch", &branch)?;
-                        Ok(Place { parent: parent.unwrap_or(head), branch })
+                        Ok(Place {
+                            parent: parent.unwrap_or(head),
+                            branch,
+                        })
                     }
                 }
             }
@@ -342,8 +514,14 @@ impl Live {
     fn new_line(&self, label: Option<&str>) -> String {
         let first = format!("v{}", self.versions.len() + 1);
         // Looked through once: somebody may have taken thousands of these names before.
-        let names = self.versions.iter().flat_map(|node| node.label.as_deref().into_iter().chain([&*node.branch]));
-        let taken: HashSet<&str> = names.chain(label).filter(|name| name.starts_with(&first)).collect();
+        let names = self
+            .versions
+            .iter()
+            .flat_map(|node| node.label.as_deref().into_iter().chain([&*node.branch]));
+        let taken: HashSet<&str> = names
+            .chain(label)
+            .filter(|name| name.starts_with(&first))
+            .collect();
         let mut name = first.clone();
         let mut turn = 2;
         while taken.contains(&*name) {
@@ -366,25 +544,38 @@ impl Live {
         if merge.resolutions.is_some() {
             for (field, name) in [("source", &merge.source), ("target", &target)] {
                 if !matches!(name, VersionName::Id(_)) {
-                    return Err(invalid(field, "must be a version's ID where resolutions are given"));
+                    return Err(invalid(
+                        field,
+                        "must be a version's ID where resolutions are given",
+                    ));
                 }
             }
         }
-        let unknown = |field| move || invalid(field, "must be a version or branch of this document");
+        let unknown =
+            |field| move || invalid(field, "must be a version or branch of this document");
         // A branch is meant where one has the name: merges go from line to line.
         let side = |name: &VersionName| match name {
             VersionName::Mark(mark) => self.tip(mark).or_else(|| self.labelled(mark)),
-            VersionName::Head | VersionName::Main | VersionName::Id(_) | VersionName::Number(_) => self.version(name),
+            VersionName::Head | VersionName::Main | VersionName::Id(_) | VersionName::Number(_) => {
+                self.version(name)
+            }
         };
         let sides = Sides {
             source: side(&merge.source).ok_or_else(unknown("source"))?,
             target: side(&target).ok_or_else(unknown("target"))?,
             names: (
-                merge.target.as_ref().map_or_else(|| HEAD.to_owned(), VersionName::to_string),
+                merge
+                    .target
+                    .as_ref()
+                    .map_or_else(|| HEAD.to_owned(), VersionName::to_string),
                 merge.source.to_string(),
             ),
         };
-        if self.is_tip(sides.target) { Ok(sides) } else { Err(DocumentError::Precondition) }
+        if self.is_tip(sides.target) {
+            Ok(sides)
+        } else {
+            Err(DocumentError::Precondition)
+        }
     }
 
     fn parents(&self, number: u64) -> &[u64] {
@@ -398,18 +589,30 @@ impl Live {
     /// What a merge of these sides has to be computed for.
     fn stand(&self, sides: &Sides) -> Stand {
         let Sides { source, target, .. } = *sides;
-        let anchored_at = self.following().map(|following| following.head).filter(|head| *head == target);
-        Stand { source, target, anchored_at }
+        let anchored_at = self
+            .following()
+            .map(|following| following.head)
+            .filter(|head| *head == target);
+        Stand {
+            source,
+            target,
+            anchored_at,
+        }
     }
 
     fn merge_job(&self, merge: &Merge, sides: Sides) -> MergeJob {
         let resolutions = merge.resolutions.as_ref().map(|given| {
             let index = |index: u64| usize::try_from(index).unwrap_or(usize::MAX);
-            given.iter().map(|one| (index(one.index), one.content.shared())).collect()
+            given
+                .iter()
+                .map(|one| (index(one.index), one.content.shared()))
+                .collect()
         });
         MergeJob {
             stand: self.stand(&sides),
-            following: self.following().filter(|following| following.head == sides.target),
+            following: self
+                .following()
+                .filter(|following| following.head == sides.target),
             versions: Arc::clone(&self.versions),
             ids: (self.found(sides.source).id, self.found(sides.target).id),
             names: sides.names,

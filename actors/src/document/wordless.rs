@@ -1,5 +1,6 @@
-//! What stays of a document's events and kept answers once it is erased: identifiers, numbers, times and words of the
-//! interface, each where it is known to stand. Whatever stands elsewhere goes, what is added to an event later too.
+//! What stays of a document's events and kept answers once it is erased: identifiers, numbers,
+//! times and words of the interface, each where it is known to stand. Whatever stands elsewhere
+//! goes, what is added to an event later too.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +25,8 @@ enum Kept {
     Inside,
 }
 
-/// All fields that may keep something. What a caller named (keys of metadata) stands in none of these.
+/// All fields that may keep something. What a caller named (keys of metadata) stands in none of
+/// these.
 const KEPT: &[(&str, Kept)] = &[
     ("id", Kept::Ids),
     ("document_id", Kept::Ids),
@@ -65,7 +67,8 @@ const KEPT: &[(&str, Kept)] = &[
     ("version", Kept::Inside),
 ];
 
-/// The same JSON without what people wrote: what an event or a kept answer of an erased document still shows.
+/// The same JSON without what people wrote: what an event or a kept answer of an erased document
+/// still shows.
 #[must_use]
 pub fn wordless(json: &[u8]) -> Vec<u8> {
     if json.is_empty() {
@@ -95,17 +98,25 @@ impl Kept {
         match (self, value) {
             (Kept::Inside, Value::Object(fields)) => Some(Value::Object(without_words(fields))),
             (Kept::Inside, Value::Array(items)) => {
-                let left = items.into_iter().map(|item| Kept::Inside.left_of(item).unwrap_or_default());
+                let left = items
+                    .into_iter()
+                    .map(|item| Kept::Inside.left_of(item).unwrap_or_default());
                 Some(Value::Array(left.collect()))
             }
-            (Kept::Ids, Value::Array(items)) => Some(Value::Array(items.into_iter().filter(is_id).collect())),
+            (Kept::Ids, Value::Array(items)) => {
+                Some(Value::Array(items.into_iter().filter(is_id).collect()))
+            }
             (Kept::Ids | Kept::Inside, value) => Some(value).filter(is_id),
             (Kept::Count, value) => Some(value).filter(Value::is_u64),
             (Kept::Truth, value) => Some(value).filter(Value::is_boolean),
-            (Kept::Time, value) => {
-                Some(value).filter(|value| value.as_str().is_some_and(|text| text.parse::<Timestamp>().is_ok()))
+            (Kept::Time, value) => Some(value).filter(|value| {
+                value
+                    .as_str()
+                    .is_some_and(|text| text.parse::<Timestamp>().is_ok())
+            }),
+            (Kept::Word(known), value) => {
+                Some(value).filter(|value| value.as_str().is_some_and(known))
             }
-            (Kept::Word(known), value) => Some(value).filter(|value| value.as_str().is_some_and(known)),
         }
     }
 }
@@ -122,10 +133,17 @@ fn empty(name: &str) -> Value {
 
 /// A prefix of small letters and 32 hex digits.
 fn is_id(text: &str) -> bool {
-    let digits =
-        |text: &str| text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    let is_prefix = |prefix: &str| (3..=4).contains(&prefix.len()) && prefix.bytes().all(|b| b.is_ascii_lowercase());
-    text.split_once('_').is_some_and(|(prefix, rest)| is_prefix(prefix) && digits(rest))
+    let digits = |text: &str| {
+        text.len() == 32
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let is_prefix = |prefix: &str| {
+        (3..=4).contains(&prefix.len()) && prefix.bytes().all(|b| b.is_ascii_lowercase())
+    };
+    text.split_once('_')
+        .is_some_and(|(prefix, rest)| is_prefix(prefix) && digits(rest))
 }
 
 /// Whether a word is one of those that this can be.
@@ -149,13 +167,22 @@ mod tests {
         let cases = [
             (json!({"title": "secret"}), json!({"title": ""})),
             (json!({"metadata": {"secret": 7}}), json!({"metadata": {}})),
-            (json!({"message": "secret", "label": "secret"}), json!({"message": null, "label": null})),
+            (
+                json!({"message": "secret", "label": "secret"}),
+                json!({"message": null, "label": null}),
+            ),
             (json!({"branch": "secret"}), json!({"branch": ""})),
             (json!({"branch": "main"}), json!({"branch": "main"})),
             (json!({"author": "secret"}), json!({"author": null})),
             (json!({"author": id}), json!({"author": id})),
-            (json!({"uses": "secret", "number": 3}), json!({"uses": null, "number": 3})),
-            (json!({"role": "secret", "removed": "secret"}), json!({"role": null, "removed": null})),
+            (
+                json!({"uses": "secret", "number": 3}),
+                json!({"uses": null, "number": 3}),
+            ),
+            (
+                json!({"role": "secret", "removed": "secret"}),
+                json!({"role": null, "removed": null}),
+            ),
             (json!({"created_at": "secret"}), json!({"created_at": null})),
             (
                 json!({"added_later": "secret", "age": 17, "more": {"of": ["it"]}}),
@@ -175,7 +202,11 @@ mod tests {
             assert_eq!(left_of(&before), after, "{before}");
         }
         assert_eq!(
-            (wordless(b""), wordless(b"broken"), wordless(b"[\"secret\"]")),
+            (
+                wordless(b""),
+                wordless(b"broken"),
+                wordless(b"[\"secret\"]")
+            ),
             (vec![], b"null".to_vec(), b"null".to_vec())
         );
     }

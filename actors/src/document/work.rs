@@ -1,6 +1,7 @@
-//! What a document's commands compute before they are decided: reading contents, packing, comparing. It happens on threads of
-//! its own, off the arbiters, while the document waits; so it is made from exactly the state that the decision meets. Merges
-//! are `merging`: nobody waits for these but their caller.
+//! What a document's commands compute before they are decided: reading contents, packing,
+//! comparing. It happens on threads of its own, off the arbiters, while the document waits; so it
+//! is made from exactly the state that the decision meets. Merges are `merging`: nobody waits for
+//! these but their caller.
 
 use std::sync::Arc;
 
@@ -52,7 +53,10 @@ pub(super) struct Followed {
 #[derive(Debug)]
 pub(super) enum Task {
     /// Pack a content, against its parent's where there is one.
-    Pack { content: Arc<str>, parent: Option<u64> },
+    Pack {
+        content: Arc<str>,
+        parent: Option<u64>,
+    },
     /// Pack an older version's content against its parent's.
     Copy { version: u64, parent: u64 },
     /// Count a version's lines.
@@ -84,11 +88,22 @@ pub struct Packed {
 pub(super) fn run(store: Arc<dyn Store>, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
     Box::pin(async move {
         let numbers = job.needs();
-        let wanted = Wanted { document: job.document, scope: job.scope, effort: job.effort(), beside: job.beside() };
+        let wanted = Wanted {
+            document: job.document,
+            scope: job.scope,
+            effort: job.effort(),
+            beside: job.beside(),
+        };
         let (found, turn) = contents::read(&store, wanted, &numbers).await?;
-        let chains: Vec<_> = numbers.into_iter().zip(found.into_iter().map(|(_, frames)| frames)).collect();
+        let chains: Vec<_> = numbers
+            .into_iter()
+            .zip(found.into_iter().map(|(_, frames)| frames))
+            .collect();
         // A panic in there, or what can't be read, was reported where it happened.
-        turn.compute(move || job.compute(&chains)).await.flatten().ok_or(LoadError::Unreadable)
+        turn.compute(move || job.compute(&chains))
+            .await
+            .flatten()
+            .ok_or(LoadError::Unreadable)
     })
 }
 
@@ -114,7 +129,11 @@ impl Job {
     }
 
     fn effort(&self) -> Effort {
-        if self.following.is_some() { Effort::Comparison } else { Effort::Linear }
+        if self.following.is_some() {
+            Effort::Comparison
+        } else {
+            Effort::Linear
+        }
     }
 
     /// Bytes that it goes over beside the versions.
@@ -128,10 +147,14 @@ impl Job {
     pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {
         match &self.task {
             Task::Pack { content, parent } => self.pack(chains, content, *parent),
-            Task::Copy { version, parent } => {
-                self.pack(chains, &content(chains, (self.document, *version))?.0, Some(*parent))
-            }
-            Task::Count { version } => Some(Worked::Lines(count_lines(&content(chains, (self.document, *version))?.0))),
+            Task::Copy { version, parent } => self.pack(
+                chains,
+                &content(chains, (self.document, *version))?.0,
+                Some(*parent),
+            ),
+            Task::Count { version } => Some(Worked::Lines(count_lines(
+                &content(chains, (self.document, *version))?.0,
+            ))),
         }
     }
 
@@ -141,41 +164,71 @@ impl Job {
             None => None,
         };
         let following = match &self.following {
-            Some(following) => Some((content(chains, (self.document, following.head))?.0, following)),
+            Some(following) => Some((
+                content(chains, (self.document, following.head))?.0,
+                following,
+            )),
             None => None,
         };
-        let parent = held.as_ref().map(|(number, (content, frame))| (*number, content.as_str(), frame));
-        let following = following.as_ref().map(|(head, following)| (head.as_str(), *following));
+        let parent = held
+            .as_ref()
+            .map(|(number, (content, frame))| (*number, content.as_str(), frame));
+        let following = following
+            .as_ref()
+            .map(|(head, following)| (head.as_str(), *following));
         // A change is made whether its caller waits or not.
         let steps = Steps::new(Bounds::get().comparison_steps_max);
         pack(text, parent, following, &steps).map(Worked::Packed)
     }
 }
 
-/// Packs a text, against its parent's where there is one; `following` stands on the lines of the text beside it.
+/// Packs a text, against its parent's where there is one; `following` stands on the lines of the
+/// text beside it.
 pub(super) fn pack(
     text: &str,
     parent: Option<(u64, &str, &Frame)>,
     following: Option<(&str, &Following)>,
     steps: &Steps,
 ) -> Option<Packed> {
-    let base = parent.map(|(_, content, frame)| Base { content, place: frame.place() });
-    let frame = encode(text, base).inspect_err(|error| tracing::error!(%error, "a version can't be packed")).ok()?;
+    let base = parent.map(|(_, content, frame)| Base {
+        content,
+        place: frame.place(),
+    });
+    let frame = encode(text, base)
+        .inspect_err(|error| tracing::error!(%error, "a version can't be packed"))
+        .ok()?;
     let same = parent.is_some_and(|(_, content, _)| content == text);
-    let base = parent.map(|(number, ..)| number).filter(|_| !frame.is_keyframe());
+    let base = parent
+        .map(|(number, ..)| number)
+        .filter(|_| !frame.is_keyframe());
     let followed = following.map(|(head, following)| following.followed(moves(head, text, steps)));
-    Some(Packed { frame: frame.bytes().clone(), base, same, followed })
+    Some(Packed {
+        frame: frame.bytes().clone(),
+        base,
+        same,
+        followed,
+    })
 }
 
 impl Following {
     /// What becomes of it where lines move like this.
     fn followed(&self, moves: Vec<Hunk>) -> Followed {
         let moved = self.anchors.followed(self.head, &moves);
-        Followed { before: self.clone(), moves, moved }
+        Followed {
+            before: self.clone(),
+            moves,
+            moved,
+        }
     }
 }
 
 /// How lines move from one text to the next.
 fn moves(old: &str, new: &str, steps: &Steps) -> Vec<Hunk> {
-    changes(old, new, steps).into_iter().map(|Change { before, after }| Hunk { old: before, new: after }).collect()
+    changes(old, new, steps)
+        .into_iter()
+        .map(|Change { before, after }| Hunk {
+            old: before,
+            new: after,
+        })
+        .collect()
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// An event's number in its account and mode, written so that nobody counts with it; `0` is the beginning.
+/// An event's number in its account and mode, written so that nobody counts with it; `0` is the
+/// beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub u64);
 
@@ -17,7 +18,8 @@ const PREFIX: &str = "cur_";
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const UNSPREAD: u64 = inverse(SPREAD);
 
-/// The number that undoes a multiplication by `odd`, modulo 2^64: Newton's iteration, doubling the right bits each time.
+/// The number that undoes a multiplication by `odd`, modulo 2^64: Newton's iteration, doubling the
+/// right bits each time.
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd;
     let mut turn = 0;
@@ -30,7 +32,11 @@ const fn inverse(odd: u64) -> u64 {
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { f.write_str("0") } else { write!(f, "{PREFIX}{:016x}", self.0.wrapping_mul(SPREAD)) }
+        if self.0 == 0 {
+            f.write_str("0")
+        } else {
+            write!(f, "{PREFIX}{:016x}", self.0.wrapping_mul(SPREAD))
+        }
     }
 }
 
@@ -41,12 +47,17 @@ impl FromStr for Cursor {
         if text == "0" {
             return Ok(Cursor(0));
         }
-        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == 16).ok_or(NotACursor)?;
+        let digits = text
+            .strip_prefix(PREFIX)
+            .filter(|digits| digits.len() == 16)
+            .ok_or(NotACursor)?;
         let canonical = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         if !digits.bytes().all(canonical) {
             return Err(NotACursor);
         }
-        u64::from_str_radix(digits, 16).map(|spread| Cursor(spread.wrapping_mul(UNSPREAD))).map_err(|_| NotACursor)
+        u64::from_str_radix(digits, 16)
+            .map(|spread| Cursor(spread.wrapping_mul(UNSPREAD)))
+            .map_err(|_| NotACursor)
     }
 }
 
@@ -59,7 +70,14 @@ mod tests {
         for number in [0, 1, 2, 255, 1 << 40, u64::MAX] {
             assert_eq!(Cursor(number).to_string().parse(), Ok(Cursor(number)));
         }
-        for wrong in ["", "1", "cur_", "cur_1", "cur_00000000000000FF", "cur_000000000000000000"] {
+        for wrong in [
+            "",
+            "1",
+            "cur_",
+            "cur_1",
+            "cur_00000000000000FF",
+            "cur_000000000000000000",
+        ] {
             assert_eq!(wrong.parse::<Cursor>(), Err(NotACursor), "{wrong}");
         }
     }

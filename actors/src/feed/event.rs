@@ -53,10 +53,33 @@ impl Event {
     /// Puts together what a row holds; `body` is made when it is first asked for.
     #[must_use]
     pub fn new(place: Place, happened: Happened, at: i64, seen: SeenNow, payload: Bytes) -> Self {
-        let Place { position, scope, number, entity, sequence } = place;
-        let SeenNow { channel, priority, assignee } = seen;
+        let Place {
+            position,
+            scope,
+            number,
+            entity,
+            sequence,
+        } = place;
+        let SeenNow {
+            channel,
+            priority,
+            assignee,
+        } = seen;
         let body = OnceLock::new();
-        Event { position, scope, number, entity, sequence, happened, at, channel, priority, assignee, payload, body }
+        Event {
+            position,
+            scope,
+            number,
+            entity,
+            sequence,
+            happened,
+            at,
+            channel,
+            priority,
+            assignee,
+            payload,
+            body,
+        }
     }
 
     /// Names it: made of its instant and its position, so the same each time that it is read.
@@ -65,7 +88,8 @@ impl Event {
         EventId::at_position(self.at, self.position)
     }
 
-    /// `{"id":…,"event":…,"created_at":…,"api_version":…,"seq":…,"data":…}`: what lists, streams and webhooks show.
+    /// `{"id":…,"event":…,"created_at":…,"api_version":…,"seq":…,"data":…}`: what lists, streams
+    /// and webhooks show.
     #[must_use]
     pub fn body(&self) -> Bytes {
         self.body.get_or_init(|| self.written()).clone()

@@ -44,14 +44,29 @@ impl Events {
     /// A page of events, oldest first.
     ///
     /// # Errors
-    /// There is no such entity for this caller, a filter names what is not there, the cursor has expired, the store is
-    /// away, or the list took too long.
+    /// There is no such entity for this caller, a filter names what is not there, the cursor has
+    /// expired, the store is away, or the list took too long.
     pub async fn list(&self, source: Source, list: EventList) -> Result<EventListing, ListFailure> {
         let (span, scope) = span(source);
         self.check(scope, &list.filter)?;
-        let EventList { filter, after, limit } = list;
-        let query = EventQuery { span, after, until: None, filter, limit, total: true };
-        let page = self.store.events(query).await?.ok_or(ListFailure::NotFound)?;
+        let EventList {
+            filter,
+            after,
+            limit,
+        } = list;
+        let query = EventQuery {
+            span,
+            after,
+            until: None,
+            filter,
+            limit,
+            total: true,
+        };
+        let page = self
+            .store
+            .events(query)
+            .await?
+            .ok_or(ListFailure::NotFound)?;
         let mut data = BytesMut::from(&b"["[..]);
         for event in &page.events {
             if data.len() > 1 {
@@ -64,7 +79,11 @@ impl Events {
             Source::Entity(..) => page.cursor.to_string(),
             Source::Scope(_) => Cursor(page.cursor).to_string(),
         };
-        Ok(EventListing { data: data.freeze(), total: page.total, next })
+        Ok(EventListing {
+            data: data.freeze(),
+            total: page.total,
+            next,
+        })
     }
 
     /// Follows events behind `after`.
@@ -81,8 +100,19 @@ impl Events {
         let (span, scope) = span(source);
         self.check(scope, &filter)?;
         // Whatever a list would refuse is refused before the stream begins.
-        let probe = EventQuery { span, after, until: None, filter: filter.clone(), limit: 1, total: false };
-        let first = self.store.events(probe).await?.ok_or(ListFailure::NotFound)?;
+        let probe = EventQuery {
+            span,
+            after,
+            until: None,
+            filter: filter.clone(),
+            limit: 1,
+            total: false,
+        };
+        let first = self
+            .store
+            .events(probe)
+            .await?
+            .ok_or(ListFailure::NotFound)?;
         if first.events.is_empty() && first.unreadable.is_some() {
             return Err(ListFailure::Unreadable);
         }
@@ -96,8 +126,19 @@ impl Events {
     /// As [`Events::list`].
     pub async fn end(&self, source: Source) -> Result<u64, ListFailure> {
         let (span, _) = span(source);
-        let query = EventQuery { span, after: 0, until: None, filter: EventFilter::default(), limit: 1, total: true };
-        let page = self.store.events(query).await?.ok_or(ListFailure::NotFound)?;
+        let query = EventQuery {
+            span,
+            after: 0,
+            until: None,
+            filter: EventFilter::default(),
+            limit: 1,
+            total: true,
+        };
+        let page = self
+            .store
+            .events(query)
+            .await?
+            .ok_or(ListFailure::NotFound)?;
         // Places follow one another without a gap, behind those that retention has taken.
         let first = page.events.first().map(|event| match source {
             Source::Entity(..) => event.sequence,
@@ -107,8 +148,14 @@ impl Events {
     }
 
     fn check(&self, scope: Scope, filter: &EventFilter) -> Result<(), ListFailure> {
-        if filter.assignee.is_some_and(|user| self.identity.user(scope, user).is_none()) {
-            return Err(ListFailure::Invalid(Invalid::new("assignee_id", "must be a valid user ID")));
+        if filter
+            .assignee
+            .is_some_and(|user| self.identity.user(scope, user).is_none())
+        {
+            return Err(ListFailure::Invalid(Invalid::new(
+                "assignee_id",
+                "must be a valid user ID",
+            )));
         }
         Ok(())
     }

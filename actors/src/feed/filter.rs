@@ -27,7 +27,11 @@ impl EventFilter {
     #[must_use]
     pub fn admits(&self, event: &Event) -> bool {
         (self.kinds.is_empty() || self.kinds.contains(&event.happened))
-            && self.channel.is_none_or(|channel| event.channel == Some(channel))
-            && self.assignee.is_none_or(|user| event.assignee == Some(user.number()))
+            && self
+                .channel
+                .is_none_or(|channel| event.channel == Some(channel))
+            && self
+                .assignee
+                .is_none_or(|user| event.assignee == Some(user.number()))
     }
 }

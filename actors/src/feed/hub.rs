@@ -1,9 +1,11 @@
-//! From the writer's hand to whoever listens. The writer publishes each batch between its fsync and its replies; a thread
-//! of the hub's hands the events to the subscribers that want them. So a commit costs what matches it, and a slow
-//! subscriber costs nobody but itself: beyond its queue, or its account's share of what may wait, it is let go.
+//! From the writer's hand to whoever listens. The writer publishes each batch between its fsync and
+//! its replies; a thread of the hub's hands the events to the subscribers that want them. So a
+//! commit costs what matches it, and a slow subscriber costs nobody but itself: beyond its queue,
+//! or its account's share of what may wait, it is let go.
 //!
-//! A subscription names the position at which it joins. Everything up to that is in the store when [`Feed::subscribe`]
-//! returns, everything after it comes through the queue: read the one, then the other, and nothing is missed or doubled.
+//! A subscription names the position at which it joins. Everything up to that is in the store when
+//! [`Feed::subscribe`] returns, everything after it comes through the queue: read the one, then the
+//! other, and nothing is missed or doubled.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -168,7 +170,10 @@ impl Feed {
     /// A feed with its thread; the process ends where none can be had.
     #[must_use]
     pub fn new() -> Self {
-        let (inbox, share_max) = (Arc::new(Inbox::default()), Arc::new(AtomicUsize::new(usize::MAX)));
+        let (inbox, share_max) = (
+            Arc::new(Inbox::default()),
+            Arc::new(AtomicUsize::new(usize::MAX)),
+        );
         let (told, most) = (Arc::clone(&inbox), Arc::clone(&share_max));
         let table = Table {
             wanted: HashMap::new(),
@@ -178,8 +183,13 @@ impl Feed {
             subscriptions: 0,
             inbox,
         };
-        let shared = Arc::new(Shared { table: Mutex::new(table), closed: AtomicBool::new(false), share_max });
-        // A panic lets everybody who listened go: they go on from the store, as those do who are too slow.
+        let shared = Arc::new(Shared {
+            table: Mutex::new(table),
+            closed: AtomicBool::new(false),
+            share_max,
+        });
+        // A panic lets everybody who listened go: they go on from the store, as those do who are
+        // too slow.
         let started = threads::spawn_restarting("feed", move || {
             cores::keep_prompt();
             run(&told, &most);
@@ -197,7 +207,11 @@ impl Feed {
     }
 
     /// What the store knew when it was opened.
-    pub(crate) fn opened(&self, last: i64, endpoints: impl IntoIterator<Item = (WebhookId, Scope)>) {
+    pub(crate) fn opened(
+        &self,
+        last: i64,
+        endpoints: impl IntoIterator<Item = (WebhookId, Scope)>,
+    ) {
         let mut table = self.0.table.lock();
         table.last = last;
         for (id, scope) in endpoints {
@@ -207,7 +221,10 @@ impl Feed {
 
     /// Opens the one batch that is being published; only the writer does.
     pub(crate) fn batch(&self) -> Batch<'_> {
-        Batch { table: self.0.table.lock(), items: Vec::new() }
+        Batch {
+            table: self.0.table.lock(),
+            items: Vec::new(),
+        }
     }
 
     /// Listens from now on, with a queue of so many places.
@@ -218,9 +235,22 @@ impl Feed {
         table.subscriptions += 1;
         let number = table.subscriptions;
         *table.wanted.entry(interest).or_default() += 1;
-        // Under the lock: what was published before stands before it in the thread's queue, what comes after stands after.
-        table.inbox.put(Message::Join(interest, Listener { number, queue: Arc::clone(&queue) }));
-        Subscription { joined: table.last, queue, interest, number, feed: Arc::clone(&self.0) }
+        // Under the lock: what was published before stands before it in the thread's queue, what
+        // comes after stands after.
+        table.inbox.put(Message::Join(
+            interest,
+            Listener {
+                number,
+                queue: Arc::clone(&queue),
+            },
+        ));
+        Subscription {
+            joined: table.last,
+            queue,
+            interest,
+            number,
+            feed: Arc::clone(&self.0),
+        }
     }
 
     /// The last position that was committed.
@@ -247,7 +277,8 @@ impl Feed {
         inbox.waiting_bytes()
     }
 
-    /// Tells who follows all accounts, behind everything that was committed before, how far it has come.
+    /// Tells who follows all accounts, behind everything that was committed before, how far it has
+    /// come.
     pub fn reach(&self) {
         let mut batch = self.batch();
         let last = batch.table.last;
@@ -275,7 +306,9 @@ impl Table {
     }
 
     fn endpoint_gone(&mut self, id: WebhookId) {
-        let Some(scope) = self.known.remove(&id) else { return };
+        let Some(scope) = self.known.remove(&id) else {
+            return;
+        };
         if let Some(count) = self.endpoints.get_mut(&scope) {
             *count -= 1;
             if *count == 0 {
@@ -285,8 +318,8 @@ impl Table {
     }
 }
 
-/// A batch that is being published. While it is open nobody can join, so a subscriber gets a batch whole or finds it in
-/// the store; dropped, it is on its way.
+/// A batch that is being published. While it is open nobody can join, so a subscriber gets a batch
+/// whole or finds it in the store; dropped, it is on its way.
 pub(crate) struct Batch<'f> {
     table: MutexGuard<'f, Table>,
     items: Vec<Item>,
@@ -295,7 +328,9 @@ pub(crate) struct Batch<'f> {
 impl Batch<'_> {
     /// Whether anybody wants events of this entity.
     pub(crate) fn wants(&self, scope: Scope, entity: Subject) -> bool {
-        let Table { wanted, endpoints, .. } = &*self.table;
+        let Table {
+            wanted, endpoints, ..
+        } = &*self.table;
         let wanted = |interest| wanted.contains_key(&interest);
         endpoints.contains_key(&scope)
             || wanted(Interest::Entity(scope, entity.number))
@@ -348,7 +383,8 @@ struct Listeners {
 }
 
 impl Interest {
-    /// The number of the account whose streams and sockets have it; none for the server's own subscribers.
+    /// The number of the account whose streams and sockets have it; none for the server's own
+    /// subscribers.
     fn account(self) -> Option<u32> {
         match self {
             Interest::Entity(scope, _) | Interest::Scope(scope) => Some(scope.account_number()),
@@ -363,7 +399,9 @@ impl Listeners {
     }
 
     fn leave(&mut self, interest: Interest, number: u64) {
-        let Some(some) = self.by_interest.get_mut(&interest) else { return };
+        let Some(some) = self.by_interest.get_mut(&interest) else {
+            return;
+        };
         some.retain(|listener| listener.number != number);
         if some.is_empty() {
             self.by_interest.remove(&interest);
@@ -397,7 +435,9 @@ impl Listeners {
                 self.give(Interest::Webhooks, item);
                 self.give(Interest::Documents, item);
             }
-            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => self.give(Interest::Webhooks, item),
+            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {
+                self.give(Interest::Webhooks, item)
+            }
         }
     }
 
@@ -410,8 +450,13 @@ impl Listeners {
 
     /// Gives an event to the streams and sockets that want it.
     fn give_lines(&mut self, event: &Event, item: &Item, share_max: usize) {
-        for interest in [Interest::Entity(event.scope, event.entity), Interest::Scope(event.scope)] {
-            let Some(some) = self.by_interest.get_mut(&interest) else { continue };
+        for interest in [
+            Interest::Entity(event.scope, event.entity),
+            Interest::Scope(event.scope),
+        ] {
+            let Some(some) = self.by_interest.get_mut(&interest) else {
+                continue;
+            };
             let share = self.shares.entry(event.scope.account_number()).or_default();
             let held = share.hold(item);
             some.retain(|listener| match listener.queue.put(item, Some(&held)) {
@@ -435,7 +480,9 @@ fn run(told: &Inbox, share_max: &AtomicUsize) {
         match message {
             Message::Batch(items) => {
                 let share_max = share_max.load(Ordering::Relaxed);
-                items.iter().for_each(|item| listeners.hand_out(item, share_max));
+                items
+                    .iter()
+                    .for_each(|item| listeners.hand_out(item, share_max));
             }
             Message::Lost(account) => listeners.lose(account),
             // One that comes too late is dropped, which tells it.

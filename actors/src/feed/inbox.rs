@@ -1,5 +1,6 @@
-//! What was published and not yet handed out. The writer never waits here: where more gathers than may, the events of the
-//! account that has most of them are taken out, and whoever wanted them is told to read on from the store.
+//! What was published and not yet handed out. The writer never waits here: where more gathers than
+//! may, the events of the account that has most of them are taken out, and whoever wanted them is
+//! told to read on from the store.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -72,7 +73,9 @@ impl Pending {
                 *sums.entry(event.scope.account_number()).or_default() += item.bytes();
             }
         }
-        let Some((account, _)) = sums.into_iter().max_by_key(|(_, bytes)| *bytes) else { return false };
+        let Some((account, _)) = sums.into_iter().max_by_key(|(_, bytes)| *bytes) else {
+            return false;
+        };
         tracing::warn!(
             account,
             "events of this account come faster than they are handed out: its readers go on from the store"
@@ -103,7 +106,11 @@ impl Pending {
 
 impl Message {
     fn items(&self) -> &[Item] {
-        if let Message::Batch(items) = self { items } else { &[] }
+        if let Message::Batch(items) = self {
+            items
+        } else {
+            &[]
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -121,10 +128,27 @@ mod tests {
 
     fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
         let scope = Scope::of(account, Mode::Live);
-        let place = Place { position: 1, scope, number: 1, entity: 1, sequence: 1 };
+        let place = Place {
+            position: 1,
+            scope,
+            number: 1,
+            entity: 1,
+            sequence: 1,
+        };
         let payload = vec![b'x'; bytes].into();
-        let event = Event::new(place, Happened::MessageCreated, 0, SeenNow::default(), payload);
-        Message::Batch([Item::Event(Arc::new(event))].into_iter().chain(with).collect())
+        let event = Event::new(
+            place,
+            Happened::MessageCreated,
+            0,
+            SeenNow::default(),
+            payload,
+        );
+        Message::Batch(
+            [Item::Event(Arc::new(event))]
+                .into_iter()
+                .chain(with)
+                .collect(),
+        )
     }
 
     /// What is handed out, in short.
@@ -165,7 +189,16 @@ mod tests {
         }
         inbox.put(batch(2, 10, [Item::Reached(7)]));
         let told = words(&inbox);
-        assert_eq!(told, ["lost by 1", "event of 2", "lost by 1", "event of 2", "reached 7"]);
+        assert_eq!(
+            told,
+            [
+                "lost by 1",
+                "event of 2",
+                "lost by 1",
+                "event of 2",
+                "reached 7"
+            ]
+        );
         assert_eq!(inbox.waiting_bytes(), 0);
     }
 }

@@ -1,8 +1,10 @@
-//! What happened, by position: events as they were committed, read from the store up to where a reader came in and taken
-//! from the writer's hand from there on. Nothing in here makes an event; a row of a commit is one.
+//! What happened, by position: events as they were committed, read from the store up to where a
+//! reader came in and taken from the writer's hand from there on. Nothing in here makes an event; a
+//! row of a commit is one.
 //!
-//! A cursor is an event's place: in one conversation its `seq`, in an account and mode its number there, which clients see
-//! as an opaque text ([`Cursor`]). A reader that has a cursor misses nothing and sees nothing twice, across restarts.
+//! A cursor is an event's place: in one conversation its `seq`, in an account and mode its number
+//! there, which clients see as an opaque text ([`Cursor`]). A reader that has a cursor misses
+//! nothing and sees nothing twice, across restarts.
 
 mod cursor;
 mod event;

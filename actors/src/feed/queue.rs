@@ -1,5 +1,6 @@
-//! What waits for one subscriber, and what waits for all lines of one account. A queue that is full is let go with all that
-//! it holds; beyond the account's share those go first that are furthest behind. Whoever is let go reads on from the store.
+//! What waits for one subscriber, and what waits for all lines of one account. A queue that is full
+//! is let go with all that it holds; beyond the account's share those go first that are furthest
+//! behind. Whoever is let go reads on from the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,16 +19,23 @@ const LOOK_AT_MIN: usize = 64;
 const OVERHEAD: usize = 256;
 
 impl Item {
-    /// About what it takes in memory: an event's data stands there twice once somebody has shown it.
+    /// About what it takes in memory: an event's data stands there twice once somebody has shown
+    /// it.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Item::Event(event) => OVERHEAD + 2 * event.payload.len(),
-            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) | Item::Reached(_) => OVERHEAD,
+            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) | Item::Reached(_) => {
+                OVERHEAD
+            }
         }
     }
 
     fn position(&self) -> Option<i64> {
-        if let Item::Event(event) = self { Some(event.position) } else { None }
+        if let Item::Event(event) = self {
+            Some(event.position)
+        } else {
+            None
+        }
     }
 }
 
@@ -79,7 +87,10 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(places: usize) -> Self {
-        Queue { places, state: Mutex::default() }
+        Queue {
+            places,
+            state: Mutex::default(),
+        }
     }
 
     /// Puts an item in; where there is no place for it, the queue is let go.
@@ -94,9 +105,16 @@ impl Queue {
             self.let_go();
             return Put::Lost;
         }
-        state.items.push_back(Waiting { item: item.clone(), _held: held.cloned() });
+        state.items.push_back(Waiting {
+            item: item.clone(),
+            _held: held.cloned(),
+        });
         state.bytes += bytes;
-        let put = if std::mem::replace(&mut state.listed, true) { Put::Waits } else { Put::Unlisted };
+        let put = if std::mem::replace(&mut state.listed, true) {
+            Put::Waits
+        } else {
+            Put::Unlisted
+        };
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
@@ -140,7 +158,10 @@ impl Queue {
     /// The position of what has waited longest; where nothing waits, it is listed no more.
     fn behind(&self) -> Option<i64> {
         let mut state = self.state.lock();
-        let position = state.items.iter().find_map(|waiting| waiting.item.position());
+        let position = state
+            .items
+            .iter()
+            .find_map(|waiting| waiting.item.position());
         state.listed = position.is_some();
         position
     }
@@ -167,7 +188,10 @@ impl Share {
     pub(super) fn hold(&self, item: &Item) -> Arc<Held> {
         let bytes = item.bytes();
         self.held.fetch_add(bytes, Ordering::Relaxed);
-        Arc::new(Held { bytes, share: Arc::clone(&self.held) })
+        Arc::new(Held {
+            bytes,
+            share: Arc::clone(&self.held),
+        })
     }
 
     /// Whether nothing waits; then no queue is listed.
@@ -193,13 +217,16 @@ impl Share {
         self.behind.push(Arc::clone(queue));
     }
 
-    /// Lets those go that are furthest behind, where more waits than may: down to three quarters of it, so that it is not
-    /// looked for them with every event.
+    /// Lets those go that are furthest behind, where more waits than may: down to three quarters of
+    /// it, so that it is not looked for them with every event.
     pub(super) fn keep_within(&mut self, bytes_max: usize) {
         if self.held.load(Ordering::Relaxed) <= bytes_max {
             return;
         }
-        let positions = self.behind.drain(..).filter_map(|queue| Some((queue.behind()?, queue)));
+        let positions = self
+            .behind
+            .drain(..)
+            .filter_map(|queue| Some((queue.behind()?, queue)));
         let mut behind: Vec<(i64, Arc<Queue>)> = positions.collect();
         behind.sort_unstable_by_key(|(position, _)| *position);
         for (_, queue) in behind {

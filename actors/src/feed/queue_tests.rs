@@ -8,13 +8,27 @@ use crate::caller::{Mode, Scope};
 /// An event at this position with so many bytes of data.
 fn event(position: i64, bytes: usize) -> Item {
     let scope = Scope::of(1, Mode::Live);
-    let place = Place { position, scope, number: 1, entity: 1, sequence: 1 };
+    let place = Place {
+        position,
+        scope,
+        number: 1,
+        entity: 1,
+        sequence: 1,
+    };
     let payload = vec![b'x'; bytes].into();
-    Item::Event(Arc::new(Event::new(place, Happened::MessageCreated, 0, SeenNow::default(), payload)))
+    Item::Event(Arc::new(Event::new(
+        place,
+        Happened::MessageCreated,
+        0,
+        SeenNow::default(),
+        payload,
+    )))
 }
 
 fn positions(queue: &Queue) -> Vec<i64> {
-    std::iter::from_fn(|| queue.waiting()).filter_map(|item| item.position()).collect()
+    std::iter::from_fn(|| queue.waiting())
+        .filter_map(|item| item.position())
+        .collect()
 }
 
 #[test]
@@ -24,8 +38,16 @@ fn a_full_queue_is_let_go_with_all_that_it_holds() {
         let item = event(position, 10);
         queue.put(&item, Some(&share.hold(&item)))
     };
-    assert_eq!([put(1), put(2), put(3), put(4)], [Put::Unlisted, Put::Waits, Put::Lost, Put::Lost]);
-    assert_eq!(queue.poll(&mut Context::from_waker(Waker::noop())).map(|item| item.is_none()), Poll::Ready(true));
+    assert_eq!(
+        [put(1), put(2), put(3), put(4)],
+        [Put::Unlisted, Put::Waits, Put::Lost, Put::Lost]
+    );
+    assert_eq!(
+        queue
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .map(|item| item.is_none()),
+        Poll::Ready(true)
+    );
     assert_eq!(share.held.load(Ordering::Relaxed), 0);
 }
 
@@ -53,7 +75,11 @@ fn queues_whose_readers_have_left_are_not_kept() {
         left.let_go();
         kept.waiting();
     }
-    assert!(share.behind.len() <= LOOK_AT_MIN + 1, "{}", share.behind.len());
+    assert!(
+        share.behind.len() <= LOOK_AT_MIN + 1,
+        "{}",
+        share.behind.len()
+    );
     assert!(share.is_empty() && share.behind.is_empty());
 }
 
@@ -63,7 +89,12 @@ fn what_waits_when_the_feed_ends_is_still_brought() {
     queue.put(&event(1, 10), None);
     queue.end();
     assert_eq!(positions(&queue), [1]);
-    assert_eq!(queue.poll(&mut Context::from_waker(Waker::noop())).map(|item| item.is_none()), Poll::Ready(true));
+    assert_eq!(
+        queue
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .map(|item| item.is_none()),
+        Poll::Ready(true)
+    );
 }
 
 #[test]
@@ -91,5 +122,9 @@ fn beyond_the_share_those_go_that_are_furthest_behind() {
     assert_eq!(positions(&queues[1]), (50..=100).collect::<Vec<_>>());
     assert_eq!(share.held.load(Ordering::Relaxed), 0);
     assert_eq!(queues[0].put(&event(101, 1), None), Put::Lost);
-    assert_eq!(queues[2].put(&event(101, 1), None), Put::Unlisted, "what holds nothing is listed no more");
+    assert_eq!(
+        queues[2].put(&event(101, 1), None),
+        Put::Unlisted,
+        "what holds nothing is listed no more"
+    );
 }

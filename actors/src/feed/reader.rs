@@ -21,7 +21,14 @@ impl Source {
     /// A conversation's.
     #[must_use]
     pub fn conversation(scope: Scope, id: ConversationId) -> Self {
-        Source::Entity(scope, Subject { kind: Kind::Conversation, number: id.number(), tail: id.tail() })
+        Source::Entity(
+            scope,
+            Subject {
+                kind: Kind::Conversation,
+                number: id.number(),
+                tail: id.tail(),
+            },
+        )
     }
 }
 
@@ -49,7 +56,8 @@ pub enum ReadEnd {
     /// The store can't be read now.
     #[error("the store is away")]
     Away,
-    /// What comes next is stored and can't be read, which was told: to come again brings nothing else.
+    /// What comes next is stored and can't be read, which was told: to come again brings nothing
+    /// else.
     #[error("what is stored can't be read")]
     Unreadable,
     /// The server is stopping.
@@ -74,7 +82,8 @@ pub struct EventReader {
     /// Up to this position the store is read; behind it the queue goes on.
     until: Option<i64>,
     ready: VecDeque<Arc<Event>>,
-    /// A page on its way: kept, so that whoever looks at other things meanwhile does not begin anew.
+    /// A page on its way: kept, so that whoever looks at other things meanwhile does not begin
+    /// anew.
     reading: Option<Later<Result<Option<EventPage>, ReadError>>>,
 }
 
@@ -126,12 +135,21 @@ impl EventReader {
                 self.read_on().await?;
                 continue;
             }
-            let Some(subscription) = &mut self.subscription else { continue };
+            let Some(subscription) = &mut self.subscription else {
+                continue;
+            };
             match subscription.next().await {
                 Ok(Item::Event(event)) => self.take(event),
-                Ok(Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) | Item::Reached(_)) => {}
+                Ok(
+                    Item::Endpoint(..)
+                    | Item::EndpointGone(..)
+                    | Item::Redacted(..)
+                    | Item::Reached(_),
+                ) => {}
                 Err(Ended::Closed) => return Err(ReadEnd::Closed),
-                Err(Ended::TooSlow) if self.falling == Falling::Out => return Err(ReadEnd::TooSlow),
+                Err(Ended::TooSlow) if self.falling == Falling::Out => {
+                    return Err(ReadEnd::TooSlow);
+                }
                 Err(Ended::TooSlow) => self.subscription = None,
             }
         }
@@ -172,11 +190,19 @@ impl EventReader {
             Source::Scope(scope) => Span::Scope(scope),
         };
         let (filter, until) = (self.filter.clone(), self.until);
-        EventQuery { span, after: self.cursor, until, filter, limit: PAGE, total: false }
+        EventQuery {
+            span,
+            after: self.cursor,
+            until,
+            filter,
+            limit: PAGE,
+            total: false,
+        }
     }
 
-    /// Reads a page from the store. Far behind, it reads without listening, so that nothing queues up meanwhile; at the
-    /// end of the log it joins the feed and reads once more, up to exactly there.
+    /// Reads a page from the store. Far behind, it reads without listening, so that nothing queues
+    /// up meanwhile; at the end of the log it joins the feed and reads once more, up to exactly
+    /// there.
     async fn read_on(&mut self) -> Result<(), ReadEnd> {
         let reading = match &mut self.reading {
             Some(reading) => reading,
@@ -192,7 +218,9 @@ impl EventReader {
             Ok(None) => return Err(ReadEnd::Gone),
             Err(ReadError::Expired) => return Err(ReadEnd::Expired),
             Err(ReadError::Unreadable) => return Err(ReadEnd::Unreadable),
-            Err(ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::NoCursor(_)) => {
+            Err(
+                ReadError::TooSlow | ReadError::Busy | ReadError::Away | ReadError::NoCursor(_),
+            ) => {
                 return Err(ReadEnd::Away);
             }
         };

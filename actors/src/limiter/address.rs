@@ -1,5 +1,5 @@
-//! Limits by client address, for requests that have no key: failed authentication and shared links. Asked synchronously by the HTTP
-//! threads; it knows nothing of credentials.
+//! Limits by client address, for requests that have no key: failed authentication and shared links.
+//! Asked synchronously by the HTTP threads; it knows nothing of credentials.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -46,8 +46,8 @@ impl AddressLimiter {
         self.take(ip, now_unix_ms);
     }
 
-    /// Counts one request, or, like [`Self::blocked`], tells how long to wait: both in one step, so that requests that come together can't
-    /// slip through between.
+    /// Counts one request, or, like [`Self::blocked`], tells how long to wait: both in one step, so
+    /// that requests that come together can't slip through between.
     pub fn take(&self, ip: IpAddr, now_unix_ms: i64) -> Option<u64> {
         self.0.take(Client::from(ip), now_unix_ms)
     }

@@ -1,5 +1,5 @@
-//! Limits of what comes through share links, by client address and by link, whether a link opens or not. Asked synchronously
-//! by the HTTP threads; it knows no link, only what stands in a path.
+//! Limits of what comes through share links, by client address and by link, whether a link opens or
+//! not. Asked synchronously by the HTTP threads; it knows no link, only what stands in a path.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -16,7 +16,8 @@ pub enum LinkRefusal {
     Link(u64),
 }
 
-/// What each address may still ask of share links in a minute, and what may still be asked of each link.
+/// What each address may still ask of share links in a minute, and what may still be asked of each
+/// link.
 pub struct LinkLimiter {
     addresses: AddressLimiter,
     /// By a keyed hash of the token, so that nobody can choose two that meet.
@@ -25,7 +26,8 @@ pub struct LinkLimiter {
 }
 
 impl LinkLimiter {
-    /// Every address may make so many requests a minute, and so many may be made of every link (each at least 1).
+    /// Every address may make so many requests a minute, and so many may be made of every link
+    /// (each at least 1).
     #[must_use]
     pub fn new(per_address: u32, per_link: u32) -> Self {
         LinkLimiter {
@@ -35,7 +37,8 @@ impl LinkLimiter {
         }
     }
 
-    /// Counts one request of an address for the link with this token. What one limit refuses does not count for the other.
+    /// Counts one request of an address for the link with this token. What one limit refuses does
+    /// not count for the other.
     ///
     /// # Errors
     /// Which of the two limits is spent, and for how long.
@@ -46,7 +49,9 @@ impl LinkLimiter {
         if let Some(seconds) = self.links.take(self.hasher.hash_one(token), now_unix_ms) {
             return Err(LinkRefusal::Link(seconds));
         }
-        self.addresses.take(address, now_unix_ms).map_or(Ok(()), |seconds| Err(LinkRefusal::Address(seconds)))
+        self.addresses
+            .take(address, now_unix_ms)
+            .map_or(Ok(()), |seconds| Err(LinkRefusal::Address(seconds)))
     }
 }
 
@@ -70,7 +75,14 @@ mod tests {
             unreachable!("the fourth is refused")
         };
         assert_eq!(limiter.take(address(2), "d", 900), Ok(()));
-        assert_eq!(limiter.take(address(1), "d", 900 + i64::try_from(wait).unwrap_or(0) * 1_000), Ok(()));
+        assert_eq!(
+            limiter.take(
+                address(1),
+                "d",
+                900 + i64::try_from(wait).unwrap_or(0) * 1_000
+            ),
+            Ok(())
+        );
     }
 
     #[test]
@@ -79,7 +91,10 @@ mod tests {
         assert_eq!(limiter.take(address(1), "a", 0), Ok(()));
         assert_eq!(limiter.take(address(2), "a", 0), Ok(()));
         for _ in 0..10 {
-            assert!(matches!(limiter.take(address(3), "a", 0), Err(LinkRefusal::Link(_))));
+            assert!(matches!(
+                limiter.take(address(3), "a", 0),
+                Err(LinkRefusal::Link(_))
+            ));
         }
         for link in ["b", "c", "d"] {
             assert_eq!(limiter.take(address(3), link, 0), Ok(()));

@@ -1,8 +1,9 @@
 //! What the rate limiter may be asked, and what it answers.
 //!
-//! Each ask is answered at once, from memory. Asks about one key are answered in the order in which they arrive. A refused
-//! [`TakePermit`] costs nothing and may be repeated; [`PeekPermit`] never costs anything. Where no answer came
-//! ([`LimiterError::Unavailable`]) the permit may have been taken or not: the request must not be let through.
+//! Each ask is answered at once, from memory. Asks about one key are answered in the order in which
+//! they arrive. A refused [`TakePermit`] costs nothing and may be repeated; [`PeekPermit`] never
+//! costs anything. Where no answer came ([`LimiterError::Unavailable`]) the permit may have been
+//! taken or not: the request must not be let through.
 
 use uuid::Uuid;
 
@@ -13,7 +14,8 @@ pub use super::state::{Limits, Permit};
 pub struct LimitKey(u128);
 
 impl LimitKey {
-    /// Its place among the shards. The ids are UUIDv7: time above, chance below, so both halves are folded and mixed upwards.
+    /// Its place among the shards. The ids are UUIDv7: time above, chance below, so both halves are
+    /// folded and mixed upwards.
     pub(super) fn shard_hash(self) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
         let folded = (self.0 >> 64) as u64 ^ self.0 as u64;

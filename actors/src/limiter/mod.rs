@@ -1,9 +1,11 @@
-//! How much a key or an address may ask for. It decides; it knows neither headers nor plans, and nothing of it outlives a restart.
+//! How much a key or an address may ask for. It decides; it knows neither headers nor plans, and
+//! nothing of it outlives a restart.
 //!
 //! - `state.rs`: the rule, pure, and what "to a resolution of one second" means.
 //! - `table.rs`: allowances by key, forgotten when whole again.
 //! - `messages.rs`, `actor.rs`: the rate limiter by key, an actor per HTTP worker.
-//! - `shards.rs`: the limiter that threads ask without an actor; `address.rs`: by client address; `link.rs`: of share links.
+//! - `shards.rs`: the limiter that threads ask without an actor; `address.rs`: by client address;
+//!   `link.rs`: of share links.
 //! - here: the handle that the edge holds.
 
 mod actor;
@@ -21,7 +23,9 @@ use crate::runtime::shard::{ArbiterHandle, Registered, Shards};
 pub use self::actor::RateLimiter;
 pub use self::address::AddressLimiter;
 pub use self::link::{LinkLimiter, LinkRefusal};
-pub use self::messages::{LimitKey, LimiterAsk, LimiterError, Limits, PeekPermit, Permit, TakePermit};
+pub use self::messages::{
+    LimitKey, LimiterAsk, LimiterError, Limits, PeekPermit, Permit, TakePermit,
+};
 
 /// The way to the rate limiter's shards. Cloned freely.
 #[derive(Clone)]
@@ -33,10 +37,13 @@ impl RateLimits {
     /// Starts a shard on each of `arbiters`; they may be none yet.
     #[must_use]
     pub fn new(arbiters: Vec<ArbiterHandle>) -> Self {
-        Self { shards: Arc::new(Shards::new(arbiters, RateLimiter::new)) }
+        Self {
+            shards: Arc::new(Shards::new(arbiters, RateLimiter::new)),
+        }
     }
 
-    /// Makes an HTTP worker's arbiter known as the worker starts. One that comes after the first ask only replaces a dead one.
+    /// Makes an HTTP worker's arbiter known as the worker starts. One that comes after the first
+    /// ask only replaces a dead one.
     pub fn register(&self, arbiter: ArbiterHandle) -> Registered {
         self.shards.register(arbiter)
     }
@@ -58,7 +65,10 @@ impl RateLimits {
     }
 
     async fn ask(&self, key: LimitKey, ask: LimiterAsk) -> Result<Permit, LimiterError> {
-        self.shards.ask(key.shard_hash(), ask).await.map_err(|_| LimiterError::Unavailable)
+        self.shards
+            .ask(key.shard_hash(), ask)
+            .await
+            .map_err(|_| LimiterError::Unavailable)
     }
 }
 
@@ -72,15 +82,21 @@ mod tests {
     use crate::runtime::shard::among_arbiters;
 
     fn take(key: LimitKey) -> TakePermit {
-        TakePermit { key, limits: Limits::new(100, 150), permits: 1, now_unix_ms: 1_000 }
+        TakePermit {
+            key,
+            limits: Limits::new(100, 150),
+            permits: 1,
+            now_unix_ms: 1_000,
+        }
     }
 
     #[test]
     fn each_key_has_its_own_allowance_on_whichever_shard() {
         among_arbiters(3, |arbiters| async {
             let limits = RateLimits::new(arbiters);
-            let keys =
-                (0..50_u128).map(|id| LimitKey::from(Uuid::from_u128((id << 64) | (id * 7_919)))).collect::<Vec<_>>();
+            let keys = (0..50_u128)
+                .map(|id| LimitKey::from(Uuid::from_u128((id << 64) | (id * 7_919))))
+                .collect::<Vec<_>>();
             for round in 1..=150 {
                 for key in &keys {
                     let permit = limits.take(take(*key)).await.unwrap();
@@ -89,7 +105,11 @@ mod tests {
                 }
             }
             for key in &keys {
-                let peek = PeekPermit { key: *key, limits: Limits::new(100, 150), now_unix_ms: 1_000 };
+                let peek = PeekPermit {
+                    key: *key,
+                    limits: Limits::new(100, 150),
+                    now_unix_ms: 1_000,
+                };
                 let shown = limits.peek(peek).await.unwrap();
                 assert_eq!(limits.take(take(*key)).await, Ok(shown));
                 assert!(!shown.allowed);
@@ -103,17 +123,24 @@ mod tests {
         for chance in 0..8_000_u128 {
             let id = 0x0198_7654_3210_7000_8000_0000_0000_0000
                 | (chance.wrapping_mul(0x0123_4567_89AB_CDEF) & 0x3FFF_FFFF_FFFF_FFFF);
-            let eighth = usize::try_from(LimitKey::from(Uuid::from_u128(id)).shard_hash() >> 61).unwrap();
+            let eighth =
+                usize::try_from(LimitKey::from(Uuid::from_u128(id)).shard_hash() >> 61).unwrap();
             *per_shard.get_mut(eighth).unwrap() += 1;
         }
-        assert!(per_shard.iter().all(|keys| (800..1_200).contains(keys)), "{per_shard:?}");
+        assert!(
+            per_shard.iter().all(|keys| (800..1_200).contains(keys)),
+            "{per_shard:?}"
+        );
     }
 
     #[test]
     fn an_unanswered_ask_is_an_error_and_not_a_permit() {
         among_arbiters(0, |_| async {
             let limits = RateLimits::new(Vec::new());
-            assert_eq!(limits.take(take(LimitKey::from(Uuid::nil()))).await, Err(LimiterError::Unavailable));
+            assert_eq!(
+                limits.take(take(LimitKey::from(Uuid::nil()))).await,
+                Err(LimiterError::Unavailable)
+            );
         });
     }
 }

@@ -1,23 +1,29 @@
-//! What one key has spent, and whether it may spend more: pure rules over the time that is passed in.
-//! It must not know clocks or actors.
+//! What one key has spent, and whether it may spend more: pure rules over the time that is passed
+//! in. It must not know clocks or actors.
 //!
-//! The rule: what passed in the last 60 s, plus the level of a leaky bucket, draining at the rate, of all that passed before that,
-//! stays at or below the burst. It holds exactly when, for every span that ends now and lasts T ≥ 60 s, at most
-//! `rate × T/60 + (burst − rate)` passed in it (T = 60: at most `burst`).
+//! The rule: what passed in the last 60 s, plus the level of a leaky bucket, draining at the rate,
+//! of all that passed before that, stays at or below the burst. It holds exactly when, for every
+//! span that ends now and lasts T ≥ 60 s, at most `rate × T/60 + (burst − rate)` passed in it (T =
+//! 60: at most `burst`).
 //!
-//! The resolution is one second: a request counts at the whole second that it falls into, and a span from second *i* to second *j*,
-//! both included, lasts T = *j* − *i*. So in real time:
-//! - never too much: in any span of T ≥ 60 s, ends included, at most what the formula allows for T rounded up to whole seconds
-//!   passes, so for whole T exactly the formula, and in any 60 s at most `burst`;
-//! - never too little: a request is refused only where the formula would be broken were each request made at the beginning of its
-//!   second. A span's length changes by less than a second by this.
+//! The resolution is one second: a request counts at the whole second that it falls into, and a
+//! span from second *i* to second *j*, both included, lasts T = *j* − *i*. So in real time:
+//! - never too much: in any span of T ≥ 60 s, ends included, at most what the formula allows for T
+//!   rounded up to whole seconds passes, so for whole T exactly the formula, and in any 60 s at
+//!   most `burst`;
+//! - never too little: a request is refused only where the formula would be broken were each
+//!   request made at the beginning of its second. A span's length changes by less than a second by
+//!   this.
 
-/// The window in which a request counts in full, both ends included: a request of second 0 leaves it at second 61.
+/// The window in which a request counts in full, both ends included: a request of second 0 leaves
+/// it at second 61.
 const WINDOW_SECONDS: usize = 61;
-/// The bucket's unit is a sixtieth of a request: a rate of n per minute drains n of them a second, without fractions.
+/// The bucket's unit is a sixtieth of a request: a rate of n per minute drains n of them a second,
+/// without fractions.
 const SIXTIETHS: u64 = 60;
-/// How far the clock may go back and still be taken for jitter between threads, for which time stands still. Beyond this the clock
-/// was set, and what was spent keeps its age on the new one; otherwise a key could be stuck until the old time comes again.
+/// How far the clock may go back and still be taken for jitter between threads, for which time
+/// stands still. Beyond this the clock was set, and what was spent keeps its age on the new one;
+/// otherwise a key could be stuck until the old time comes again.
 const JITTER_SECONDS_MAX: i64 = 60;
 
 /// What a key may spend. It comes with every request, as an account's plan may change at any time.
@@ -31,7 +37,10 @@ impl Limits {
     /// Both are raised to 1 where they are 0: with a rate of 0 no `Retry-After` could be true.
     #[must_use]
     pub fn new(rate_per_minute: u32, burst: u32) -> Self {
-        Self { rate_per_minute: rate_per_minute.max(1), burst: burst.max(1) }
+        Self {
+            rate_per_minute: rate_per_minute.max(1),
+            burst: burst.max(1),
+        }
     }
 
     /// Requests a minute in the long run.
@@ -60,8 +69,8 @@ pub struct Permit {
     pub limit: u32,
     /// `q` of `"burst"`.
     pub burst: u32,
-    /// What is left of the rate in the last 60 s: `X-RateLimit-Remaining`, and `r` of `"rate"`. After a burst it may say more
-    /// than `burst_remaining`, which decides.
+    /// What is left of the rate in the last 60 s: `X-RateLimit-Remaining`, and `r` of `"rate"`.
+    /// After a burst it may say more than `burst_remaining`, which decides.
     pub remaining: u32,
     /// What may be spent at once: `r` of `"burst"`.
     pub burst_remaining: u32,
@@ -71,7 +80,8 @@ pub struct Permit {
     pub reset_after_seconds: u64,
     /// When `burst_remaining` would be whole again, from now: `t` of `"burst"`.
     pub burst_reset_after_seconds: u64,
-    /// At least 1, only where refused: the first second in which the same request passes if nothing else comes before.
+    /// At least 1, only where refused: the first second in which the same request passes if nothing
+    /// else comes before.
     pub retry_after_seconds: Option<u64>,
 }
 
@@ -104,8 +114,8 @@ impl Allowance {
         }
     }
 
-    /// Spends `permits` (0 counts as 1) if all of them fit, else nothing. More than the burst never fit; the time to retry is then that
-    /// of the whole burst.
+    /// Spends `permits` (0 counts as 1) if all of them fit, else nothing. More than the burst never
+    /// fit; the time to retry is then that of the whole burst.
     pub(super) fn take(&mut self, limits: Limits, permits: u32, now_unix_ms: i64) -> Permit {
         self.advance(limits, now_unix_ms);
         let permits = permits.max(1);
@@ -132,7 +142,8 @@ impl Allowance {
         self.used_sixtieths() == 0
     }
 
-    /// Moves to now, which costs nothing. The time since the last request drained at the rate that request came with; a new rate counts from here.
+    /// Moves to now, which costs nothing. The time since the last request drained at the rate that
+    /// request came with; a new rate counts from here.
     fn advance(&mut self, limits: Limits, now_unix_ms: i64) {
         self.advance_to(second_of(now_unix_ms));
         self.rate_per_minute = limits.rate_per_minute;
@@ -157,15 +168,22 @@ impl Allowance {
         self.second = second;
     }
 
-    /// One second passes: the oldest second's requests go from the window into the bucket, which drains.
-    /// In this order: a span that is one second longer than the window allows one second's drain more.
+    /// One second passes: the oldest second's requests go from the window into the bucket, which
+    /// drains. In this order: a span that is one second longer than the window allows one second's
+    /// drain more.
     fn step(&mut self) {
-        self.newest = if usize::from(self.newest) + 1 < WINDOW_SECONDS { self.newest + 1 } else { 0 };
-        let Some(oldest) = self.passed.get_mut(usize::from(self.newest)) else { return };
+        self.newest = if usize::from(self.newest) + 1 < WINDOW_SECONDS {
+            self.newest + 1
+        } else {
+            0
+        };
+        let Some(oldest) = self.passed.get_mut(usize::from(self.newest)) else {
+            return;
+        };
         let left = std::mem::take(oldest);
         self.window = self.window.saturating_sub(left);
-        self.level_sixtieths =
-            (self.level_sixtieths + u64::from(left) * SIXTIETHS).saturating_sub(self.rate_per_minute.into());
+        self.level_sixtieths = (self.level_sixtieths + u64::from(left) * SIXTIETHS)
+            .saturating_sub(self.rate_per_minute.into());
     }
 
     fn used_sixtieths(&self) -> u64 {
@@ -193,12 +211,16 @@ impl Allowance {
     }
 
     fn drained_to_in_seconds(&self, level_sixtieths: u64) -> u64 {
-        self.level_sixtieths.saturating_sub(level_sixtieths).div_ceil(self.rate_per_minute.into())
+        self.level_sixtieths
+            .saturating_sub(level_sixtieths)
+            .div_ceil(self.rate_per_minute.into())
     }
 
     /// The numbers of an allowance that has been moved to now.
     fn answer(&self, limits: Limits, fits_in_seconds: Option<u64>, now_unix_ms: i64) -> Permit {
-        let unused_sixtieths = limits.burst_sixtieths().saturating_sub(self.used_sixtieths());
+        let unused_sixtieths = limits
+            .burst_sixtieths()
+            .saturating_sub(self.used_sixtieths());
         let burst_remaining = u32::try_from(unused_sixtieths / SIXTIETHS).unwrap_or(limits.burst);
         let mut empty = *self;
         let mut empty_in_seconds = 0;
@@ -206,8 +228,12 @@ impl Allowance {
             empty.step();
             empty_in_seconds += 1;
         }
-        // Where time stands still for a clock that went back, a wait is counted from what that clock says.
-        let behind_seconds = self.second.saturating_sub(second_of(now_unix_ms)).unsigned_abs();
+        // Where time stands still for a clock that went back, a wait is counted from what that
+        // clock says.
+        let behind_seconds = self
+            .second
+            .saturating_sub(second_of(now_unix_ms))
+            .unsigned_abs();
         let reset_after_seconds = behind_seconds + empty_in_seconds;
         Permit {
             allowed: fits_in_seconds.is_none(),
@@ -217,7 +243,9 @@ impl Allowance {
             burst_remaining,
             reset_unix_seconds: second_of(now_unix_ms).saturating_add_unsigned(reset_after_seconds),
             reset_after_seconds,
-            burst_reset_after_seconds: behind_seconds + empty_in_seconds + empty.drained_to_in_seconds(0),
+            burst_reset_after_seconds: behind_seconds
+                + empty_in_seconds
+                + empty.drained_to_in_seconds(0),
             retry_after_seconds: fits_in_seconds.map(|seconds| behind_seconds + seconds),
         }
     }

@@ -1,4 +1,5 @@
-//! Property tests of the limiter's rules over arbitrary arrivals in simulated time, against a brute-force reading of the whole history.
+//! Property tests of the limiter's rules over arbitrary arrivals in simulated time, against a
+//! brute-force reading of the whole history.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -42,7 +43,11 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 fn starts_ms() -> impl Strategy<Value = i64> {
-    prop_oneof![Just(0_i64), Just(-500), 1_760_000_000_000_i64..1_760_000_100_000]
+    prop_oneof![
+        Just(0_i64),
+        Just(-500),
+        1_760_000_000_000_i64..1_760_000_100_000
+    ]
 }
 
 /// Every moment at which a request comes.
@@ -56,13 +61,15 @@ fn moments(start_ms: i64, arrivals: &[Arrival]) -> Vec<i64> {
     moments
 }
 
-/// The promises (a) and (b), in sixtieths of a request: what may pass in a span of so many whole seconds.
+/// The promises (a) and (b), in sixtieths of a request: what may pass in a span of so many whole
+/// seconds.
 fn span_max_sixtieths(limits: Limits, span_seconds: i64) -> i64 {
     let beyond_seconds = (span_seconds - 60).max(0);
     i64::from(limits.burst()) * 60 + i64::from(limits.rate_per_minute()) * beyond_seconds
 }
 
-/// The oracle: whether one more at `now_ms` breaks no span, looking at every span over the whole history.
+/// The oracle: whether one more at `now_ms` breaks no span, looking at every span over the whole
+/// history.
 fn may_pass(limits: Limits, passed_ms: &[i64], now_ms: i64) -> bool {
     (0..=passed_ms.len()).all(|first| {
         let count = i64::try_from(passed_ms.len() - first).unwrap() + 1;
@@ -71,7 +78,8 @@ fn may_pass(limits: Limits, passed_ms: &[i64], now_ms: i64) -> bool {
     })
 }
 
-/// In real milliseconds and over every pair of requests, a span's length rounded up to whole seconds.
+/// In real milliseconds and over every pair of requests, a span's length rounded up to whole
+/// seconds.
 fn assert_no_span_has_too_many(limits: Limits, passed_ms: &[i64]) {
     for (first, began_ms) in passed_ms.iter().enumerate() {
         for (last, ended_ms) in passed_ms.iter().enumerate().skip(first) {
@@ -306,7 +314,12 @@ impl DivCeilOf for i64 {
 }
 
 fn strange_times_ms() -> impl Strategy<Value = i64> {
-    prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), -200_000_i64..200_000]
+    prop_oneof![
+        any::<i64>(),
+        Just(i64::MIN),
+        Just(i64::MAX),
+        -200_000_i64..200_000
+    ]
 }
 
 fn assert_numbers_are_true(
@@ -315,25 +328,47 @@ fn assert_numbers_are_true(
     passed_ms: &[i64],
     (now_ms, permit): (i64, Permit),
 ) -> Result<(), TestCaseError> {
-    let in_window = passed_ms.iter().filter(|ms| second_of(**ms) >= second_of(now_ms) - 60).count();
-    let rate_left = limits.rate_per_minute().saturating_sub(u32::try_from(in_window).unwrap());
+    let in_window = passed_ms
+        .iter()
+        .filter(|ms| second_of(**ms) >= second_of(now_ms) - 60)
+        .count();
+    let rate_left = limits
+        .rate_per_minute()
+        .saturating_sub(u32::try_from(in_window).unwrap());
     prop_assert_eq!(permit.limit, limits.rate_per_minute());
     prop_assert_eq!(permit.burst, limits.burst());
     prop_assert_eq!(permit.remaining, rate_left);
     prop_assert_eq!(permit.allowed || permit.burst_remaining == 0, true);
-    prop_assert_eq!(permit.reset_unix_seconds, second_of(seconds_later(now_ms, permit.reset_after_seconds)));
+    prop_assert_eq!(
+        permit.reset_unix_seconds,
+        second_of(seconds_later(now_ms, permit.reset_after_seconds))
+    );
     let (mut enough, mut too_many) = (*allowance, *allowance);
     if permit.burst_remaining > 0 {
         prop_assert!(enough.take(limits, permit.burst_remaining, now_ms).allowed);
     }
-    prop_assert!(!too_many.take(limits, permit.burst_remaining + 1, now_ms).allowed);
+    prop_assert!(
+        !too_many
+            .take(limits, permit.burst_remaining + 1, now_ms)
+            .allowed
+    );
     // Whole at the reset, and not a second before.
-    let whole = |seconds| allowance.clone().peek(limits, seconds_later(now_ms, seconds));
-    prop_assert_eq!(whole(permit.reset_after_seconds).remaining, limits.rate_per_minute());
+    let whole = |seconds| {
+        allowance
+            .clone()
+            .peek(limits, seconds_later(now_ms, seconds))
+    };
+    prop_assert_eq!(
+        whole(permit.reset_after_seconds).remaining,
+        limits.rate_per_minute()
+    );
     if in_window > 0 {
         prop_assert!(whole(permit.reset_after_seconds - 1).remaining < limits.rate_per_minute());
     }
-    prop_assert_eq!(whole(permit.burst_reset_after_seconds).burst_remaining, limits.burst());
+    prop_assert_eq!(
+        whole(permit.burst_reset_after_seconds).burst_remaining,
+        limits.burst()
+    );
     prop_assert!(whole(permit.burst_reset_after_seconds - 1).burst_remaining < limits.burst());
     Ok(())
 }
@@ -359,11 +394,21 @@ fn a_basic_key_that_spends_its_burst_sees_these_numbers() {
     let hundredth = allowance.take(BASIC(), 99, 1_000_999);
     assert_eq!((hundredth.remaining, hundredth.burst_remaining), (0, 50));
     let last = allowance.take(BASIC(), 50, 1_000_999);
-    assert_eq!((last.allowed, last.remaining, last.burst_remaining), (true, 0, 0));
-    // All 150 leave the window in 61 seconds; the bucket needs 90 more to drain at 100/60 a second, less what it drained meanwhile.
-    assert_eq!((last.reset_after_seconds, last.burst_reset_after_seconds), (61, 150));
+    assert_eq!(
+        (last.allowed, last.remaining, last.burst_remaining),
+        (true, 0, 0)
+    );
+    // All 150 leave the window in 61 seconds; the bucket needs 90 more to drain at 100/60 a second,
+    // less what it drained meanwhile.
+    assert_eq!(
+        (last.reset_after_seconds, last.burst_reset_after_seconds),
+        (61, 150)
+    );
     let refused = allowance.take(BASIC(), 1, 1_000_999);
-    assert_eq!((refused.allowed, refused.retry_after_seconds), (false, Some(61)));
+    assert_eq!(
+        (refused.allowed, refused.retry_after_seconds),
+        (false, Some(61))
+    );
     assert!(!allowance.take(BASIC(), 1, 1_060_999).allowed);
     assert!(allowance.take(BASIC(), 1, 1_061_000).allowed);
 }
@@ -384,15 +429,24 @@ fn more_than_the_burst_never_fits_and_is_told_when_the_whole_burst_would() {
     assert_eq!(allowance.take(BASIC(), 151, 0).retry_after_seconds, Some(1));
     allowance.take(BASIC(), 150, 0);
     let refused = allowance.take(BASIC(), 1_000, 0);
-    assert_eq!(refused.retry_after_seconds, Some(refused.burst_reset_after_seconds));
+    assert_eq!(
+        refused.retry_after_seconds,
+        Some(refused.burst_reset_after_seconds)
+    );
 }
 
 #[test]
 fn a_clock_set_back_by_hours_leaves_what_was_spent_its_age() {
     let mut allowance = Allowance::new(BASIC(), 10_000_000);
     assert!(allowance.take(BASIC(), 150, 10_000_000).allowed);
-    assert_eq!(allowance.take(BASIC(), 1, 10_030_000).retry_after_seconds, Some(31));
-    assert_eq!(allowance.take(BASIC(), 1, 5_000).retry_after_seconds, Some(31));
+    assert_eq!(
+        allowance.take(BASIC(), 1, 10_030_000).retry_after_seconds,
+        Some(31)
+    );
+    assert_eq!(
+        allowance.take(BASIC(), 1, 5_000).retry_after_seconds,
+        Some(31)
+    );
     assert!(!allowance.take(BASIC(), 1, 35_999).allowed);
     assert!(allowance.take(BASIC(), 1, 36_000).allowed);
 }
@@ -404,9 +458,20 @@ fn a_wider_plan_counts_from_the_request_that_brings_it() {
     assert!(allowance.take(BASIC(), 150, 0).allowed);
     assert!(!allowance.take(BASIC(), 1, 0).allowed);
     let widened = allowance.take(wide, 1, 0);
-    assert_eq!((widened.allowed, widened.limit, widened.remaining, widened.burst_remaining), (true, 500, 349, 599));
+    assert_eq!(
+        (
+            widened.allowed,
+            widened.limit,
+            widened.remaining,
+            widened.burst_remaining
+        ),
+        (true, 500, 349, 599)
+    );
     let narrowed = allowance.take(BASIC(), 1, 0);
-    assert_eq!((narrowed.allowed, narrowed.limit, narrowed.remaining), (false, 100, 0));
+    assert_eq!(
+        (narrowed.allowed, narrowed.limit, narrowed.remaining),
+        (false, 100, 0)
+    );
 }
 
 #[test]

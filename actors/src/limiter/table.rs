@@ -1,13 +1,16 @@
-//! Allowances by key, of which only those are remembered that are not whole. It knows neither actors nor locks: one owner at a time.
+//! Allowances by key, of which only those are remembered that are not whole. It knows neither
+//! actors nor locks: one owner at a time.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 use super::state::{Allowance, Limits, Permit};
 
-/// How long a key is left alone before it is looked at: nothing is whole before its last request has left the window.
+/// How long a key is left alone before it is looked at: nothing is whole before its last request
+/// has left the window.
 const LOOK_AFTER_MS: i64 = 61_000;
-/// Each request adds at most one key and looks at most at this many, so the queue shrinks even while only new keys come.
+/// Each request adds at most one key and looks at most at this many, so the queue shrinks even
+/// while only new keys come.
 const LOOKS_PER_REQUEST: usize = 2;
 /// Below this a table that has become empty is not worth making smaller.
 const CAPACITY_MIN: usize = 1_024;
@@ -22,12 +25,23 @@ pub(super) struct AllowanceTable<K> {
 }
 
 impl<K: Copy + Eq + Hash> AllowanceTable<K> {
-    /// Remembers at most `keys_max` keys (at least one): of more it forgets the one that was looked at the longest ago.
+    /// Remembers at most `keys_max` keys (at least one): of more it forgets the one that was looked
+    /// at the longest ago.
     pub(super) fn new(keys_max: usize) -> Self {
-        Self { allowances: HashMap::new(), queue: VecDeque::new(), keys_max: keys_max.max(1) }
+        Self {
+            allowances: HashMap::new(),
+            queue: VecDeque::new(),
+            keys_max: keys_max.max(1),
+        }
     }
 
-    pub(super) fn take(&mut self, key: K, limits: Limits, permits: u32, now_unix_ms: i64) -> Permit {
+    pub(super) fn take(
+        &mut self,
+        key: K,
+        limits: Limits,
+        permits: u32,
+        now_unix_ms: i64,
+    ) -> Permit {
         self.forget_some_whole(now_unix_ms);
         if let Some(allowance) = self.allowances.get_mut(&key) {
             return allowance.take(limits, permits, now_unix_ms);
@@ -65,16 +79,22 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
     /// The sweep, a step with each request: never a scan.
     fn forget_some_whole(&mut self, now_unix_ms: i64) {
         for _ in 0..LOOKS_PER_REQUEST {
-            // A clock that was set back must not stop the queue: what was queued far in the future is due as well.
-            let due = self
-                .queue
-                .front()
-                .is_some_and(|(queued_ms, _)| now_unix_ms.abs_diff(*queued_ms) >= LOOK_AFTER_MS.unsigned_abs());
+            // A clock that was set back must not stop the queue: what was queued far in the future
+            // is due as well.
+            let due = self.queue.front().is_some_and(|(queued_ms, _)| {
+                now_unix_ms.abs_diff(*queued_ms) >= LOOK_AFTER_MS.unsigned_abs()
+            });
             if !due {
                 return;
             }
-            let Some((_, key)) = self.queue.pop_front() else { return };
-            if self.allowances.get_mut(&key).is_some_and(|allowance| !allowance.is_whole(now_unix_ms)) {
+            let Some((_, key)) = self.queue.pop_front() else {
+                return;
+            };
+            if self
+                .allowances
+                .get_mut(&key)
+                .is_some_and(|allowance| !allowance.is_whole(now_unix_ms))
+            {
                 self.queue.push_back((now_unix_ms, key));
             } else {
                 self.allowances.remove(&key);

@@ -1,8 +1,9 @@
-//! Open lines as they see one another: a line tells what it listens to and what its user does, and is brought what others
-//! tell. Nothing here waits for a listener: what is told goes to a thread of its own (`signs.rs`).
+//! Open lines as they see one another: a line tells what it listens to and what its user does, and
+//! is brought what others tell. Nothing here waits for a listener: what is told goes to a thread of
+//! its own (`signs.rs`).
 //!
-//! A user is in a conversation what the last word of any of their lines said. With a line goes what it said: the user is
-//! offline when no other line of theirs has said otherwise.
+//! A user is in a conversation what the last word of any of their lines said. With a line goes what
+//! it said: the user is offline when no other line of theirs has said otherwise.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::caller::Scope;
 use crate::id::{ConversationId, UserId};
 use crate::threads;
 
-/// Beyond so much that was told and not yet taken in, typing is dropped; the rest is bounded by what lines may send.
+/// Beyond so much that was told and not yet taken in, typing is dropped; the rest is bounded by
+/// what lines may send.
 const TOLD_MAX: usize = 10_000;
 
 /// The account is present in as many conversations as it may be.
@@ -88,7 +90,14 @@ impl Hub {
     pub fn enter(self: &Arc<Self>, scope: Scope) -> Member {
         let line = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (mailbox, rooms) = (Arc::default(), HashMap::new());
-        Member { hub: Arc::clone(self), scope, line, mailbox, listens_to_all: false, rooms }
+        Member {
+            hub: Arc::clone(self),
+            scope,
+            line,
+            mailbox,
+            listens_to_all: false,
+            rooms,
+        }
     }
 
     fn tell(&self, scope: Scope, told: Told) {
@@ -133,7 +142,9 @@ impl Member {
 
     /// Listens to one conversation no more; what it said there stands.
     pub fn unlisten(&mut self, conversation: ConversationId) {
-        let Some(part) = self.rooms.get_mut(&conversation) else { return };
+        let Some(part) = self.rooms.get_mut(&conversation) else {
+            return;
+        };
         part.listens = false;
         if !part.is_present {
             self.rooms.remove(&conversation);
@@ -164,7 +175,10 @@ impl Member {
         user: UserId,
         presence: Presence,
     ) -> Result<(), TooManyPresences> {
-        let was = self.rooms.get(&conversation).is_some_and(|part| part.is_present);
+        let was = self
+            .rooms
+            .get(&conversation)
+            .is_some_and(|part| part.is_present);
         let is = presence != Presence::Offline;
         match (was, is) {
             (false, false) => return Ok(()),
@@ -183,7 +197,14 @@ impl Member {
             }
             (true, true) => {}
         }
-        self.tell(Told::Say(conversation, Said { line: self.line, user, presence }));
+        self.tell(Told::Say(
+            conversation,
+            Said {
+                line: self.line,
+                user,
+                presence,
+            },
+        ));
         Ok(())
     }
 
@@ -205,7 +226,10 @@ impl Member {
     }
 
     fn listener(&self) -> Listener {
-        Listener { line: self.line, mailbox: Arc::clone(&self.mailbox) }
+        Listener {
+            line: self.line,
+            mailbox: Arc::clone(&self.mailbox),
+        }
     }
 
     fn tell(&self, told: Told) {

@@ -18,7 +18,9 @@ struct House {
 }
 
 fn id(number: u32) -> ConversationId {
-    format!("conv_0190163d8694739b85d52d5e{number:08x}").parse().unwrap()
+    format!("conv_0190163d8694739b85d52d5e{number:08x}")
+        .parse()
+        .unwrap()
 }
 
 impl House {
@@ -28,7 +30,13 @@ impl House {
 
     fn with(presences_max: usize) -> Self {
         let (hub, told) = Hub::with(presences_max);
-        House { hub, told, table: Table::default(), now: Instant::now(), scope: Scope::of(1, Mode::Live) }
+        House {
+            hub,
+            told,
+            table: Table::default(),
+            now: Instant::now(),
+            scope: Scope::of(1, Mode::Live),
+        }
     }
 
     fn line(&self) -> Member {
@@ -122,7 +130,10 @@ fn a_round_tells_so_much_and_presence_waits_for_the_next() {
         house.round();
     }
     let heard: Vec<Sign> = waiting(readers.last().unwrap());
-    let presence = heard.iter().filter(|sign| matches!(sign, Sign::Presence(..))).count();
+    let presence = heard
+        .iter()
+        .filter(|sign| matches!(sign, Sign::Presence(..)))
+        .count();
     assert_eq!(presence, 18, "none is lost");
 }
 
@@ -135,7 +146,10 @@ fn a_presence_that_changes_all_the_time_is_told_by_its_newest_state() {
         line.say(id(1), user, presence).unwrap();
     }
     house.round();
-    assert_eq!(waiting(&reader), [Sign::Presence(id(1), user, Presence::Away)]);
+    assert_eq!(
+        waiting(&reader),
+        [Sign::Presence(id(1), user, Presence::Away)]
+    );
 }
 
 #[test]
@@ -145,7 +159,10 @@ fn an_account_is_present_in_so_many_conversations() {
     for number in 0..3 {
         line.say(id(number), user, Presence::Online).unwrap();
     }
-    assert_eq!(other.say(id(9), user, Presence::Away), Err(TooManyPresences));
+    assert_eq!(
+        other.say(id(9), user, Presence::Away),
+        Err(TooManyPresences)
+    );
     line.say(id(0), user, Presence::Away).unwrap();
     line.say(id(0), user, Presence::Offline).unwrap();
     other.say(id(9), user, Presence::Away).unwrap();
@@ -158,7 +175,8 @@ fn an_account_is_present_in_so_many_conversations() {
 #[test]
 fn a_user_is_offline_when_the_last_line_that_said_otherwise_is_gone() {
     let mut house = House::new();
-    let (mut first, mut second, mut reader, user) = (house.line(), house.line(), house.line(), UserId::new(1));
+    let (mut first, mut second, mut reader, user) =
+        (house.line(), house.line(), house.line(), UserId::new(1));
     let is = |presence| Sign::Presence(id(1), user, presence);
     first.say(id(1), user, Presence::Online).unwrap();
     second.say(id(1), user, Presence::Away).unwrap();
@@ -194,5 +212,8 @@ fn who_listened_comes_again_when_the_thread_has_lost_its_table() {
     reader.listen(id(1));
     house.take();
     house.table = Table::default();
-    assert_eq!(reader.poll_sign(&mut Context::from_waker(Waker::noop())), Poll::Ready(None));
+    assert_eq!(
+        reader.poll_sign(&mut Context::from_waker(Waker::noop())),
+        Poll::Ready(None)
+    );
 }

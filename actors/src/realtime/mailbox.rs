@@ -1,4 +1,5 @@
-//! What waits for one open line: the newest of each kind, so a slow reader costs no more than what there is to know.
+//! What waits for one open line: the newest of each kind, so a slow reader costs no more than what
+//! there is to know.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -9,7 +10,8 @@ use crate::id::{ConversationId, UserId};
 
 /// Typing that waits for one line at most: it is stale by then.
 const TYPING_MAX: usize = 64;
-/// Presence that waits for one line at most; beyond it the line can't keep up. More than an account may have at once.
+/// Presence that waits for one line at most; beyond it the line can't keep up. More than an account
+/// may have at once.
 pub const PRESENCE_MAX: usize = 4_096;
 
 /// How far somebody is there.
@@ -66,7 +68,11 @@ impl Waiting {
                 }
             }
             Sign::Presence(conversation, user, presence) => {
-                if self.presence.insert((conversation, user), presence).is_none() {
+                if self
+                    .presence
+                    .insert((conversation, user), presence)
+                    .is_none()
+                {
                     self.order.push_back((conversation, user));
                 }
             }
@@ -79,7 +85,9 @@ impl Waiting {
         {
             return Some(Sign::Presence(whose.0, whose.1, presence));
         }
-        self.typing.pop_front().map(|(conversation, user)| Sign::Typing(conversation, user))
+        self.typing
+            .pop_front()
+            .map(|(conversation, user)| Sign::Typing(conversation, user))
     }
 }
 
@@ -109,7 +117,10 @@ impl Mailbox {
 
     fn let_go(mut waiting: parking_lot::MutexGuard<'_, Waiting>) {
         let reader = waiting.reader.take();
-        *waiting = Waiting { overflowed: true, ..Waiting::default() };
+        *waiting = Waiting {
+            overflowed: true,
+            ..Waiting::default()
+        };
         drop(waiting);
         reader.into_iter().for_each(Waker::wake);
     }
@@ -134,7 +145,8 @@ mod tests {
 
     #[test]
     fn only_the_newest_word_of_each_waits() {
-        let (mailbox, conversation, user) = (Mailbox::default(), ConversationId::new(1), UserId::new(1));
+        let (mailbox, conversation, user) =
+            (Mailbox::default(), ConversationId::new(1), UserId::new(1));
         mailbox.put(Sign::Presence(conversation, user, Presence::Online));
         for _ in 0..1_000 {
             mailbox.put(Sign::Typing(conversation, Some(user)));
@@ -142,8 +154,14 @@ mod tests {
         mailbox.put(Sign::Presence(conversation, user, Presence::Away));
         let mut context = Context::from_waker(Waker::noop());
         let mut next = || mailbox.poll(&mut context);
-        assert_eq!(next(), Poll::Ready(Some(Sign::Presence(conversation, user, Presence::Away))));
-        assert_eq!(next(), Poll::Ready(Some(Sign::Typing(conversation, Some(user)))));
+        assert_eq!(
+            next(),
+            Poll::Ready(Some(Sign::Presence(conversation, user, Presence::Away)))
+        );
+        assert_eq!(
+            next(),
+            Poll::Ready(Some(Sign::Typing(conversation, Some(user))))
+        );
         assert_eq!(next(), Poll::Pending);
     }
 
@@ -153,7 +171,11 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..=PRESENCE_MAX {
             mailbox.put(Sign::Typing(ConversationId::new(1), None));
-            mailbox.put(Sign::Presence(conversation, UserId::new(1), Presence::Online));
+            mailbox.put(Sign::Presence(
+                conversation,
+                UserId::new(1),
+                Presence::Online,
+            ));
             assert!(mailbox.0.lock().typing.len() <= TYPING_MAX);
         }
         assert_eq!(mailbox.poll(&mut context), Poll::Ready(None));

@@ -1,5 +1,5 @@
-//! What passes between open lines and is never stored: who is typing, who is there, and tickets that open a line once.
-//! It ends with the process, and nothing that was promised rests on it.
+//! What passes between open lines and is never stored: who is typing, who is there, and tickets
+//! that open a line once. It ends with the process, and nothing that was promised rests on it.
 
 mod hub;
 mod mailbox;

@@ -1,6 +1,7 @@
-//! Hands signs from one line to all that listen: on a thread of its own, so that many listeners hold up nobody who sends.
-//! Presence is told by its newest state, typing once a second for each who types; each account and mode has so many signs
-//! in a tenth of a second, and what is beyond waits (presence) or is dropped (typing).
+//! Hands signs from one line to all that listen: on a thread of its own, so that many listeners
+//! hold up nobody who sends. Presence is told by its newest state, typing once a second for each
+//! who types; each account and mode has so many signs in a tenth of a second, and what is beyond
+//! waits (presence) or is dropped (typing).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -61,7 +62,10 @@ struct Room {
 
 impl Room {
     fn of(&self, user: UserId) -> Presence {
-        self.said.iter().rfind(|said| said.user == user).map_or(Presence::Offline, |said| said.presence)
+        self.said
+            .iter()
+            .rfind(|said| said.user == user)
+            .map_or(Presence::Offline, |said| said.presence)
     }
 
     fn is_empty(&self) -> bool {
@@ -104,7 +108,9 @@ impl House {
                 present(id, room, line, &mailbox);
             }
             None => {
-                self.rooms.iter().for_each(|(id, room)| present(*id, room, line, &mailbox));
+                self.rooms
+                    .iter()
+                    .for_each(|(id, room)| present(*id, room, line, &mailbox));
                 self.listeners.insert(line, mailbox);
             }
         }
@@ -134,7 +140,8 @@ impl House {
     fn say(&mut self, conversation: ConversationId, said: Said) {
         let room = self.rooms.entry(conversation).or_default();
         let before = room.of(said.user);
-        room.said.retain(|other| (other.line, other.user) != (said.line, said.user));
+        room.said
+            .retain(|other| (other.line, other.user) != (said.line, said.user));
         if said.presence != Presence::Offline {
             room.said.push(said);
         }
@@ -144,9 +151,18 @@ impl House {
         self.forget(conversation);
     }
 
-    fn types(&mut self, conversation: ConversationId, user: Option<UserId>, line: u64, now: Instant) {
+    fn types(
+        &mut self,
+        conversation: ConversationId,
+        user: Option<UserId>,
+        line: u64,
+        now: Instant,
+    ) {
         let typist = (conversation, user.ok_or(line));
-        let told = self.typed.get(&typist).is_some_and(|at| now.duration_since(*at) < TYPING_EVERY);
+        let told = self
+            .typed
+            .get(&typist)
+            .is_some_and(|at| now.duration_since(*at) < TYPING_EVERY);
         if !told && self.typing.len() < TYPING_MAX {
             self.typed.insert(typist, now);
             self.typing.push_back((conversation, user, line));
@@ -156,10 +172,23 @@ impl House {
     fn leave(&mut self, line: u64, conversations: Vec<ConversationId>) {
         self.listeners.remove(&line);
         for conversation in conversations {
-            let said = self.rooms.get(&conversation).map_or(&[][..], |room| &room.said);
-            let own: Vec<Said> = said.iter().filter(|said| said.line == line).copied().collect();
+            let said = self
+                .rooms
+                .get(&conversation)
+                .map_or(&[][..], |room| &room.said);
+            let own: Vec<Said> = said
+                .iter()
+                .filter(|said| said.line == line)
+                .copied()
+                .collect();
             for last in own {
-                self.say(conversation, Said { presence: Presence::Offline, ..last });
+                self.say(
+                    conversation,
+                    Said {
+                        presence: Presence::Offline,
+                        ..last
+                    },
+                );
             }
             self.unlisten(Some(conversation), line);
         }
@@ -172,22 +201,33 @@ impl House {
             && let Some((conversation, user, from)) = self.changed.pop_front()
         {
             self.waiting.remove(&(conversation, user));
-            let presence = self.rooms.get(&conversation).map_or(Presence::Offline, |room| room.of(user));
-            puts += self.put(conversation, from, Sign::Presence(conversation, user, presence));
+            let presence = self
+                .rooms
+                .get(&conversation)
+                .map_or(Presence::Offline, |room| room.of(user));
+            puts += self.put(
+                conversation,
+                from,
+                Sign::Presence(conversation, user, presence),
+            );
         }
         while puts < PUTS_MAX
             && let Some((conversation, user, from)) = self.typing.pop_front()
         {
             puts += self.put(conversation, from, Sign::Typing(conversation, user));
         }
-        self.typed.retain(|_, at| now.duration_since(*at) < TYPING_EVERY);
+        self.typed
+            .retain(|_, at| now.duration_since(*at) < TYPING_EVERY);
     }
 
     /// Tells everybody who listens but the line itself, once each; gives how many that were.
     fn put(&self, conversation: ConversationId, from: u64, sign: Sign) -> usize {
         let room = self.rooms.get(&conversation).map(|room| &room.listeners);
         let here = room.into_iter().flatten();
-        let everywhere = self.listeners.iter().filter(|(line, _)| room.is_none_or(|room| !room.contains_key(line)));
+        let everywhere = self
+            .listeners
+            .iter()
+            .filter(|(line, _)| room.is_none_or(|room| !room.contains_key(line)));
         let mut puts = 1;
         for (_, mailbox) in here.chain(everywhere).filter(|(line, _)| **line != from) {
             mailbox.put(sign);
@@ -199,7 +239,8 @@ impl House {
 
 /// Tells a new listener who is in a conversation.
 fn present(conversation: ConversationId, room: &Room, line: u64, to: &Mailbox) {
-    let last_words: HashMap<UserId, &Said> = room.said.iter().map(|said| (said.user, said)).collect();
+    let last_words: HashMap<UserId, &Said> =
+        room.said.iter().map(|said| (said.user, said)).collect();
     for said in last_words.into_values().filter(|said| said.line != line) {
         to.put(Sign::Presence(conversation, said.user, said.presence));
     }
@@ -233,7 +274,9 @@ impl Table {
     /// One round: tells what is due in each account and mode.
     pub(super) fn tell(&mut self, now: Instant) {
         for scope in std::mem::take(&mut self.due) {
-            let Some(house) = self.houses.get_mut(&scope) else { continue };
+            let Some(house) = self.houses.get_mut(&scope) else {
+                continue;
+            };
             house.tell(now);
             if house.is_due() {
                 self.due.insert(scope);
@@ -252,14 +295,21 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         for house in self.houses.values() {
-            let rooms = house.rooms.values().flat_map(|room| room.listeners.values());
-            house.listeners.values().chain(rooms).for_each(|mailbox| mailbox.end());
+            let rooms = house
+                .rooms
+                .values()
+                .flat_map(|room| room.listeners.values());
+            house
+                .listeners
+                .values()
+                .chain(rooms)
+                .for_each(|mailbox| mailbox.end());
         }
     }
 }
 
-/// The thread: takes in what is told and tells it in rounds, until nobody can tell it anything. `waiting` counts what has
-/// not been taken in.
+/// The thread: takes in what is told and tells it in rounds, until nobody can tell it anything.
+/// `waiting` counts what has not been taken in.
 pub(super) fn run(told: &Receiver<(Scope, Told)>, waiting: &AtomicUsize) {
     let mut table = Table::default();
     let mut next_round = Instant::now();

@@ -1,5 +1,5 @@
-//! Tickets: a credential for one opening within a minute, for browsers, which can't send a header with a WebSocket. Kept
-//! by its hash, in memory only; so many for each account.
+//! Tickets: a credential for one opening within a minute, for browsers, which can't send a header
+//! with a WebSocket. Kept by its hash, in memory only; so many for each account.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -39,7 +39,10 @@ impl Tickets {
     /// So many may wait for each account; beyond it the account's oldest are void.
     #[must_use]
     pub fn new(per_account: usize) -> Self {
-        Tickets { per_account, waiting: Mutex::default() }
+        Tickets {
+            per_account,
+            waiting: Mutex::default(),
+        }
     }
 
     /// A new one; the text is known to nobody else.
@@ -50,8 +53,12 @@ impl Tickets {
         let mut waiting = self.waiting.lock();
         let Waiting { tickets, accounts } = &mut *waiting;
         let own = accounts.entry(ticket.account).or_default();
-        while own.len() >= self.per_account || own.front().is_some_and(|(_, ends_ms)| *ends_ms <= now_ms) {
-            let Some((oldest, _)) = own.pop_front() else { break };
+        while own.len() >= self.per_account
+            || own.front().is_some_and(|(_, ends_ms)| *ends_ms <= now_ms)
+        {
+            let Some((oldest, _)) = own.pop_front() else {
+                break;
+            };
             tickets.remove(&oldest);
         }
         own.push_back((hash, ticket.ends_ms));
@@ -62,13 +69,22 @@ impl Tickets {
     /// What it opens, if it still does.
     #[must_use]
     pub fn look(&self, text: &str, now_ms: i64) -> Option<Ticket> {
-        self.waiting.lock().tickets.get(&secret_hash(text)).filter(|ticket| ticket.ends_ms > now_ms).copied()
+        self.waiting
+            .lock()
+            .tickets
+            .get(&secret_hash(text))
+            .filter(|ticket| ticket.ends_ms > now_ms)
+            .copied()
     }
 
     /// Uses it up; false where somebody was faster.
     #[must_use]
     pub fn redeem(&self, text: &str) -> bool {
-        self.waiting.lock().tickets.remove(&secret_hash(text)).is_some()
+        self.waiting
+            .lock()
+            .tickets
+            .remove(&secret_hash(text))
+            .is_some()
     }
 }
 
@@ -79,7 +95,12 @@ mod tests {
     #[test]
     fn a_ticket_opens_once_and_not_after_its_time() {
         let tickets = Tickets::new(10);
-        let ticket = Ticket { account: 1, secret: [1; 32], user: None, ends_ms: 1_000 };
+        let ticket = Ticket {
+            account: 1,
+            secret: [1; 32],
+            user: None,
+            ends_ms: 1_000,
+        };
         let text = tickets.issue(ticket, 0);
         assert_eq!(tickets.look(&text, 999), Some(ticket));
         assert_eq!(tickets.look(&text, 1_000), None);
@@ -91,13 +112,25 @@ mod tests {
     #[test]
     fn an_account_has_so_many_that_wait_and_voids_none_of_another() {
         let tickets = Tickets::new(2);
-        let ticket = |account, ends_ms| Ticket { account, secret: [1; 32], user: None, ends_ms };
+        let ticket = |account, ends_ms| Ticket {
+            account,
+            secret: [1; 32],
+            user: None,
+            ends_ms,
+        };
         let strangers = tickets.issue(ticket(2, 1_000), 0);
         let texts: Vec<String> = (0..4).map(|_| tickets.issue(ticket(1, 1_000), 0)).collect();
-        let open: Vec<bool> = texts.iter().map(|text| tickets.look(text, 0).is_some()).collect();
+        let open: Vec<bool> = texts
+            .iter()
+            .map(|text| tickets.look(text, 0).is_some())
+            .collect();
         assert_eq!(open, [false, false, true, true]);
         assert!(tickets.look(&strangers, 0).is_some());
         let _last = tickets.issue(ticket(1, 3_000), 2_000);
-        assert_eq!(tickets.waiting.lock().tickets.len(), 2, "what is over leaves");
+        assert_eq!(
+            tickets.waiting.lock().tickets.len(),
+            2,
+            "what is over leaves"
+        );
     }
 }

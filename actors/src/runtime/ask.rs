@@ -1,4 +1,5 @@
-//! One question on its way: what the asker holds, what the actor holds, and what both see of each other.
+//! One question on its way: what the asker holds, what the actor holds, and what both see of each
+//! other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -26,7 +27,8 @@ pub enum AskError<R> {
         /// When asking again makes sense.
         retry_after: Duration,
     },
-    /// What is stored of the entity can't be read: nothing was done, and asking again brings nothing else.
+    /// What is stored of the entity can't be read: nothing was done, and asking again brings
+    /// nothing else.
     #[error("unreadable")]
     Unreadable,
     /// The entity crashed on this command; the outcome is unknown.
@@ -41,7 +43,8 @@ pub enum AskError<R> {
 }
 
 impl<R> AskError<R> {
-    /// An answer that this question can't have: a bug of ours, told here. Something may have been done.
+    /// An answer that this question can't have: a bug of ours, told here. Something may have been
+    /// done.
     pub(crate) fn impossible(answer: &'static str) -> Self {
         tracing::error!(answer, "an answer that can't be");
         Self::Crashed
@@ -123,7 +126,9 @@ struct Stage(AtomicU8);
 
 impl Stage {
     fn take(&self, next: u8) -> bool {
-        self.0.compare_exchange(QUEUED, next, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0
+            .compare_exchange(QUEUED, next, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     fn is(&self, stage: u8) -> bool {
@@ -148,7 +153,8 @@ pub(super) enum Step {
     Barrier,
 }
 
-/// The duty to answer one asker, and the place that the work takes until then. Dropped, it answers by itself.
+/// The duty to answer one asker, and the place that the work takes until then. Dropped, it answers
+/// by itself.
 pub(super) struct Pledge<E: Entity> {
     asker: Option<oneshot::Sender<Answer<E>>>,
     stage: Arc<Stage>,
@@ -213,8 +219,12 @@ impl<E: Entity> Drop for Pledge<E> {
             // While unwinding: this is the command that crashed, however far it had come.
             Step::Actor if self.stage.is(STARTED) || std::thread::panicking() => AskError::Crashed,
             Step::Actor => {
-                let (cause, retry_after) =
-                    self.place.as_ref().map_or((Cause::BackingOff, SOON), |place| place.slot().why_dropped());
+                let (cause, retry_after) = self
+                    .place
+                    .as_ref()
+                    .map_or((Cause::BackingOff, SOON), |place| {
+                        place.slot().why_dropped()
+                    });
                 unavailable(cause, retry_after)
             }
         };
@@ -255,7 +265,12 @@ pub(super) fn question<E: Entity>(
 ) -> (Work<E>, Waiting<E>) {
     let (asker, answer) = oneshot::channel();
     let stage = Arc::new(Stage(AtomicU8::new(QUEUED)));
-    let pledge =
-        Pledge { asker: Some(asker), stage: Arc::clone(&stage), step: Step::Actor, sample, place: Some(place) };
+    let pledge = Pledge {
+        asker: Some(asker),
+        stage: Arc::clone(&stage),
+        step: Step::Actor,
+        sample,
+        place: Some(place),
+    };
     (Work { command, pledge }, Waiting { answer, stage })
 }

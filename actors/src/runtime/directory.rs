@@ -1,4 +1,5 @@
-//! The door to all entities of one kind: ask one by its id, from any thread. Holds no rule of any entity.
+//! The door to all entities of one kind: ask one by its id, from any thread. Holds no rule of any
+//! entity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,9 @@ use super::sweeper;
 
 /// All entities of one kind.
 ///
-/// An entity is started by the first command for it and forgotten when nobody asks it; its address, its restarts and its
-/// thread are the directory's business. Dropped, it lets every actor finish what is queued and stop.
+/// An entity is started by the first command for it and forgotten when nobody asks it; its address,
+/// its restarts and its thread are the directory's business. Dropped, it lets every actor finish
+/// what is queued and stop.
 pub struct Directory<E: Entity> {
     room: Arc<Room<E>>,
 }
@@ -28,16 +30,26 @@ pub struct Directory<E: Entity> {
 impl<E: Entity> Directory<E> {
     /// A directory without a living entity.
     pub fn new(journal: Arc<dyn Journal<E>>, placement: Placement, policy: Policy) -> Arc<Self> {
-        Arc::new(Self { room: Arc::new(Room::new(journal, placement, policy)) })
+        Arc::new(Self {
+            room: Arc::new(Room::new(journal, placement, policy)),
+        })
     }
 
-    /// Asks an entity, and waits for its answer at most the policy's time. The command is enqueued at the first poll, in
-    /// the order of the first polls. Dropped before the command's turn, it takes the command back; after that the work
-    /// goes on.
-    pub async fn ask(&self, id: E::Id, command: E::Command) -> Result<E::Reply, AskError<E::Refusal>> {
+    /// Asks an entity, and waits for its answer at most the policy's time. The command is enqueued
+    /// at the first poll, in the order of the first polls. Dropped before the command's turn, it
+    /// takes the command back; after that the work goes on.
+    pub async fn ask(
+        &self,
+        id: E::Id,
+        command: E::Command,
+    ) -> Result<E::Reply, AskError<E::Refusal>> {
         let (waiting, deadline) = self.room.enqueue(id, command)?;
         let answer = waiting.until(deadline).await;
-        if let Err(AskError::Unavailable { cause: Cause::TimedOut, .. }) = answer {
+        if let Err(AskError::Unavailable {
+            cause: Cause::TimedOut,
+            ..
+        }) = answer
+        {
             self.room.metrics.refused(Cause::TimedOut);
         } else if let Err(AskError::TimedOut) = answer {
             count(&self.room.metrics.timed_out);
@@ -68,7 +80,8 @@ impl<E: Entity> Directory<E> {
         sweeper::sweep(&self.room);
     }
 
-    /// Makes an entity forget its state and load it again; false when it is not in the directory or in quarantine.
+    /// Makes an entity forget its state and load it again; false when it is not in the directory or
+    /// in quarantine.
     pub fn restart(&self, id: E::Id) -> bool {
         self.room.control(id, Control::Restart)
     }
@@ -93,16 +106,21 @@ impl<E: Entity> Directory<E> {
         self.room.set_draining(false);
     }
 
-    /// Waits until no place is taken; false when that was not reached by the deadline. To be called after `drain`, by
-    /// one caller at a time.
+    /// Waits until no place is taken; false when that was not reached by the deadline. To be called
+    /// after `drain`, by one caller at a time.
     pub async fn drained(&self, deadline: Instant) -> bool {
         timeout_at(deadline, self.quiet()).await.is_ok()
     }
 
     async fn quiet(&self) {
         for shard in self.room.shards() {
-            // With the write lock, so that whoever got in before the door closed has taken its place by now.
-            while shard.write().values().any(|active| active.slot.places() > 0) {
+            // With the write lock, so that whoever got in before the door closed has taken its
+            // place by now.
+            while shard
+                .write()
+                .values()
+                .any(|active| active.slot.places() > 0)
+            {
                 self.room.quiet.notified().await;
             }
         }
@@ -153,10 +171,19 @@ impl<E: Entity> Directory<E> {
         let mut busy = Vec::new();
         for shard in self.room.shards() {
             let shard = shard.read();
-            busy.extend(shard.values().map(|active| &active.slot).filter(|slot| slot.places() > 0).map(Arc::clone));
+            busy.extend(
+                shard
+                    .values()
+                    .map(|active| &active.slot)
+                    .filter(|slot| slot.places() > 0)
+                    .map(Arc::clone),
+            );
         }
         busy.sort_by_key(|slot| std::cmp::Reverse(slot.places()));
-        busy.iter().take(max).map(|slot| (slot.id, slot.inspect())).collect()
+        busy.iter()
+            .take(max)
+            .map(|slot| (slot.id, slot.inspect()))
+            .collect()
     }
 }
 
@@ -207,5 +234,8 @@ impl<E: Entity> Slot<E> {
 }
 
 fn percentiles(histogram: &Histogram) -> Percentiles {
-    Percentiles { p50: histogram.quantile(0.5), p99: histogram.quantile(0.99) }
+    Percentiles {
+        p50: histogram.quantile(0.5),
+        p99: histogram.quantile(0.99),
+    }
 }

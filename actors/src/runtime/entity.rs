@@ -1,11 +1,13 @@
-//! What an entity is to the runtime: a pure state machine that owns one thing. Knows no actor, no clock and no store.
+//! What an entity is to the runtime: a pure state machine that owns one thing. Knows no actor, no
+//! clock and no store.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
 /// A pure state machine that owns one thing.
 ///
-/// None of its methods waits, reads a clock or touches a store; all of them may be called again after a reload.
+/// None of its methods waits, reads a clock or touches a store; all of them may be called again
+/// after a reload.
 pub trait Entity: Sized + Send + 'static {
     /// The kind's name in metrics and logs, such as `conversation`.
     const KIND: &'static str;
@@ -31,14 +33,20 @@ pub trait Entity: Sized + Send + 'static {
     /// The entity as it is when nothing is stored under this id.
     fn vacant(id: Self::Id) -> Self;
 
-    /// Whether nothing is stored under its id; a vacant entity is forgotten when nobody asks it any more.
+    /// Whether nothing is stored under its id; a vacant entity is forgotten when nobody asks it any
+    /// more.
     fn is_vacant(&self) -> bool;
 
     /// What must be looked up before `decide` is called with this command.
     fn lookup(&self, command: &Self::Command) -> Option<Self::Lookup>;
 
     /// Judges a command without changing anything.
-    fn decide(&self, command: Self::Command, found: Option<Self::Found>, now_ms: i64) -> Decision<Self>;
+    fn decide(
+        &self,
+        command: Self::Command,
+        found: Option<Self::Found>,
+        now_ms: i64,
+    ) -> Decision<Self>;
 
     /// Takes a change that `decide` made; cannot fail.
     fn apply(&mut self, change: Self::Change);
@@ -74,8 +82,8 @@ pub enum Decision<E: Entity> {
         commit: E::Commit,
         /// Leaves when the commit is durable.
         reply: E::Reply,
-        /// False when the commit carries conditions that may refuse it: the actor takes no next message until it is
-        /// settled, and applies the change only then.
+        /// False when the commit carries conditions that may refuse it: the actor takes no next
+        /// message until it is settled, and applies the change only then.
         pipelined: bool,
     },
 }

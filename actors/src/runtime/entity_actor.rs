@@ -1,8 +1,11 @@
-//! The actor around an entity. Only order: load, look up, decide, apply, submit; the answer rides on the commit.
+//! The actor around an entity. Only order: load, look up, decide, apply, submit; the answer rides
+//! on the commit.
 
 use std::sync::Arc;
 
-use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Supervised, WrapFuture};
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Supervised, WrapFuture,
+};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -51,7 +54,14 @@ impl<E: Entity> Unpin for EntityActor<E> {}
 impl<E: Entity> EntityActor<E> {
     pub(super) fn new(slot: Arc<Slot<E>>) -> Self {
         let turn_budget = slot.room.policy.load().turn_budget;
-        Self { slot, entity: None, incarnation: Incarnation(0), turn: 0, turn_budget, turning_away: None }
+        Self {
+            slot,
+            entity: None,
+            incarnation: Incarnation(0),
+            turn: 0,
+            turn_budget,
+            turning_away: None,
+        }
     }
 
     /// Whether the state in memory may be used.
@@ -67,7 +77,11 @@ impl<E: Entity> EntityActor<E> {
             work.pledge.not_loaded(error);
         } else if !self.is_fresh() {
             self.load(Some(work), ctx);
-        } else if let Some(lookup) = self.entity.as_ref().and_then(|entity| entity.lookup(&work.command)) {
+        } else if let Some(lookup) = self
+            .entity
+            .as_ref()
+            .and_then(|entity| entity.lookup(&work.command))
+        {
             self.look_up(lookup, work, ctx);
         } else if work.pledge.start() {
             self.judge(work, None, ctx);
@@ -82,12 +96,26 @@ impl<E: Entity> EntityActor<E> {
         let slot = Arc::clone(&self.slot);
         let loading = async move {
             let _permit = slot.room.loads.permit().await;
-            if slot.was_loaded() { slot.room.journal.reload(slot.id) } else { slot.room.journal.load(slot.id) }.await
+            if slot.was_loaded() {
+                slot.room.journal.reload(slot.id)
+            } else {
+                slot.room.journal.load(slot.id)
+            }
+            .await
         };
-        ctx.wait(loading.into_actor(self).map(|loaded, actor: &mut Self, ctx| actor.loaded(loaded, work, ctx)));
+        ctx.wait(
+            loading
+                .into_actor(self)
+                .map(|loaded, actor: &mut Self, ctx| actor.loaded(loaded, work, ctx)),
+        );
     }
 
-    fn loaded(&mut self, loaded: Result<Option<E>, LoadError>, work: Option<Work<E>>, ctx: &mut Context<Self>) {
+    fn loaded(
+        &mut self,
+        loaded: Result<Option<E>, LoadError>,
+        work: Option<Work<E>>,
+        ctx: &mut Context<Self>,
+    ) {
         match loaded {
             Ok(stored) => {
                 let entity = stored.unwrap_or_else(|| E::vacant(self.slot.id));
@@ -110,7 +138,8 @@ impl<E: Entity> EntityActor<E> {
         self.slot.room.forget_expendable(&self.slot);
     }
 
-    /// Waits until everything submitted is settled, finds what the command must know, then judges it.
+    /// Waits until everything submitted is settled, finds what the command must know, then judges
+    /// it.
     fn look_up(&mut self, lookup: E::Lookup, work: Work<E>, ctx: &mut Context<Self>) {
         if self.slot.is_settled(self.incarnation) {
             return self.find(lookup, work, ctx);
@@ -119,17 +148,24 @@ impl<E: Entity> EntityActor<E> {
         let report = Box::new(move |outcome: Result<(), _>| {
             let _ = settle.send(outcome.is_ok());
         });
-        self.slot.room.journal.barrier(self.slot.id, self.incarnation, report);
+        self.slot
+            .room
+            .journal
+            .barrier(self.slot.id, self.incarnation, report);
         let settled = async move { settled.await.unwrap_or(false) };
-        ctx.wait(settled.into_actor(self).map(|is_settled, actor: &mut Self, ctx| {
-            if is_settled && actor.is_fresh() {
-                actor.find(lookup, work, ctx);
-            } else {
-                // What the lookup was made from is lost: look again from what is stored.
-                actor.slot.fail(actor.incarnation);
-                actor.attend(work, ctx);
-            }
-        }));
+        ctx.wait(
+            settled
+                .into_actor(self)
+                .map(|is_settled, actor: &mut Self, ctx| {
+                    if is_settled && actor.is_fresh() {
+                        actor.find(lookup, work, ctx);
+                    } else {
+                        // What the lookup was made from is lost: look again from what is stored.
+                        actor.slot.fail(actor.incarnation);
+                        actor.attend(work, ctx);
+                    }
+                }),
+        );
     }
 
     fn find(&mut self, lookup: E::Lookup, work: Work<E>, ctx: &mut Context<Self>) {
@@ -138,24 +174,37 @@ impl<E: Entity> EntityActor<E> {
         }
         self.slot.set_expendable(false);
         let finding = self.slot.room.journal.find(lookup);
-        ctx.wait(finding.into_actor(self).map(|found, actor: &mut Self, ctx| match found {
-            Ok(found) => actor.judge(work, Some(found), ctx),
-            Err(error) => {
-                actor.restore_expendable();
-                work.pledge.not_loaded(error);
-            }
-        }));
+        ctx.wait(
+            finding
+                .into_actor(self)
+                .map(|found, actor: &mut Self, ctx| match found {
+                    Ok(found) => actor.judge(work, Some(found), ctx),
+                    Err(error) => {
+                        actor.restore_expendable();
+                        work.pledge.not_loaded(error);
+                    }
+                }),
+        );
     }
 
     /// Decides, applies, submits. The command has started: a panic from here on is its crash.
     fn judge(&mut self, work: Work<E>, found: Option<E::Found>, ctx: &mut Context<Self>) {
-        let Work { command, mut pledge } = work;
-        let Some(entity) = self.entity.as_mut() else { return };
+        let Work {
+            command,
+            mut pledge,
+        } = work;
+        let Some(entity) = self.entity.as_mut() else {
+            return;
+        };
         // Lest the place that a panic gives back takes the memory of the crash with it.
         self.slot.set_expendable(false);
         if let Some(asked) = pledge.sample {
             let now = Instant::now();
-            self.slot.room.metrics.waiting.record(now.saturating_duration_since(asked));
+            self.slot
+                .room
+                .metrics
+                .waiting
+                .record(now.saturating_duration_since(asked));
             pledge.sample = Some(now);
         }
         let decision = entity.decide(command, found, wall_ms());
@@ -166,16 +215,34 @@ impl<E: Entity> EntityActor<E> {
             Decision::Keep { commit, reply } => {
                 let revision = entity.revision();
                 self.restore_expendable();
-                self.submit(Flight::depart(pledge, self.incarnation, Applied::NotYet, revision), commit, reply);
+                self.submit(
+                    Flight::depart(pledge, self.incarnation, Applied::NotYet, revision),
+                    commit,
+                    reply,
+                );
             }
-            Decision::Change { change, commit, reply, pipelined: true } => {
+            Decision::Change {
+                change,
+                commit,
+                reply,
+                pipelined: true,
+            } => {
                 entity.apply(change);
                 self.slot.note(entity);
                 let revision = entity.revision();
                 self.time_handling(&mut pledge);
-                self.submit(Flight::depart(pledge, self.incarnation, Applied::Already, revision), commit, reply);
+                self.submit(
+                    Flight::depart(pledge, self.incarnation, Applied::Already, revision),
+                    commit,
+                    reply,
+                );
             }
-            Decision::Change { change, commit, reply, pipelined: false } => {
+            Decision::Change {
+                change,
+                commit,
+                reply,
+                pipelined: false,
+            } => {
                 self.time_handling(&mut pledge);
                 self.submit_and_wait(pledge, change, commit, reply, ctx);
             }
@@ -192,19 +259,27 @@ impl<E: Entity> EntityActor<E> {
         pledge.step = Step::Barrier;
         let incarnation = self.incarnation;
         let has_failed = move |slot: &Arc<Slot<E>>| slot.has_failed(incarnation);
-        let settle = Box::new(move |outcome: Result<(), CommitFailure<E::Broken>>| match outcome {
-            Ok(()) if !pledge.slot().is_some_and(has_failed) => pledge.answer(answer),
-            Ok(()) | Err(CommitFailure::Conflict) => pledge.turn_away(Cause::Conflict, SOON),
-            Err(CommitFailure::Broken(_) | CommitFailure::Away | CommitFailure::Unknown) => {
-                pledge.turn_away(Cause::StoreAway, SOON);
-            }
-        });
-        self.slot.room.journal.barrier(self.slot.id, self.incarnation, settle);
+        let settle = Box::new(
+            move |outcome: Result<(), CommitFailure<E::Broken>>| match outcome {
+                Ok(()) if !pledge.slot().is_some_and(has_failed) => pledge.answer(answer),
+                Ok(()) | Err(CommitFailure::Conflict) => pledge.turn_away(Cause::Conflict, SOON),
+                Err(CommitFailure::Broken(_) | CommitFailure::Away | CommitFailure::Unknown) => {
+                    pledge.turn_away(Cause::StoreAway, SOON);
+                }
+            },
+        );
+        self.slot
+            .room
+            .journal
+            .barrier(self.slot.id, self.incarnation, settle);
     }
 
     fn submit(&mut self, flight: Flight<E>, commit: E::Commit, reply: E::Reply) {
         let settle = Box::new(move |outcome| flight.land(reply, outcome));
-        self.slot.room.journal.submit(self.incarnation, commit, settle);
+        self.slot
+            .room
+            .journal
+            .submit(self.incarnation, commit, settle);
     }
 
     /// Submits a commit that may be refused, and takes no next message until that is known.
@@ -219,31 +294,44 @@ impl<E: Entity> EntityActor<E> {
         let (settle, settled) = oneshot::channel();
         let flight = Flight::depart(pledge, self.incarnation, Applied::NotYet, 0);
         let report = Box::new(move |outcome: Result<(), _>| {
-            // The actor hears it first, so that a panic in the answer's way cannot keep it from applying.
+            // The actor hears it first, so that a panic in the answer's way cannot keep it from
+            // applying.
             let _ = settle.send(outcome.is_ok());
             flight.land(reply, outcome);
         });
-        self.slot.room.journal.submit(self.incarnation, commit, report);
+        self.slot
+            .room
+            .journal
+            .submit(self.incarnation, commit, report);
         let settled = async move { settled.await.unwrap_or(false) };
-        ctx.wait(settled.into_actor(self).map(|is_durable, actor: &mut Self, _| {
-            if is_durable && let Some(entity) = actor.entity.as_mut() {
-                entity.apply(change);
-                actor.slot.note(entity);
-                actor.slot.committed_to(entity.revision());
-            }
-            actor.restore_expendable();
-            actor.slot.room.forget_expendable(&actor.slot);
-        }));
+        ctx.wait(
+            settled
+                .into_actor(self)
+                .map(|is_durable, actor: &mut Self, _| {
+                    if is_durable && let Some(entity) = actor.entity.as_mut() {
+                        entity.apply(change);
+                        actor.slot.note(entity);
+                        actor.slot.committed_to(entity.revision());
+                    }
+                    actor.restore_expendable();
+                    actor.slot.room.forget_expendable(&actor.slot);
+                }),
+        );
     }
 
     fn restore_expendable(&self) {
-        self.slot.set_expendable(self.entity.as_ref().is_some_and(E::is_vacant));
+        self.slot
+            .set_expendable(self.entity.as_ref().is_some_and(E::is_vacant));
     }
 
     fn time_handling(&self, pledge: &mut Pledge<E>) {
         if let Some(started) = pledge.sample {
             let now = Instant::now();
-            self.slot.room.metrics.handling.record(now.saturating_duration_since(started));
+            self.slot
+                .room
+                .metrics
+                .handling
+                .record(now.saturating_duration_since(started));
             pledge.sample = Some(now);
         }
     }

@@ -22,17 +22,29 @@ pub(super) struct Flight<E: Entity> {
 
 impl<E: Entity> Flight<E> {
     /// The commit departs. `revision` is the one that it makes durable.
-    pub(super) fn depart(mut pledge: Pledge<E>, incarnation: Incarnation, applied: Applied, revision: u64) -> Self {
+    pub(super) fn depart(
+        mut pledge: Pledge<E>,
+        incarnation: Incarnation,
+        applied: Applied,
+        revision: u64,
+    ) -> Self {
         pledge.step = Step::Commit;
         if let Some(slot) = pledge.slot() {
             slot.departed();
         }
-        Self { pledge: Some(pledge), incarnation, applied, revision }
+        Self {
+            pledge: Some(pledge),
+            incarnation,
+            applied,
+            revision,
+        }
     }
 
     /// The commit is settled: marks what it means for the entity, gives the place back and answers.
     pub(super) fn land(mut self, reply: E::Reply, outcome: Result<(), CommitFailure<E::Broken>>) {
-        let Some(pledge) = self.pledge.take() else { return };
+        let Some(pledge) = self.pledge.take() else {
+            return;
+        };
         let answer = match outcome {
             Ok(()) => {
                 if let Some(slot) = pledge.slot() {
@@ -52,13 +64,20 @@ impl<E: Entity> Flight<E> {
     }
 
     /// Marks the failure before the commit counts as landed, and says it in the asker's words.
-    fn failed(&self, pledge: &Pledge<E>, failure: CommitFailure<E::Broken>) -> AskError<E::Refusal> {
+    fn failed(
+        &self,
+        pledge: &Pledge<E>,
+        failure: CommitFailure<E::Broken>,
+    ) -> AskError<E::Refusal> {
         let (answer, restart) = match failure {
-            CommitFailure::Conflict => (unavailable(Cause::Conflict, SOON), Some(Restart::Conflict)),
+            CommitFailure::Conflict => {
+                (unavailable(Cause::Conflict, SOON), Some(Restart::Conflict))
+            }
             CommitFailure::Away => (unavailable(Cause::StoreAway, SOON), Some(Restart::Store)),
             CommitFailure::Unknown => (AskError::Unknown, Some(Restart::Store)),
             CommitFailure::Broken(broken) => {
-                // A change that stands in memory but not in the store must go; anything else is only refused.
+                // A change that stands in memory but not in the store must go; anything else is
+                // only refused.
                 let restart = (self.applied == Applied::Already).then_some(Restart::Store);
                 (AskError::Refused(E::refused(broken)), restart)
             }

@@ -1,5 +1,5 @@
-//! The supervisor of an entity's actor: a panic costs one message and the state in memory, never the address, the queue or
-//! the thread. (actix's own supervisor never restarts after a panic.)
+//! The supervisor of an entity's actor: a panic costs one message and the state in memory, never
+//! the address, the queue or the thread. (actix's own supervisor never restarts after a panic.)
 
 use std::any::Any;
 use std::future::Future;
@@ -26,7 +26,8 @@ pub(super) struct Guarded<E: Entity> {
 
 impl<E: Entity> Guarded<E> {
     pub(super) fn new(slot: Arc<Slot<E>>, mailbox: AddressReceiver<EntityActor<E>>) -> Self {
-        let actor = Context::with_receiver(mailbox).into_future(EntityActor::new(Arc::clone(&slot)));
+        let actor =
+            Context::with_receiver(mailbox).into_future(EntityActor::new(Arc::clone(&slot)));
         Self { actor, slot }
     }
 
@@ -35,7 +36,8 @@ impl<E: Entity> Guarded<E> {
         let verdict = self.slot.crashed(text_of(panic));
         let actor = &mut self.actor;
         let restarted = match verdict {
-            // Dropping the broken state may panic too. Without an address there is nobody left to go on for.
+            // Dropping the broken state may panic too. Without an address there is nobody left to
+            // go on for.
             Verdict::Restart => catch_unwind(AssertUnwindSafe(|| actor.restart())).unwrap_or(false),
             Verdict::GiveUp => false,
         };
@@ -80,7 +82,10 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
         (None, Some(text)) => text.as_str(),
         (None, None) => "a panic without words",
     };
-    let text = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned();
+    let text = text
+        .get(..text.floor_char_boundary(TEXT_BYTES_MAX))
+        .unwrap_or_default()
+        .to_owned();
     // A payload may panic when it is dropped; that one is lost.
     drop(catch_unwind(AssertUnwindSafe(|| drop(panic))));
     text

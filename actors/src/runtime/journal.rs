@@ -1,4 +1,5 @@
-//! What the runtime needs of a store: loads, lookups and a first-in-first-out way for commits. Knows no store.
+//! What the runtime needs of a store: loads, lookups and a first-in-first-out way for commits.
+//! Knows no store.
 
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -15,7 +16,8 @@ pub type Settle<B> = Box<dyn FnOnce(Result<(), CommitFailure<B>>) + Send>;
 
 static INCARNATIONS: AtomicU64 = AtomicU64::new(1);
 
-/// One load of an entity: process-wide unique, so that what an older copy had submitted can be told apart.
+/// One load of an entity: process-wide unique, so that what an older copy had submitted can be told
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
@@ -51,7 +53,8 @@ pub enum LoadError {
 pub enum CommitFailure<B> {
     /// The entity had moved on under another copy of it: nothing was done.
     Conflict,
-    /// A condition outside the entity did not hold: nothing was done, later commits are not touched.
+    /// A condition outside the entity did not hold: nothing was done, later commits are not
+    /// touched.
     Broken(B),
     /// The store is away or its disk is full: nothing was done.
     Away,
@@ -64,17 +67,18 @@ pub trait Journal<E: Entity>: Send + Sync + 'static {
     /// Reads an entity, beside the commits; `None` when nothing is stored under the id.
     fn load(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>>;
 
-    /// Reads an entity behind everything submitted before, whatever incarnation; lifts the ban on the entity that a
-    /// failed commit left.
+    /// Reads an entity behind everything submitted before, whatever incarnation; lifts the ban on
+    /// the entity that a failed commit left.
     fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>>;
 
     /// Looks up what a command must know.
     fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, LoadError>>;
 
-    /// Takes a commit; first in, first out per entity. After a failed commit (all but `Broken`) of an incarnation the
-    /// journal refuses everything later of the same incarnation.
+    /// Takes a commit; first in, first out per entity. After a failed commit (all but `Broken`) of
+    /// an incarnation the journal refuses everything later of the same incarnation.
     fn submit(&self, incarnation: Incarnation, commit: E::Commit, settle: Settle<E::Broken>);
 
-    /// Settles when all that was submitted before is durable; fails if something of this incarnation failed.
+    /// Settles when all that was submitted before is durable; fails if something of this
+    /// incarnation failed.
     fn barrier(&self, id: E::Id, incarnation: Incarnation, settle: Settle<E::Broken>);
 }

@@ -11,13 +11,20 @@ pub(super) struct Loads {
 
 struct Count {
     wanted: usize,
-    /// What the semaphore has given out or holds; above `wanted` while permits to be taken back are still in use.
+    /// What the semaphore has given out or holds; above `wanted` while permits to be taken back are
+    /// still in use.
     granted: usize,
 }
 
 impl Loads {
     pub(super) fn new(max: usize) -> Self {
-        Self { semaphore: Semaphore::new(max), count: Mutex::new(Count { wanted: max, granted: max }) }
+        Self {
+            semaphore: Semaphore::new(max),
+            count: Mutex::new(Count {
+                wanted: max,
+                granted: max,
+            }),
+        }
     }
 
     pub(super) fn resize(&self, max: usize) {

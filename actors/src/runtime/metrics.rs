@@ -1,4 +1,5 @@
-//! Counters and histograms of one kind of entity. Nothing here is per entity: an idle entity costs nothing.
+//! Counters and histograms of one kind of entity. Nothing here is per entity: an idle entity costs
+//! nothing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,13 @@ pub enum Passivation {
 
 impl Passivation {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 5] = [Self::Idle, Self::Active, Self::Bytes, Self::Vacant, Self::Operator];
+    pub const ALL: [Self; 5] = [
+        Self::Idle,
+        Self::Active,
+        Self::Bytes,
+        Self::Vacant,
+        Self::Operator,
+    ];
 }
 
 /// Why an entity began anew from the store.
@@ -48,7 +55,13 @@ pub enum Restart {
 
 impl Restart {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 5] = [Self::Crash, Self::Conflict, Self::Store, Self::Thread, Self::Operator];
+    pub const ALL: [Self; 5] = [
+        Self::Crash,
+        Self::Conflict,
+        Self::Store,
+        Self::Thread,
+        Self::Operator,
+    ];
 }
 
 /// A crash, as operators see it.
@@ -132,15 +145,24 @@ impl Metrics {
     }
 
     pub(super) fn passivations(&self) -> Vec<(Passivation, u64)> {
-        Passivation::ALL.into_iter().zip(self.passivations.iter().map(read)).collect()
+        Passivation::ALL
+            .into_iter()
+            .zip(self.passivations.iter().map(read))
+            .collect()
     }
 
     pub(super) fn restarts(&self) -> Vec<(Restart, u64)> {
-        Restart::ALL.into_iter().zip(self.restarts.iter().map(read)).collect()
+        Restart::ALL
+            .into_iter()
+            .zip(self.restarts.iter().map(read))
+            .collect()
     }
 
     pub(super) fn refusals(&self) -> Vec<(Cause, u64)> {
-        Cause::ALL.into_iter().zip(self.refused.iter().map(read)).collect()
+        Cause::ALL
+            .into_iter()
+            .zip(self.refused.iter().map(read))
+            .collect()
     }
 }
 
@@ -162,7 +184,10 @@ pub(super) struct Histogram {
 
 impl Histogram {
     pub(super) fn new() -> Self {
-        Self { buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(), sum_ns: AtomicU64::new(0) }
+        Self {
+            buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            sum_ns: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn record(&self, took: Duration) {
@@ -219,7 +244,10 @@ mod tests {
         }
         for (part, exact) in [(0.5, 500.0), (0.99, 990.0)] {
             let told = histogram.quantile(part).as_secs_f64() * 1e6;
-            assert!((exact..=exact * 1.25).contains(&told), "{part}: {told} for {exact}");
+            assert!(
+                (exact..=exact * 1.25).contains(&told),
+                "{part}: {told} for {exact}"
+            );
         }
         assert_eq!(histogram.mean().as_micros(), 500);
     }

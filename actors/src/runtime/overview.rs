@@ -1,4 +1,5 @@
-//! What operators see: of a kind, and of one entity. Read from atomics, so it works on a stuck actor too.
+//! What operators see: of a kind, and of one entity. Read from atomics, so it works on a stuck
+//! actor too.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Which thread an entity lives on: the arbiters that were registered, chosen by the hash of its id.
+//! Which thread an entity lives on: the arbiters that were registered, chosen by the hash of its
+//! id.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ impl Placement {
         Self::default()
     }
 
-    /// Starts `n` arbiters of its own, for tools and tests. Must be called where an actix system runs; without one, or
-    /// when a thread cannot be started, there are fewer of them.
+    /// Starts `n` arbiters of its own, for tools and tests. Must be called where an actix system
+    /// runs; without one, or when a thread cannot be started, there are fewer of them.
     pub fn own(n: usize) -> Self {
         let placement = Self::new();
         if System::try_current().is_some() {
@@ -32,7 +33,11 @@ impl Placement {
     /// Lets entities live on this arbiter.
     pub fn register(&self, arbiter: ArbiterHandle) {
         self.arbiters.rcu(|known| {
-            let mut next: Vec<_> = known.iter().filter(|known| known.alive()).cloned().collect();
+            let mut next: Vec<_> = known
+                .iter()
+                .filter(|known| known.alive())
+                .cloned()
+                .collect();
             next.push(arbiter.clone());
             next
         });
@@ -58,27 +63,41 @@ impl Placement {
         self.len() == 0
     }
 
-    /// Runs a task on the arbiter that the hash names, made anew for each arbiter tried; those found dead are taken
-    /// out. False when none is left.
+    /// Runs a task on the arbiter that the hash names, made anew for each arbiter tried; those
+    /// found dead are taken out. False when none is left.
     pub(super) fn spawn<F>(&self, hash: u64, mut task: impl FnMut() -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
     {
         loop {
             let arbiters = self.arbiters.load();
-            let Some(at) = usize::try_from(hash >> 40).unwrap_or_default().checked_rem(arbiters.len()) else {
+            let Some(at) = usize::try_from(hash >> 40)
+                .unwrap_or_default()
+                .checked_rem(arbiters.len())
+            else {
                 return false;
             };
-            if arbiters.get(at).is_some_and(|arbiter| arbiter.spawn(task())) {
+            if arbiters
+                .get(at)
+                .is_some_and(|arbiter| arbiter.spawn(task()))
+            {
                 return true;
             }
-            self.arbiters.rcu(|known| known.iter().filter(|known| known.alive()).cloned().collect::<Vec<_>>());
+            self.arbiters.rcu(|known| {
+                known
+                    .iter()
+                    .filter(|known| known.alive())
+                    .cloned()
+                    .collect::<Vec<_>>()
+            });
         }
     }
 }
 
 impl std::fmt::Debug for Placement {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Placement").field("arbiters", &self.len()).finish()
+        out.debug_struct("Placement")
+            .field("arbiters", &self.len())
+            .finish()
     }
 }

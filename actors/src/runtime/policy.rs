@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The limits and times of one kind of entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// How many commands one entity may hold, queued and under way; the next one is refused at the door.
+    /// How many commands one entity may hold, queued and under way; the next one is refused at the
+    /// door.
     pub mailbox_places: u32,
     /// After how many messages a busy actor lets its neighbours run.
     pub turn_budget: u32,
@@ -13,7 +14,8 @@ pub struct Policy {
     pub ask_timeout: Duration,
     /// How many entities may be active; beyond it the least recently used ones are passivated.
     pub active_max: usize,
-    /// How much memory their states may hold; beyond it the least recently used ones are passivated.
+    /// How much memory their states may hold; beyond it the least recently used ones are
+    /// passivated.
     pub bytes_max: usize,
     /// How long an entity may be idle.
     pub idle: Duration,
@@ -31,7 +33,8 @@ pub struct Policy {
     pub backoff_min: Duration,
     /// The longest delay.
     pub backoff_max: Duration,
-    /// The part of a delay by which it varies, so that entities that crashed together do not restart together.
+    /// The part of a delay by which it varies, so that entities that crashed together do not
+    /// restart together.
     pub jitter: f64,
     /// How long a quarantined entity is left alone.
     pub quarantine: Duration,
@@ -61,14 +64,16 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The delay before the restart after the `nth` crash in the window (from 1). `chance` is in 0..1 and places it
-    /// within the jitter.
+    /// The delay before the restart after the `nth` crash in the window (from 1). `chance` is in
+    /// 0..1 and places it within the jitter.
     pub(super) fn backoff(&self, nth: u32, chance: f64) -> Duration {
         let delay = match nth {
             0 | 1 => self.backoff_first,
             _ => {
                 let doublings = nth.saturating_sub(2).min(20);
-                self.backoff_min.saturating_mul(1 << doublings).min(self.backoff_max)
+                self.backoff_min
+                    .saturating_mul(1 << doublings)
+                    .min(self.backoff_max)
             }
         };
         let jitter = self.jitter.clamp(0.0, 1.0);

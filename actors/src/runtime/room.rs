@@ -1,4 +1,5 @@
-//! What all entities of one kind share: the map from id to slot and address, the journal, the policy, the counters.
+//! What all entities of one kind share: the map from id to slot and address, the journal, the
+//! policy, the counters.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -31,7 +32,8 @@ const SHARDS: usize = 64;
 /// The entities of a shard. The same hasher finds the shard and the place in its map.
 pub(super) type Shard<E> = HashMap<<E as Entity>::Id, Active<E>, RandomState>;
 
-/// An entity in the directory: where to send, and what is known. The only lasting address of its actor.
+/// An entity in the directory: where to send, and what is known. The only lasting address of its
+/// actor.
 pub(super) struct Active<E: Entity> {
     addr: Addr<EntityActor<E>>,
     pub(super) slot: Arc<Slot<E>>,
@@ -109,7 +111,9 @@ impl<E: Entity> Room<E> {
             loads: Loads::new(policy.loads_max),
             policy: ArcSwap::from_pointee(policy),
             metrics: Metrics::new(),
-            shards: (0..SHARDS).map(|_| RwLock::new(HashMap::with_hasher(hasher.clone()))).collect(),
+            shards: (0..SHARDS)
+                .map(|_| RwLock::new(HashMap::with_hasher(hasher.clone())))
+                .collect(),
             hasher,
             base: Instant::now(),
             live: AtomicUsize::new(0),
@@ -121,7 +125,8 @@ impl<E: Entity> Room<E> {
         }
     }
 
-    /// Takes a place and enqueues, all under the shard's lock; starts the entity when no actor runs.
+    /// Takes a place and enqueues, all under the shard's lock; starts the entity when no actor
+    /// runs.
     pub(super) fn enqueue(
         self: &Arc<Self>,
         id: E::Id,
@@ -129,7 +134,11 @@ impl<E: Entity> Room<E> {
     ) -> Result<(Waiting<E>, Instant), AskError<E::Refusal>> {
         let policy = self.policy.load();
         let now = Instant::now();
-        let knock = Knock { policy: &policy, now, now_ms: self.ms(now) };
+        let knock = Knock {
+            policy: &policy,
+            now,
+            now_ms: self.ms(now),
+        };
         let hash = self.hasher.hash_one(id);
         let shard = self.shard(hash);
         let mut met = {
@@ -154,8 +163,8 @@ impl<E: Entity> Room<E> {
                 self.metrics.refused(Cause::Draining);
                 Err(unavailable(Cause::Draining, SOON))
             }
-            // The thread ended, or the entity was quarantined, in this very moment. The work is dropped here, outside the
-            // lock, and answers for itself.
+            // The thread ended, or the entity was quarantined, in this very moment. The work is
+            // dropped here, outside the lock, and answers for itself.
             Met::Closed(work, waiting) => {
                 drop(work);
                 Ok((waiting, now + policy.ask_timeout))
@@ -172,7 +181,9 @@ impl<E: Entity> Room<E> {
         knock: Knock<'_>,
     ) -> Met<E> {
         let met = match (met, shard.get(&id)) {
-            (Met::Absent(command), _) if self.is_draining() => Met::Refused(Cause::Draining, SOON, command),
+            (Met::Absent(command), _) if self.is_draining() => {
+                Met::Refused(Cause::Draining, SOON, command)
+            }
             (Met::Absent(command), Some(active)) => active.meet(command, knock),
             (Met::Closed(work, waiting), Some(active)) => active.send(work, waiting),
             (met, _) => met,
@@ -183,7 +194,9 @@ impl<E: Entity> Room<E> {
                 let known = shard.get(&id).map(|active| Arc::clone(&active.slot));
                 let is_new = known.is_none();
                 let slot = known.unwrap_or_else(|| Arc::new(Slot::new(id, Arc::clone(self))));
-                let Some(addr) = self.spawn(hash, &slot) else { return Met::Absent(command) };
+                let Some(addr) = self.spawn(hash, &slot) else {
+                    return Met::Absent(command);
+                };
                 slot.begin_trial_if_quarantined(knock.policy, knock.now_ms);
                 let active = Active { addr, slot };
                 let met = active.meet(command, knock);
@@ -196,9 +209,15 @@ impl<E: Entity> Room<E> {
             }
             Met::Closed(work, waiting) => {
                 // Quarantined since it got its place: it is not started again for that.
-                let is_startable = |active: &&mut Active<E>| !matches!(active.slot.gate(), Gate::Quarantined { .. });
-                let Some(active) = shard.get_mut(&id).filter(is_startable) else { return Met::Closed(work, waiting) };
-                let Some(addr) = self.spawn(hash, &active.slot) else { return Met::Closed(work, waiting) };
+                let is_startable = |active: &&mut Active<E>| {
+                    !matches!(active.slot.gate(), Gate::Quarantined { .. })
+                };
+                let Some(active) = shard.get_mut(&id).filter(is_startable) else {
+                    return Met::Closed(work, waiting);
+                };
+                let Some(addr) = self.spawn(hash, &active.slot) else {
+                    return Met::Closed(work, waiting);
+                };
                 self.metrics.restarted(Restart::Thread);
                 active.addr = addr;
                 active.send(work, waiting)
@@ -216,16 +235,20 @@ impl<E: Entity> Room<E> {
             // Made on its own thread: an actor's future cannot be sent.
             async move { drop(actix::spawn(Guarded::new(slot, mailbox))) }
         });
-        addr.filter(|_| started).inspect(|_| count(&self.metrics.activations))
+        addr.filter(|_| started)
+            .inspect(|_| count(&self.metrics.activations))
     }
 
-    /// Sees to it that a sweeper runs, and that it comes early when far too many entities are active.
+    /// Sees to it that a sweeper runs, and that it comes early when far too many entities are
+    /// active.
     fn tend(self: &Arc<Self>, knock: Knock<'_>) {
         let missed_ms = knock.policy.sweep.as_millis() as u64 * 3 + 1;
         let swept_ms = self.swept_ms.load(Ordering::Relaxed);
         if swept_ms == 0 || swept_ms + missed_ms < knock.now_ms {
-            let claimed =
-                self.swept_ms.compare_exchange(swept_ms, knock.now_ms, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            let claimed = self
+                .swept_ms
+                .compare_exchange(swept_ms, knock.now_ms, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok();
             if claimed {
                 sweeper::spawn(self);
             }
@@ -255,8 +278,13 @@ impl<E: Entity> Room<E> {
         let is_same = |active: &Active<E>| Arc::ptr_eq(&active.slot, slot);
         let gone = {
             let mut shard = self.shard(self.hasher.hash_one(slot.id)).write();
-            let may_go = slot.places() == 0 && slot.is_expendable() && !slot.is_troubled(window, now_ms);
-            if may_go && shard.get(&slot.id).is_some_and(is_same) { shard.remove(&slot.id) } else { None }
+            let may_go =
+                slot.places() == 0 && slot.is_expendable() && !slot.is_troubled(window, now_ms);
+            if may_go && shard.get(&slot.id).is_some_and(is_same) {
+                shard.remove(&slot.id)
+            } else {
+                None
+            }
         };
         self.retired(gone.as_slice(), Passivation::Vacant);
     }
@@ -264,7 +292,9 @@ impl<E: Entity> Room<E> {
     /// Counts entities that have left the map. They are dropped by the caller, outside the lock.
     pub(super) fn retired(&self, gone: &[Active<E>], why: Passivation) {
         let handled = gone.iter().map(|active| active.slot.handled()).sum();
-        self.metrics.handled_before.fetch_add(handled, Ordering::Relaxed);
+        self.metrics
+            .handled_before
+            .fetch_add(handled, Ordering::Relaxed);
         self.live.fetch_sub(gone.len(), Ordering::Relaxed);
         self.metrics.passivated(why, gone.len());
     }
@@ -276,19 +306,27 @@ impl<E: Entity> Room<E> {
 
     /// Sends a word outside the places; false when no actor runs.
     pub(super) fn control(&self, id: E::Id, control: Control) -> bool {
-        self.shard(self.hasher.hash_one(id)).read().get(&id).is_some_and(|active| active.addr.try_send(control).is_ok())
+        self.shard(self.hasher.hash_one(id))
+            .read()
+            .get(&id)
+            .is_some_and(|active| active.addr.try_send(control).is_ok())
     }
 
     /// The slot of an entity in the directory.
     pub(super) fn slot(&self, id: E::Id) -> Option<Arc<Slot<E>>> {
-        self.shard(self.hasher.hash_one(id)).read().get(&id).map(|active| Arc::clone(&active.slot))
+        self.shard(self.hasher.hash_one(id))
+            .read()
+            .get(&id)
+            .map(|active| Arc::clone(&active.slot))
     }
 
     /// Takes one entity out if nobody has a place.
     pub(super) fn take_out(&self, id: E::Id, why: Passivation) -> bool {
         let gone = {
             let mut shard = self.shard(self.hasher.hash_one(id)).write();
-            let is_quiet = shard.get(&id).is_some_and(|active| active.slot.places() == 0);
+            let is_quiet = shard
+                .get(&id)
+                .is_some_and(|active| active.slot.places() == 0);
             if is_quiet { shard.remove(&id) } else { None }
         };
         self.retired(gone.as_slice(), why);
@@ -299,7 +337,10 @@ impl<E: Entity> Room<E> {
         &self.shards
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the length, which is never zero")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the index is taken modulo the length, which is never zero"
+    )]
     fn shard(&self, hash: u64) -> &RwLock<Shard<E>> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
@@ -338,5 +379,7 @@ impl<E: Entity> Room<E> {
 
 /// The wall clock, in milliseconds since the Unix epoch.
 pub(super) fn wall_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as i64)
 }

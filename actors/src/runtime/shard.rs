@@ -1,5 +1,6 @@
-//! Plain synchronous state cut into shards, one actor each, placed on given arbiters and found by hash.
-//! For state that may be lost: a shard that panics, or whose arbiter dies, begins afresh. It knows nothing of what the shards hold.
+//! Plain synchronous state cut into shards, one actor each, placed on given arbiters and found by
+//! hash. For state that may be lost: a shard that panics, or whose arbiter dies, begins afresh. It
+//! knows nothing of what the shards hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -53,7 +54,8 @@ type Make<S> = Arc<dyn Fn() -> S + Send + Sync>;
 pub struct Shards<S: Shard> {
     make: Make<S>,
     places: ArcSwap<Vec<Place<S>>>,
-    /// Set by the first ask: from then on the number of places is fixed, so that no key changes its shard.
+    /// Set by the first ask: from then on the number of places is fixed, so that no key changes its
+    /// shard.
     asked: AtomicBool,
     /// Held while `places` changes.
     changing: Mutex<()>,
@@ -66,7 +68,10 @@ struct Place<S: Shard> {
 
 impl<S: Shard> Clone for Place<S> {
     fn clone(&self) -> Self {
-        Self { arbiter: self.arbiter.clone(), addr: self.addr.clone() }
+        Self {
+            arbiter: self.arbiter.clone(),
+            addr: self.addr.clone(),
+        }
     }
 }
 
@@ -74,8 +79,16 @@ impl<S: Shard> Shards<S> {
     /// Starts one shard on each of `arbiters`; more may be registered before the first ask.
     pub fn new(arbiters: Vec<ArbiterHandle>, make: impl Fn() -> S + Send + Sync + 'static) -> Self {
         let make: Make<S> = Arc::new(make);
-        let places = arbiters.into_iter().map(|arbiter| place(arbiter, &make)).collect::<Vec<_>>();
-        Self { make, places: ArcSwap::from_pointee(places), asked: AtomicBool::new(false), changing: Mutex::new(()) }
+        let places = arbiters
+            .into_iter()
+            .map(|arbiter| place(arbiter, &make))
+            .collect::<Vec<_>>();
+        Self {
+            make,
+            places: ArcSwap::from_pointee(places),
+            asked: AtomicBool::new(false),
+            changing: Mutex::new(()),
+        }
     }
 
     /// Makes an arbiter known, as each HTTP worker starts.
@@ -101,7 +114,8 @@ impl<S: Shard> Shards<S> {
         self.places.load().len()
     }
 
-    /// Asks the shard that `hash` falls to. The hash's upper bits choose, so they must be well mixed.
+    /// Asks the shard that `hash` falls to. The hash's upper bits choose, so they must be well
+    /// mixed.
     ///
     /// # Errors
     /// [`ShardLost`] where no answer came; what was asked may then have been done or not.
@@ -109,7 +123,8 @@ impl<S: Shard> Shards<S> {
         self.send(hash, ask).await.map_err(|_| ShardLost)
     }
 
-    /// Enqueues at once. Where nobody takes the envelope it is dropped, and with it the sender that the receiver waits for.
+    /// Enqueues at once. Where nobody takes the envelope it is dropped, and with it the sender that
+    /// the receiver waits for.
     fn send(&self, hash: u64, ask: S::Ask) -> oneshot::Receiver<S::Answer> {
         if !self.asked.load(Ordering::Acquire) {
             let _changing = self.changing.lock();
@@ -129,7 +144,8 @@ impl<S: Shard> Shards<S> {
         answered
     }
 
-    /// Starts a dead shard anew on a living neighbour's arbiter, so that its keys are not refused until a worker is replaced.
+    /// Starts a dead shard anew on a living neighbour's arbiter, so that its keys are not refused
+    /// until a worker is replaced.
     #[cold]
     fn revive(&self, index: usize) -> Option<Addr<ShardActor<S>>> {
         let _changing = self.changing.lock();
@@ -137,8 +153,15 @@ impl<S: Shard> Shards<S> {
         if let Some(revived) = places.get(index).filter(|place| place.addr.connected()) {
             return Some(revived.addr.clone());
         }
-        let arbiter = places.iter().find(|place| place.addr.connected())?.arbiter.clone();
-        tracing::warn!(shard = index, "a shard's arbiter is gone: the shard begins afresh on another");
+        let arbiter = places
+            .iter()
+            .find(|place| place.addr.connected())?
+            .arbiter
+            .clone();
+        tracing::warn!(
+            shard = index,
+            "a shard's arbiter is gone: the shard begins afresh on another"
+        );
         let fresh = place(arbiter, &self.make);
         let addr = fresh.addr.clone();
         *places.get_mut(index)? = fresh;
@@ -154,7 +177,10 @@ fn index_of(hash: u64, count: usize) -> usize {
 
 fn place<S: Shard>(arbiter: ArbiterHandle, make: &Make<S>) -> Place<S> {
     let make = Arc::clone(make);
-    let addr = ShardActor::start_in_arbiter(&arbiter, move |_| ShardActor { shard: make(), make });
+    let addr = ShardActor::start_in_arbiter(&arbiter, move |_| ShardActor {
+        shard: make(),
+        make,
+    });
     Place { arbiter, addr }
 }
 
@@ -180,15 +206,18 @@ impl<S: Shard> Message for Envelope<S> {
 impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
     type Result = ();
 
-    /// A panic must not reach actix, which would close the mailbox for good: the state, perhaps half changed, is replaced, and
-    /// the asker's channel closes without an answer.
+    /// A panic must not reach actix, which would close the mailbox for good: the state, perhaps
+    /// half changed, is replaced, and the asker's channel closes without an answer.
     fn handle(&mut self, envelope: Envelope<S>, _: &mut Context<Self>) {
         let Envelope { ask, answer } = envelope;
         match catch_unwind(AssertUnwindSafe(|| self.shard.handle(ask))) {
             // An asker that has left needs no answer.
             Ok(answered) => drop(answer.send(answered)),
             Err(_) => {
-                tracing::error!(shard = std::any::type_name::<S>(), "a shard panicked: it begins afresh");
+                tracing::error!(
+                    shard = std::any::type_name::<S>(),
+                    "a shard panicked: it begins afresh"
+                );
                 self.shard = (self.make)();
             }
         }
@@ -197,9 +226,14 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
 
 /// Runs a test among `count` arbiters of their own, for rooms that may not name actix.
 #[cfg(test)]
-pub(crate) fn among_arbiters<F: Future<Output = ()>>(count: usize, test: impl FnOnce(Vec<ArbiterHandle>) -> F) {
+pub(crate) fn among_arbiters<F: Future<Output = ()>>(
+    count: usize,
+    test: impl FnOnce(Vec<ArbiterHandle>) -> F,
+) {
     actix::System::new().block_on(async {
-        let arbiters = (0..count).map(|_| actix::Arbiter::new()).collect::<Vec<_>>();
+        let arbiters = (0..count)
+            .map(|_| actix::Arbiter::new())
+            .collect::<Vec<_>>();
         test(arbiters.iter().map(actix::Arbiter::handle).collect()).await;
         for arbiter in arbiters {
             arbiter.stop();
@@ -243,8 +277,14 @@ mod tests {
     const LAST: u64 = u64::MAX;
 
     /// An answer that never comes fails the test instead of hanging it.
-    async fn ask(shards: &Shards<Tally>, hash: u64, what: Option<()>) -> Result<(u32, ThreadId), ShardLost> {
-        tokio::time::timeout(Duration::from_secs(20), shards.ask(hash, what)).await.unwrap()
+    async fn ask(
+        shards: &Shards<Tally>,
+        hash: u64,
+        what: Option<()>,
+    ) -> Result<(u32, ThreadId), ShardLost> {
+        tokio::time::timeout(Duration::from_secs(20), shards.ask(hash, what))
+            .await
+            .unwrap()
     }
 
     #[test]
@@ -280,7 +320,10 @@ mod tests {
                 assert_eq!(shards.register(arbiter.clone()), Registered::Added);
             }
             let (_, before) = ask(&shards, LAST, Some(())).await.unwrap();
-            assert_eq!(shards.register(arbiters.last().unwrap().clone()), Registered::NotNeeded);
+            assert_eq!(
+                shards.register(arbiters.last().unwrap().clone()),
+                Registered::NotNeeded
+            );
             assert_eq!(shards.count(), 2);
             assert_eq!(ask(&shards, LAST, Some(())).await, Ok((2, before)));
         });
@@ -327,7 +370,10 @@ mod tests {
             let shards = tallies(arbiters.iter().take(2).cloned().collect());
             let (_, first) = ask(&shards, FIRST, Some(())).await.unwrap();
             kill(&shards, arbiters.get(1).unwrap(), 1).await;
-            assert_eq!(shards.register(arbiters.last().unwrap().clone()), Registered::TookOver);
+            assert_eq!(
+                shards.register(arbiters.last().unwrap().clone()),
+                Registered::TookOver
+            );
             let (asks, third) = ask(&shards, LAST, Some(())).await.unwrap();
             assert_eq!(asks, 1);
             assert_ne!(third, first);

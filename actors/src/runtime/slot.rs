@@ -1,4 +1,5 @@
-//! What the directory knows of one entity, readable from any thread: its places, its life, its troubles. Never its state.
+//! What the directory knows of one entity, readable from any thread: its places, its life, its
+//! troubles. Never its state.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -61,8 +62,12 @@ impl Gate {
     fn unpack(packed: u64) -> Self {
         match (packed, packed & 1) {
             (0, _) => Self::Open,
-            (_, 0) => Self::BackingOff { until_ms: packed >> 1 },
-            (_, _) => Self::Quarantined { until_ms: packed >> 1 },
+            (_, 0) => Self::BackingOff {
+                until_ms: packed >> 1,
+            },
+            (_, _) => Self::Quarantined {
+                until_ms: packed >> 1,
+            },
         }
     }
 }
@@ -109,19 +114,32 @@ impl<E: Entity> Slot<E> {
             Gate::Open => {}
             Gate::BackingOff { until_ms } if until_ms <= now_ms => {}
             Gate::BackingOff { until_ms } => {
-                return Admission::Refused(Cause::BackingOff, Duration::from_millis(until_ms - now_ms));
+                return Admission::Refused(
+                    Cause::BackingOff,
+                    Duration::from_millis(until_ms - now_ms),
+                );
             }
             Gate::Quarantined { until_ms } if until_ms <= now_ms => return Admission::Trial,
             Gate::Quarantined { until_ms } => {
-                return Admission::Refused(Cause::Quarantined, Duration::from_millis(until_ms - now_ms));
+                return Admission::Refused(
+                    Cause::Quarantined,
+                    Duration::from_millis(until_ms - now_ms),
+                );
             }
         }
         let mut taken = self.places.load(Ordering::Relaxed);
         while taken < policy.mailbox_places {
-            match self.places.compare_exchange_weak(taken, taken + 1, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.places.compare_exchange_weak(
+                taken,
+                taken + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => {
                     self.last_used_ms.store(now_ms, Ordering::Relaxed);
-                    return Admission::Taken(Place { slot: Arc::clone(self) });
+                    return Admission::Taken(Place {
+                        slot: Arc::clone(self),
+                    });
                 }
                 Err(now) => taken = now,
             }
@@ -147,16 +165,22 @@ impl<E: Entity> Slot<E> {
         let packed = self.gate.load(Ordering::Acquire);
         if let Gate::BackingOff { .. } = Gate::unpack(packed) {
             // Whoever changed it in between knows better.
-            let _ = self.gate.compare_exchange(packed, Gate::Open.pack(), Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.gate.compare_exchange(
+                packed,
+                Gate::Open.pack(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
     }
 
     /// Why a message that had not started was dropped with its mailbox.
     pub(super) fn why_dropped(&self) -> (Cause, Duration) {
         match self.gate() {
-            Gate::Quarantined { until_ms } => {
-                (Cause::Quarantined, Duration::from_millis(until_ms.saturating_sub(self.room.now_ms())))
-            }
+            Gate::Quarantined { until_ms } => (
+                Cause::Quarantined,
+                Duration::from_millis(until_ms.saturating_sub(self.room.now_ms())),
+            ),
             Gate::Open | Gate::BackingOff { .. } => (Cause::BackingOff, SOON),
         }
     }
@@ -165,20 +189,36 @@ impl<E: Entity> Slot<E> {
     pub(super) fn crashed(&self, text: String) -> Verdict {
         let policy = self.room.policy.load();
         let now_ms = self.room.now_ms();
-        let failure = Failure { id: self.id.to_string(), at_ms: super::room::wall_ms(), text };
+        let failure = Failure {
+            id: self.id.to_string(),
+            at_ms: super::room::wall_ms(),
+            text,
+        };
         let mut trouble = self.trouble.lock();
         let trouble = trouble.get_or_insert_default();
-        trouble.crashes_ms.retain(|at_ms| now_ms.saturating_sub(*at_ms) < millis(policy.window));
+        trouble
+            .crashes_ms
+            .retain(|at_ms| now_ms.saturating_sub(*at_ms) < millis(policy.window));
         trouble.crashes_ms.push(now_ms);
         trouble.last = Some(failure.clone());
         let nth = u32::try_from(trouble.crashes_ms.len()).unwrap_or(u32::MAX);
         let (verdict, gate) = if nth >= policy.crashes_max {
-            (Verdict::GiveUp, Gate::Quarantined { until_ms: now_ms + millis(policy.quarantine) })
+            (
+                Verdict::GiveUp,
+                Gate::Quarantined {
+                    until_ms: now_ms + millis(policy.quarantine),
+                },
+            )
         } else {
             trouble.restarts += 1;
             match millis(policy.backoff(nth, chance())) {
                 0 => (Verdict::Restart, Gate::Open),
-                delay_ms => (Verdict::Restart, Gate::BackingOff { until_ms: now_ms + delay_ms }),
+                delay_ms => (
+                    Verdict::Restart,
+                    Gate::BackingOff {
+                        until_ms: now_ms + delay_ms,
+                    },
+                ),
             }
         };
         self.gate.store(gate.pack(), Ordering::Release);
@@ -194,7 +234,9 @@ impl<E: Entity> Slot<E> {
     /// Opens the door after a quarantine: one more crash within the window closes it again.
     pub(super) fn begin_trial_if_quarantined(&self, policy: &Policy, now_ms: u64) {
         let mut trouble = self.trouble.lock();
-        let Gate::Quarantined { .. } = self.gate() else { return };
+        let Gate::Quarantined { .. } = self.gate() else {
+            return;
+        };
         let before = policy.crashes_max.saturating_sub(1) as usize;
         trouble.get_or_insert_default().crashes_ms = vec![now_ms; before];
         self.gate.store(Gate::Open.pack(), Ordering::Release);
@@ -203,7 +245,9 @@ impl<E: Entity> Slot<E> {
     /// Ends a quarantine and forgets the crashes; false when there was none.
     pub(super) fn release(&self) -> bool {
         let mut trouble = self.trouble.lock();
-        let Gate::Quarantined { .. } = self.gate() else { return false };
+        let Gate::Quarantined { .. } = self.gate() else {
+            return false;
+        };
         if let Some(trouble) = trouble.as_mut() {
             trouble.crashes_ms.clear();
         }
@@ -218,12 +262,19 @@ impl<E: Entity> Slot<E> {
             Gate::BackingOff { until_ms } | Gate::Quarantined { until_ms } => until_ms > now_ms,
         };
         let recent = |at_ms: &u64| now_ms.saturating_sub(*at_ms) < millis(window);
-        closed || self.trouble.lock().as_ref().is_some_and(|trouble| trouble.crashes_ms.iter().any(recent))
+        closed
+            || self
+                .trouble
+                .lock()
+                .as_ref()
+                .is_some_and(|trouble| trouble.crashes_ms.iter().any(recent))
     }
 
     /// How often it was restarted after a crash, and its last crash.
     pub(super) fn troubles(&self) -> (u64, Option<Failure>) {
-        self.trouble.lock().as_ref().map_or((0, None), |trouble| (trouble.restarts, trouble.last.clone()))
+        self.trouble.lock().as_ref().map_or((0, None), |trouble| {
+            (trouble.restarts, trouble.last.clone())
+        })
     }
 
     /// A copy of the entity has been loaded.
@@ -272,7 +323,8 @@ impl<E: Entity> Slot<E> {
 
     /// One command more was handled; called by the actor only.
     pub(super) fn count_handled(&self) {
-        self.handled.store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.handled
+            .store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// A commit is on its way.
@@ -301,13 +353,15 @@ impl<E: Entity> Slot<E> {
         self.failed.load(Ordering::Acquire) >= incarnation.0
     }
 
-    /// A commit of this incarnation has failed: its copy of the entity is worth nothing. True the first time.
+    /// A commit of this incarnation has failed: its copy of the entity is worth nothing. True the
+    /// first time.
     pub(super) fn fail(&self, incarnation: Incarnation) -> bool {
         self.failed.fetch_max(incarnation.0, Ordering::AcqRel) < incarnation.0
     }
 }
 
-/// One of an entity's places, held by the work and given back when dropped. Never dropped under a shard's lock.
+/// One of an entity's places, held by the work and given back when dropped. Never dropped under a
+/// shard's lock.
 pub(super) struct Place<E: Entity> {
     slot: Arc<Slot<E>>,
 }

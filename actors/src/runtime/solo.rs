@@ -1,6 +1,7 @@
-//! One actor on a thread of its own, for work that must not disturb the HTTP workers: plain state that takes one message
-//! at a time, and futures whose outcome comes back as a message. A panic, in the state or in a future, costs all that is
-//! in memory, never the address: the state is made anew after a while and begins from what it finds elsewhere.
+//! One actor on a thread of its own, for work that must not disturb the HTTP workers: plain state
+//! that takes one message at a time, and futures whose outcome comes back as a message. A panic, in
+//! the state or in a future, costs all that is in memory, never the address: the state is made anew
+//! after a while and begins from what it finds elsewhere.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +52,10 @@ impl<M: 'static> Turn<M> {
     /// One with nothing set going.
     #[must_use]
     pub fn new() -> Self {
-        Turn { later: Vec::new(), then: Then::GoesOn }
+        Turn {
+            later: Vec::new(),
+            then: Then::GoesOn,
+        }
     }
 
     /// Waits for this on the same thread; what comes of it is a message.
@@ -115,12 +119,18 @@ impl<S: Solo> Alone<S> {
         };
         let thread = threads::spawn(S::NAME, run)?;
         let addr = starting.recv().map_err(std::io::Error::other)?;
-        Ok(Alone { addr, thread: Mutex::new(Some(thread)) })
+        Ok(Alone {
+            addr,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// Tells it something. Once it has ended, what it is told is dropped.
     pub fn tell(&self, message: S::Message) {
-        self.addr.do_send(Told { life: None, message });
+        self.addr.do_send(Told {
+            life: None,
+            message,
+        });
     }
 
     /// Waits until the thread has ended.
@@ -146,11 +156,22 @@ struct SoloActor<S: Solo> {
 impl<S: Solo> SoloActor<S> {
     fn new(make: Box<dyn Fn() -> S + Send>, ending: oneshot::Sender<()>) -> Self {
         let restarts = Restarts::of(S::NAME);
-        SoloActor { make, state: None, life: 0, restarts, tasks: JoinSet::new(), _ending: ending }
+        SoloActor {
+            make,
+            state: None,
+            life: 0,
+            restarts,
+            tasks: JoinSet::new(),
+            _ending: ending,
+        }
     }
 
     /// Runs a piece of the state behind a wall.
-    fn guarded(&mut self, context: &mut Context<Self>, piece: impl FnOnce(&mut S, &mut Turn<S::Message>)) {
+    fn guarded(
+        &mut self,
+        context: &mut Context<Self>,
+        piece: impl FnOnce(&mut S, &mut Turn<S::Message>),
+    ) {
         let Some(state) = &mut self.state else { return };
         let mut turn = Turn::new();
         let done = catch_unwind(AssertUnwindSafe(|| piece(state, &mut turn)));
@@ -170,7 +191,11 @@ impl<S: Solo> SoloActor<S> {
         // Those that are done are taken out, or they would gather.
         while self.tasks.try_join_next().is_some() {}
         for future in turn.later {
-            let guard = Guard { future, addr: context.address(), life: self.life };
+            let guard = Guard {
+                future,
+                addr: context.address(),
+                life: self.life,
+            };
             self.tasks.spawn_local(guard);
         }
     }
@@ -253,7 +278,10 @@ impl<S: Solo> Future for Guard<S> {
         let future = self.future.as_mut();
         match catch_unwind(AssertUnwindSafe(|| future.poll(task))) {
             Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(message)) => self.addr.do_send(Told { life: Some(self.life), message }),
+            Ok(Poll::Ready(message)) => self.addr.do_send(Told {
+                life: Some(self.life),
+                message,
+            }),
             Err(_) => self.addr.do_send(Crashed(self.life)),
         }
         Poll::Ready(())
@@ -262,7 +290,11 @@ impl<S: Solo> Future for Guard<S> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test fails by panicking"
+    )]
 
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -308,7 +340,14 @@ mod tests {
     fn tally() -> (Alone<Tally>, Arc<AtomicU32>) {
         let lives = Arc::new(AtomicU32::new(0));
         let made = Arc::clone(&lives);
-        (Alone::start(move || Tally { asked: 0, lives: Arc::clone(&made) }).unwrap(), lives)
+        (
+            Alone::start(move || Tally {
+                asked: 0,
+                lives: Arc::clone(&made),
+            })
+            .unwrap(),
+            lives,
+        )
     }
 
     fn ask(alone: &Alone<Tally>, what: impl FnOnce(Sender<u32>) -> Ask) -> Option<u32> {
@@ -319,7 +358,10 @@ mod tests {
 
     /// While it waits for its next life an ask is dropped, which its asker sees.
     fn ask_until_it_lives(alone: &Alone<Tally>) -> u32 {
-        std::iter::from_fn(|| Some(ask(alone, Ask::Count))).flatten().next().unwrap()
+        std::iter::from_fn(|| Some(ask(alone, Ask::Count)))
+            .flatten()
+            .next()
+            .unwrap()
     }
 
     #[test]
@@ -349,6 +391,9 @@ mod tests {
         while lives.load(Ordering::Relaxed) < 2 {
             ask(&alone, Ask::Count);
         }
-        assert_eq!(ask_until_it_lives(&alone).min(9), ask_until_it_lives(&alone).min(9) - 1);
+        assert_eq!(
+            ask_until_it_lives(&alone).min(9),
+            ask_until_it_lives(&alone).min(9) - 1
+        );
     }
 }

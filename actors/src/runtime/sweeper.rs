@@ -1,5 +1,5 @@
-//! Passivation: takes entities that nobody asks out of the directory. A task per directory, no timer per entity. When its
-//! thread ends, the next entity that is started starts another sweeper.
+//! Passivation: takes entities that nobody asks out of the directory. A task per directory, no
+//! timer per entity. When its thread ends, the next entity that is started starts another sweeper.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,10 @@ use super::room::{Active, Room, Shard};
 /// Starts a sweeper on one of the arbiters; one that ran before ends.
 pub(super) fn spawn<E: Entity>(room: &Arc<Room<E>>) {
     let mine = room.sweeper.fetch_add(1, Ordering::AcqRel) + 1;
-    if !room.placement.spawn(0, || sweeping(Arc::downgrade(room), mine)) {
+    if !room
+        .placement
+        .spawn(0, || sweeping(Arc::downgrade(room), mine))
+    {
         room.swept_ms.store(0, Ordering::Release);
     }
 }
@@ -23,7 +26,9 @@ pub(super) fn spawn<E: Entity>(room: &Arc<Room<E>>) {
 /// Sweeps until the directory is gone or another sweeper has taken over.
 async fn sweeping<E: Entity>(room: Weak<Room<E>>, mine: u64) {
     loop {
-        let Some((nudge, pause)) = room.upgrade().map(|room| (Arc::clone(&room.nudge), room.policy.load().sweep))
+        let Some((nudge, pause)) = room
+            .upgrade()
+            .map(|room| (Arc::clone(&room.nudge), room.policy.load().sweep))
         else {
             return;
         };
@@ -52,7 +57,10 @@ pub(super) fn sweep<E: Entity>(room: &Room<E>) {
         };
         if has_idle {
             let mut gone = Vec::new();
-            shard.write().extract_if(|_, active| is_idle(active)).for_each(|(_, active)| gone.push(active));
+            shard
+                .write()
+                .extract_if(|_, active| is_idle(active))
+                .for_each(|(_, active)| gone.push(active));
             left.subtract(&gone);
             room.retired(&gone, Passivation::Idle);
         }
@@ -77,12 +85,17 @@ struct Left {
 impl Left {
     fn add<E: Entity>(&mut self, shard: &Shard<E>) {
         self.count += shard.len();
-        self.bytes += shard.values().map(|active| active.slot.bytes()).sum::<usize>();
+        self.bytes += shard
+            .values()
+            .map(|active| active.slot.bytes())
+            .sum::<usize>();
     }
 
     fn subtract<E: Entity>(&mut self, gone: &[Active<E>]) {
         self.count = self.count.saturating_sub(gone.len());
-        self.bytes = self.bytes.saturating_sub(gone.iter().map(|active| active.slot.bytes()).sum());
+        self.bytes = self
+            .bytes
+            .saturating_sub(gone.iter().map(|active| active.slot.bytes()).sum());
     }
 
     /// What is too much, if anything.
@@ -96,10 +109,12 @@ impl Left {
         }
     }
 
-    /// Takes out the least recently used ones when a limit is passed: a twentieth more than must be, so that the next
-    /// activations don't make this look at every entity again at once.
+    /// Takes out the least recently used ones when a limit is passed: a twentieth more than must
+    /// be, so that the next activations don't make this look at every entity again at once.
     fn relieve<E: Entity>(&mut self, room: &Room<E>, policy: &Policy, now_ms: u64) {
-        let Some(why) = self.excess(policy) else { return };
+        let Some(why) = self.excess(policy) else {
+            return;
+        };
         let enough = Policy {
             active_max: policy.active_max - policy.active_max / 20,
             bytes_max: policy.bytes_max - policy.bytes_max / 20,
@@ -107,11 +122,18 @@ impl Left {
         };
         let mut oldest = Vec::with_capacity(self.count);
         for shard in room.shards() {
-            oldest.extend(shard.read().values().map(|active| (active.slot.last_used_ms(), Arc::clone(&active.slot))));
+            oldest.extend(
+                shard
+                    .read()
+                    .values()
+                    .map(|active| (active.slot.last_used_ms(), Arc::clone(&active.slot))),
+            );
         }
         let too_many = self.count.saturating_sub(enough.active_max);
         if why == Passivation::Active && too_many < oldest.len() {
-            oldest.select_nth_unstable_by_key(too_many, |(last_used_ms, slot)| (*last_used_ms, slot.id));
+            oldest.select_nth_unstable_by_key(too_many, |(last_used_ms, slot)| {
+                (*last_used_ms, slot.id)
+            });
             oldest.truncate(too_many);
         }
         oldest.sort_unstable_by_key(|(last_used_ms, slot)| (*last_used_ms, slot.id));

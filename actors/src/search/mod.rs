@@ -1,5 +1,6 @@
-//! Full-text search over titles and contents: a file of its own beside the store, which can be lost. Knows texts by number
-//! and scope; what they are the texts of, and who may read them, is its users' business.
+//! Full-text search over titles and contents: a file of its own beside the store, which can be
+//! lost. Knows texts by number and scope; what they are the texts of, and who may read them, is its
+//! users' business.
 //!
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file.
@@ -9,17 +10,21 @@
 //!
 //! # Promises
 //!
-//! - Whoever follows the feed hands in what happened in its order, each position once. The position up to which the index
-//!   knows everything stands in the file in the same transaction as the words: a crash means that some of it is handed in
-//!   again, which changes nothing.
-//! - [`Search::wait_for`] a position, and every later [`Search::find`] knows what was handed in up to it.
-//! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and log.
-//! - A file that is missing, damaged, of another version or ahead of the store is begun anew from position 0; so is one that
-//!   was being written when the machine stopped.
-//! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one whose asker has left; what
-//!   finds no room in the queue, or waits in it for too long, is refused. Memory: 32 MiB of texts in the queue at most, then [`Search::put`]
-//!   waits. What is in the queue holds nothing that anybody else waits for.
-//! - While the disk is full, searches are behind and everything else goes on; when there is room again, it catches up.
+//! - Whoever follows the feed hands in what happened in its order, each position once. The position
+//!   up to which the index knows everything stands in the file in the same transaction as the
+//!   words: a crash means that some of it is handed in again, which changes nothing.
+//! - [`Search::wait_for`] a position, and every later [`Search::find`] knows what was handed in up
+//!   to it.
+//! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and
+//!   log.
+//! - A file that is missing, damaged, of another version or ahead of the store is begun anew from
+//!   position 0; so is one that was being written when the machine stopped.
+//! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one
+//!   whose asker has left; what finds no room in the queue, or waits in it for too long, is
+//!   refused. Memory: 32 MiB of texts in the queue at most, then [`Search::put`] waits. What is in
+//!   the queue holds nothing that anybody else waits for.
+//! - While the disk is full, searches are behind and everything else goes on; when there is room
+//!   again, it catches up.
 
 mod index;
 mod seal;
@@ -143,9 +148,9 @@ pub struct Search {
 }
 
 impl Search {
-    /// Opens the index in this file, and tells up to which position of the feed it knows everything: hand in what follows.
-    /// `newest` is the store's last position; an index that is ahead of it belongs to another past. `reads` bounds the searches
-    /// that wait for their turn.
+    /// Opens the index in this file, and tells up to which position of the feed it knows
+    /// everything: hand in what follows. `newest` is the store's last position; an index that is
+    /// ahead of it belongs to another past. `reads` bounds the searches that wait for their turn.
     ///
     /// # Errors
     /// The file can't be used, nor made anew.
@@ -153,30 +158,57 @@ impl Search {
         Self::open_at(Pace::default(), path, newest, reads)
     }
 
-    fn open_at(pace: Pace, path: &Path, newest: i64, reads: QueueBounds) -> Result<(Self, i64), SearchError> {
+    fn open_at(
+        pace: Pace,
+        path: &Path,
+        newest: i64,
+        reads: QueueBounds,
+    ) -> Result<(Self, i64), SearchError> {
         let path = &resolved(path);
         let seal = Seal::of(path);
         let (connection, position) = open_or_begin(path, &seal, newest)?;
-        let reader = || index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| no_sqlite(path, error));
+        let reader = || {
+            index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+                .map_err(|error| no_sqlite(path, error))
+        };
         let no_thread = |error| SearchError::File(path.to_owned(), error);
-        let readers = Readers::start("search", vec![reader()?, reader()?], reads).map_err(no_thread)?;
+        let readers =
+            Readers::start("search", vec![reader()?, reader()?], reads).map_err(no_thread)?;
         let (sender, reached) = watch::channel(position);
         let shared = Arc::new(Shared {
             reached: sender,
-            room: Arc::new(Semaphore::new(usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX))),
+            room: Arc::new(Semaphore::new(
+                usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX),
+            )),
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
             seal,
             closing: AtomicBool::new(false),
         });
         let (inbox, works) = channel();
-        let writer =
-            Writer { connection, inbox: works, shared: Arc::clone(&shared), pace, written: position, unerased: None };
+        let writer = Writer {
+            connection,
+            inbox: works,
+            shared: Arc::clone(&shared),
+            pace,
+            written: position,
+            unerased: None,
+        };
         let room = Arc::clone(&shared.room);
-        // Whoever hands in learns from the closed queue that nothing is taken any more, and opens the index again.
+        // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
+        // the index again.
         let thread = threads::spawn_mended(INDEXER, move || writer.run(), move || room.close());
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
-        Ok((Search { inbox: Mutex::new(Some(inbox)), thread, readers, shared, reached }, position))
+        Ok((
+            Search {
+                inbox: Mutex::new(Some(inbox)),
+                thread,
+                readers,
+                shared,
+                reached,
+            },
+            position,
+        ))
     }
 
     /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
@@ -185,7 +217,8 @@ impl Search {
     /// [`Closed`].
     pub async fn put(&self, position: i64, entry: Entry) -> Result<(), Closed> {
         let bytes = entry.title.len() + entry.content.len();
-        self.hand_in(position, bytes, Task::Put(Box::new(entry))).await
+        self.hand_in(position, bytes, Task::Put(Box::new(entry)))
+            .await
     }
 
     /// Takes a text out, if there is one.
@@ -205,10 +238,21 @@ impl Search {
     }
 
     async fn hand_in(&self, position: i64, bytes: usize, task: Task) -> Result<(), Closed> {
-        let kib = u32::try_from(bytes / 1_024 + 1).unwrap_or(u32::MAX).min(QUEUE_KIB);
-        let room = Arc::clone(&self.shared.room).acquire_many_owned(kib).await.map_err(|_| Closed)?;
+        let kib = u32::try_from(bytes / 1_024 + 1)
+            .unwrap_or(u32::MAX)
+            .min(QUEUE_KIB);
+        let room = Arc::clone(&self.shared.room)
+            .acquire_many_owned(kib)
+            .await
+            .map_err(|_| Closed)?;
         match &*self.inbox.lock() {
-            Some(inbox) => inbox.send(Work { position, task, room }).map_err(|_| Closed),
+            Some(inbox) => inbox
+                .send(Work {
+                    position,
+                    task,
+                    room,
+                })
+                .map_err(|_| Closed),
             None => Err(Closed),
         }
     }
@@ -225,15 +269,26 @@ impl Search {
     /// [`Behind`], when the time is over.
     pub async fn wait_for(&self, position: i64, timeout: Duration) -> Result<(), Behind> {
         let mut reached = self.reached.clone();
-        let there = tokio::time::timeout(timeout, reached.wait_for(|reached| *reached >= position)).await;
-        if there.is_ok_and(|there| there.is_ok()) { Ok(()) } else { Err(Behind) }
+        let there =
+            tokio::time::timeout(timeout, reached.wait_for(|reached| *reached >= position)).await;
+        if there.is_ok_and(|there| there.is_ok()) {
+            Ok(())
+        } else {
+            Err(Behind)
+        }
     }
 
-    /// What fits in this scope: `limit` texts from the `offset`-th on. All words of the query must be in title or content,
-    /// whatever their case and accents; those in quotation marks one behind the other; the last may go on. No query is
-    /// wrong: one without a word finds nothing.
+    /// What fits in this scope: `limit` texts from the `offset`-th on. All words of the query must
+    /// be in title or content, whatever their case and accents; those in quotation marks one behind
+    /// the other; the last may go on. No query is wrong: one without a word finds nothing.
     #[must_use]
-    pub fn find(&self, scope: Scope, query: &str, limit: usize, offset: usize) -> Later<Result<Found, ReadError>> {
+    pub fn find(
+        &self,
+        scope: Scope,
+        query: &str,
+        limit: usize,
+        offset: usize,
+    ) -> Later<Result<Found, ReadError>> {
         let (query, shared) = (query.to_owned(), Arc::clone(&self.shared));
         // A scope and its complement, which has an account's other texts, are one account's.
         let account = Scope::from_number(scope.number().max(!scope.number())).account_number();
@@ -243,7 +298,13 @@ impl Search {
         });
         // A damaged index is made anew: soon it answers.
         Box::pin(async move {
-            found.await.map_err(|error| if error == ReadError::Unreadable { ReadError::Away } else { error })
+            found.await.map_err(|error| {
+                if error == ReadError::Unreadable {
+                    ReadError::Away
+                } else {
+                    error
+                }
+            })
         })
     }
 
@@ -253,13 +314,15 @@ impl Search {
         self.shared.healthy.load(Ordering::Relaxed)
     }
 
-    /// Whether the file has turned out to be damaged: close it and open it again, then it begins anew.
+    /// Whether the file has turned out to be damaged: close it and open it again, then it begins
+    /// anew.
     #[must_use]
     pub fn damaged(&self) -> bool {
         self.shared.damaged.load(Ordering::Relaxed)
     }
 
-    /// Ends after what is being written; the rest is to be handed in again. Blocks: not for an arbiter.
+    /// Ends after what is being written; the rest is to be handed in again. Blocks: not for an
+    /// arbiter.
     pub fn close(&self) {
         self.shared.closing.store(true, Ordering::Relaxed);
         self.inbox.lock().take();
@@ -280,7 +343,10 @@ impl Drop for Search {
 
 /// Where a symbolic link leads: what stands beside an index stands beside the file itself.
 fn resolved(path: &Path) -> PathBuf {
-    let beside = |target: PathBuf| path.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
+    let beside = |target: PathBuf| {
+        path.parent()
+            .map_or_else(|| target.clone(), |folder| folder.join(&target))
+    };
     std::fs::read_link(path).map_or_else(|_| path.to_owned(), beside)
 }
 
@@ -301,7 +367,11 @@ fn open_or_begin(path: &Path, seal: &Seal, newest: i64) -> Result<(Connection, i
     };
     tracing::warn!(why, path = %path.display(), "the search index is made anew");
     // The mark goes last: a crash in between leaves it to be done again.
-    for file in index::files(path).iter().map(PathBuf::as_path).chain([seal.mark()]) {
+    for file in index::files(path)
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([seal.mark()])
+    {
         match std::fs::remove_file(file) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -311,6 +381,9 @@ fn open_or_begin(path: &Path, seal: &Seal, newest: i64) -> Result<(Connection, i
     match index::open(path, !seal.break_open(), newest) {
         Ok(opened) => Ok(opened),
         Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
-        Err(index::Unusable::Worthless(why)) => Err(SearchError::File(path.to_owned(), std::io::Error::other(why))),
+        Err(index::Unusable::Worthless(why)) => Err(SearchError::File(
+            path.to_owned(),
+            std::io::Error::other(why),
+        )),
     }
 }

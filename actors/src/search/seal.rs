@@ -1,7 +1,8 @@
 //! Whether the index can be trusted. It is not synced while it is written: its bytes would stand
-//! before those of the commits in the disk's queue. What a process leaves behind when it crashes is whole all the same, as the
-//! kernel has it; only what a crash of the machine leaves may be anything. So a mark beside the file says under which boot of
-//! the machine it is being written; closed and synced, it has none. One that was found damaged has an empty mark.
+//! before those of the commits in the disk's queue. What a process leaves behind when it crashes is
+//! whole all the same, as the kernel has it; only what a crash of the machine leaves may be
+//! anything. So a mark beside the file says under which boot of the machine it is being written;
+//! closed and synced, it has none. One that was found damaged has an empty mark.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,7 +26,11 @@ impl Seal {
             name.push(ending);
             PathBuf::from(name)
         };
-        Seal { file: path.to_owned(), log: beside("-wal"), mark: beside(".writing") }
+        Seal {
+            file: path.to_owned(),
+            log: beside("-wal"),
+            mark: beside(".writing"),
+        }
     }
 
     /// Why the index is not to be trusted.
@@ -38,7 +43,8 @@ impl Seal {
         is_stale.then_some("the machine stopped while it was being written")
     }
 
-    /// Lets the next opening begin anew. Where that can't be written, it may find the damage by itself.
+    /// Lets the next opening begin anew. Where that can't be written, it may find the damage by
+    /// itself.
     pub(super) fn distrust(&self) {
         let _ = std::fs::write(&self.mark, b"");
     }
@@ -48,7 +54,8 @@ impl Seal {
         &self.mark
     }
 
-    /// Marks the index before it is written; false where that can't be done durably, so that it has to be synced.
+    /// Marks the index before it is written; false where that can't be done durably, so that it has
+    /// to be synced.
     pub(super) fn break_open(&self) -> bool {
         let marked = || -> io::Result<bool> {
             let Some(boot) = boot() else { return Ok(false) };
@@ -69,7 +76,8 @@ impl Seal {
         self.close_on(&Real)
     }
 
-    /// File and log are synced before the mark goes: an emptied log that comes back would be played into the file again.
+    /// File and log are synced before the mark goes: an emptied log that comes back would be played
+    /// into the file again.
     fn close_on(&self, disk: &impl Disk) -> io::Result<()> {
         disk.sync(&self.file)?;
         missing_or(disk.sync(&self.log))?;
@@ -82,7 +90,10 @@ impl Seal {
     }
 
     fn folder(&self) -> &Path {
-        let folder = self.mark.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = self
+            .mark
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         folder.unwrap_or(Path::new("."))
     }
 }
@@ -118,7 +129,9 @@ fn missing_or(done: io::Result<()>) -> io::Result<()> {
 }
 
 fn boot() -> Option<String> {
-    std::fs::read_to_string(BOOT_ID).ok().filter(|boot| !boot.is_empty())
+    std::fs::read_to_string(BOOT_ID)
+        .ok()
+        .filter(|boot| !boot.is_empty())
 }
 
 #[cfg(test)]
@@ -159,17 +172,28 @@ mod tests {
 
     #[test]
     fn the_mark_goes_after_the_file_its_log_and_their_names_are_synced() {
-        const STEPS: [&str; 4] =
-            ["sync data/c.search", "sync data/c.search-wal", "sync data", "remove data/c.search.writing"];
+        const STEPS: [&str; 4] = [
+            "sync data/c.search",
+            "sync data/c.search-wal",
+            "sync data",
+            "remove data/c.search.writing",
+        ];
         let seal = Seal::of(Path::new("data/c.search"));
         let disk = Noted::default();
         seal.close_on(&disk).unwrap();
         assert_eq!(*disk.done.borrow(), STEPS);
         for (refused, refuses) in STEPS.into_iter().enumerate() {
-            let disk = Noted { refuses, ..Noted::default() };
+            let disk = Noted {
+                refuses,
+                ..Noted::default()
+            };
             assert!(seal.close_on(&disk).is_err());
             let done: Vec<&str> = STEPS.into_iter().take(refused).collect();
-            assert_eq!(*disk.done.borrow(), done, "what can't be synced stays marked");
+            assert_eq!(
+                *disk.done.borrow(),
+                done,
+                "what can't be synced stays marked"
+            );
         }
     }
 }

@@ -1,6 +1,10 @@
 //! What is found, how soon, and what is left of what was taken out.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::time::Instant;
 
@@ -10,11 +14,19 @@ use super::*;
 use crate::caller::Mode;
 
 const SOON: Duration = Duration::from_secs(20);
-const READS: QueueBounds = QueueBounds { each: 100, all: 1_000, wait: SOON };
+const READS: QueueBounds = QueueBounds {
+    each: 100,
+    all: 1_000,
+    wait: SOON,
+};
 
 fn fast() -> Pace {
     let short = Duration::from_millis(20);
-    Pace { chores_every: short, erase_after: short, retry_after: short }
+    Pace {
+        chores_every: short,
+        erase_after: short,
+        retry_after: short,
+    }
 }
 
 fn mine() -> Scope {
@@ -31,9 +43,14 @@ struct Desk {
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (search, position) = Search::open_at(fast(), &folder.path().join("c.db.search"), i64::MAX, READS).unwrap();
+        let (search, position) =
+            Search::open_at(fast(), &folder.path().join("c.db.search"), i64::MAX, READS).unwrap();
         assert_eq!(position, 0);
-        Desk { folder, search, position }
+        Desk {
+            folder,
+            search,
+            position,
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -48,7 +65,12 @@ impl Desk {
 
     async fn put_in(&mut self, scope: Scope, number: u64, title: &str, content: &str) {
         self.position += 1;
-        let entry = Entry { number, scope, title: title.into(), content: content.into() };
+        let entry = Entry {
+            number,
+            scope,
+            title: title.into(),
+            content: content.into(),
+        };
         self.search.put(self.position, entry).await.unwrap();
     }
 
@@ -74,21 +96,32 @@ impl Desk {
 
     /// Every byte of the index on the disk.
     fn bytes(&self) -> Vec<u8> {
-        index::files(&self.path()).iter().flat_map(|file| std::fs::read(file).unwrap_or_default()).collect()
+        index::files(&self.path())
+            .iter()
+            .flat_map(|file| std::fs::read(file).unwrap_or_default())
+            .collect()
     }
 }
 
 fn holds(bytes: &[u8], marker: &str) -> bool {
-    bytes.windows(marker.len()).any(|window| window == marker.as_bytes())
+    bytes
+        .windows(marker.len())
+        .any(|window| window == marker.as_bytes())
 }
 
 #[tokio::test]
 async fn a_title_counts_more_than_a_content_and_often_more_than_once() {
     let mut desk = Desk::new();
     let filler = "nothing of interest stands here at all ".repeat(5);
-    desk.put(1, "Notes", &format!("{filler} refund {filler}")).await;
+    desk.put(1, "Notes", &format!("{filler} refund {filler}"))
+        .await;
     desk.put(2, "Refund policy", &filler).await;
-    desk.put(3, "Notes", &format!("refund refund refund {filler} refund {filler}")).await;
+    desk.put(
+        3,
+        "Notes",
+        &format!("refund refund refund {filler} refund {filler}"),
+    )
+    .await;
     desk.put(4, "Notes", &filler).await;
     assert_eq!(desk.found("refund").await, [2, 3, 1]);
     assert_eq!(desk.found("refund policy").await, [2]);
@@ -98,17 +131,45 @@ async fn a_title_counts_more_than_a_content_and_often_more_than_once() {
 #[tokio::test]
 async fn words_phrases_and_beginnings_are_found_whatever_their_case_and_accents() {
     let mut desk = Desk::new();
-    desk.put(1, "Crème brûlée", "Caramelise the sugar. E-mail: chef@example.com").await;
+    desk.put(
+        1,
+        "Crème brûlée",
+        "Caramelise the sugar. E-mail: chef@example.com",
+    )
+    .await;
     desk.put(2, "東京タワー", "高さは333メートル。Straße").await;
-    for query in
-        ["creme", "CRÈME brulee", "sugar creme", "\"the sugar\"", "cara", "e-mail", "chef@example.com", "\"crème br"]
-    {
+    for query in [
+        "creme",
+        "CRÈME brulee",
+        "sugar creme",
+        "\"the sugar\"",
+        "cara",
+        "e-mail",
+        "chef@example.com",
+        "\"crème br",
+    ] {
         assert_eq!(desk.found(query).await, [1], "{query}");
     }
-    for query in ["東京", "タワー", "京タ", "333", "メートル", "straße", "高さは 東京"] {
+    for query in [
+        "東京",
+        "タワー",
+        "京タ",
+        "333",
+        "メートル",
+        "straße",
+        "高さは 東京",
+    ] {
         assert_eq!(desk.found(query).await, [2], "{query}");
     }
-    for query in ["\"sugar the\"", "ugar", "cara sugar xyz", "京東", "", "\"", "cara sugar \"cara\""] {
+    for query in [
+        "\"sugar the\"",
+        "ugar",
+        "cara sugar xyz",
+        "京東",
+        "",
+        "\"",
+        "cara sugar \"cara\"",
+    ] {
         assert_eq!(desk.found(query).await, [0_u64; 0], "{query}");
     }
 }
@@ -124,7 +185,10 @@ async fn nothing_is_found_by_another_account_or_in_the_other_mode() {
     assert_eq!(desk.found("shared").await, [1]);
     assert_eq!(desk.found_in(test, "shared word").await, [2]);
     assert_eq!(desk.found_in(other, "\"shared word\"").await, [3]);
-    assert_eq!(desk.found_in(Scope::of(2, Mode::Live), "shared").await, [0_u64; 0]);
+    assert_eq!(
+        desk.found_in(Scope::of(2, Mode::Live), "shared").await,
+        [0_u64; 0]
+    );
 }
 
 #[tokio::test]
@@ -140,7 +204,8 @@ async fn how_rare_a_word_is_elsewhere_moves_nothing() {
     };
     assert!(ranks(&desk).await.abs() < 1e-9);
     for number in 10..60 {
-        desk.put_in(Scope::of(2, Mode::Live), number, "beta", "").await;
+        desk.put_in(Scope::of(2, Mode::Live), number, "beta", "")
+            .await;
     }
     assert!(ranks(&desk).await.abs() < 1e-9);
 }
@@ -149,7 +214,12 @@ async fn how_rare_a_word_is_elsewhere_moves_nothing() {
 async fn pages_follow_one_another_and_the_total_is_exact() {
     let mut desk = Desk::new();
     for number in 1..=50 {
-        desk.put(number, "same", &"word ".repeat(usize::try_from(number).unwrap())).await;
+        desk.put(
+            number,
+            "same",
+            &"word ".repeat(usize::try_from(number).unwrap()),
+        )
+        .await;
     }
     let whole = desk.found("word").await;
     let mut pages = Vec::new();
@@ -177,7 +247,10 @@ async fn a_text_replaces_the_one_before_and_a_removed_one_is_not_found() {
     desk.put(2, "second", "one three").await;
     assert_eq!(desk.found("one").await.len(), 2);
     desk.put(1, "first", "four two").await;
-    assert_eq!((desk.found("one").await, desk.found("four").await), (vec![2], vec![1]));
+    assert_eq!(
+        (desk.found("one").await, desk.found("four").await),
+        (vec![2], vec![1])
+    );
     desk.remove(2).await;
     desk.remove(77).await;
     assert_eq!(desk.found("one").await, [0_u64; 0]);
@@ -186,15 +259,23 @@ async fn a_text_replaces_the_one_before_and_a_removed_one_is_not_found() {
     assert_eq!(desk.found("four").await, [1]);
     let (desk, position) = desk.reopened(i64::MAX);
     assert_eq!(position, 6);
-    assert_eq!((desk.found("four").await, desk.found("one").await), (vec![1], vec![]));
+    assert_eq!(
+        (desk.found("four").await, desk.found("one").await),
+        (vec![1], vec![])
+    );
     let check = Connection::open(desk.path()).unwrap();
-    check.execute_batch("INSERT INTO texts (texts, rank) VALUES ('integrity-check', 0)").unwrap();
+    check
+        .execute_batch("INSERT INTO texts (texts, rank) VALUES ('integrity-check', 0)")
+        .unwrap();
 }
 
 #[tokio::test]
 async fn positions_without_texts_are_reached_and_written_down_too() {
     let desk = Desk::new();
-    assert_eq!(desk.search.wait_for(5, Duration::from_millis(30)).await, Err(Behind));
+    assert_eq!(
+        desk.search.wait_for(5, Duration::from_millis(30)).await,
+        Err(Behind)
+    );
     desk.search.reached(5).await.unwrap();
     desk.search.wait_for(5, SOON).await.unwrap();
     let (desk, position) = desk.reopened(i64::MAX);
@@ -207,12 +288,21 @@ async fn positions_without_texts_are_reached_and_written_down_too() {
 async fn what_was_taken_out_is_gone_from_the_disk() {
     let mut desk = Desk::new();
     for number in 1..200 {
-        desk.put(number, "keep", &format!("ordinary words and zebra{number} too")).await;
+        desk.put(
+            number,
+            "keep",
+            &format!("ordinary words and zebra{number} too"),
+        )
+        .await;
     }
     desk.put(
         500,
         "Confidential",
-        &format!("{} quagmire77 {}", "lorem ipsum ".repeat(3_000), "xylophone99 ".repeat(50)),
+        &format!(
+            "{} quagmire77 {}",
+            "lorem ipsum ".repeat(3_000),
+            "xylophone99 ".repeat(50)
+        ),
     )
     .await;
     desk.put(501, "Old", "wombat55 is replaced").await;
@@ -223,10 +313,20 @@ async fn what_was_taken_out_is_gone_from_the_disk() {
     desk.put(501, "New", "something else").await;
     desk.search.wait_for(desk.position, SOON).await.unwrap();
     let begun = Instant::now();
-    let markers = ["quagmire77", "quagmire", "xylophone99", "confidential", "wombat55", "wombat"];
+    let markers = [
+        "quagmire77",
+        "quagmire",
+        "xylophone99",
+        "confidential",
+        "wombat55",
+        "wombat",
+    ];
     loop {
         let bytes = desk.bytes();
-        let left: Vec<_> = markers.iter().filter(|marker| holds(&bytes, marker)).collect();
+        let left: Vec<_> = markers
+            .iter()
+            .filter(|marker| holds(&bytes, marker))
+            .collect();
         if left.is_empty() {
             break;
         }
@@ -241,25 +341,51 @@ async fn a_missing_damaged_foreign_or_too_new_file_is_begun_anew() {
     type Spoil = fn(&Path);
     let spoils: [(&str, Spoil); 5] = [
         ("gone", |path| std::fs::remove_file(path).unwrap()),
-        ("garbage", |path| std::fs::write(path, vec![0x5a; 50_000]).unwrap()),
-        ("cut", |path| std::fs::File::options().write(true).open(path).unwrap().set_len(6_000).unwrap()),
-        ("version", |path| Connection::open(path).unwrap().pragma_update(None, "user_version", 999).unwrap()),
+        ("garbage", |path| {
+            std::fs::write(path, vec![0x5a; 50_000]).unwrap()
+        }),
+        ("cut", |path| {
+            std::fs::File::options()
+                .write(true)
+                .open(path)
+                .unwrap()
+                .set_len(6_000)
+                .unwrap()
+        }),
+        ("version", |path| {
+            Connection::open(path)
+                .unwrap()
+                .pragma_update(None, "user_version", 999)
+                .unwrap()
+        }),
         ("foreign", |path| {
             std::fs::remove_file(path).unwrap();
-            Connection::open(path).unwrap().execute_batch("CREATE TABLE progress (position)").unwrap();
+            Connection::open(path)
+                .unwrap()
+                .execute_batch("CREATE TABLE progress (position)")
+                .unwrap();
         }),
     ];
     for (name, spoil) in spoils {
         let mut desk = Desk::new();
         for number in 1..=300 {
-            desk.put(number, "word", &format!("text{number} {}", "filler ".repeat(50))).await;
+            desk.put(
+                number,
+                "word",
+                &format!("text{number} {}", "filler ".repeat(50)),
+            )
+            .await;
         }
         desk.found("word").await;
         desk.search.close();
         spoil(&desk.path());
         let (mut desk, position) = desk.reopened(i64::MAX);
         assert_eq!(position, 0, "{name}");
-        assert_eq!(desk.search.find(mine(), "word", 1, 0).await.unwrap().total, 0, "{name}");
+        assert_eq!(
+            desk.search.find(mine(), "word", 1, 0).await.unwrap().total,
+            0,
+            "{name}"
+        );
         desk.put(1, "word", "").await;
         assert_eq!(desk.found("word").await, [1], "{name}");
     }
@@ -301,7 +427,12 @@ async fn what_was_being_written_when_the_machine_stopped_is_begun_anew() {
 async fn damage_that_is_met_while_running_is_remembered_for_the_next_opening() {
     let mut desk = Desk::new();
     for number in 1..=2_000 {
-        desk.put(number, "word", &format!("text{number} {}", "filler ".repeat(20))).await;
+        desk.put(
+            number,
+            "word",
+            &format!("text{number} {}", "filler ".repeat(20)),
+        )
+        .await;
     }
     desk.found("text7").await;
     desk.search.close();
@@ -324,7 +455,10 @@ async fn damage_that_is_met_while_running_is_remembered_for_the_next_opening() {
             assert!(begun.elapsed() < SOON);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(desk.search.find(mine(), "text1999", 1, 0).await, Err(ReadError::Away));
+        assert_eq!(
+            desk.search.find(mine(), "text1999", 1, 0).await,
+            Err(ReadError::Away)
+        );
         let (again, position) = desk.reopened(i64::MAX);
         assert_eq!(position, 0);
         desk = again;
@@ -335,12 +469,19 @@ async fn damage_that_is_met_while_running_is_remembered_for_the_next_opening() {
 
 #[test]
 fn no_query_is_wrong() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let mut desk = Desk::new();
     runtime.block_on(async {
-        for (number, text) in
-            (1..).zip(["NEAR and OR not", "a b c d e", "\"quoted\" (x) *", "東京 é 한국", "{col}: ^first"])
-        {
+        for (number, text) in (1..).zip([
+            "NEAR and OR not",
+            "a b c d e",
+            "\"quoted\" (x) *",
+            "東京 é 한국",
+            "{col}: ^first",
+        ]) {
             desk.put(number, text, text).await;
         }
         desk.search.wait_for(desk.position, SOON).await.unwrap();

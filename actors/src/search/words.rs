@@ -1,9 +1,11 @@
-//! Words as they are searched by: what two spellings of the same word have in common. Knows texts only.
+//! Words as they are searched by: what two spellings of the same word have in common. Knows texts
+//! only.
 //!
-//! The index gets words, not texts: folded here (case, width, ligatures, the accents of Latin, Greek and Cyrillic), each
-//! with its scope before it. So one account's words are other words than any other's: a search costs what its own account
-//! holds, and how rare a word is elsewhere moves nothing. In writing that sets no spaces (Chinese, Japanese, Korean, Thai …)
-//! each character is a word, and what stands together is searched as a phrase: any part of a text is found.
+//! The index gets words, not texts: folded here (case, width, ligatures, the accents of Latin,
+//! Greek and Cyrillic), each with its scope before it. So one account's words are other words than
+//! any other's: a search costs what its own account holds, and how rare a word is elsewhere moves
+//! nothing. In writing that sets no spaces (Chinese, Japanese, Korean, Thai …) each character is a
+//! word, and what stands together is searched as a phrase: any part of a text is found.
 
 use std::fmt::Write as _;
 
@@ -12,7 +14,8 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::caller::Scope;
 
-/// Characters of a word that count. What is longer is no word; without a bound one of 8 MiB would be one.
+/// Characters of a word that count. What is longer is no word; without a bound one of 8 MiB would
+/// be one.
 const WORD_CHARS_MAX: usize = 64;
 /// Words of a query that count; those behind them are let be.
 pub(super) const QUERY_WORDS_MAX: usize = 256;
@@ -35,10 +38,12 @@ pub(super) fn indexed(scope: Scope, text: &str) -> String {
     words
 }
 
-/// What an asker typed, in FTS5's language: all words must be there, what stands in quotation marks or without a space
-/// between (`e-mail`) one behind the other, the last word may go on. None where there is no word in it.
+/// What an asker typed, in FTS5's language: all words must be there, what stands in quotation marks
+/// or without a space between (`e-mail`) one behind the other, the last word may go on. None where
+/// there is no word in it.
 ///
-/// Nothing of what was typed is in there but letters, digits and marks, all of it quoted: no input is a syntax error.
+/// Nothing of what was typed is in there but letters, digits and marks, all of it quoted: no input
+/// is a syntax error.
 pub(super) fn query(scope: Scope, typed: &str) -> Option<String> {
     let prefix = prefix_of(scope);
     let mut phrases: Vec<String> = Vec::new();
@@ -50,7 +55,11 @@ pub(super) fn query(scope: Scope, typed: &str) -> Option<String> {
                 if room > 0 {
                     room -= 1;
                     // Writing to a string can't fail.
-                    let _ = write!(phrase, "{}{prefix}{word}", if phrase.is_empty() { "" } else { " " });
+                    let _ = write!(
+                        phrase,
+                        "{}{prefix}{word}",
+                        if phrase.is_empty() { "" } else { " " }
+                    );
                 }
             });
         }
@@ -73,7 +82,11 @@ pub(super) fn query(scope: Scope, typed: &str) -> Option<String> {
     let mut expression = String::new();
     for phrase in &phrases {
         // As above.
-        let _ = write!(expression, "{}\"{phrase}\"", if expression.is_empty() { "" } else { " AND " });
+        let _ = write!(
+            expression,
+            "{}\"{phrase}\"",
+            if expression.is_empty() { "" } else { " AND " }
+        );
     }
     if goes_on && !expression.is_empty() {
         expression.push_str(" *");
@@ -87,7 +100,10 @@ fn prefix_of(scope: Scope) -> String {
 
 /// Calls `found` with each word of a text without spaces.
 fn each_word(chunk: &str, found: &mut impl FnMut(&str)) {
-    let mut word = Word { text: String::new(), chars: 0 };
+    let mut word = Word {
+        text: String::new(),
+        chars: 0,
+    };
     if chunk.is_ascii() {
         for byte in chunk.bytes() {
             if byte.is_ascii_alphanumeric() {
@@ -97,8 +113,8 @@ fn each_word(chunk: &str, found: &mut impl FnMut(&str)) {
             }
         }
     } else {
-        // Taken apart, accents are characters of their own; what is left is put together again, or a Korean syllable
-        // would be three words.
+        // Taken apart, accents are characters of their own; what is left is put together again, or
+        // a Korean syllable would be three words.
         let bare = chunk.nfkd().filter(|c| !is_accent(*c)).nfc();
         for c in bare.flat_map(char::to_lowercase).filter(|c| !is_accent(*c)) {
             if is_word_of_its_own(c) {
@@ -145,7 +161,10 @@ fn is_accent(c: char) -> bool {
 
 /// Joiners, soft hyphens and marks of direction: a word with one is the word without.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
+    matches!(
+        c,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}'
+    )
 }
 
 /// Letters of scripts that set no spaces between words, or few.
@@ -170,7 +189,11 @@ mod tests {
     fn words(text: &str) -> String {
         let indexed = indexed(SCOPE, text);
         let bare = |word: &str| word.strip_prefix("0z").unwrap_or("no scope").to_owned();
-        indexed.split_whitespace().map(bare).collect::<Vec<_>>().join(" ")
+        indexed
+            .split_whitespace()
+            .map(bare)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The thread that takes texts into the index: what has gathered, in one transaction, with the position that it reaches.
+//! The thread that takes texts into the index: what has gathered, in one transaction, with the
+//! position that it reaches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -112,8 +113,9 @@ impl Batch {
 }
 
 impl Writer {
-    /// Works until the queue is closed, or the file turns out to be damaged. What is in the queue then is handed in again by
-    /// the position in the file: a stop must not take as long as the index is behind.
+    /// Works until the queue is closed, or the file turns out to be damaged. What is in the queue
+    /// then is handed in again by the position in the file: a stop must not take as long as the
+    /// index is behind.
     pub(super) fn run(mut self) {
         while !self.shared.closing.load(Ordering::Relaxed) {
             match self.inbox.recv_timeout(self.pace.chores_every) {
@@ -148,7 +150,8 @@ impl Writer {
     /// Writes a batch, however often it takes. False where there is no sense in going on.
     fn take_in(&mut self, batch: &mut Batch) -> bool {
         let mut failed = 0;
-        // Positions that bring no text need not be written each time: after a crash they are only passed once more.
+        // Positions that bring no text need not be written each time: after a crash they are only
+        // passed once more.
         while !batch.tasks.is_empty() {
             match self.write(batch) {
                 Ok(()) => break,
@@ -191,7 +194,10 @@ impl Writer {
         let position = *self.shared.reached.borrow();
         if position > self.written {
             // Unwritten, it is tried again with the next chore, or indexed once more.
-            let _ = self.write(&Batch { position, ..Batch::default() });
+            let _ = self.write(&Batch {
+                position,
+                ..Batch::default()
+            });
         }
     }
 
@@ -211,7 +217,9 @@ impl Writer {
                 }
             }
         }
-        self.shared.healthy.store(written.is_ok(), Ordering::Relaxed);
+        self.shared
+            .healthy
+            .store(written.is_ok(), Ordering::Relaxed);
         written.map(|_| ())
     }
 
@@ -237,7 +245,13 @@ impl Writer {
     /// Leaves a file that even a crash of the machine leaves as it is.
     fn close(&mut self) {
         let emptied = index::erase(&self.connection);
-        match emptied.map(|emptied| if emptied { self.shared.seal.close() } else { Ok(()) }) {
+        match emptied.map(|emptied| {
+            if emptied {
+                self.shared.seal.close()
+            } else {
+                Ok(())
+            }
+        }) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "the search index can't be synced"),
             Err(error) => tracing::error!(%error, "the search index's log can't be emptied"),

@@ -11,8 +11,8 @@ use crate::answer::Done;
 use crate::caller::{By, Caller, Scope};
 use crate::conversation::messages::{Channel, Priority, SenderType, Status};
 use crate::id::{
-    AccountKind, ConversationKind, CustomerId, CustomerKind, DocumentKind, Id, KeyKind, Prefix, ShareId, UserId,
-    UserKind, WebhookId, WebhookKind,
+    AccountKind, ConversationKind, CustomerId, CustomerKind, DocumentKind, Id, KeyKind, Prefix,
+    ShareId, UserId, UserKind, WebhookId, WebhookKind,
 };
 use crate::idempotency::Reservation;
 use crate::webhook::Endpoint;
@@ -125,19 +125,26 @@ impl Happened {
     /// Whether it happens to documents.
     #[must_use]
     pub fn is_of_document(self) -> bool {
-        (Happened::DocumentCreated as i64..=Happened::DocumentCommented as i64).contains(&(self as i64))
+        (Happened::DocumentCreated as i64..=Happened::DocumentCommented as i64)
+            .contains(&(self as i64))
     }
 
     /// The event of this name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        Happened::EVENTS.iter().copied().find(|happened| happened.word() == word)
+        Happened::EVENTS
+            .iter()
+            .copied()
+            .find(|happened| happened.word() == word)
     }
 
     /// The event that the store wrote so.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
-        Happened::EVENTS.iter().copied().find(|happened| *happened as i64 == code)
+        Happened::EVENTS
+            .iter()
+            .copied()
+            .find(|happened| *happened as i64 == code)
     }
 }
 
@@ -384,8 +391,8 @@ pub struct Commit {
     pub rows: Vec<NewRow>,
     /// What lists show.
     pub header: Header,
-    /// The sequence of the message whose texts of before are to be erased. From the commit on no reader shows them; the
-    /// file loses them behind, in slices, also after a crash.
+    /// The sequence of the message whose texts of before are to be erased. From the commit on no
+    /// reader shows them; the file loses them behind, in slices, also after a crash.
     pub redacts: Option<u64>,
     /// What must hold outside.
     pub conditions: Vec<Condition>,
@@ -398,7 +405,8 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// A command of this caller at this instant, on the entity as it is behind this sequence. As it stands it changes nothing.
+    /// A command of this caller at this instant, on the entity as it is behind this sequence. As it
+    /// stands it changes nothing.
     pub(crate) fn new(subject: Subject, expected: u64, caller: Caller, at: i64) -> Self {
         let Caller { scope, by } = caller;
         Commit {
@@ -420,11 +428,22 @@ impl Commit {
     /// About how many bytes of texts it writes.
     pub(crate) fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|row| row.payload.len()).sum();
-        let answer = self.answer.as_ref().and_then(|kept| kept.body.as_ref()).map_or(0, Bytes::len);
+        let answer = self
+            .answer
+            .as_ref()
+            .and_then(|kept| kept.body.as_ref())
+            .map_or(0, Bytes::len);
         let header = match &self.header {
             Header::Document(header) => {
-                let comments = header.comments.iter().filter_map(|(_, body)| body.as_ref()).map(String::len);
-                let frame = header.version.as_ref().map_or(0, |version| version.frame.len());
+                let comments = header
+                    .comments
+                    .iter()
+                    .filter_map(|(_, body)| body.as_ref())
+                    .map(String::len);
+                let frame = header
+                    .version
+                    .as_ref()
+                    .map_or(0, |version| version.frame.len());
                 header.body.len() + frame + comments.sum::<usize>()
             }
             Header::Unchanged

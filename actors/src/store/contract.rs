@@ -1,6 +1,12 @@
-//! The suite that every store passes: what a commit promises, what lists show, what a crash leaves. Knows no store; each
-//! one's tests name a [`Bench`] and let [`contract`] make a test of every function here.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+//! The suite that every store passes: what a commit promises, what lists show, what a crash leaves.
+//! Knows no store; each one's tests name a [`Bench`] and let [`contract`] make a test of every
+//! function here.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod deliveries;
 mod documents;
@@ -9,10 +15,13 @@ mod fixture;
 mod model;
 
 pub(super) use self::deliveries::{
-    deliveries_are_listed_newest_first_with_exact_totals, deliveries_that_ended_go_when_they_are_old,
+    deliveries_are_listed_newest_first_with_exact_totals,
+    deliveries_that_ended_go_when_they_are_old,
     the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
-    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow, what_is_left_of_an_endpoint_that_is_no_more_goes,
-    what_receivers_answered_goes_with_the_redacted_message, whoever_begins_anew_reads_behind_what_was_handed_in,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    what_is_left_of_an_endpoint_that_is_no_more_goes,
+    what_receivers_answered_goes_with_the_redacted_message,
+    whoever_begins_anew_reads_behind_what_was_handed_in,
     whoever_delivers_finds_after_a_crash_what_it_had_written,
 };
 pub(super) use self::documents::{
@@ -23,7 +32,8 @@ pub(super) use self::documents::{
 pub(super) use self::events::{
     a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
     a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
-    a_reader_that_joins_misses_nothing_and_sees_nothing_twice, endpoints_are_read_among_the_events_by_position,
+    a_reader_that_joins_misses_nothing_and_sees_nothing_twice,
+    endpoints_are_read_among_the_events_by_position,
     events_and_their_totals_are_what_the_model_says, what_retention_took_is_no_event_any_more,
 };
 pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};
@@ -62,7 +72,11 @@ pub(super) fn an_acknowledged_commit_is_there_after_a_crash<B: Bench>() {
     let page = house.transcript(live(), conversation.id);
     assert_eq!(page.items.len(), 2);
     assert!(page.items[1].contains("second"));
-    assert_eq!(house.list(live(), Facets::default()).items[0].messages, 2, "recovery folds headers");
+    assert_eq!(
+        house.list(live(), Facets::default()).items[0].messages,
+        2,
+        "recovery folds headers"
+    );
 }
 
 pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Bench>() {
@@ -71,7 +85,8 @@ pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Benc
     let mut first = house.conversation(live(), customer, None);
     let mut second = house.reopened(first.id);
     first.send("from the first").unwrap();
-    // The second copy does not know: its change is refused, and what was decided on top of it as well.
+    // The second copy does not know: its change is refused, and what was decided on top of it as
+    // well.
     let refused = second.prepare(Request::Close(Default::default()));
     let later = second.prepare(Request::Reopen);
     assert_eq!(refused.settled(), Err(CommitFailure::Conflict));
@@ -92,10 +107,17 @@ pub(super) fn an_answer_without_a_change_is_refused_where_another_change_came_fi
     // It does not know: what it would say is so is so no more.
     let refused = second.ask_with_key("of what was so", nothing());
     assert_eq!(refused, Err(Failed::Commit(CommitFailure::Conflict)));
-    assert_eq!(second.barrier(), Err(CommitFailure::Away), "what it decided on top of it is refused as well");
+    assert_eq!(
+        second.barrier(),
+        Err(CommitFailure::Away),
+        "what it decided on top of it is refused as well"
+    );
     let mut third = house.reopened(first.id);
     let now = third.ask_with_key("of what was so", nothing()).unwrap();
-    assert!(String::from_utf8_lossy(&now.body).contains("\"active\""), "the key is free, and it is decided anew");
+    assert!(
+        String::from_utf8_lossy(&now.body).contains("\"active\""),
+        "the key is free, and it is decided anew"
+    );
     house.is_sound();
 }
 
@@ -105,12 +127,26 @@ pub(super) fn what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits<B:
     let mut first = house.conversation(live(), customer, None);
     let mut second = house.reopened(first.id);
     first.send("takes the sequence").unwrap();
-    assert_eq!(second.prepare(message("lost")).settled(), Err(CommitFailure::Conflict));
+    assert_eq!(
+        second.prepare(message("lost")).settled(),
+        Err(CommitFailure::Conflict)
+    );
     // The sequence that it expects is there now, but it is not the one that it meant.
-    assert_eq!(second.prepare(message("fits by chance")).settled(), Err(CommitFailure::Away));
+    assert_eq!(
+        second.prepare(message("fits by chance")).settled(),
+        Err(CommitFailure::Away)
+    );
     assert_eq!(second.barrier(), Err(CommitFailure::Away));
-    assert_eq!(first.barrier_of(Incarnation::next()), Ok(()), "a newer copy is not touched");
-    assert!(wait(house.store().reload(first.subject())).unwrap().is_some());
+    assert_eq!(
+        first.barrier_of(Incarnation::next()),
+        Ok(()),
+        "a newer copy is not touched"
+    );
+    assert!(
+        wait(house.store().reload(first.subject()))
+            .unwrap()
+            .is_some()
+    );
     let mut third = house.reopened(first.id);
     third.send("after the reload").unwrap();
     assert_eq!(house.transcript(live(), first.id).items.len(), 2);
@@ -122,12 +158,17 @@ pub(super) fn a_loser_in_a_batch_leaves_nothing_and_the_batch_goes_on<B: Bench>(
     let mut lost = house.conversation(live(), customer, None);
     let mut winner = house.reopened(lost.id);
     winner.ask(Request::Close(Default::default())).unwrap();
-    let mut others: Vec<_> = (0..20).map(|_| house.conversation(live(), customer, None)).collect();
+    let mut others: Vec<_> = (0..20)
+        .map(|_| house.conversation(live(), customer, None))
+        .collect();
     let mut settles = Vec::new();
     for (index, other) in others.iter_mut().enumerate() {
         settles.push(other.prepare(message("before")));
         if index == 10 {
-            assert_eq!(lost.prepare(change(json!({"priority": "high"}))).settled(), Err(CommitFailure::Conflict));
+            assert_eq!(
+                lost.prepare(change(json!({"priority": "high"}))).settled(),
+                Err(CommitFailure::Conflict)
+            );
         }
         settles.push(other.prepare(change(json!({"status": "pending"}))));
     }
@@ -145,17 +186,34 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
     let elsewhere = house.customer(other(), "in another account");
     for absent in [stranger, elsewhere] {
         let refused = house.try_conversation(live(), absent, None);
-        assert_eq!(refused.unwrap_err(), Failed::Commit(CommitFailure::Broken(Broken::NoCustomer)));
+        assert_eq!(
+            refused.unwrap_err(),
+            Failed::Commit(CommitFailure::Broken(Broken::NoCustomer))
+        );
     }
     let mut conversation = house.conversation(live(), customer, None);
     let user = house.user(other(), "else@example.org").unwrap();
-    let refused = conversation.ask(change(json!({"assignee_id": user.id}))).unwrap_err();
-    assert_eq!(refused, Failed::Commit(CommitFailure::Broken(Broken::NoUser)));
+    let refused = conversation
+        .ask(change(json!({"assignee_id": user.id})))
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        Failed::Commit(CommitFailure::Broken(Broken::NoUser))
+    );
     conversation.send("the incarnation goes on").unwrap();
-    let refused = house.record::<Customer>(live(), customer).ask(CustomerRequest::Delete).unwrap_err();
-    assert_eq!(refused, Failed::Commit(CommitFailure::Broken(Broken::HasConversations)));
+    let refused = house
+        .record::<Customer>(live(), customer)
+        .ask(CustomerRequest::Delete)
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        Failed::Commit(CommitFailure::Broken(Broken::HasConversations))
+    );
     let idle = house.customer(live(), "idle");
-    let deleted = house.record::<Customer>(live(), idle).ask(CustomerRequest::Delete).unwrap();
+    let deleted = house
+        .record::<Customer>(live(), idle)
+        .ask(CustomerRequest::Delete)
+        .unwrap();
     assert_eq!(deleted.done, Done::Deleted);
     assert!(house.try_conversation(live(), idle, None).is_err());
     house.is_sound();
@@ -165,13 +223,23 @@ pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
     let house = House::<B>::new();
     let create = |email: &str| UserRequest::Create(house.new_user(email));
     let both: Vec<_> = (0..2)
-        .map(|_| house.vacant::<User>(live().account_wide()).prepare(create("Twice@Example.org")).settled())
+        .map(|_| {
+            house
+                .vacant::<User>(live().account_wide())
+                .prepare(create("Twice@Example.org"))
+                .settled()
+        })
         .collect();
     assert_eq!(both.iter().filter(|settled| settled.is_ok()).count(), 1);
-    assert!(both.contains(&Err(CommitFailure::Broken(Broken::Taken(crate::store::NameField::UserEmail)))));
+    assert!(both.contains(&Err(CommitFailure::Broken(Broken::Taken(
+        crate::store::NameField::UserEmail
+    )))));
     let mut user = house.user(other(), "twice@example.org").unwrap();
     user.ask(UserRequest::Delete).unwrap();
-    assert!(house.user(other(), "twice@example.org").is_ok(), "a deleted record gives its name back");
+    assert!(
+        house.user(other(), "twice@example.org").is_ok(),
+        "a deleted record gives its name back"
+    );
     house.is_sound();
 }
 
@@ -199,19 +267,33 @@ pub(super) fn a_kept_answer_survives<B: Bench>() {
     let customer = house.customer(live(), "Ada");
     let mut conversation = house.conversation(live(), customer, None);
     let sent = conversation.ask_with_key("send", message("kept")).unwrap();
-    let unchanged = conversation.ask_with_key("nothing", Request::Reopen).unwrap();
-    let closed = conversation.ask_with_key("close", Request::Close(Default::default())).unwrap();
-    let refused = conversation.ask_with_key("refused", system_message()).unwrap_err();
+    let unchanged = conversation
+        .ask_with_key("nothing", Request::Reopen)
+        .unwrap();
+    let closed = conversation
+        .ask_with_key("close", Request::Close(Default::default()))
+        .unwrap();
+    let refused = conversation
+        .ask_with_key("refused", system_message())
+        .unwrap_err();
     assert_eq!(refused, Failed::Refused(ConversationError::Closed));
     let house = house.crash();
     for (key, first) in [("send", sent), ("nothing", unchanged), ("close", closed)] {
-        let Known::Replay(again) = house.look(live(), key, 1) else { panic!("{key} is not known") };
-        assert_eq!((again.body, again.done, again.id, again.etag), (first.body, first.done, first.id, first.etag));
+        let Known::Replay(again) = house.look(live(), key, 1) else {
+            panic!("{key} is not known")
+        };
+        assert_eq!(
+            (again.body, again.done, again.id, again.etag),
+            (first.body, first.done, first.id, first.etag)
+        );
         assert!(again.replayed);
         assert!(matches!(house.look(live(), key, 2), Known::Reused));
         assert!(matches!(house.look(test(), key, 1), Known::Fresh(_)));
     }
-    assert!(matches!(house.look(live(), "refused", 1), Known::Fresh(_)), "a refusal is decided anew");
+    assert!(
+        matches!(house.look(live(), "refused", 1), Known::Fresh(_)),
+        "a refusal is decided anew"
+    );
 }
 
 pub(super) fn memory_holds_a_bounded_number_of_keys_and_none_is_forgotten<B: Bench>() {
@@ -225,18 +307,33 @@ pub(super) fn memory_holds_a_bounded_number_of_keys_and_none_is_forgotten<B: Ben
     house.rest();
     let in_memory = |house: &House<B>| {
         let looked = |key: &&String| {
-            matches!(house.views.keys.look(Keys::hash(live(), key), Fingerprint::numbered(1)), Looked::Done { .. })
+            matches!(
+                house
+                    .views
+                    .keys
+                    .look(Keys::hash(live(), key), Fingerprint::numbered(1)),
+                Looked::Done { .. }
+            )
         };
         keys.iter().filter(looked).count()
     };
-    assert!((1..=40).contains(&in_memory(&house)), "{}", in_memory(&house));
+    assert!(
+        (1..=40).contains(&in_memory(&house)),
+        "{}",
+        in_memory(&house)
+    );
     let house = house.crash();
     for key in &keys {
-        let Known::Replay(again) = house.look(live(), key, 1) else { panic!("{key} is not known") };
+        let Known::Replay(again) = house.look(live(), key, 1) else {
+            panic!("{key} is not known")
+        };
         assert!(String::from_utf8_lossy(&again.body).contains(key.as_str()));
     }
     for index in 0..200 {
-        assert!(matches!(house.look(live(), &format!("new {index}"), 1), Known::Fresh(_)));
+        assert!(matches!(
+            house.look(live(), &format!("new {index}"), 1),
+            Known::Fresh(_)
+        ));
     }
 }
 
@@ -248,21 +345,39 @@ pub(super) fn a_renamed_customer_is_renamed_everywhere_at_once<B: Bench>() {
         house.conversation(live(), customer, None);
     }
     let renamed = |house: &House<B>, name: &str| {
-        house.list(live(), Facets::default()).items.iter().all(|header| &*house.name_of(header) == name)
+        house
+            .list(live(), Facets::default())
+            .items
+            .iter()
+            .all(|header| &*house.name_of(header) == name)
     };
     assert!(renamed(&house, "before"));
     house
         .record::<Customer>(live(), customer)
-        .ask(CustomerRequest::Change(serde_json::from_value(json!({"name": "after"})).unwrap()))
+        .ask(CustomerRequest::Change(
+            serde_json::from_value(json!({"name": "after"})).unwrap(),
+        ))
         .unwrap();
     assert!(renamed(&house, "after"), "before and during the copying");
     let body = active.ask(Request::Read).unwrap().body;
-    assert!(String::from_utf8_lossy(&body).contains("after"), "the active conversation shows it");
+    assert!(
+        String::from_utf8_lossy(&body).contains("after"),
+        "the active conversation shows it"
+    );
     house.conversation(live(), customer, None);
     let house = house.crash();
-    assert!(renamed(&house, "after"), "a crash in the middle of the copying");
+    assert!(
+        renamed(&house, "after"),
+        "a crash in the middle of the copying"
+    );
     house.rest();
-    assert!(house.list(live(), Facets::default()).items.iter().all(|header| &*header.customer_name == "after"));
+    assert!(
+        house
+            .list(live(), Facets::default())
+            .items
+            .iter()
+            .all(|header| &*header.customer_name == "after")
+    );
     house.is_sound();
 }
 
@@ -271,17 +386,28 @@ pub(super) fn a_redacted_text_is_gone_from_every_file<B: Bench>() {
     let house = House::<B>::new();
     let customer = house.customer(live(), "Ada");
     let mut conversation = house.conversation(live(), customer, None);
-    let sent = conversation.ask_with_key("key", message(&format!("{MARKER} first"))).unwrap();
+    let sent = conversation
+        .ask_with_key("key", message(&format!("{MARKER} first")))
+        .unwrap();
     let id = sent.id.unwrap().parse().unwrap();
     let edit = json!({"content": format!("{MARKER} second"), "metadata": {"note": MARKER}});
-    conversation.ask(Request::Edit(id, Box::new(serde_json::from_value(edit).unwrap()))).unwrap();
+    conversation
+        .ask(Request::Edit(
+            id,
+            Box::new(serde_json::from_value(edit).unwrap()),
+        ))
+        .unwrap();
     house.rest();
     assert!(house.holds(MARKER), "the test looks in the right place");
     conversation.ask(Request::Redact(id)).unwrap();
     house.until("the text is gone", || !house.holds(MARKER));
-    let Known::Replay(again) = house.look(live(), "key", 1) else { panic!("the key is not known") };
+    let Known::Replay(again) = house.look(live(), "key", 1) else {
+        panic!("the key is not known")
+    };
     assert!(!String::from_utf8_lossy(&again.body).contains(MARKER));
-    let found = wait(house.store().message(conversation.subject(), id)).unwrap().unwrap();
+    let found = wait(house.store().message(conversation.subject(), id))
+        .unwrap()
+        .unwrap();
     assert!(found.now.redacted && found.now.content.is_empty() && found.edits == 2);
     house.is_sound();
 }
@@ -289,12 +415,29 @@ pub(super) fn a_redacted_text_is_gone_from_every_file<B: Bench>() {
 pub(super) fn a_last_use_of_a_key_is_written_down<B: Bench>() {
     let house = House::<B>::new();
     let (id, secret) = house.key();
-    assert!(house.views.identity.authenticate(&secret, 120_000).is_some());
+    assert!(
+        house
+            .views
+            .identity
+            .authenticate(&secret, 120_000)
+            .is_some()
+    );
     house.rest();
     let house = house.crash();
     let known = house.views.identity.key(id).unwrap();
-    assert_eq!(known.last_used_ms.load(std::sync::atomic::Ordering::Relaxed), 120_000);
-    assert!(house.views.identity.authenticate(&secret, 180_000).is_some());
+    assert_eq!(
+        known
+            .last_used_ms
+            .load(std::sync::atomic::Ordering::Relaxed),
+        120_000
+    );
+    assert!(
+        house
+            .views
+            .identity
+            .authenticate(&secret, 180_000)
+            .is_some()
+    );
 }
 
 pub(super) fn a_chore_stays_until_it_is_done<B: Bench>() {
@@ -317,7 +460,10 @@ pub(super) fn after_its_end_nothing_is_acknowledged<B: Bench>() {
     let last = conversation.prepare(message("just before the end"));
     house.store().close();
     assert_eq!(last.settled(), Ok(()));
-    assert_eq!(conversation.send("after the end").unwrap_err(), Failed::Commit(CommitFailure::Away));
+    assert_eq!(
+        conversation.send("after the end").unwrap_err(),
+        Failed::Commit(CommitFailure::Away)
+    );
     assert_eq!(conversation.barrier(), Err(CommitFailure::Away));
     assert!(wait(house.store().reload(conversation.subject())).is_err());
     assert!(wait(house.store().chores()).is_err());
@@ -325,29 +471,58 @@ pub(super) fn after_its_end_nothing_is_acknowledged<B: Bench>() {
 
 pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
     let house = House::<B>::new();
-    let (here, there) = (house.customer(live(), "Ada"), house.customer(other(), "Eve"));
+    let (here, there) = (
+        house.customer(live(), "Ada"),
+        house.customer(other(), "Eve"),
+    );
     let mut sleepers = Vec::new();
-    for (scope, customer, until) in [(live(), here, 3000), (other(), there, 1000), (live(), here, 2000)] {
+    for (scope, customer, until) in [
+        (live(), here, 3000),
+        (other(), there, 1000),
+        (live(), here, 2000),
+    ] {
         let mut conversation = house.conversation(scope, customer, None);
         conversation.ask(snoozed_until(until)).unwrap();
         sleepers.push((conversation, until));
     }
     house.conversation(live(), here, Some("awake"));
     sleepers.sort_by_key(|(_, until)| *until);
-    let query = |until, behind, limit| TimedQuery { timing: Timing::Snooze, until, behind, limit };
+    let query = |until, behind, limit| TimedQuery {
+        timing: Timing::Snooze,
+        until,
+        behind,
+        limit,
+    };
     let found = |house: &House<B>, query| {
         let found = wait(house.store().timed(query)).unwrap();
         assert!(found.iter().all(|one| one.at == one.listed_at));
-        found.into_iter().map(|one| (one.id, one.scope, one.at)).collect::<Vec<_>>()
+        found
+            .into_iter()
+            .map(|one| (one.id, one.scope, one.at))
+            .collect::<Vec<_>>()
     };
-    let all: Vec<_> = sleepers.iter().map(|(sleeper, until)| (sleeper.id, sleeper.scope, *until)).collect();
+    let all: Vec<_> = sleepers
+        .iter()
+        .map(|(sleeper, until)| (sleeper.id, sleeper.scope, *until))
+        .collect();
     assert_eq!(found(&house, query(5000, None, 10)), all);
-    assert_eq!(found(&house, query(0, None, 10)), all[..1], "the first that is not due ends it");
+    assert_eq!(
+        found(&house, query(0, None, 10)),
+        all[..1],
+        "the first that is not due ends it"
+    );
     assert_eq!(found(&house, query(5000, None, 2)), all[..2]);
-    assert_eq!(found(&house, query(5000, Some((2000, all[1].0.number())), 2)), all[2..]);
+    assert_eq!(
+        found(&house, query(5000, Some((2000, all[1].0.number())), 2)),
+        all[2..]
+    );
     sleepers[0].0.ask(Request::Wake).unwrap();
     let house = house.crash();
-    assert_eq!(found(&house, query(5000, None, 10)), all[1..], "a crash changes nothing");
+    assert_eq!(
+        found(&house, query(5000, None, 10)),
+        all[1..],
+        "a crash changes nothing"
+    );
     house.is_sound();
 }
 
@@ -357,28 +532,59 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
     let mut quiet = house.conversation(live(), customer, None);
     let mut spoke = house.conversation(live(), customer, None);
     let mut asleep = house.conversation(live(), customer, None);
-    let closed = house.conversation(live(), customer, None).ask(Request::Close(Default::default()));
+    let closed = house
+        .conversation(live(), customer, None)
+        .ask(Request::Close(Default::default()));
     assert!(closed.is_ok());
-    asleep.ask(snoozed_until(i64::from(u32::MAX) * 1000)).unwrap();
+    asleep
+        .ask(snoozed_until(i64::from(u32::MAX) * 1000))
+        .unwrap();
     let tick = || std::thread::sleep(std::time::Duration::from_millis(5));
     tick();
     let before = crate::time::Timestamp::now().0;
     tick();
     spoke.send("after that").unwrap();
     let timing = Timing::Inactivity(live());
-    let query = |until| TimedQuery { timing, until, behind: None, limit: 10 };
+    let query = |until| TimedQuery {
+        timing,
+        until,
+        behind: None,
+        limit: 10,
+    };
     let found = |house: &House<B>, until| wait(house.store().timed(query(until))).unwrap();
     let lagging = found(&house, before);
-    assert_eq!(lagging.iter().map(|one| one.id).collect::<Vec<_>>(), [quiet.id, spoke.id]);
-    assert!(lagging[0].at <= before && lagging[1].at > before && lagging[1].listed_at <= before, "{lagging:?}");
+    assert_eq!(
+        lagging.iter().map(|one| one.id).collect::<Vec<_>>(),
+        [quiet.id, spoke.id]
+    );
+    assert!(
+        lagging[0].at <= before && lagging[1].at > before && lagging[1].listed_at <= before,
+        "{lagging:?}"
+    );
     let house = house.crash();
     let folded = found(&house, before);
-    assert!(folded[1].at == folded[1].listed_at && folded[1].at == lagging[1].at, "{folded:?}");
-    assert_eq!(found(&house, 0).len(), 1, "the first that is not due ends it");
+    assert!(
+        folded[1].at == folded[1].listed_at && folded[1].at == lagging[1].at,
+        "{folded:?}"
+    );
+    assert_eq!(
+        found(&house, 0).len(),
+        1,
+        "the first that is not due ends it"
+    );
     quiet = house.reopened(quiet.id);
     quiet.ask(Request::CloseIdle { after_ms: 0 }).unwrap();
-    assert_eq!(found(&house, before).iter().map(|one| one.id).collect::<Vec<_>>(), [spoke.id]);
-    let stranger = TimedQuery { timing: Timing::Inactivity(test()), ..query(before) };
+    assert_eq!(
+        found(&house, before)
+            .iter()
+            .map(|one| one.id)
+            .collect::<Vec<_>>(),
+        [spoke.id]
+    );
+    let stranger = TimedQuery {
+        timing: Timing::Inactivity(test()),
+        ..query(before)
+    };
     assert_eq!(wait(house.store().timed(stranger)).unwrap(), []);
     house.is_sound();
 }
@@ -392,18 +598,25 @@ pub(super) fn a_thing_is_loaded_by_its_whole_identifier<B: Bench>() {
     let customer = house.customer(live(), "Ada");
     let conversation = house.conversation(live(), customer, None);
     let mut subject = conversation.subject();
-    assert!(matches!(wait(house.store().load(subject)), Ok(Some(Stored::Conversation(_)))));
+    assert!(matches!(
+        wait(house.store().load(subject)),
+        Ok(Some(Stored::Conversation(_)))
+    ));
     subject.tail ^= 1;
     assert!(matches!(wait(house.store().load(subject)), Ok(None)));
 }
 
 /// A customer's message.
 pub(super) fn message(text: &str) -> Request {
-    Request::Send(Box::new(serde_json::from_value(json!({"content": text})).unwrap()))
+    Request::Send(Box::new(
+        serde_json::from_value(json!({"content": text})).unwrap(),
+    ))
 }
 
 fn system_message() -> Request {
-    Request::Send(Box::new(serde_json::from_value(json!({"content": "x", "sender_type": "system"})).unwrap()))
+    Request::Send(Box::new(
+        serde_json::from_value(json!({"content": "x", "sender_type": "system"})).unwrap(),
+    ))
 }
 
 /// A change of a conversation.
@@ -415,6 +628,11 @@ impl<B: Bench> House<B> {
     /// What a key turns out to be for a request that is told apart by `request`.
     fn look(&self, scope: crate::caller::Scope, key: &str, request: u8) -> Known {
         let idempotency = Idempotency::new(self.views.keys.clone(), self.store());
-        wait(async move { idempotency.look(scope, key, Fingerprint::numbered(request)).await }).unwrap()
+        wait(async move {
+            idempotency
+                .look(scope, key, Fingerprint::numbered(request))
+                .await
+        })
+        .unwrap()
     }
 }

@@ -1,5 +1,6 @@
-//! Deliveries as the store keeps them: one row each, from the match of an event and an endpoint to its end. The rows are
-//! the queue; whoever delivers holds a bounded part of them, and hands back what became of them in slices.
+//! Deliveries as the store keeps them: one row each, from the match of an event and an endpoint to
+//! its end. The rows are the queue; whoever delivers holds a bounded part of them, and hands back
+//! what became of them in slices.
 
 use bytes::Bytes;
 
@@ -12,7 +13,17 @@ use crate::webhook::Attempt;
 
 /// Where a delivery stands.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
@@ -26,19 +37,26 @@ pub enum DeliveryState {
 
 impl DeliveryState {
     /// All of them.
-    pub const ALL: [DeliveryState; 3] = [DeliveryState::Pending, DeliveryState::Delivered, DeliveryState::Failed];
+    pub const ALL: [DeliveryState; 3] = [
+        DeliveryState::Pending,
+        DeliveryState::Delivered,
+        DeliveryState::Failed,
+    ];
 
     /// Reads back what the store wrote.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
-        DeliveryState::ALL.into_iter().find(|state| *state as i64 == code)
+        DeliveryState::ALL
+            .into_iter()
+            .find(|state| *state as i64 == code)
     }
 }
 
 /// A queue within an endpoint: what stands in it leaves one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneKey {
-    /// 0 for what happens now; above, a replay's number; below, the one delivery that was sent again by hand.
+    /// 0 for what happens now; above, a replay's number; below, the one delivery that was sent
+    /// again by hand.
     pub lane: i64,
     /// The number of the event's entity.
     pub entity: u64,
@@ -153,7 +171,8 @@ pub enum ReplayChange {
 pub struct Matched {
     /// Everything up to this position is.
     pub position: i64,
-    /// Of the event directly behind it, endpoints up to this number are: an event of many takes several slices.
+    /// Of the event directly behind it, endpoints up to this number are: an event of many takes
+    /// several slices.
     pub within: u64,
 }
 
@@ -183,7 +202,8 @@ pub struct DeliverySlice {
 /// What a slice left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Rows are left that are to be given up or to go: another slice, an empty one too, takes some of them.
+    /// Rows are left that are to be given up or to go: another slice, an empty one too, takes some
+    /// of them.
     pub left: bool,
 }
 

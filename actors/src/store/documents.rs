@@ -20,9 +20,11 @@ pub struct DocumentHeader {
     pub listed: DocumentListed,
     /// JSON, as the entity reads it back.
     pub body: String,
-    /// Who may read it, where that has changed: users by number, 0 for everybody of the account, with what they may do.
+    /// Who may read it, where that has changed: users by number, 0 for everybody of the account,
+    /// with what they may do.
     pub readers: Option<Vec<(u64, i64)>>,
-    /// Hashes of the tokens of its share links, where these have changed; the header counts their uses.
+    /// Hashes of the tokens of its share links, where these have changed; the header counts their
+    /// uses.
     pub links: Option<Vec<[u8; 32]>>,
     /// A new version.
     pub version: Option<NewVersion>,
@@ -92,7 +94,10 @@ pub struct StoredVersion {
 impl StoredVersion {
     /// As its actor keeps it: what it is about is read from the store.
     pub(crate) fn without_message(self) -> Self {
-        StoredVersion { message: None, ..self }
+        StoredVersion {
+            message: None,
+            ..self
+        }
     }
 }
 
@@ -111,8 +116,8 @@ pub struct StoredDocument {
     pub versions: Vec<StoredVersion>,
     /// All comments, oldest first, in JSON.
     pub comments: Vec<(u64, String)>,
-    /// How often share links were used, by the number of their identifiers, where that was counted since the header was
-    /// written.
+    /// How often share links were used, by the number of their identifiers, where that was counted
+    /// since the header was written.
     pub link_uses: Vec<(u64, u64)>,
     /// Where comments stand whose rows say something else.
     pub anchors: Option<Vec<u8>>,
@@ -150,7 +155,8 @@ pub struct DocumentQuery {
     pub scope: Scope,
     /// Only what this user may read; none: everything.
     pub reader: Option<UserId>,
-    /// Only where that user, or whoever asks, has one of these roles, by code; none: whatever the role.
+    /// Only where that user, or whoever asks, has one of these roles, by code; none: whatever the
+    /// role.
     pub role: Option<i64>,
     /// Whose.
     pub owner: Option<UserId>,

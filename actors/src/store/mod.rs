@@ -1,8 +1,10 @@
-//! What is committed. One trait, implemented by `sqlite`; `contract` is the suite that every store passes.
+//! What is committed. One trait, implemented by `sqlite`; `contract` is the suite that every store
+//! passes.
 //!
-//! A [`Commit`] takes effect whole or not at all, and only directly after the sequence that it expects: the fence.
-//! Each of its rows is an event with its (entity, sequence) and a global position, given in commit order: so an event
-//! exists if and only if its change does, and what happened can be read by position.
+//! A [`Commit`] takes effect whole or not at all, and only directly after the sequence that it
+//! expects: the fence. Each of its rows is an event with its (entity, sequence) and a global
+//! position, given in commit order: so an event exists if and only if its change does, and what
+//! happened can be read by position.
 
 mod commit;
 mod delivery;
@@ -20,22 +22,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use commit::{
-    Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, Kind, NameField, NewRow,
-    Seen, Subject, Tallies,
+    Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer,
+    Kind, NameField, NewRow, Seen, Subject, Tallies,
 };
 pub use delivery::{
-    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate, GivenUp, LIVE,
-    LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting,
-    WebhookState, Written,
+    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate,
+    GivenUp, LIVE, LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery,
+    StoredEndpoint, Unwritten, Waiting, WebhookState, Written,
 };
 pub use documents::{
-    ActivityQuery, ActivityRow, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, DocumentRow, NewVersion,
-    StoredDocument, StoredVersion, VersionQuery,
+    ActivityQuery, ActivityRow, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery,
+    DocumentRow, NewVersion, StoredDocument, StoredVersion, VersionQuery,
 };
 pub use stored::{
-    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow, MessageQuery, RecordQuery,
-    RevisionQuery, Span, Stored, StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedQuery,
-    Timing,
+    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
+    MessageQuery, RecordQuery, RevisionQuery, Span, Stored, StoredConversation, StoredMessage,
+    StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
 use crate::caller::Scope;
@@ -95,14 +97,16 @@ impl From<Unreadable> for ReadError {
 
 /// A store of committed changes.
 ///
-/// Reads show every commit that was settled before they were asked. Accounts take turns with them; whoever drops the answer
-/// has left, and nothing is read for him any more.
+/// Reads show every commit that was settled before they were asked. Accounts take turns with them;
+/// whoever drops the answer has left, and nothing is read for him any more.
 pub trait Store: Send + Sync + 'static {
-    /// Commits, in the order of submission for each subject. After a commit of an incarnation failed otherwise than
-    /// by a broken condition, everything later of the same incarnation fails too.
+    /// Commits, in the order of submission for each subject. After a commit of an incarnation
+    /// failed otherwise than by a broken condition, everything later of the same incarnation fails
+    /// too.
     fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle);
 
-    /// Settles when all that was submitted before for this subject is durable; fails if something of this incarnation failed.
+    /// Settles when all that was submitted before for this subject is durable; fails if something
+    /// of this incarnation failed.
     fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle);
 
     /// The entity as it is committed.
@@ -112,16 +116,29 @@ pub trait Store: Send + Sync + 'static {
     fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>>;
 
     /// A message as it stands; it costs the same however often it was edited.
-    fn message(&self, conversation: Subject, message: MessageId) -> Later<Result<Option<StoredMessage>, ReadError>>;
+    fn message(
+        &self,
+        conversation: Subject,
+        message: MessageId,
+    ) -> Later<Result<Option<StoredMessage>, ReadError>>;
 
     /// A page of a message's earlier texts, as JSON.
-    fn revisions(&self, query: RevisionQuery) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>>;
+    fn revisions(
+        &self,
+        query: RevisionQuery,
+    ) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>>;
 
     /// A page of messages, as JSON.
-    fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>>;
+    fn messages(
+        &self,
+        query: MessageQuery,
+    ) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>>;
 
     /// A page of conversations.
-    fn conversations(&self, query: ConversationQuery) -> Later<Result<StoredPage<ConversationHeader>, ReadError>>;
+    fn conversations(
+        &self,
+        query: ConversationQuery,
+    ) -> Later<Result<StoredPage<ConversationHeader>, ReadError>>;
 
     /// A page of records.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
@@ -135,14 +152,25 @@ pub trait Store: Send + Sync + 'static {
     /// A page of a document's versions.
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>>;
 
-    /// A document by its number, as lists show it, and whether it is in the bin; for the server itself.
-    fn document(&self, scope: Scope, number: u64) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>>;
+    /// A document by its number, as lists show it, and whether it is in the bin; for the server
+    /// itself.
+    fn document(
+        &self,
+        scope: Scope,
+        number: u64,
+    ) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>>;
 
-    /// A version, and the frames from which its content is made, the keyframe first. It is read in the turn of this account,
-    /// or the server's own.
-    fn version(&self, whom: Scope, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>>;
+    /// A version, and the frames from which its content is made, the keyframe first. It is read in
+    /// the turn of this account, or the server's own.
+    fn version(
+        &self,
+        whom: Scope,
+        document: Subject,
+        number: u64,
+    ) -> Later<Result<Option<FramedVersion>, ReadError>>;
 
-    /// The identifiers of a document's versions with these numbers, read in the turn of this account.
+    /// The identifiers of a document's versions with these numbers, read in the turn of this
+    /// account.
     fn version_ids(
         &self,
         whom: Scope,
@@ -157,16 +185,25 @@ pub trait Store: Send + Sync + 'static {
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>>;
 
     /// Documents that have been in the bin since before this instant, oldest first.
-    fn overdue_documents(&self, before: i64, most: u32) -> Later<Result<Vec<(Subject, Scope)>, ReadError>>;
+    fn overdue_documents(
+        &self,
+        before: i64,
+        most: u32,
+    ) -> Later<Result<Vec<(Subject, Scope)>, ReadError>>;
 
     /// Documents of all accounts, those in the bin too, by number, behind this one.
-    fn documents_behind(&self, number: u64, most: u32) -> Later<Result<Vec<(u64, Scope)>, ReadError>>;
+    fn documents_behind(
+        &self,
+        number: u64,
+        most: u32,
+    ) -> Later<Result<Vec<(u64, Scope)>, ReadError>>;
 
-    /// Events of all accounts and what became of webhook endpoints, behind this position and in its order: the next `limit`
-    /// of them. Nothing that retention took away.
+    /// Events of all accounts and what became of webhook endpoints, behind this position and in its
+    /// order: the next `limit` of them. Nothing that retention took away.
     fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>>;
 
-    /// The event at this position as it stands now; none where there is none, or retention took it away.
+    /// The event at this position as it stands now; none where there is none, or retention took it
+    /// away.
     fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>>;
 
     /// The answer that was kept in the row at this position.
@@ -178,8 +215,8 @@ pub trait Store: Send + Sync + 'static {
     /// Writes what became of deliveries, whole or not at all.
     fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>>;
 
-    /// Lets deliveries and replays go of endpoints that are no more, behind all slices that were handed in before. Gives the
-    /// last position then: every deletion up to it has been seen to.
+    /// Lets deliveries and replays go of endpoints that are no more, behind all slices that were
+    /// handed in before. Gives the last position then: every deletion up to it has been seen to.
     fn begin_deliveries(&self) -> Later<Result<i64, ReadError>>;
 
     /// What whoever delivers begins with.
@@ -189,13 +226,21 @@ pub trait Store: Send + Sync + 'static {
     fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>>;
 
     /// A page of an endpoint's deliveries.
-    fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>>;
+    fn deliveries(
+        &self,
+        query: DeliveryQuery,
+    ) -> Later<Result<StoredPage<StoredDelivery>, ReadError>>;
 
     /// One delivery of an endpoint, with its log.
-    fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>>;
+    fn delivery(
+        &self,
+        endpoint: u64,
+        number: i64,
+    ) -> Later<Result<Option<StoredDelivery>, ReadError>>;
 
     /// How these endpoints fare, in their order.
-    fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>>;
+    fn endpoint_totals(&self, endpoints: Vec<u64>)
+    -> Later<Result<Vec<EndpointTotals>, ReadError>>;
 
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;
@@ -206,7 +251,8 @@ pub trait Store: Send + Sync + 'static {
     /// Takes a chore off the list.
     fn chore_done(&self, chore: Chore);
 
-    /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may be asked after.
+    /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may
+    /// be asked after.
     fn close(&self);
 
     /// Whether it can commit.

@@ -219,7 +219,8 @@ pub struct EventPage {
     pub cursor: u64,
     /// Whether any that match may follow.
     pub more: bool,
-    /// The place of an event that can't be read, which was told: the page ends before it. A page with a total is not given then.
+    /// The place of an event that can't be read, which was told: the page ends before it. A page
+    /// with a total is not given then.
     pub unreadable: Option<u64>,
 }
 

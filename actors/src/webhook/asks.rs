@@ -1,5 +1,5 @@
-//! What others ask of whoever delivers: that lists show everything up to now, that a delivery or what happened before is
-//! sent again, how endpoints fare.
+//! What others ask of whoever delivers: that lists show everything up to now, that a delivery or
+//! what happened before is sent again, how endpoints fare.
 
 use std::sync::Arc;
 
@@ -37,7 +37,9 @@ impl PostOffice {
     /// What was asked goes on where all is matched.
     pub(super) fn pass_asked(&mut self, turn: &mut Turn<Mail>) {
         let position = self.matcher.position();
-        let (reached, asked) = std::mem::take(&mut self.asked).into_iter().partition(|(at, _)| *at <= position);
+        let (reached, asked) = std::mem::take(&mut self.asked)
+            .into_iter()
+            .partition(|(at, _)| *at <= position);
         self.asked = asked;
         let reached: Vec<(i64, Ask)> = reached;
         for (_, ask) in reached {
@@ -48,14 +50,24 @@ impl PostOffice {
     /// Goes on when everything so far is written.
     pub(super) fn bar(&mut self, ask: Ask, turn: &mut Turn<Mail>) {
         let (next, written) = self.queue.slices();
-        let slice = if self.queue.news() > 0 { next } else { next - 1 };
-        if slice <= written { self.pass(ask, turn) } else { self.barriers.push((slice, ask)) }
+        let slice = if self.queue.news() > 0 {
+            next
+        } else {
+            next - 1
+        };
+        if slice <= written {
+            self.pass(ask, turn)
+        } else {
+            self.barriers.push((slice, ask))
+        }
     }
 
     /// What waited for slices that are written now goes on.
     pub(super) fn pass_barriers(&mut self, turn: &mut Turn<Mail>) {
         let (_, written) = self.queue.slices();
-        let (passed, barriers) = std::mem::take(&mut self.barriers).into_iter().partition(|(at, _)| *at <= written);
+        let (passed, barriers) = std::mem::take(&mut self.barriers)
+            .into_iter()
+            .partition(|(at, _)| *at <= written);
         self.barriers = barriers;
         let passed: Vec<(u64, Ask)> = passed;
         for (_, ask) in passed {
@@ -70,7 +82,10 @@ impl PostOffice {
             Ask::Answer(reply, answer) => drop(reply.send(Ok(answer))),
             Ask::Replay(ask) => self.replay(*ask, turn),
             Ask::Retry(retry) => {
-                let found = self.means.store.delivery(retry.asker.webhook.number(), retry.delivery.position());
+                let found = self
+                    .means
+                    .store
+                    .delivery(retry.asker.webhook.number(), retry.delivery.position());
                 turn.later(async move { Mail::RetryRead(retry, found.await) });
             }
         }
@@ -86,7 +101,9 @@ impl PostOffice {
         let endpoint = retry.asker.webhook.number();
         let mut found = match (found, self.target_of(&retry.asker)) {
             (Err(error), _) => return retry.asker.refuse(LoadError::from(error).into()),
-            (Ok(Some(found)), Some(target)) if found.id() == retry.delivery && target.enabled => found,
+            (Ok(Some(found)), Some(target)) if found.id() == retry.delivery && target.enabled => {
+                found
+            }
             (Ok(Some(found)), Some(_)) if found.id() == retry.delivery => {
                 return retry.asker.refuse(DeliveryError::Disabled);
             }
@@ -104,8 +121,24 @@ impl PostOffice {
                 found.due = found.due.map(|due| due.min(now));
             }
         } else {
-            let StoredDelivery { number, key, position, attempts, .. } = found;
-            self.queue.again(endpoint, &Waiting { number, key, position, attempts, due: Some(now) }, now);
+            let StoredDelivery {
+                number,
+                key,
+                position,
+                attempts,
+                ..
+            } = found;
+            self.queue.again(
+                endpoint,
+                &Waiting {
+                    number,
+                    key,
+                    position,
+                    attempts,
+                    due: Some(now),
+                },
+                now,
+            );
             (found.state, found.due) = (DeliveryState::Pending, Some(now));
         }
         let view = DeliveryView::new(retry.asker.webhook, &found);

@@ -22,7 +22,8 @@ pub struct WebhookSettings {
     pub timeout: Duration,
     /// Deliveries of one endpoint that may be under way at once.
     pub places: usize,
-    /// Deliveries of all endpoints of an account that may be under way at once; but each endpoint may always have one.
+    /// Deliveries of all endpoints of an account that may be under way at once; but each endpoint
+    /// may always have one.
     pub account_places: usize,
     /// Replays of one endpoint that may be under way at once.
     pub replays_max: usize,
@@ -37,7 +38,10 @@ pub struct WebhookSettings {
 impl WebhookSettings {
     /// What may be under way at once.
     pub(super) fn places(&self) -> Places {
-        Places { endpoint: self.places, account: self.account_places }
+        Places {
+            endpoint: self.places,
+            account: self.account_places,
+        }
     }
 }
 
@@ -65,11 +69,23 @@ impl Attempt {
             Ok(Reply { status, answer, .. }) => {
                 let delivered = (200..300).contains(&status);
                 let error = (!delivered).then(|| format!("answered {status}, not 2xx"));
-                Attempt { attempted_at: sent_at, status: Some(status), duration_ms, answer: Some(answer), error }
+                Attempt {
+                    attempted_at: sent_at,
+                    status: Some(status),
+                    duration_ms,
+                    answer: Some(answer),
+                    error,
+                }
             }
             Err(lost) => {
                 let error = Some(lost.to_string());
-                Attempt { attempted_at: sent_at, status: None, duration_ms, answer: None, error }
+                Attempt {
+                    attempted_at: sent_at,
+                    status: None,
+                    duration_ms,
+                    answer: None,
+                    error,
+                }
             }
         }
     }

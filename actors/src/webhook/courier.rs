@@ -10,7 +10,8 @@ use crate::store::Later;
 /// One POST.
 #[derive(Debug)]
 pub struct Parcel {
-    /// For which account, by its number: what a parcel holds up while it is under way is the account's share.
+    /// For which account, by its number: what a parcel holds up while it is under way is the
+    /// account's share.
     pub account: u32,
     /// Where to.
     pub url: String,
@@ -45,8 +46,8 @@ pub enum Lost {
     Broken(String),
 }
 
-/// Brings parcels to receivers: follows no redirect, believes no proxy of the environment, and connects to no
-/// special-purpose address unless the settings allow it.
+/// Brings parcels to receivers: follows no redirect, believes no proxy of the environment, and
+/// connects to no special-purpose address unless the settings allow it.
 pub trait Courier: Send + Sync + 'static {
     /// Sends it once, and waits at most as long as the settings say.
     fn post(&self, parcel: Parcel) -> Later<Result<Reply, Lost>>;

@@ -1,4 +1,5 @@
-//! The way in: lists of deliveries, single ones with what was tried, sending again, replays, and how endpoints fare.
+//! The way in: lists of deliveries, single ones with what was tried, sending again, replays, and
+//! how endpoints fare.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use super::attempt::WebhookSettings;
 use super::courier::Courier;
 use super::figures::{DeliveryFigures, Figures};
 use super::messages::{
-    AllHealth, Asker, DeliveryError, DeliveryLogView, DeliveryView, Health, HealthView, ReplayAsk, ReplayView, Retry,
+    AllHealth, Asker, DeliveryError, DeliveryLogView, DeliveryView, Health, HealthView, ReplayAsk,
+    ReplayView, Retry,
 };
 use super::post::{Disable, Mail, Means, PostOffice};
 use super::record::{DisabledReason, WebhookView};
@@ -30,13 +32,15 @@ use crate::page::{ListFailure, Page, Paging, Start};
 use crate::present::present;
 use crate::runtime::Alone;
 use crate::store::{
-    DeliveryQuery, DeliveryState, EndpointTotals, Happened, Kind, Store, Stored, StoredDelivery, StoredRecord, Subject,
+    DeliveryQuery, DeliveryState, EndpointTotals, Happened, Kind, Store, Stored, StoredDelivery,
+    StoredRecord, Subject,
 };
 use crate::time::Timestamp;
 
 /// A list waits so long for the matcher, and an ask for its answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
-/// The part of the time to stop in which attempts are waited for; the rest is the last slice's, and the listener's.
+/// The part of the time to stop in which attempts are waited for; the rest is the last slice's, and
+/// the listener's.
 const WAITED_FOR: f64 = 0.8;
 
 /// Which deliveries of an endpoint.
@@ -95,21 +99,45 @@ impl Deliveries {
             figures: Arc::clone(&figures),
         };
         let post = Alone::start(move || PostOffice::new(means.clone()))?;
-        Ok(Deliveries { store, identity, figures, post })
+        Ok(Deliveries {
+            store,
+            identity,
+            figures,
+            post,
+        })
     }
 
     /// A page of an endpoint's deliveries. It shows all that was committed before it was asked.
     ///
     /// # Errors
     /// There is no such endpoint for this caller, nobody delivers now, or the list took too long.
-    pub async fn list(&self, scope: Scope, webhook: WebhookId, list: DeliveryList) -> Result<Page, ListFailure> {
+    pub async fn list(
+        &self,
+        scope: Scope,
+        webhook: WebhookId,
+        list: DeliveryList,
+    ) -> Result<Page, ListFailure> {
         self.reach(scope, webhook).await?;
-        let DeliveryList { status: state, event: happened, paging } = list;
-        let query = DeliveryQuery { scope, endpoint: webhook.number(), state, happened, paging };
+        let DeliveryList {
+            status: state,
+            event: happened,
+            paging,
+        } = list;
+        let query = DeliveryQuery {
+            scope,
+            endpoint: webhook.number(),
+            state,
+            happened,
+            paging,
+        };
         let found = self.store.deliveries(query).await?;
-        let id = |delivery: Option<&StoredDelivery>| delivery.map(|delivery| delivery.id().to_string());
-        let shown: Vec<DeliveryView> =
-            found.items.iter().map(|delivery| DeliveryView::new(webhook, delivery)).collect();
+        let id =
+            |delivery: Option<&StoredDelivery>| delivery.map(|delivery| delivery.id().to_string());
+        let shown: Vec<DeliveryView> = found
+            .items
+            .iter()
+            .map(|delivery| DeliveryView::new(webhook, delivery))
+            .collect();
         Ok(Page {
             data: json(&shown),
             count: u32::try_from(shown.len()).unwrap_or(u32::MAX),
@@ -125,20 +153,38 @@ impl Deliveries {
     ///
     /// # Errors
     /// There is no such endpoint or delivery for this caller, or nobody delivers now.
-    pub async fn read(&self, scope: Scope, webhook: WebhookId, id: DeliveryId) -> Result<Answer, ListFailure> {
+    pub async fn read(
+        &self,
+        scope: Scope,
+        webhook: WebhookId,
+        id: DeliveryId,
+    ) -> Result<Answer, ListFailure> {
         self.reach(scope, webhook).await?;
         let found = self.store.delivery(webhook.number(), id.position()).await?;
-        let found = found.filter(|found| found.id() == id).ok_or(ListFailure::NotFound)?;
+        let found = found
+            .filter(|found| found.id() == id)
+            .ok_or(ListFailure::NotFound)?;
         let body = json(&DeliveryLogView::new(webhook, found));
         let digest = Sha256::digest(&body);
-        let etag = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Ok(Answer { done: Done::Ok, id: None, etag: Some(etag), body, replayed: false })
+        let etag = digest
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Answer {
+            done: Done::Ok,
+            id: None,
+            etag: Some(etag),
+            body,
+            replayed: false,
+        })
     }
 
     /// Sends a delivery at once: one that waits before its time, one that has ended once more.
     ///
     /// # Errors
-    /// There is no such endpoint or delivery for this caller, the endpoint is disabled, or nobody delivers now.
+    /// There is no such endpoint or delivery for this caller, the endpoint is disabled, or nobody
+    /// delivers now.
     pub async fn retry(
         &self,
         webhook: WebhookId,
@@ -147,7 +193,12 @@ impl Deliveries {
         reservation: Option<Reservation>,
     ) -> Result<Answer, DeliveryError> {
         let (reply, answer) = oneshot::channel();
-        let asker = Asker { webhook, caller, reservation, reply };
+        let asker = Asker {
+            webhook,
+            caller,
+            reservation,
+            reply,
+        };
         self.tell(Mail::Retry(Box::new(Retry { asker, delivery })));
         answered(answer).await
     }
@@ -155,7 +206,8 @@ impl Deliveries {
     /// Delivers events of the past again, also those that are older than the endpoint.
     ///
     /// # Errors
-    /// There is no such endpoint for this caller, it is disabled, a value is not acceptable, or nobody delivers now.
+    /// There is no such endpoint for this caller, it is disabled, a value is not acceptable, or
+    /// nobody delivers now.
     pub async fn replay(
         &self,
         webhook: WebhookId,
@@ -163,16 +215,39 @@ impl Deliveries {
         caller: Caller,
         reservation: Option<Reservation>,
     ) -> Result<Answer, DeliveryError> {
-        let ReplayEvents { since, until, events } = replay;
+        let ReplayEvents {
+            since,
+            until,
+            events,
+        } = replay;
         if since.zip(until).is_some_and(|(since, until)| since > until) {
-            return Err(DeliveryError::Invalid(Invalid::new("until", "must not be before since")));
+            return Err(DeliveryError::Invalid(Invalid::new(
+                "until",
+                "must not be before since",
+            )));
         }
         let events = events.unwrap_or_default();
         let kinds = events.kinds().to_vec();
-        let view = ReplayView { webhook_id: webhook, since, until, events };
+        let view = ReplayView {
+            webhook_id: webhook,
+            since,
+            until,
+            events,
+        };
         let (reply, answer) = oneshot::channel();
-        let asker = Asker { webhook, caller, reservation, reply };
-        self.tell(Mail::Replay(Box::new(ReplayAsk { asker, since, until, kinds, view })));
+        let asker = Asker {
+            webhook,
+            caller,
+            reservation,
+            reply,
+        };
+        self.tell(Mail::Replay(Box::new(ReplayAsk {
+            asker,
+            since,
+            until,
+            kinds,
+            view,
+        })));
         answered(answer).await
     }
 
@@ -183,10 +258,17 @@ impl Deliveries {
     pub async fn health(&self, paging: Paging) -> Result<Page, ListFailure> {
         let (reply, answer) = oneshot::channel();
         self.tell(Mail::Health(reply));
-        let all = tokio::time::timeout(ASK_MAX, answer).await.ok().and_then(Result::ok).ok_or(ListFailure::Away)?;
+        let all = tokio::time::timeout(ASK_MAX, answer)
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .ok_or(ListFailure::Away)?;
         let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
         let (some, before, after) = part(all, paging);
-        let totals = self.store.endpoint_totals(some.iter().map(|health| health.id.number()).collect()).await?;
+        let totals = self
+            .store
+            .endpoint_totals(some.iter().map(|health| health.id.number()).collect())
+            .await?;
         let accounts = self.identity.account_ids();
         let mut shown = Vec::with_capacity(some.len());
         for (health, totals) in some.into_iter().zip(totals) {
@@ -208,14 +290,20 @@ impl Deliveries {
         })
     }
 
-    /// Takes nothing more, waits for what is under way, writes what it came to, and ends; at most so long.
+    /// Takes nothing more, waits for what is under way, writes what it came to, and ends; at most
+    /// so long.
     pub(crate) async fn stop(&self, at_most: Duration) {
         let (done, stopped) = oneshot::channel();
-        self.post.tell(Mail::Drain(Instant::now() + at_most.mul_f64(WAITED_FOR), done));
+        self.post.tell(Mail::Drain(
+            Instant::now() + at_most.mul_f64(WAITED_FOR),
+            done,
+        ));
         match tokio::time::timeout(at_most, stopped).await {
             // An error means that it has ended without a word.
             Ok(_) => self.post.join(),
-            Err(_) => tracing::warn!("deliveries are still under way: they are repeated after the next start"),
+            Err(_) => tracing::warn!(
+                "deliveries are still under way: they are repeated after the next start"
+            ),
         }
     }
 
@@ -230,7 +318,11 @@ impl Deliveries {
     }
 
     async fn record(&self, webhook: WebhookId) -> Result<Option<StoredRecord>, ListFailure> {
-        let subject = Subject { kind: Kind::Webhook, number: webhook.number(), tail: webhook.tail() };
+        let subject = Subject {
+            kind: Kind::Webhook,
+            number: webhook.number(),
+            tail: webhook.tail(),
+        };
         match self.store.load(subject).await? {
             Some(Stored::Record(record)) => Ok(Some(record)),
             Some(Stored::Conversation(_) | Stored::Document(_)) | None => Ok(None),
@@ -239,14 +331,23 @@ impl Deliveries {
 
     /// The store tells all that concerns this endpoint's deliveries up to now.
     async fn reach(&self, scope: Scope, webhook: WebhookId) -> Result<(), ListFailure> {
-        self.record(webhook).await?.filter(|record| record.scope == scope).ok_or(ListFailure::NotFound)?;
+        self.record(webhook)
+            .await?
+            .filter(|record| record.scope == scope)
+            .ok_or(ListFailure::NotFound)?;
         let (reply, reached) = oneshot::channel();
         self.tell(Mail::Reach(reply));
-        tokio::time::timeout(ASK_MAX, reached).await.ok().and_then(Result::ok).ok_or(ListFailure::Away)
+        tokio::time::timeout(ASK_MAX, reached)
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .ok_or(ListFailure::Away)
     }
 }
 
-async fn answered(answer: oneshot::Receiver<Result<Answer, DeliveryError>>) -> Result<Answer, DeliveryError> {
+async fn answered(
+    answer: oneshot::Receiver<Result<Answer, DeliveryError>>,
+) -> Result<Answer, DeliveryError> {
     match tokio::time::timeout(ASK_MAX, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) | Err(_) => Err(DeliveryError::Unknown),
@@ -258,8 +359,8 @@ fn json(shown: &impl Serialize) -> Bytes {
     serde_json::to_vec(shown).unwrap_or_default().into()
 }
 
-/// A part of what memory knows, newest first unless it is asked for otherwise, and whether anything stands before and
-/// behind it.
+/// A part of what memory knows, newest first unless it is asked for otherwise, and whether anything
+/// stands before and behind it.
 fn part(all: AllHealth, paging: Paging) -> (Vec<Health>, bool, bool) {
     let mut all: Vec<Health> = all.into_values().collect();
     if paging.order == crate::page::Order::Desc {
@@ -268,9 +369,21 @@ fn part(all: AllHealth, paging: Paging) -> (Vec<Health>, bool, bool) {
     let limit = usize::try_from(paging.limit).unwrap_or(0);
     let place = |cursor: crate::page::Cursor| {
         let id = WebhookId::from_parts(cursor.number, cursor.tail);
-        let beyond = |other: WebhookId| if paging.order == crate::page::Order::Desc { other < id } else { other > id };
-        let first_not = all.iter().position(|health| health.id == id || beyond(health.id)).unwrap_or(all.len());
-        (first_not, all.get(first_not).is_some_and(|health| health.id == id))
+        let beyond = |other: WebhookId| {
+            if paging.order == crate::page::Order::Desc {
+                other < id
+            } else {
+                other > id
+            }
+        };
+        let first_not = all
+            .iter()
+            .position(|health| health.id == id || beyond(health.id))
+            .unwrap_or(all.len());
+        (
+            first_not,
+            all.get(first_not).is_some_and(|health| health.id == id),
+        )
     };
     let first = match paging.start {
         Start::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
@@ -290,7 +403,9 @@ fn part(all: AllHealth, paging: Paging) -> (Vec<Health>, bool, bool) {
 
 fn disabled_reason(record: &StoredRecord) -> Result<Option<DisabledReason>, Unreadable> {
     let view = serde_json::from_str::<WebhookView>(&record.body);
-    Ok(view.map_err(|error| Unreadable::found(record.subject, error))?.disabled_reason)
+    Ok(view
+        .map_err(|error| Unreadable::found(record.subject, error))?
+        .disabled_reason)
 }
 
 fn view(
@@ -300,7 +415,11 @@ fn view(
     accounts: &HashMap<u32, AccountId>,
 ) -> Option<HealthView> {
     let account = u32::try_from(health.scope.number() / 4).ok()?;
-    let last_success = health.last_success.into_iter().chain(totals.last_success_at).max();
+    let last_success = health
+        .last_success
+        .into_iter()
+        .chain(totals.last_success_at)
+        .max();
     Some(HealthView {
         account_id: *accounts.get(&account)?,
         webhook_id: health.id,
@@ -309,7 +428,9 @@ fn view(
         disabled_reason,
         pending: totals.pending,
         in_flight: health.in_flight,
-        oldest_pending_seconds: totals.oldest_pending_at.map(|at| (Timestamp::now().0 - at).max(0) / 1000),
+        oldest_pending_seconds: totals
+            .oldest_pending_at
+            .map(|at| (Timestamp::now().0 - at).max(0) / 1000),
         failing_since: health.failing_since.map(Timestamp),
         delivered: totals.delivered,
         failed: totals.failed,

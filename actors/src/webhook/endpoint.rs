@@ -23,7 +23,8 @@ pub struct Endpoint {
     pub secrets: Vec<(String, Option<i64>)>,
 }
 
-/// Which events an endpoint wants: of one of the kinds, and with one of the values of each property that is named.
+/// Which events an endpoint wants: of one of the kinds, and with one of the values of each property
+/// that is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Of these kinds; empty: all.
@@ -42,11 +43,21 @@ impl Wants {
     pub fn admits(&self, event: &Event) -> bool {
         let one = |named: bool, found: bool| !named || found;
         one(!self.kinds.is_empty(), self.kinds.contains(&event.happened))
-            && one(!self.channels.is_empty(), event.channel.is_some_and(|channel| self.channels.contains(&channel)))
+            && one(
+                !self.channels.is_empty(),
+                event
+                    .channel
+                    .is_some_and(|channel| self.channels.contains(&channel)),
+            )
             && one(
                 !self.priorities.is_empty(),
-                event.priority.is_some_and(|priority| self.priorities.contains(&priority)),
+                event
+                    .priority
+                    .is_some_and(|priority| self.priorities.contains(&priority)),
             )
-            && one(!self.documents.is_empty(), event.channel.is_none() && self.documents.contains(&event.entity))
+            && one(
+                !self.documents.is_empty(),
+                event.channel.is_none() && self.documents.contains(&event.entity),
+            )
     }
 }

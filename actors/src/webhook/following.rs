@@ -1,4 +1,5 @@
-//! How whoever delivers follows what happens: from the store while it is behind, then from the feed, each event once.
+//! How whoever delivers follows what happens: from the store while it is behind, then from the
+//! feed, each event once.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ const NEWS_MAX: usize = 256;
 /// A page of what happened; with the endpoints as they are now, where one of them changed.
 pub(super) type Behind = (Vec<FeedRow>, Option<WebhookState>);
 
-/// Something that happened and is not matched yet: what comes is matched as far as the next slice has room.
+/// Something that happened and is not matched yet: what comes is matched as far as the next slice
+/// has room.
 #[derive(Debug)]
 pub(super) enum Unmatched {
     /// An event.
@@ -60,7 +62,9 @@ impl PostOffice {
         }
         match self.reading {
             Reading::Live => {
-                let Some(mut subscription) = self.subscription.take() else { return };
+                let Some(mut subscription) = self.subscription.take() else {
+                    return;
+                };
                 turn.later(async move {
                     let first = match subscription.next().await {
                         Ok(first) => first,
@@ -75,7 +79,10 @@ impl PostOffice {
                     Mail::Fed(subscription, items, None)
                 });
             }
-            Reading::Behind { joined, busy: false } => {
+            Reading::Behind {
+                joined,
+                busy: false,
+            } => {
                 self.reading = Reading::Behind { joined, busy: true };
                 let (store, position) = (Arc::clone(&self.means.store), self.matcher.position());
                 turn.later(async move { Mail::Read(behind(&*store, position).await) });
@@ -84,14 +91,17 @@ impl PostOffice {
         }
     }
 
-    /// Matches what has come, as far as the next slice has room: an event of many endpoints takes several.
+    /// Matches what has come, as far as the next slice has room: an event of many endpoints takes
+    /// several.
     pub(super) fn match_on(&mut self) {
         loop {
             let room = NEWS_MAX.saturating_sub(self.queue.news());
             if room == 0 {
                 return;
             }
-            let Some(next) = self.unmatched.pop_front() else { return };
+            let Some(next) = self.unmatched.pop_front() else {
+                return;
+            };
             match next {
                 Unmatched::Event(event, keep) => {
                     for endpoint in self.matcher.event(&event, room) {
@@ -109,12 +119,18 @@ impl PostOffice {
         }
     }
 
-    /// A page of what happened. What was read of the store may have been redacted since: it is read again before it is sent.
+    /// A page of what happened. What was read of the store may have been redacted since: it is read
+    /// again before it is sent.
     pub(super) fn read_behind(&mut self, read: Result<Behind, ReadError>) {
-        let Reading::Behind { joined, .. } = self.reading else { return };
+        let Reading::Behind { joined, .. } = self.reading else {
+            return;
+        };
         let Ok((rows, state)) = read else {
             tracing::warn!("what happened can't be read: webhooks wait");
-            self.reading = Reading::Behind { joined, busy: false };
+            self.reading = Reading::Behind {
+                joined,
+                busy: false,
+            };
             return;
         };
         for stored in state.iter().flat_map(|state| &state.endpoints) {
@@ -128,10 +144,12 @@ impl PostOffice {
         self.unmatched.push_back(Unmatched::PageEnd { whole });
     }
 
-    /// Far behind it reads without listening, so that nothing queues up meanwhile; at the end it joins the feed and reads
-    /// once more, up to exactly there.
+    /// Far behind it reads without listening, so that nothing queues up meanwhile; at the end it
+    /// joins the feed and reads once more, up to exactly there.
     fn page_ended(&mut self, whole: bool) {
-        let Reading::Behind { joined, .. } = self.reading else { return };
+        let Reading::Behind { joined, .. } = self.reading else {
+            return;
+        };
         let position = self.matcher.position();
         self.reading = match joined {
             Some(joined) if whole || position >= joined => {
@@ -142,17 +160,31 @@ impl PostOffice {
                 let subscription = self.means.feed.subscribe(Interest::Webhooks, QUEUE);
                 let joined = Some(subscription.joined);
                 self.subscription = Some(Box::new(subscription));
-                Reading::Behind { joined, busy: false }
+                Reading::Behind {
+                    joined,
+                    busy: false,
+                }
             }
-            Some(_) | None => Reading::Behind { joined, busy: false },
+            Some(_) | None => Reading::Behind {
+                joined,
+                busy: false,
+            },
         };
     }
 
     fn row(&self, row: FeedRow) -> Option<Unmatched> {
         match row {
             FeedRow::Event(event) => Some(Unmatched::Event(event, Keep::InStore)),
-            FeedRow::Endpoint { position, number, body: None } => Some(Unmatched::Gone(position, number)),
-            FeedRow::Endpoint { position, number, body: Some(body) } => {
+            FeedRow::Endpoint {
+                position,
+                number,
+                body: None,
+            } => Some(Unmatched::Gone(position, number)),
+            FeedRow::Endpoint {
+                position,
+                number,
+                body: Some(body),
+            } => {
                 // One that has gone since got nothing that anybody could see.
                 let target = self.targets.get(&number)?;
                 let version = restore_endpoint(&body, target.id, target.scope).ok()?;
@@ -161,12 +193,18 @@ impl PostOffice {
         }
     }
 
-    pub(super) fn fed(&mut self, subscription: Box<Subscription>, items: Vec<Item>, ended: Option<Ended>) {
+    pub(super) fn fed(
+        &mut self,
+        subscription: Box<Subscription>,
+        items: Vec<Item>,
+        ended: Option<Ended>,
+    ) {
         for item in items {
             let unmatched = match item {
                 Item::Event(event) => Unmatched::Event(event, Keep::InMemory),
                 Item::Endpoint(position, endpoint) => {
-                    self.targets.insert(endpoint.id.number(), Arc::clone(&endpoint));
+                    self.targets
+                        .insert(endpoint.id.number(), Arc::clone(&endpoint));
                     Unmatched::Endpoint(position, endpoint)
                 }
                 Item::EndpointGone(position, id) => Unmatched::Gone(position, id.number()),
@@ -185,7 +223,10 @@ impl PostOffice {
             Some(Ended::TooSlow) => {
                 self.queue.forget_all();
                 self.distrust(|_| true);
-                self.reading = Reading::Behind { joined: None, busy: false };
+                self.reading = Reading::Behind {
+                    joined: None,
+                    busy: false,
+                };
             }
             // The server stops.
             Some(Ended::Closed) => {}
@@ -209,7 +250,10 @@ impl PostOffice {
             Moved::No => {}
             Moved::Open => {
                 self.queue.open((account, number), 0, None);
-                let enabled = self.targets.get(&number).is_some_and(|target| target.enabled);
+                let enabled = self
+                    .targets
+                    .get(&number)
+                    .is_some_and(|target| target.enabled);
                 self.queue.pause(number, !enabled);
             }
             Moved::Shut => {
@@ -228,7 +272,8 @@ impl PostOffice {
     }
 }
 
-/// What happened behind this position; a failure is told after a pause, so that it is not asked again at once.
+/// What happened behind this position; a failure is told after a pause, so that it is not asked
+/// again at once.
 async fn behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
     let page = page_behind(store, position).await;
     if page.is_err() {
@@ -239,7 +284,13 @@ async fn behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
 
 async fn page_behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
     let rows = store.happened_behind(position, PAGE).await?;
-    let changed = rows.iter().any(|row| matches!(row, FeedRow::Endpoint { .. }));
-    let state = if changed { Some(store.webhook_state().await?) } else { None };
+    let changed = rows
+        .iter()
+        .any(|row| matches!(row, FeedRow::Endpoint { .. }));
+    let state = if changed {
+        Some(store.webhook_state().await?)
+    } else {
+        None
+    };
     Ok((rows, state))
 }

@@ -1,8 +1,10 @@
-//! One endpoint's queue, as far as memory holds it. The store has all of it; this holds what can be sent next.
+//! One endpoint's queue, as far as memory holds it. The store has all of it; this holds what can be
+//! sent next.
 //!
-//! A line is *whole* while it holds every delivery that waits: then what is matched goes straight to its lane and is sent
-//! from memory alone. Beyond its room it is not: then what is matched goes to the store only, and the line reads the heads
-//! that are due, each with what follows it, as places get free. What waits for a later attempt stays in the store then.
+//! A line is *whole* while it holds every delivery that waits: then what is matched goes straight
+//! to its lane and is sent from memory alone. Beyond its room it is not: then what is matched goes
+//! to the store only, and the line reads the heads that are due, each with what follows it, as
+//! places get free. What waits for a later attempt stays in the store then.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use crate::store::{DueLanes, DueQuery, LaneKey, Waiting};
 
 /// Deliveries that one line holds, at most.
 pub(super) const HELD_MAX: usize = 256;
-/// With so many that wait, or fewer, a line becomes whole again. Below its room, so that it does not change all the time.
+/// With so many that wait, or fewer, a line becomes whole again. Below its room, so that it does
+/// not change all the time.
 const WHOLE_MAX: usize = HELD_MAX / 2;
 /// After so many failures in a row the attempts keep a distance, twice as long after as many more.
 const FAILURES_MAX: u32 = 64;
@@ -41,7 +44,11 @@ impl Held {
             return None;
         }
         all.fetch_add(bytes, Ordering::Relaxed);
-        Some(Held { event, bytes, all: Arc::clone(all) })
+        Some(Held {
+            event,
+            bytes,
+            all: Arc::clone(all),
+        })
     }
 }
 
@@ -63,8 +70,18 @@ pub(super) struct Entry {
 
 impl From<Waiting> for Entry {
     fn from(waiting: Waiting) -> Self {
-        let Waiting { number, position, attempts, .. } = waiting;
-        Entry { number, position, attempts, event: None }
+        let Waiting {
+            number,
+            position,
+            attempts,
+            ..
+        } = waiting;
+        Entry {
+            number,
+            position,
+            attempts,
+            event: None,
+        }
     }
 }
 
@@ -142,7 +159,8 @@ pub(super) struct Line {
     look: bool,
     /// When it next may.
     next_due: Option<i64>,
-    /// Deliveries whose outcome is in a slice that may not have been written when the store was last read.
+    /// Deliveries whose outcome is in a slice that may not have been written when the store was
+    /// last read.
     unwritten: HashMap<i64, u64>,
     /// The last slice that was written, and the one that must be before the store is read.
     written: u64,
@@ -151,8 +169,19 @@ pub(super) struct Line {
 
 impl Line {
     /// A line of this account's endpoint, of which so many deliveries wait in the store.
-    pub(super) fn new((account, endpoint): (u32, u64), waiting: u64, failing_since: Option<i64>) -> Self {
-        Line { account, endpoint, waiting, failing_since, look: waiting > 0, ..Line::default() }
+    pub(super) fn new(
+        (account, endpoint): (u32, u64),
+        waiting: u64,
+        failing_since: Option<i64>,
+    ) -> Self {
+        Line {
+            account,
+            endpoint,
+            waiting,
+            failing_since,
+            look: waiting > 0,
+            ..Line::default()
+        }
     }
 
     /// Whether it holds every delivery that waits.
@@ -186,13 +215,16 @@ impl Line {
         self.held += 1;
         let lane = self.lanes.entry(key).or_insert_with(|| {
             self.ready.push_back(key);
-            Lane { entries: VecDeque::new(), turn: Turn::Ready }
+            Lane {
+                entries: VecDeque::new(),
+                turn: Turn::Ready,
+            }
         });
         lane.entries.push_back(entry);
     }
 
-    /// There is no room for all: lanes whose head waits for a later attempt are the store's alone from now on, or they
-    /// would keep out what can be sent.
+    /// There is no room for all: lanes whose head waits for a later attempt are the store's alone
+    /// from now on, or they would keep out what can be sent.
     fn let_go_of_waiting(&mut self) {
         for (due, key) in std::mem::take(&mut self.retries) {
             self.let_go(key, due);
@@ -244,8 +276,16 @@ impl Line {
 
     /// A receiver has taken something, or not.
     pub(super) fn fared(&mut self, well: bool, now: i64) {
-        self.failures = if well { 0 } else { self.failures.saturating_add(1) };
-        self.failing_since = if well { None } else { Some(self.failing_since.unwrap_or(now)) };
+        self.failures = if well {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
+        self.failing_since = if well {
+            None
+        } else {
+            Some(self.failing_since.unwrap_or(now))
+        };
         if well {
             (self.next_at, self.last_success) = (0, Some(now));
         }
@@ -259,7 +299,9 @@ impl Line {
     /// The head of a lane has ended: the next one's turn.
     pub(super) fn ended(&mut self, key: LaneKey) {
         self.waiting = self.waiting.saturating_sub(1);
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let Some(lane) = self.lanes.get_mut(&key) else {
+            return;
+        };
         if lane.entries.pop_front().is_some() {
             self.held -= 1;
         }
@@ -277,7 +319,9 @@ impl Line {
             self.let_go(key, due);
             return;
         }
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let Some(lane) = self.lanes.get_mut(&key) else {
+            return;
+        };
         if let Some(head) = lane.entries.front_mut() {
             head.attempts += 1;
         }
@@ -287,15 +331,22 @@ impl Line {
 
     /// The head of a lane could not be tried: what is sent could not be read.
     pub(super) fn put_back(&mut self, key: LaneKey, now: i64) {
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let Some(lane) = self.lanes.get_mut(&key) else {
+            return;
+        };
         lane.turn = Turn::Waits(now + PAUSE_MS);
         self.retries.insert((now + PAUSE_MS, key));
     }
 
     /// A delivery is to be tried now, not when it is due.
     pub(super) fn hurry(&mut self, key: LaneKey, number: i64) -> Hurried {
-        let Some(lane) = self.lanes.get_mut(&key) else { return Hurried::NotHeld };
-        let head = lane.entries.front().is_some_and(|head| head.number == number);
+        let Some(lane) = self.lanes.get_mut(&key) else {
+            return Hurried::NotHeld;
+        };
+        let head = lane
+            .entries
+            .front()
+            .is_some_and(|head| head.number == number);
         if !head && !lane.entries.iter().any(|entry| entry.number == number) {
             return Hurried::NotHeld;
         }
@@ -327,7 +378,10 @@ impl Line {
 
     /// When it has to be woken.
     pub(super) fn alarm(&self, now: i64, places: usize) -> Option<i64> {
-        let paced = (!self.ready.is_empty() && !self.paused && self.in_flight < places && now < self.next_at)
+        let paced = (!self.ready.is_empty()
+            && !self.paused
+            && self.in_flight < places
+            && now < self.next_at)
             .then_some(self.next_at);
         let retry = self.retries.first().map(|(due, _)| *due);
         paced.into_iter().chain(retry).chain(self.next_due).min()
@@ -337,22 +391,42 @@ impl Line {
     pub(super) fn wants(&mut self, now: i64, room: usize) -> Option<Refill> {
         let few = self.waiting <= u64::try_from(WHOLE_MAX.min(room)).unwrap_or(0);
         let hungry = few || self.held <= room / 2;
-        if self.asked || !self.look || self.is_whole() || !hungry || self.written < self.reads_from {
+        if self.asked || !self.look || self.is_whole() || !hungry || self.written < self.reads_from
+        {
             return None;
         }
         (self.asked, self.look) = (true, false);
         let endpoint = self.endpoint;
         let some = room.saturating_sub(self.held) + self.lanes.len();
         let query = if few {
-            DueQuery { endpoint, until: i64::MAX, lanes: room, deliveries: room.saturating_mul(room) }
+            DueQuery {
+                endpoint,
+                until: i64::MAX,
+                lanes: room,
+                deliveries: room.saturating_mul(room),
+            }
         } else {
-            DueQuery { endpoint, until: now, lanes: some, deliveries: some }
+            DueQuery {
+                endpoint,
+                until: now,
+                lanes: some,
+                deliveries: some,
+            }
         };
-        Some(Refill { query, life: self.life })
+        Some(Refill {
+            query,
+            life: self.life,
+        })
     }
 
     /// What the store had, as of some moment since it was asked; none where it could not be read.
-    pub(super) fn refilled(&mut self, refill: &Refill, found: Option<DueLanes>, now: i64, room: usize) {
+    pub(super) fn refilled(
+        &mut self,
+        refill: &Refill,
+        found: Option<DueLanes>,
+        now: i64,
+        room: usize,
+    ) {
         self.asked = false;
         match found {
             Some(found) if refill.life == self.life => {
@@ -369,7 +443,8 @@ impl Line {
         self.unwritten.retain(|_, slice| *slice > written);
     }
 
-    /// A lane as the store had it. What memory holds of it is newer; what follows that is the store's to tell.
+    /// A lane as the store had it. What memory holds of it is newer; what follows that is the
+    /// store's to tell.
     fn take_in(&mut self, found: Vec<Waiting>, now: i64, room: usize) {
         let Some(head) = found.first() else { return };
         let (key, due) = (head.key, head.due.unwrap_or(now));
@@ -377,14 +452,26 @@ impl Line {
             if self.unwritten.contains_key(&head.number) || self.held >= room {
                 return;
             }
-            let turn = if due <= now { Turn::Ready } else { Turn::Waits(due) };
+            let turn = if due <= now {
+                Turn::Ready
+            } else {
+                Turn::Waits(due)
+            };
             match turn {
                 Turn::Ready | Turn::Flying => self.ready.push_back(key),
                 Turn::Waits(due) => drop(self.retries.insert((due, key))),
             }
-            self.lanes.insert(key, Lane { entries: VecDeque::new(), turn });
+            self.lanes.insert(
+                key,
+                Lane {
+                    entries: VecDeque::new(),
+                    turn,
+                },
+            );
         }
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let Some(lane) = self.lanes.get_mut(&key) else {
+            return;
+        };
         let last = lane.entries.back().map_or(0, |entry| entry.number);
         for waiting in found.into_iter().filter(|waiting| waiting.number > last) {
             if self.held >= room && !lane.entries.is_empty() {
@@ -404,7 +491,8 @@ impl Line {
         self.look |= !self.is_whole();
     }
 
-    /// Nothing that waits will be sent. What is under way lands without a trace. The store is not read before it knows.
+    /// Nothing that waits will be sent. What is under way lands without a trace. The store is not
+    /// read before it knows.
     pub(super) fn give_up(&mut self, slice: u64) {
         self.life += 1;
         self.waiting = 0;
@@ -419,7 +507,11 @@ impl Line {
 
     /// What is held of this entity's events is let go, to be read again.
     pub(super) fn forget(&mut self, entity: u64) {
-        for (_, lane) in self.lanes.iter_mut().filter(|(key, _)| key.entity == entity) {
+        for (_, lane) in self
+            .lanes
+            .iter_mut()
+            .filter(|(key, _)| key.entity == entity)
+        {
             for entry in &mut lane.entries {
                 entry.event = None;
             }

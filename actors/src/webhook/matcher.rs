@@ -1,5 +1,6 @@
-//! Which endpoints get which event: an endpoint gets what is committed while it is enabled, as its filter stood then. So
-//! whoever reads the log again, after a crash, reads the endpoints' changes in their places too.
+//! Which endpoints get which event: an endpoint gets what is committed while it is enabled, as its
+//! filter stood then. So whoever reads the log again, after a crash, reads the endpoints' changes
+//! in their places too.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -32,7 +33,10 @@ pub(super) enum Moved {
 impl Matcher {
     /// A matcher without endpoints that goes on behind this place.
     pub(super) fn new(matched: Matched) -> Self {
-        Matcher { matched, ..Matcher::default() }
+        Matcher {
+            matched,
+            ..Matcher::default()
+        }
     }
 
     /// Everything up to here is matched.
@@ -48,27 +52,40 @@ impl Matcher {
     /// Nothing happened up to here that was not told.
     pub(super) fn reached(&mut self, position: i64) {
         if position > self.matched.position {
-            self.matched = Matched { position, within: 0 };
+            self.matched = Matched {
+                position,
+                within: 0,
+            };
         }
     }
 
     /// An endpoint as it was where the matcher begins.
     pub(super) fn begin_with(&mut self, endpoint: Arc<Endpoint>) {
         let number = endpoint.id.number();
-        self.by_scope.entry(endpoint.scope).or_default().insert(number);
+        self.by_scope
+            .entry(endpoint.scope)
+            .or_default()
+            .insert(number);
         self.endpoints.insert(number, endpoint);
     }
 
-    /// The next endpoints that get this event, at most so many. While there are more, the position stays before it.
+    /// The next endpoints that get this event, at most so many. While there are more, the position
+    /// stays before it.
     pub(super) fn event(&mut self, event: &Event, most: usize) -> Vec<u64> {
         if event.position <= self.matched.position {
             return Vec::new();
         }
         self.reached(event.position - 1);
         let behind = (Bound::Excluded(self.matched.within), Bound::Unbounded);
-        let candidates = self.by_scope.get(&event.scope).into_iter().flat_map(|numbers| numbers.range(behind));
+        let candidates = self
+            .by_scope
+            .get(&event.scope)
+            .into_iter()
+            .flat_map(|numbers| numbers.range(behind));
         let gets = |number: &&u64| {
-            self.endpoints.get(number).is_some_and(|endpoint| endpoint.enabled && endpoint.wants.admits(event))
+            self.endpoints
+                .get(number)
+                .is_some_and(|endpoint| endpoint.enabled && endpoint.wants.admits(event))
         };
         let found: Vec<u64> = candidates.filter(gets).take(most).copied().collect();
         match found.last() {
@@ -100,8 +117,8 @@ impl Matcher {
         }
     }
 
-    /// An endpoint is no more; false where that is no news. It may have deliveries also where it is not known here: who
-    /// begins anew finds no record of it.
+    /// An endpoint is no more; false where that is no news. It may have deliveries also where it is
+    /// not known here: who begins anew finds no record of it.
     pub(super) fn gone(&mut self, position: i64, number: u64) -> bool {
         if position <= self.matched.position {
             return false;
@@ -134,33 +151,83 @@ mod tests {
     }
 
     fn endpoint(id: WebhookId, enabled: bool, kinds: &[Happened]) -> Arc<Endpoint> {
-        let wants = Wants { kinds: kinds.to_vec(), ..Wants::default() };
-        Arc::new(Endpoint { id, scope: scope(), url: String::new(), wants, enabled, secrets: Vec::new() })
+        let wants = Wants {
+            kinds: kinds.to_vec(),
+            ..Wants::default()
+        };
+        Arc::new(Endpoint {
+            id,
+            scope: scope(),
+            url: String::new(),
+            wants,
+            enabled,
+            secrets: Vec::new(),
+        })
     }
 
     fn event(position: i64, happened: Happened, scope: Scope) -> Event {
-        let place = Place { position, scope, number: 1, entity: 7, sequence: 1 };
-        let seen = SeenNow { channel: Some(Channel::Chat), ..SeenNow::default() };
+        let place = Place {
+            position,
+            scope,
+            number: 1,
+            entity: 7,
+            sequence: 1,
+        };
+        let seen = SeenNow {
+            channel: Some(Channel::Chat),
+            ..SeenNow::default()
+        };
         Event::new(place, happened, 1_000, seen, "{}".into())
     }
 
     #[test]
     fn an_endpoint_gets_what_is_committed_while_it_is_enabled() {
         let id = WebhookId::new(1);
-        let mut matcher = Matcher::new(Matched { position: 10, within: 0 });
+        let mut matcher = Matcher::new(Matched {
+            position: 10,
+            within: 0,
+        });
         let most = usize::MAX;
         let message = |position| event(position, Happened::MessageCreated, scope());
-        assert_eq!(matcher.event(&message(11), most), [0; 0], "it does not exist yet");
+        assert_eq!(
+            matcher.event(&message(11), most),
+            [0; 0],
+            "it does not exist yet"
+        );
         assert_eq!(matcher.endpoint(12, endpoint(id, true, &[])), Moved::Open);
         assert_eq!(matcher.event(&message(13), most), [id.number()]);
-        assert_eq!(matcher.event(&message(13), most), [0; 0], "no event is matched twice");
-        assert_eq!(matcher.event(&event(14, Happened::MessageCreated, Scope::of(1, Mode::Test)), most), [0; 0]);
-        assert_eq!(matcher.endpoint(15, endpoint(id, true, &[Happened::ConversationClosed])), Moved::Open);
-        assert_eq!(matcher.event(&message(16), most), [0; 0], "as its filter stands now");
+        assert_eq!(
+            matcher.event(&message(13), most),
+            [0; 0],
+            "no event is matched twice"
+        );
+        assert_eq!(
+            matcher.event(
+                &event(14, Happened::MessageCreated, Scope::of(1, Mode::Test)),
+                most
+            ),
+            [0; 0]
+        );
+        assert_eq!(
+            matcher.endpoint(15, endpoint(id, true, &[Happened::ConversationClosed])),
+            Moved::Open
+        );
+        assert_eq!(
+            matcher.event(&message(16), most),
+            [0; 0],
+            "as its filter stands now"
+        );
         assert_eq!(matcher.endpoint(17, endpoint(id, false, &[])), Moved::Shut);
         assert_eq!(matcher.event(&message(18), most), [0; 0]);
-        assert_eq!(matcher.endpoint(17, endpoint(id, true, &[])), Moved::No, "an older version is no news");
-        assert!(matcher.gone(20, id.number()) && !matcher.gone(20, id.number()), "once");
+        assert_eq!(
+            matcher.endpoint(17, endpoint(id, true, &[])),
+            Moved::No,
+            "an older version is no news"
+        );
+        assert!(
+            matcher.gone(20, id.number()) && !matcher.gone(20, id.number()),
+            "once"
+        );
         assert!(matcher.gone(21, id.number()), "also one that is not known");
         assert_eq!(matcher.position(), 21);
     }
@@ -172,7 +239,8 @@ mod tests {
         all.sort_unstable();
         let fresh = |matched: Matched| {
             let mut matcher = Matcher::new(matched);
-            ids.iter().for_each(|id| matcher.begin_with(endpoint(*id, true, &[])));
+            ids.iter()
+                .for_each(|id| matcher.begin_with(endpoint(*id, true, &[])));
             matcher
         };
         let message = event(20, Happened::MessageCreated, scope());

@@ -32,7 +32,8 @@ pub struct DeliveryView {
     pub status: DeliveryState,
     /// Attempts so far.
     pub attempts: u32,
-    /// When it may be tried next; null where it has ended, or waits for an earlier one of the same conversation.
+    /// When it may be tried next; null where it has ended, or waits for an earlier one of the same
+    /// conversation.
     pub next_attempt_at: Option<Timestamp>,
     /// When it was made.
     pub created_at: Timestamp,
@@ -65,7 +66,10 @@ impl DeliveryView {
 
 impl DeliveryLogView {
     pub(super) fn new(webhook_id: WebhookId, stored: StoredDelivery) -> Self {
-        DeliveryLogView { delivery: DeliveryView::new(webhook_id, &stored), attempt_log: stored.log }
+        DeliveryLogView {
+            delivery: DeliveryView::new(webhook_id, &stored),
+            attempt_log: stored.log,
+        }
     }
 }
 
@@ -173,11 +177,30 @@ impl Asker {
     pub(super) fn answer(self, body: &impl Serialize, now: i64) -> (Reply, Answer, Option<Commit>) {
         // Shapes of ours: they can't fail.
         let body: bytes::Bytes = serde_json::to_vec(body).unwrap_or_default().into();
-        let answer = Answer { done: Done::Accepted, id: None, etag: None, body: body.clone(), replayed: false };
-        let subject = Subject { kind: Kind::Webhook, number: self.webhook.number(), tail: self.webhook.tail() };
+        let answer = Answer {
+            done: Done::Accepted,
+            id: None,
+            etag: None,
+            body: body.clone(),
+            replayed: false,
+        };
+        let subject = Subject {
+            kind: Kind::Webhook,
+            number: self.webhook.number(),
+            tail: self.webhook.tail(),
+        };
         let commit = self.reservation.map(|reservation| {
-            let kept = KeptAnswer { reservation, done: Done::Accepted, id: None, etag: None, body: Some(body) };
-            Commit { answer: Some(kept), ..Commit::new(subject, 0, self.caller, now) }
+            let kept = KeptAnswer {
+                reservation,
+                done: Done::Accepted,
+                id: None,
+                etag: None,
+                body: Some(body),
+            };
+            Commit {
+                answer: Some(kept),
+                ..Commit::new(subject, 0, self.caller, now)
+            }
         });
         (self.reply, answer, commit)
     }

@@ -30,7 +30,8 @@ pub use endpoint::{Endpoint, Wants};
 pub use figures::DeliveryFigures;
 pub use messages::{DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayView};
 pub use record::{
-    ChangeWebhook, CreateWebhook, DisabledReason, RotateSecret, TestWebhook, Webhook, WebhookRequest, WebhookView,
+    ChangeWebhook, CreateWebhook, DisabledReason, RotateSecret, TestWebhook, Webhook,
+    WebhookRequest, WebhookView,
 };
 pub use restore::restore_endpoint;
 pub use wanted::{EventKind, EventKinds, WebhookFilter};

@@ -1,5 +1,6 @@
-//! Whoever delivers: follows the feed, matches, sends, and tells the store what became of it. All that it holds is made
-//! anew from the store after a panic or a crash; nothing is lost but outcomes that were not written yet.
+//! Whoever delivers: follows the feed, matches, sends, and tells the store what became of it. All
+//! that it holds is made anew from the store after a panic or a crash; nothing is lost but outcomes
+//! that were not written yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,8 +30,8 @@ use crate::feed::{Ended, Event, Feed, Item, Subscription};
 use crate::id::WebhookId;
 use crate::runtime::{Solo, Turn};
 use crate::store::{
-    DeliverySlice, DueLanes, EventPage, Later, Matched, ReadError, Replay, Store, StoredDelivery, StoredEndpoint,
-    Unwritten, WebhookState, Written,
+    DeliverySlice, DueLanes, EventPage, Later, Matched, ReadError, Replay, Store, StoredDelivery,
+    StoredEndpoint, Unwritten, WebhookState, Written,
 };
 use crate::time::Timestamp;
 
@@ -50,7 +51,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Disables an endpoint; false where that could not be done now.
-pub(crate) type Disable = Arc<dyn Fn(WebhookId, Scope, DisabledReason) -> Later<bool> + Send + Sync>;
+pub(crate) type Disable =
+    Arc<dyn Fn(WebhookId, Scope, DisabledReason) -> Later<bool> + Send + Sync>;
 
 /// What it works with.
 #[derive(Clone)]
@@ -147,7 +149,12 @@ impl Solo for PostOffice {
             Mail::WriteAgain(slice) => self.write(slice, turn),
             Mail::Disable(id, scope, reason) => self.disable(id, scope, reason, turn),
             Mail::Disabled(id, scope, reason, done) => {
-                if !done && self.targets.get(&id.number()).is_some_and(|target| target.enabled) {
+                if !done
+                    && self
+                        .targets
+                        .get(&id.number())
+                        .is_some_and(|target| target.enabled)
+                {
                     turn.after(PAUSE, Mail::Disable(id, scope, reason));
                 }
             }
@@ -189,7 +196,8 @@ impl PostOffice {
         }
     }
 
-    /// The endpoint that somebody names, if it is the one of all the identifier's bits and the asker's own.
+    /// The endpoint that somebody names, if it is the one of all the identifier's bits and the
+    /// asker's own.
     pub(super) fn target_of(&self, asker: &Asker) -> Option<&Arc<Endpoint>> {
         let target = self.targets.get(&asker.webhook.number());
         target.filter(|target| target.id == asker.webhook && target.scope == asker.caller.scope)
@@ -213,8 +221,17 @@ impl PostOffice {
             return;
         };
         // What happened before there was any endpoint concerns nobody.
-        let nobody = state.endpoints.iter().all(|endpoint| endpoint.as_matched.is_none());
-        let first = state.endpoints.iter().map(|endpoint| endpoint.made - 1).min().unwrap_or(last).min(last);
+        let nobody = state
+            .endpoints
+            .iter()
+            .all(|endpoint| endpoint.as_matched.is_none());
+        let first = state
+            .endpoints
+            .iter()
+            .map(|endpoint| endpoint.made - 1)
+            .min()
+            .unwrap_or(last)
+            .min(last);
         self.matcher = Matcher::new(state.matched);
         if nobody {
             self.matcher.reached(first);
@@ -222,29 +239,46 @@ impl PostOffice {
         self.matched_written = state.matched;
         self.queue = Queue::new(state.last_delivery, self.means.settings.places());
         for stored in &state.endpoints {
-            let Some(target) = self.know(stored) else { continue };
+            let Some(target) = self.know(stored) else {
+                continue;
+            };
             let number = target.id.number();
-            self.queue.open((target.scope.account_number(), number), stored.pending, stored.failing_since);
+            self.queue.open(
+                (target.scope.account_number(), number),
+                stored.pending,
+                stored.failing_since,
+            );
             self.queue.pause(number, !target.enabled);
             let version = stored.as_matched.as_ref();
-            if let Some(Ok(version)) = version.map(|row| restore_endpoint(row, target.id, target.scope)) {
+            if let Some(Ok(version)) =
+                version.map(|row| restore_endpoint(row, target.id, target.scope))
+            {
                 self.matcher.begin_with(Arc::new(version));
             }
         }
         self.jobs = Jobs::new(state.last_lane, state.replays);
-        self.reading = Reading::Behind { joined: None, busy: false };
+        self.reading = Reading::Behind {
+            joined: None,
+            busy: false,
+        };
     }
 
     /// Takes an endpoint's record as it is now.
     pub(super) fn know(&mut self, stored: &StoredEndpoint) -> Option<Arc<Endpoint>> {
-        match restore_endpoint(stored.record.body.as_bytes(), stored.id(), stored.record.scope) {
+        match restore_endpoint(
+            stored.record.body.as_bytes(),
+            stored.id(),
+            stored.record.scope,
+        ) {
             Ok(endpoint) => {
                 let endpoint = Arc::new(endpoint);
-                self.targets.insert(endpoint.id.number(), Arc::clone(&endpoint));
+                self.targets
+                    .insert(endpoint.id.number(), Arc::clone(&endpoint));
                 Some(endpoint)
             }
             Err(error) => {
-                // It gets nothing; what happens meanwhile can be replayed once its record has been put right.
+                // It gets nothing; what happens meanwhile can be replayed once its record has been
+                // put right.
                 Unreadable::found(stored.id(), error);
                 None
             }
@@ -265,7 +299,10 @@ impl PostOffice {
             return;
         }
         self.match_on();
-        self.means.figures.matched.store(self.matcher.position(), Ordering::Relaxed);
+        self.means
+            .figures
+            .matched
+            .store(self.matcher.position(), Ordering::Relaxed);
         self.pass_asked(turn);
         let (shipments, refills) = self.queue.turn(now_ms());
         for shipment in shipments {
@@ -281,9 +318,12 @@ impl PostOffice {
         self.set_alarm(turn);
     }
 
-    /// Takes nothing more; ends when nothing is under way any more, or the time is over, and all is written.
+    /// Takes nothing more; ends when nothing is under way any more, or the time is over, and all is
+    /// written.
     fn drain(&mut self, turn: &mut Turn<Mail>) {
-        let Some((until, done)) = self.draining.take() else { return };
+        let Some((until, done)) = self.draining.take() else {
+            return;
+        };
         let over = Instant::now() >= until;
         if (self.in_flight == 0 || over) && !self.queue.is_writing() && self.queue.news() == 0 {
             // Whoever stops the server may have stopped waiting.
@@ -305,17 +345,23 @@ impl PostOffice {
         };
         self.in_flight += 1;
         self.means.figures.in_flight.fetch_add(1, Ordering::Relaxed);
-        let Means { store, courier, settings, .. } = self.means.clone();
+        let Means {
+            store,
+            courier,
+            settings,
+            ..
+        } = self.means.clone();
         turn.later(async move {
             let event = match shipment.event.take() {
                 Some(event) => Ok(Some(event)),
                 None => store.event_at(shipment.position).await,
             };
             let made = match event {
-                Ok(Some(event)) => {
-                    Landing::Made(attempt(&*courier, &settings, &target, &event, shipment.attempt).await)
-                }
-                // What can't be read can't be sent: told where it was found, and no lane waits behind it for ever.
+                Ok(Some(event)) => Landing::Made(
+                    attempt(&*courier, &settings, &target, &event, shipment.attempt).await,
+                ),
+                // What can't be read can't be sent: told where it was found, and no lane waits
+                // behind it for ever.
                 Ok(None) | Err(ReadError::Unreadable) => Landing::NoEvent,
                 Err(_) => Landing::Away,
             };
@@ -345,9 +391,13 @@ impl PostOffice {
         let chance = crate::random::u64() as f64 / u64::MAX as f64;
         let mut outcome = judge(&self.means.settings, made, now, chance);
         let mut log = vec![outcome.attempt];
-        let failing = self.queue.line(shipment.endpoint).and_then(|line| line.failing_since);
+        let failing = self
+            .queue
+            .line(shipment.endpoint)
+            .and_then(|line| line.failing_since);
         let failed_long = failing.filter(|since| {
-            let long = i64::try_from(self.means.settings.disable_after.as_millis()).unwrap_or(i64::MAX);
+            let long =
+                i64::try_from(self.means.settings.disable_after.as_millis()).unwrap_or(i64::MAX);
             outcome.verdict != Verdict::Delivered && now.saturating_sub(*since) >= long
         });
         if let (None, Some(since)) = (outcome.disable, failed_long) {
@@ -359,15 +409,29 @@ impl PostOffice {
         if !matches!(outcome.verdict, Verdict::Later(_)) {
             self.delivery_ended(shipment.key.lane);
         }
-        if let (Some(reason), Some(target)) = (outcome.disable, self.targets.get(&shipment.endpoint)) {
+        if let (Some(reason), Some(target)) =
+            (outcome.disable, self.targets.get(&shipment.endpoint))
+        {
             let (id, scope) = (target.id, target.scope);
             self.disable(id, scope, reason, turn);
         }
     }
 
-    /// Nothing is sent from here on; the record says so as soon as it can, and the feed brings it back.
-    fn disable(&mut self, id: WebhookId, scope: Scope, reason: DisabledReason, turn: &mut Turn<Mail>) {
-        if self.draining.is_some() || !self.targets.get(&id.number()).is_some_and(|target| target.enabled) {
+    /// Nothing is sent from here on; the record says so as soon as it can, and the feed brings it
+    /// back.
+    fn disable(
+        &mut self,
+        id: WebhookId,
+        scope: Scope,
+        reason: DisabledReason,
+        turn: &mut Turn<Mail>,
+    ) {
+        if self.draining.is_some()
+            || !self
+                .targets
+                .get(&id.number())
+                .is_some_and(|target| target.enabled)
+        {
             return;
         }
         self.queue.pause(id.number(), true);
@@ -400,7 +464,8 @@ impl PostOffice {
             self.means.feed.reach();
         }
         // Old deliveries are looked for now and then.
-        self.flushed_at.elapsed() >= 12 * FLUSH_IDLE || self.matcher.matched() != self.matched_written
+        self.flushed_at.elapsed() >= 12 * FLUSH_IDLE
+            || self.matcher.matched() != self.matched_written
     }
 
     fn write_slice(&mut self, turn: &mut Turn<Mail>) {
@@ -410,7 +475,8 @@ impl PostOffice {
             self.matched_written = matched;
         }
         let now = now_ms();
-        let keep = i64::try_from(self.means.settings.keep_deliveries.as_millis()).unwrap_or(i64::MAX);
+        let keep =
+            i64::try_from(self.means.settings.keep_deliveries.as_millis()).unwrap_or(i64::MAX);
         let slice = self.queue.take_slice(now, now.saturating_sub(keep));
         self.flush_at = None;
         self.write(slice, turn);
@@ -444,12 +510,25 @@ impl PostOffice {
     fn set_alarm(&mut self, turn: &mut Turn<Mail>) {
         let now = Instant::now();
         let queue = self.queue.alarm().map(|at| {
-            now + Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0)).min(LOOK_EVERY)
+            now + Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
+                .min(LOOK_EVERY)
         });
-        let soon = (self.left || self.queue.starves() && self.queue.news() > 0).then(|| self.flushed_at + FLUSH_SOON);
-        let flush = self.flush_at.into_iter().chain(soon).filter(|_| !self.queue.is_writing()).min();
+        let soon = (self.left || self.queue.starves() && self.queue.news() > 0)
+            .then(|| self.flushed_at + FLUSH_SOON);
+        let flush = self
+            .flush_at
+            .into_iter()
+            .chain(soon)
+            .filter(|_| !self.queue.is_writing())
+            .min();
         let until = self.draining.as_ref().map(|(until, _)| *until);
-        let at = queue.into_iter().chain(flush).chain(until).min().unwrap_or(now + LOOK_EVERY).min(now + LOOK_EVERY);
+        let at = queue
+            .into_iter()
+            .chain(flush)
+            .chain(until)
+            .min()
+            .unwrap_or(now + LOOK_EVERY)
+            .min(now + LOOK_EVERY);
         let at = at.max(now + Duration::from_millis(1));
         if self.wakes_at.is_none_or(|wakes| at < wakes) {
             self.wakes_at = Some(at);
@@ -471,11 +550,29 @@ async fn attempt(
     let (began, begun) = (Timestamp::now(), Instant::now());
     let body = event.body();
     let secrets = &target.secrets;
-    let headers = headers(Signing { secrets, event: event.id(), body: &body, now_ms: began.0, attempt });
+    let headers = headers(Signing {
+        secrets,
+        event: event.id(),
+        body: &body,
+        now_ms: began.0,
+        attempt,
+    });
     let account = target.scope.account_number();
-    let post = courier.post(Parcel { account, url: target.url.clone(), headers, body });
-    let reply = tokio::time::timeout(settings.timeout + GRACE, post).await.unwrap_or(Err(Lost::TimedOut));
-    Made { attempt, began, took: begun.elapsed(), reply }
+    let post = courier.post(Parcel {
+        account,
+        url: target.url.clone(),
+        headers,
+        body,
+    });
+    let reply = tokio::time::timeout(settings.timeout + GRACE, post)
+        .await
+        .unwrap_or(Err(Lost::TimedOut));
+    Made {
+        attempt,
+        began,
+        took: begun.elapsed(),
+        reply,
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Whoever delivers, over the embedded store, with a courier that stands in for the network.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -33,10 +37,16 @@ impl Courier for Scripted {
     fn post(&self, parcel: Parcel) -> Later<Result<Reply, Lost>> {
         let status = self.script.lock().pop_front().unwrap_or(200);
         let event: Value = serde_json::from_slice(&parcel.body).unwrap();
-        self.taken.lock().push((status, event.get("seq").unwrap().as_u64().unwrap()));
+        self.taken
+            .lock()
+            .push((status, event.get("seq").unwrap().as_u64().unwrap()));
         Box::pin(async move {
             assert_ne!(status, PANIC, "asked to");
-            Ok(Reply { status, retry_after: None, answer: String::new() })
+            Ok(Reply {
+                status,
+                retry_after: None,
+                answer: String::new(),
+            })
         })
     }
 }
@@ -73,11 +83,22 @@ impl Desk {
     fn new(folder: &Path) -> Self {
         let views = Views::default();
         let path = folder.join("colloquy.db");
-        let store = SqliteStore::open(&path, views.clone(), StoreSettings::for_tests()).unwrap().0;
+        let store = SqliteStore::open(&path, views.clone(), StoreSettings::for_tests())
+            .unwrap()
+            .0;
         let id = WebhookId::new(1);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let mut desk =
-            Desk { store: Arc::new(store), views, courier: Arc::default(), runtime, endpoint: Record::vacant(id), id };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let mut desk = Desk {
+            store: Arc::new(store),
+            views,
+            courier: Arc::default(),
+            runtime,
+            endpoint: Record::vacant(id),
+            id,
+        };
         let new = serde_json::from_value(json!({"url": "https://example.com/"})).unwrap();
         desk.ask(WebhookRequest::Create(new));
         desk
@@ -85,36 +106,73 @@ impl Desk {
 
     fn commit(&self, commit: Commit) {
         let (settled, outcome) = sync_channel(1);
-        self.store.submit(Incarnation::next(), commit, Box::new(move |outcome| settled.send(outcome).unwrap()));
+        self.store.submit(
+            Incarnation::next(),
+            commit,
+            Box::new(move |outcome| settled.send(outcome).unwrap()),
+        );
         assert_eq!(outcome.recv().unwrap(), Ok(()));
     }
 
     fn ask(&mut self, request: WebhookRequest) {
-        let caller = Caller { scope: scope(), by: By::server("a test") };
+        let caller = Caller {
+            scope: scope(),
+            by: By::server("a test"),
+        };
         let identity = Arc::clone(&self.views.identity);
-        let command = RecordCommand { caller, if_match: None, reservation: None, request, identity };
+        let command = RecordCommand {
+            caller,
+            if_match: None,
+            reservation: None,
+            request,
+            identity,
+        };
         match self.endpoint.decide(command, None, now_ms()) {
             Decision::Change { commit, change, .. } => {
                 self.commit(commit);
                 self.endpoint.apply(change);
             }
-            Decision::Answer(_) | Decision::Refuse(_) | Decision::Keep { .. } => panic!("nothing changed"),
+            Decision::Answer(_) | Decision::Refuse(_) | Decision::Keep { .. } => {
+                panic!("nothing changed")
+            }
         }
     }
 
     fn enabled(&mut self, enabled: bool) {
-        self.ask(WebhookRequest::Change(serde_json::from_value(json!({ "enabled": enabled })).unwrap()));
+        self.ask(WebhookRequest::Change(
+            serde_json::from_value(json!({ "enabled": enabled })).unwrap(),
+        ));
     }
 
     /// Events of one conversation.
     fn events(&self, sequences: std::ops::RangeInclusive<u64>) {
         for sequence in sequences {
-            let tallies = Tallies { agent: sequence, last_message_at: Some(1), ..Tallies::default() };
+            let tallies = Tallies {
+                agent: sequence,
+                last_message_at: Some(1),
+                ..Tallies::default()
+            };
             let happened = Happened::MessageCreated;
-            let row = NewRow { happened, payload: "{}".into(), tallies, seen: None, edits: None };
-            let subject = Subject { kind: Kind::Conversation, number: 5, tail: 1 };
-            let caller = Caller { scope: scope(), by: By::server("a test") };
-            self.commit(Commit { rows: vec![row], ..Commit::new(subject, sequence - 1, caller, now_ms()) });
+            let row = NewRow {
+                happened,
+                payload: "{}".into(),
+                tallies,
+                seen: None,
+                edits: None,
+            };
+            let subject = Subject {
+                kind: Kind::Conversation,
+                number: 5,
+                tail: 1,
+            };
+            let caller = Caller {
+                scope: scope(),
+                by: By::server("a test"),
+            };
+            self.commit(Commit {
+                rows: vec![row],
+                ..Commit::new(subject, sequence - 1, caller, now_ms())
+            });
         }
     }
 
@@ -122,32 +180,65 @@ impl Desk {
         let (store, feed) = (Arc::clone(&self.store), Arc::clone(&self.views.feed));
         let disable: Disable = Arc::new(|_, _, _| Box::pin(async { true }));
         let courier: Arc<dyn Courier> = Arc::<Scripted>::clone(&self.courier);
-        Deliveries::start((store, feed, Arc::clone(&self.views.identity)), settings(), courier, disable).unwrap()
+        Deliveries::start(
+            (store, feed, Arc::clone(&self.views.identity)),
+            settings(),
+            courier,
+            disable,
+        )
+        .unwrap()
     }
 
     fn stop(&self, deliveries: &Deliveries) {
-        self.runtime.block_on(deliveries.stop(Duration::from_secs(20)));
+        self.runtime
+            .block_on(deliveries.stop(Duration::from_secs(20)));
     }
 
     fn total(&self, deliveries: &Deliveries, status: DeliveryState) -> u64 {
-        let paging = Paging { limit: 1, start: Start::Offset(0), order: Order::Desc };
-        let list = DeliveryList { status: Some(status), event: None, paging };
+        let paging = Paging {
+            limit: 1,
+            start: Start::Offset(0),
+            order: Order::Desc,
+        };
+        let list = DeliveryList {
+            status: Some(status),
+            event: None,
+            paging,
+        };
         // While it begins anew there is nobody to ask.
-        let asked = || self.runtime.block_on(deliveries.list(scope(), self.id, list)).ok();
-        std::iter::repeat_with(asked).flatten().next().unwrap().total
+        let asked = || {
+            self.runtime
+                .block_on(deliveries.list(scope(), self.id, list))
+                .ok()
+        };
+        std::iter::repeat_with(asked)
+            .flatten()
+            .next()
+            .unwrap()
+            .total
     }
 
     fn until(&self, deliveries: &Deliveries, delivered: u64) {
         let begun = Instant::now();
         while self.total(deliveries, DeliveryState::Delivered) < delivered {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", self.courier.taken.lock());
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{:?}",
+                self.courier.taken.lock()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// What was taken with this status.
     fn taken(&self, status: u16) -> Vec<u64> {
-        self.courier.taken.lock().iter().filter(|(with, _)| *with == status).map(|(_, seq)| *seq).collect()
+        self.courier
+            .taken
+            .lock()
+            .iter()
+            .filter(|(with, _)| *with == status)
+            .map(|(_, seq)| *seq)
+            .collect()
     }
 }
 
@@ -161,7 +252,10 @@ impl Drop for Desk {
 fn failures_and_panics_delay_a_conversation_but_neither_reorder_nor_lose_it() {
     let folder = TempDir::new().unwrap();
     let desk = Desk::new(folder.path());
-    desk.courier.script.lock().extend([200, 500, 500, 200, PANIC, 500]);
+    desk.courier
+        .script
+        .lock()
+        .extend([200, 500, 500, 200, PANIC, 500]);
     let deliveries = desk.start();
     desk.events(1..=6);
     desk.until(&deliveries, 6);
@@ -187,7 +281,11 @@ fn an_endpoint_gets_exactly_what_is_committed_while_it_is_enabled_also_across_a_
     desk.events(7..=8);
     let deliveries = desk.start();
     desk.until(&deliveries, 4);
-    assert_eq!(desk.total(&deliveries, DeliveryState::Failed), 2, "what waited was given up");
+    assert_eq!(
+        desk.total(&deliveries, DeliveryState::Failed),
+        2,
+        "what waited was given up"
+    );
     assert_eq!(desk.taken(200), [1, 2, 7, 8]);
     desk.enabled(false);
     desk.events(9..=9);
@@ -205,7 +303,10 @@ fn what_happened_before_is_delivered_again_in_order() {
     let deliveries = desk.start();
     desk.events(1..=150);
     desk.until(&deliveries, 150);
-    let caller = Caller { scope: scope(), by: By::server("a test") };
+    let caller = Caller {
+        scope: scope(),
+        by: By::server("a test"),
+    };
     let replay = deliveries.replay(desk.id, ReplayEvents::default(), caller, None);
     assert_eq!(desk.runtime.block_on(replay).unwrap().done, Done::Accepted);
     desk.until(&deliveries, 300);
@@ -218,7 +319,10 @@ fn what_happened_before_is_delivered_again_in_order() {
 fn panics_while_slices_are_written_neither_repeat_nor_lose_a_deliverys_number() {
     let folder = TempDir::new().unwrap();
     let desk = Desk::new(folder.path());
-    desk.courier.script.lock().extend([200, 200, PANIC].into_iter().cycle().take(12));
+    desk.courier
+        .script
+        .lock()
+        .extend([200, 200, PANIC].into_iter().cycle().take(12));
     let deliveries = desk.start();
     desk.events(1..=60);
     desk.until(&deliveries, 60);

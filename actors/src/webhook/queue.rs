@@ -1,5 +1,6 @@
-//! All lines, and the slice that tells the store what became of their deliveries. Pure: no clock, no store, no network.
-//! A crash at any instant loses nothing but outcomes that no slice has carried yet, and these are repeated deliveries.
+//! All lines, and the slice that tells the store what became of their deliveries. Pure: no clock,
+//! no store, no network. A crash at any instant loses nothing but outcomes that no slice has
+//! carried yet, and these are repeated deliveries.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use super::attempt::Attempt;
 use super::line::{Entry, HELD_MAX, Held, Hurried, Line, Refill, Shipment};
 use crate::feed::Event;
 use crate::store::{
-    Change, Commit, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched, NewDelivery, ReplayChange,
+    Change, Commit, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched,
+    NewDelivery, ReplayChange,
 };
 
 /// Deliveries that all lines hold together, about; each may fill its places.
@@ -110,8 +112,15 @@ impl Queue {
     }
 
     /// An account's endpoint, with what waits of it in the store.
-    pub(super) fn open(&mut self, (account, endpoint): (u32, u64), waiting: u64, failing_since: Option<i64>) {
-        self.lines.entry(endpoint).or_insert_with(|| Line::new((account, endpoint), waiting, failing_since));
+    pub(super) fn open(
+        &mut self,
+        (account, endpoint): (u32, u64),
+        waiting: u64,
+        failing_since: Option<i64>,
+    ) {
+        self.lines
+            .entry(endpoint)
+            .or_insert_with(|| Line::new((account, endpoint), waiting, failing_since));
         self.dirty.insert(endpoint);
     }
 
@@ -127,15 +136,31 @@ impl Queue {
     }
 
     /// An event is to be delivered.
-    pub(super) fn push(&mut self, endpoint: u64, lane: i64, (event, keep): (&Arc<Event>, Keep), now: i64) {
+    pub(super) fn push(
+        &mut self,
+        endpoint: u64,
+        lane: i64,
+        (event, keep): (&Arc<Event>, Keep),
+        now: i64,
+    ) {
         let room = self.room();
-        let Some(line) = self.lines.get_mut(&endpoint) else { return };
+        let Some(line) = self.lines.get_mut(&endpoint) else {
+            return;
+        };
         let number = self.next_delivery;
         self.next_delivery += 1;
         // Never back: lists are in order of the numbers, identifiers begin with the instant.
         self.last_at = self.last_at.max(now);
-        let key = LaneKey { lane, entity: event.entity };
-        let fate = Fate { state: DeliveryState::Pending, attempts: 0, due: now, log: Vec::new() };
+        let key = LaneKey {
+            lane,
+            entity: event.entity,
+        };
+        let fate = Fate {
+            state: DeliveryState::Pending,
+            attempts: 0,
+            due: now,
+            log: Vec::new(),
+        };
         self.slice.new.push(NewDelivery {
             number,
             endpoint,
@@ -149,7 +174,16 @@ impl Queue {
             Keep::InMemory => Held::new(Arc::clone(event), &self.bytes, BYTES_MAX),
             Keep::InStore => None,
         };
-        line.push(key, Entry { number, position: event.position, attempts: 0, event: held }, room);
+        line.push(
+            key,
+            Entry {
+                number,
+                position: event.position,
+                attempts: 0,
+                event: held,
+            },
+            room,
+        );
         self.touch(endpoint);
     }
 
@@ -175,13 +209,22 @@ impl Queue {
 
     /// Nothing that waits for this endpoint is sent any more.
     pub(super) fn give_up(&mut self, endpoint: u64, gone: bool) {
-        for new in self.slice.new.iter_mut().filter(|new| new.endpoint == endpoint) {
+        for new in self
+            .slice
+            .new
+            .iter_mut()
+            .filter(|new| new.endpoint == endpoint)
+        {
             if new.fate.state == DeliveryState::Pending {
                 new.fate.state = DeliveryState::Failed;
             }
         }
         let up_to = self.next_delivery - 1;
-        self.slice.given_up.push(GivenUp { endpoint, up_to, gone });
+        self.slice.given_up.push(GivenUp {
+            endpoint,
+            up_to,
+            gone,
+        });
         self.failing.remove(&endpoint);
         if let Some(line) = self.lines.get_mut(&endpoint) {
             line.give_up(self.number);
@@ -221,11 +264,15 @@ impl Queue {
         let (mut shipments, mut refills) = (Vec::new(), Vec::new());
         let (room, places) = (self.room(), self.places);
         for endpoint in std::mem::take(&mut self.dirty) {
-            let Some(line) = self.lines.get_mut(&endpoint) else { continue };
+            let Some(line) = self.lines.get_mut(&endpoint) else {
+                continue;
+            };
             line.wake(now);
             let share = self.shares.entry(line.account).or_default();
             while share.in_flight < self.account_places || line.in_flight == 0 {
-                let Some(shipment) = line.next(now, places) else { break };
+                let Some(shipment) = line.next(now, places) else {
+                    break;
+                };
                 share.in_flight += 1;
                 shipments.push(shipment);
             }
@@ -261,7 +308,9 @@ impl Queue {
     /// A place of its account is free again, for whoever has waited longest.
     fn leave_place(&mut self, shipment: &Shipment) {
         self.dirty.insert(shipment.endpoint);
-        let Some(share) = self.shares.get_mut(&shipment.account) else { return };
+        let Some(share) = self.shares.get_mut(&shipment.account) else {
+            return;
+        };
         share.in_flight = share.in_flight.saturating_sub(1);
         self.dirty.extend(share.waiting.pop_front());
         if share.in_flight == 0 && share.waiting.is_empty() {
@@ -270,9 +319,17 @@ impl Queue {
     }
 
     /// An attempt is over, and this is what it comes to.
-    pub(super) fn landed(&mut self, shipment: &Shipment, verdict: Verdict, log: Vec<Attempt>, now: i64) {
+    pub(super) fn landed(
+        &mut self,
+        shipment: &Shipment,
+        verdict: Verdict,
+        log: Vec<Attempt>,
+        now: i64,
+    ) {
         self.leave_place(shipment);
-        let Some(line) = self.lines.get_mut(&shipment.endpoint) else { return };
+        let Some(line) = self.lines.get_mut(&shipment.endpoint) else {
+            return;
+        };
         if !line.landed(shipment) {
             return;
         }
@@ -286,20 +343,43 @@ impl Queue {
             Verdict::Failed => (DeliveryState::Failed, now),
             Verdict::Later(due) => (DeliveryState::Pending, due),
         };
-        self.settle(shipment, Fate { state, attempts: shipment.attempt, due, log });
+        self.settle(
+            shipment,
+            Fate {
+                state,
+                attempts: shipment.attempt,
+                due,
+                log,
+            },
+        );
     }
 
-    /// What was to be delivered is no more: it is given up, though no receiver failed. The log says so.
+    /// What was to be delivered is no more: it is given up, though no receiver failed. The log says
+    /// so.
     pub(super) fn drop_gone(&mut self, shipment: &Shipment, log: Vec<Attempt>, now: i64) {
         self.leave_place(shipment);
-        if self.lines.get_mut(&shipment.endpoint).is_some_and(|line| line.landed(shipment)) {
+        if self
+            .lines
+            .get_mut(&shipment.endpoint)
+            .is_some_and(|line| line.landed(shipment))
+        {
             let attempts = shipment.attempt.saturating_sub(1);
-            self.settle(shipment, Fate { state: DeliveryState::Failed, attempts, due: now, log });
+            self.settle(
+                shipment,
+                Fate {
+                    state: DeliveryState::Failed,
+                    attempts,
+                    due: now,
+                    log,
+                },
+            );
         }
     }
 
     fn settle(&mut self, shipment: &Shipment, fate: Fate) {
-        let Some(line) = self.lines.get_mut(&shipment.endpoint) else { return };
+        let Some(line) = self.lines.get_mut(&shipment.endpoint) else {
+            return;
+        };
         match fate.state {
             DeliveryState::Delivered | DeliveryState::Failed => line.ended(shipment.key),
             DeliveryState::Pending => line.later(shipment.key, fate.due),
@@ -308,10 +388,17 @@ impl Queue {
             Some(new) => {
                 let mut log = std::mem::take(&mut new.fate.log);
                 log.extend(fate.log);
-                new.fate = Fate { state: fate.state, attempts: fate.attempts, due: fate.due, log };
+                new.fate = Fate {
+                    state: fate.state,
+                    attempts: fate.attempts,
+                    due: fate.due,
+                    log,
+                };
             }
             None => {
-                self.slice.changes.push((shipment.number, Change::Attempted(fate)));
+                self.slice
+                    .changes
+                    .push((shipment.number, Change::Attempted(fate)));
                 line.unwritten(shipment.number, self.number);
             }
         }
@@ -339,7 +426,9 @@ impl Queue {
 
     /// A delivery that waits is to be tried at once.
     pub(super) fn hurry(&mut self, endpoint: u64, key: LaneKey, number: i64, now: i64) -> Hurried {
-        let Some(line) = self.lines.get_mut(&endpoint) else { return Hurried::NotHeld };
+        let Some(line) = self.lines.get_mut(&endpoint) else {
+            return Hurried::NotHeld;
+        };
         let hurried = line.hurry(key, number);
         if hurried == Hurried::NotHeld {
             self.slice.changes.push((number, Change::Due(now)));
@@ -351,29 +440,58 @@ impl Queue {
     /// A delivery that has ended is sent again, in a lane of its own.
     pub(super) fn again(&mut self, endpoint: u64, waiting: &crate::store::Waiting, now: i64) {
         let room = self.room();
-        let Some(line) = self.lines.get_mut(&endpoint) else { return };
-        self.slice.changes.push((waiting.number, Change::Again(now)));
-        let key = LaneKey { lane: -waiting.number, ..waiting.key };
+        let Some(line) = self.lines.get_mut(&endpoint) else {
+            return;
+        };
+        self.slice
+            .changes
+            .push((waiting.number, Change::Again(now)));
+        let key = LaneKey {
+            lane: -waiting.number,
+            ..waiting.key
+        };
         line.push(key, waiting.clone().into(), room);
         self.touch(endpoint);
     }
 
     /// Whether a delivery's outcome is on its way to the store.
     pub(super) fn is_unwritten(&self, number: i64) -> bool {
-        self.flying.as_ref().is_some_and(|flying| flying.about.contains(&number))
-            || self.slice.changes.iter().any(|(changed, _)| *changed == number)
+        self.flying
+            .as_ref()
+            .is_some_and(|flying| flying.about.contains(&number))
+            || self
+                .slice
+                .changes
+                .iter()
+                .any(|(changed, _)| *changed == number)
             || self.slice.new.iter().any(|new| new.number == number)
     }
 
     /// How many deliveries and outcomes the next slice carries.
     pub(super) fn news(&self) -> usize {
-        let DeliverySlice { changes, given_up, new, replays, answers, .. } = &*self.slice;
-        changes.len() + given_up.len() + new.len() + replays.len() + answers.len() + self.failing.len()
+        let DeliverySlice {
+            changes,
+            given_up,
+            new,
+            replays,
+            answers,
+            ..
+        } = &*self.slice;
+        changes.len()
+            + given_up.len()
+            + new.len()
+            + replays.len()
+            + answers.len()
+            + self.failing.len()
     }
 
     /// Whether a line waits for its outcomes to be written before it can go on.
     pub(super) fn starves(&self) -> bool {
-        self.touched.iter().any(|endpoint| self.lines.get(endpoint).is_some_and(|line| line.starves(self.places)))
+        self.touched.iter().any(|endpoint| {
+            self.lines
+                .get(endpoint)
+                .is_some_and(|line| line.starves(self.places))
+        })
     }
 
     /// Whether a slice is being written.
@@ -383,7 +501,12 @@ impl Queue {
 
     /// The number of the next slice, and of the last that was written.
     pub(super) fn slices(&self) -> (u64, u64) {
-        (self.number, self.flying.as_ref().map_or(self.number - 1, |flying| flying.number - 1))
+        (
+            self.number,
+            self.flying
+                .as_ref()
+                .map_or(self.number - 1, |flying| flying.number - 1),
+        )
     }
 
     /// What is to be written now; one at a time, until [`Queue::written`].
@@ -392,15 +515,26 @@ impl Queue {
         slice.failing = std::mem::take(&mut self.failing).into_iter().collect();
         (slice.now, slice.keep_from) = (now, keep_from);
         let changed = slice.changes.iter().map(|(number, _)| *number);
-        let about = changed.chain(slice.new.iter().map(|new| new.number)).collect();
-        self.flying = Some(Flying { number: self.number, touched: std::mem::take(&mut self.touched), about });
+        let about = changed
+            .chain(slice.new.iter().map(|new| new.number))
+            .collect();
+        self.flying = Some(Flying {
+            number: self.number,
+            touched: std::mem::take(&mut self.touched),
+            about,
+        });
         self.number += 1;
         slice
     }
 
     /// The slice is written.
     pub(super) fn written(&mut self) {
-        let Some(Flying { number, touched, .. }) = self.flying.take() else { return };
+        let Some(Flying {
+            number, touched, ..
+        }) = self.flying.take()
+        else {
+            return;
+        };
         for endpoint in touched {
             if let Some(line) = self.lines.get_mut(&endpoint) {
                 line.written(number);

@@ -1,6 +1,10 @@
-//! The queue against a modelled store: whatever receivers answer and whenever the process dies, each lane is delivered in
-//! order, nothing is lost, and memory is bounded.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! The queue against a modelled store: whatever receivers answer and whenever the process dies,
+//! each lane is delivered in order, nothing is lost, and memory is bounded.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +17,10 @@ use crate::store::{DueQuery, Happened, LIVE, Waiting};
 
 const ENDPOINT: u64 = 9;
 const ACCOUNT: u32 = 1;
-const PLACES: Places = Places { endpoint: 4, account: 4 };
+const PLACES: Places = Places {
+    endpoint: 4,
+    account: 4,
+};
 const ATTEMPTS_MAX: u32 = 3;
 
 #[derive(Debug, Clone)]
@@ -35,11 +42,16 @@ struct Model {
 
 impl Model {
     fn apply(&mut self, slice: &DeliverySlice) {
-        self.matched = slice.matched.map_or(self.matched, |matched| matched.position);
+        self.matched = slice
+            .matched
+            .map_or(self.matched, |matched| matched.position);
         for (number, change) in &slice.changes {
             let given_up = self.given_up;
-            let Some(row) = self.rows.get_mut(number) else { continue };
-            let waits = row.state == DeliveryState::Pending && (*number > given_up || row.key.lane < 0);
+            let Some(row) = self.rows.get_mut(number) else {
+                continue;
+            };
+            let waits =
+                row.state == DeliveryState::Pending && (*number > given_up || row.key.lane < 0);
             match change {
                 Change::Attempted(fate) if waits => {
                     (row.state, row.attempts) = (fate.state, fate.attempts);
@@ -51,7 +63,8 @@ impl Model {
                 }
                 Change::Due(at) if waits && row.due.is_some() => row.due = Some(*at),
                 Change::Again(at) if !waits => {
-                    (row.state, row.due, row.key.lane) = (DeliveryState::Pending, Some(*at), -number);
+                    (row.state, row.due, row.key.lane) =
+                        (DeliveryState::Pending, Some(*at), -number);
                 }
                 Change::Attempted(_) | Change::Due(_) | Change::Again(_) => {}
             }
@@ -63,7 +76,16 @@ impl Model {
             let pending = new.fate.state == DeliveryState::Pending;
             let due = (pending && self.head(new.key).is_none()).then_some(new.fate.due);
             let (state, attempts) = (new.fate.state, new.fate.attempts);
-            self.rows.insert(new.number, Row { key: new.key, position: new.position, state, attempts, due });
+            self.rows.insert(
+                new.number,
+                Row {
+                    key: new.key,
+                    position: new.position,
+                    state,
+                    attempts,
+                    due,
+                },
+            );
         }
     }
 
@@ -75,12 +97,16 @@ impl Model {
     }
 
     fn head(&self, key: LaneKey) -> Option<i64> {
-        self.waiting().find(|(_, row)| row.key == key).map(|(number, _)| *number)
+        self.waiting()
+            .find(|(_, row)| row.key == key)
+            .map(|(number, _)| *number)
     }
 
     fn due(&self, query: &DueQuery) -> DueLanes {
-        let mut heads: Vec<(i64, i64, LaneKey)> =
-            self.waiting().filter_map(|(number, row)| Some((row.due?, *number, row.key))).collect();
+        let mut heads: Vec<(i64, i64, LaneKey)> = self
+            .waiting()
+            .filter_map(|(number, row)| Some((row.due?, *number, row.key)))
+            .collect();
         heads.sort_unstable();
         let mut found = DueLanes::default();
         for (due, _, key) in heads {
@@ -88,17 +114,25 @@ impl Model {
                 found.next_due = Some(due);
                 break;
             }
-            let lane = self.waiting().filter(|(_, row)| row.key == key).map(|(number, row)| Waiting {
-                number: *number,
-                key,
-                position: row.position,
-                attempts: row.attempts,
-                due: row.due,
-            });
+            let lane = self
+                .waiting()
+                .filter(|(_, row)| row.key == key)
+                .map(|(number, row)| Waiting {
+                    number: *number,
+                    key,
+                    position: row.position,
+                    attempts: row.attempts,
+                    due: row.due,
+                });
             found.lanes.push(lane.collect());
         }
-        let run = (query.deliveries.saturating_sub(found.lanes.len())).checked_div(found.lanes.len()).unwrap_or(0);
-        found.lanes.iter_mut().for_each(|lane| lane.truncate(run + 1));
+        let run = (query.deliveries.saturating_sub(found.lanes.len()))
+            .checked_div(found.lanes.len())
+            .unwrap_or(0);
+        found
+            .lanes
+            .iter_mut()
+            .for_each(|lane| lane.truncate(run + 1));
         found
     }
 }
@@ -111,7 +145,13 @@ fn event(position: i64, entity: u64) -> Arc<Event> {
         entity,
         sequence: u64::try_from(position).unwrap(),
     };
-    Arc::new(Event::new(place, Happened::MessageCreated, 1_000, SeenNow::default(), "{}".into()))
+    Arc::new(Event::new(
+        place,
+        Happened::MessageCreated,
+        1_000,
+        SeenNow::default(),
+        "{}".into(),
+    ))
 }
 
 /// One step of a life.
@@ -153,7 +193,8 @@ struct Life {
     /// Everything that was committed: (position, entity).
     log: Vec<(i64, u64)>,
     matched: i64,
-    /// Per entity, positions that the receiver has taken or that were given up, as far as the queue was told.
+    /// Per entity, positions that the receiver has taken or that were given up, as far as the queue
+    /// was told.
     taken: BTreeMap<u64, Vec<i64>>,
     given_up: BTreeSet<i64>,
     sent: usize,
@@ -181,9 +222,21 @@ impl Life {
     }
 
     fn match_on(&mut self) {
-        for (position, entity) in self.log.iter().filter(|(position, _)| *position > self.matched) {
-            self.queue.push(ENDPOINT, LIVE, (&event(*position, *entity), Keep::InMemory), self.now);
-            self.queue.matched(Matched { position: *position, within: 0 });
+        for (position, entity) in self
+            .log
+            .iter()
+            .filter(|(position, _)| *position > self.matched)
+        {
+            self.queue.push(
+                ENDPOINT,
+                LIVE,
+                (&event(*position, *entity), Keep::InMemory),
+                self.now,
+            );
+            self.queue.matched(Matched {
+                position: *position,
+                within: 0,
+            });
         }
         self.matched = self.log.last().map_or(0, |last| last.0);
     }
@@ -193,11 +246,26 @@ impl Life {
         for shipment in shipments {
             // In order: everything before it of its conversation is delivered or given up.
             let entity = shipment.key.entity;
-            for (position, _) in self.log.iter().filter(|(at, of)| *of == entity && *at < shipment.position) {
-                let taken = self.taken.get(&entity).is_some_and(|taken| taken.contains(position));
-                assert!(taken || self.given_up.contains(position), "{position} before {shipment:?}");
+            for (position, _) in self
+                .log
+                .iter()
+                .filter(|(at, of)| *of == entity && *at < shipment.position)
+            {
+                let taken = self
+                    .taken
+                    .get(&entity)
+                    .is_some_and(|taken| taken.contains(position));
+                assert!(
+                    taken || self.given_up.contains(position),
+                    "{position} before {shipment:?}"
+                );
             }
-            assert!(!self.flying.iter().any(|flying| flying.key == shipment.key && flying.life == shipment.life));
+            assert!(
+                !self
+                    .flying
+                    .iter()
+                    .any(|flying| flying.key == shipment.key && flying.life == shipment.life)
+            );
             self.flying.push(shipment);
             self.sent += 1;
         }
@@ -206,7 +274,11 @@ impl Life {
             self.refills.push((refill, self.store.due(&refill.query)));
         }
         let line = self.queue.line(ENDPOINT).unwrap();
-        assert!(line.held() <= HELD_MAX && line.is_consistent(), "{} held", line.held());
+        assert!(
+            line.held() <= HELD_MAX && line.is_consistent(),
+            "{} held",
+            line.held()
+        );
     }
 
     fn land(&mut self, well: bool) {
@@ -220,7 +292,10 @@ impl Life {
             false => Verdict::Later(self.now + self.retry_ms),
         };
         if well || verdict == Verdict::Failed {
-            self.taken.entry(shipment.key.entity).or_default().push(shipment.position);
+            self.taken
+                .entry(shipment.key.entity)
+                .or_default()
+                .push(shipment.position);
         }
         self.queue.landed(&shipment, verdict, Vec::new(), self.now);
     }
@@ -249,9 +324,20 @@ impl Life {
         if let Some(slice) = self.writing.take().filter(|_| on_disk) {
             self.store.apply(&slice);
         }
-        let last = self.store.rows.keys().next_back().copied().unwrap_or(0).max(self.store.given_up);
+        let last = self
+            .store
+            .rows
+            .keys()
+            .next_back()
+            .copied()
+            .unwrap_or(0)
+            .max(self.store.given_up);
         self.queue = Queue::new(last, PLACES);
-        self.queue.open((ACCOUNT, ENDPOINT), self.store.waiting().count() as u64, None);
+        self.queue.open(
+            (ACCOUNT, ENDPOINT),
+            self.store.waiting().count() as u64,
+            None,
+        );
         (self.refills, self.flying) = (Vec::new(), Vec::new());
         self.matched = self.store.matched;
         self.match_on();
@@ -276,9 +362,11 @@ impl Life {
             Step::Wait(ms) => self.now += ms,
             Step::Refill => self.refill(),
             Step::GiveUp => {
-                // Written with the position up to which it counts, as an endpoint's change is; so it survives.
+                // Written with the position up to which it counts, as an endpoint's change is; so
+                // it survives.
                 self.queue.give_up(ENDPOINT, false);
-                self.given_up.extend(self.log.iter().map(|(position, _)| *position));
+                self.given_up
+                    .extend(self.log.iter().map(|(position, _)| *position));
                 self.written();
                 self.flush();
                 self.written();
@@ -354,28 +442,59 @@ fn fill(queue: &mut Queue, endpoint: u64, entities: std::ops::Range<u64>) {
 
 #[test]
 fn endpoints_of_an_account_share_its_places_and_each_has_one() {
-    let mut queue = Queue::new(0, Places { endpoint: 4, account: 6 });
+    let mut queue = Queue::new(
+        0,
+        Places {
+            endpoint: 4,
+            account: 6,
+        },
+    );
     for (account, endpoint) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5)] {
         queue.open((account, endpoint), 0, None);
         fill(&mut queue, endpoint, 0..10);
     }
-    let under_way =
-        |queue: &Queue| -> Vec<usize> { (1..=5).map(|endpoint| queue.line(endpoint).unwrap().in_flight).collect() };
+    let under_way = |queue: &Queue| -> Vec<usize> {
+        (1..=5)
+            .map(|endpoint| queue.line(endpoint).unwrap().in_flight)
+            .collect()
+    };
     let (first, _) = queue.turn(0);
-    assert_eq!(under_way(&queue), [4, 2, 1, 1, 4], "another account's are its own");
+    assert_eq!(
+        under_way(&queue),
+        [4, 2, 1, 1, 4],
+        "another account's are its own"
+    );
     // Places that are left go to whoever has waited, and never to more than there are.
     let mut flying: VecDeque<Shipment> = first.into();
     for now in 1..=32 {
-        let landed = flying.iter().position(|shipment| shipment.account == 1).unwrap();
-        queue.landed(&flying.remove(landed).unwrap(), Verdict::Delivered, Vec::new(), now);
+        let landed = flying
+            .iter()
+            .position(|shipment| shipment.account == 1)
+            .unwrap();
+        queue.landed(
+            &flying.remove(landed).unwrap(),
+            Verdict::Delivered,
+            Vec::new(),
+            now,
+        );
         flying.extend(queue.turn(now).0);
-        let [one, two, three, four, _] = under_way(&queue)[..] else { panic!("five endpoints") };
-        assert!(one + two + three + four <= 6 + 3, "{one} {two} {three} {four}");
+        let [one, two, three, four, _] = under_way(&queue)[..] else {
+            panic!("five endpoints")
+        };
+        assert!(
+            one + two + three + four <= 6 + 3,
+            "{one} {two} {three} {four}"
+        );
     }
     while let Some(shipment) = flying.pop_front() {
         queue.landed(&shipment, Verdict::Delivered, Vec::new(), 100);
         flying.extend(queue.turn(100).0);
     }
-    assert!(queue.lines().all(|line| line.waiting == 0 && line.in_flight == 0), "none was forgotten");
+    assert!(
+        queue
+            .lines()
+            .all(|line| line.waiting == 0 && line.in_flight == 0),
+        "none was forgotten"
+    );
     assert!(queue.shares.is_empty());
 }

@@ -1,4 +1,5 @@
-//! A webhook endpoint as its owner sees it: where deliveries go, which events, and the secrets that sign them.
+//! A webhook endpoint as its owner sees it: where deliveries go, which events, and the secrets that
+//! sign them.
 
 use std::sync::Arc;
 
@@ -137,7 +138,8 @@ pub enum WebhookRequest {
     Change(ChangeWebhook),
     /// Give it a new secret.
     RotateSecret(RotateSecret),
-    /// Disable it because of how its receiver answers; one that is disabled already is left as it is.
+    /// Disable it because of how its receiver answers; one that is disabled already is left as it
+    /// is.
     Disable(DisabledReason),
     /// Answer with this, and keep it: what a test of it came to.
     Tested(Bytes),
@@ -163,7 +165,9 @@ struct StoredSecret {
 
 impl std::fmt::Debug for Webhook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Webhook").field("view", &self.view).finish_non_exhaustive()
+        f.debug_struct("Webhook")
+            .field("view", &self.view)
+            .finish_non_exhaustive()
     }
 }
 
@@ -186,7 +190,11 @@ impl Webhook {
                 documents: filter.documents(),
             },
             enabled: view.enabled,
-            secrets: self.secrets.iter().map(|held| (held.secret.clone(), held.until)).collect(),
+            secrets: self
+                .secrets
+                .iter()
+                .map(|held| (held.secret.clone(), held.until))
+                .collect(),
         }
     }
 
@@ -204,7 +212,10 @@ impl Webhook {
             updated_at: made,
             secret: None,
         };
-        let mut webhook = Webhook { view, secrets: Vec::new() };
+        let mut webhook = Webhook {
+            view,
+            secrets: Vec::new(),
+        };
         let secret = webhook.new_secret();
         let room = Condition::FewerThan(Kind::Webhook, Bounds::get().webhook_endpoints_max);
         Step::PutSecret(webhook, vec![room], secret)
@@ -240,7 +251,10 @@ impl Webhook {
     fn rotate(&self, rotate: &RotateSecret, now: i64) -> Result<Step<Self>, RecordError> {
         let overlap = rotate.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
         if overlap > OVERLAP_SECONDS_MAX {
-            return Err(RecordError::Invalid(Invalid::new("overlap_seconds", "must be 0 to 31536000")));
+            return Err(RecordError::Invalid(Invalid::new(
+                "overlap_seconds",
+                "must be 0 to 31536000",
+            )));
         }
         let mut webhook = self.clone();
         webhook.secrets.truncate(if overlap == 0 { 0 } else { 1 });
@@ -265,7 +279,13 @@ impl Webhook {
 
     fn new_secret(&mut self) -> String {
         let secret = super::signature::new_secret();
-        self.secrets.insert(0, StoredSecret { secret: secret.clone(), until: None });
+        self.secrets.insert(
+            0,
+            StoredSecret {
+                secret: secret.clone(),
+                until: None,
+            },
+        );
         secret
     }
 
@@ -292,9 +312,11 @@ impl Rules for Webhook {
             (Some(held), WebhookRequest::RotateSecret(rotate)) => held.rotate(&rotate, setting.now),
             (Some(held), WebhookRequest::Disable(reason)) => Ok(held.disable(reason, setting.now)),
             (Some(_), WebhookRequest::Tested(attempt)) => Ok(Step::Say(attempt)),
-            (Some(_), WebhookRequest::Delete) => {
-                Ok(Step::Delete(Vec::new(), vec![Effect::EndpointGone(setting.id)], None))
-            }
+            (Some(_), WebhookRequest::Delete) => Ok(Step::Delete(
+                Vec::new(),
+                vec![Effect::EndpointGone(setting.id)],
+                None,
+            )),
             (None | Some(_), _) => Err(RecordError::NotFound),
         }
     }
@@ -314,7 +336,9 @@ impl Rules for Webhook {
     }
 
     fn effects(&self, _: Option<&Self>, setting: &Setting<Self>) -> Vec<Effect> {
-        vec![Effect::Endpoint(Arc::new(self.endpoint(setting.id, setting.scope)))]
+        vec![Effect::Endpoint(Arc::new(
+            self.endpoint(setting.id, setting.scope),
+        ))]
     }
 }
 

@@ -1,6 +1,11 @@
 //! Tests of an endpoint's rules, without a store.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -24,13 +29,24 @@ fn refused<T: DeserializeOwned>(json: Value) -> bool {
 }
 
 fn setting(id: WebhookId, now: i64) -> Setting<Webhook> {
-    Setting { id, scope: SCOPE, now }
+    Setting {
+        id,
+        scope: SCOPE,
+        now,
+    }
 }
 
 fn created(json: Value) -> (WebhookId, Webhook, String) {
     let id = WebhookId::new(1_000);
-    let step = Webhook::judge(None, WebhookRequest::Create(from(json)), &setting(id, 1_000)).unwrap();
-    let Step::PutSecret(webhook, _, secret) = step else { panic!("{step:?}") };
+    let step = Webhook::judge(
+        None,
+        WebhookRequest::Create(from(json)),
+        &setting(id, 1_000),
+    )
+    .unwrap();
+    let Step::PutSecret(webhook, _, secret) = step else {
+        panic!("{step:?}")
+    };
     (id, webhook, secret)
 }
 
@@ -39,13 +55,23 @@ fn shown(webhook: &Webhook, secret: Secret<'_>) -> Value {
 }
 
 fn ask(webhook: &Webhook, request: WebhookRequest, now: i64) -> Step<Webhook> {
-    Webhook::judge(Some(webhook), request, &setting(webhook.view.webhook_id, now)).unwrap()
+    Webhook::judge(
+        Some(webhook),
+        request,
+        &setting(webhook.view.webhook_id, now),
+    )
+    .unwrap()
 }
 
 fn put(step: Step<Webhook>) -> Webhook {
     match step {
         Step::Put(webhook, _) | Step::PutSecret(webhook, ..) => webhook,
-        Step::Show | Step::PutQuietly(_) | Step::Quiet | Step::Say(_) | Step::Tell { .. } | Step::Delete(..) => {
+        Step::Show
+        | Step::PutQuietly(_)
+        | Step::Quiet
+        | Step::Say(_)
+        | Step::Tell { .. }
+        | Step::Delete(..) => {
             panic!("nothing was put")
         }
     }
@@ -61,8 +87,16 @@ fn a_new_endpoint_gets_everything_and_shows_its_secret_once() {
     });
     assert_eq!(shown(&webhook, Secret::Hidden), expected);
     assert_eq!(shown(&webhook, Secret::Withheld)["secret"], Value::Null);
-    assert!(shown(&webhook, Secret::Withheld).as_object().unwrap().contains_key("secret"));
-    assert_eq!(shown(&webhook, Secret::Shown(&secret))["secret"], json!(secret));
+    assert!(
+        shown(&webhook, Secret::Withheld)
+            .as_object()
+            .unwrap()
+            .contains_key("secret")
+    );
+    assert_eq!(
+        shown(&webhook, Secret::Shown(&secret))["secret"],
+        json!(secret)
+    );
     assert!(secret.starts_with("whsec_"));
 }
 
@@ -80,8 +114,14 @@ fn what_is_no_list_of_events_and_no_filter_is_refused() {
         json!([1]),
         json!([""]),
     ] {
-        assert!(refused::<CreateWebhook>(with("events", events.clone())), "{events}");
-        assert!(refused::<ChangeWebhook>(with("events", events.clone())), "{events}");
+        assert!(
+            refused::<CreateWebhook>(with("events", events.clone())),
+            "{events}"
+        );
+        assert!(
+            refused::<ChangeWebhook>(with("events", events.clone())),
+            "{events}"
+        );
     }
     for filter in [
         json!([]),
@@ -93,11 +133,25 @@ fn what_is_no_list_of_events_and_no_filter_is_refused() {
         json!({"document_id": ["conv_1"]}),
         json!({"priority": ["low", "low"]}),
     ] {
-        assert!(refused::<CreateWebhook>(with("filter", filter.clone())), "{filter}");
-        assert!(refused::<ChangeWebhook>(with("filter", filter.clone())), "{filter}");
+        assert!(
+            refused::<CreateWebhook>(with("filter", filter.clone())),
+            "{filter}"
+        );
+        assert!(
+            refused::<ChangeWebhook>(with("filter", filter.clone())),
+            "{filter}"
+        );
     }
-    for other in [("enabled", json!(null)), ("description", json!("x".repeat(501))), ("nam", json!("x"))] {
-        assert!(refused::<CreateWebhook>(with(other.0, other.1)), "{}", other.0);
+    for other in [
+        ("enabled", json!(null)),
+        ("description", json!("x".repeat(501))),
+        ("nam", json!("x")),
+    ] {
+        assert!(
+            refused::<CreateWebhook>(with(other.0, other.1)),
+            "{}",
+            other.0
+        );
     }
 }
 
@@ -112,11 +166,20 @@ fn a_change_that_changes_nothing_is_none() {
         json!({"filter": {"channel": ["chat"]}, "events": ["document.merged"]}),
         json!({"url": "https://example.com", "description": "x"}),
     ] {
-        assert!(matches!(ask(&webhook, WebhookRequest::Change(from(same)), 9_000), Step::Show));
+        assert!(matches!(
+            ask(&webhook, WebhookRequest::Change(from(same)), 9_000),
+            Step::Show
+        ));
     }
-    let changed =
-        put(ask(&webhook, WebhookRequest::Change(from(json!({"filter": {}, "description": null}))), i64::MAX / 4));
-    assert_eq!((&changed.view.filter, &changed.view.description), (&None, &None));
+    let changed = put(ask(
+        &webhook,
+        WebhookRequest::Change(from(json!({"filter": {}, "description": null}))),
+        i64::MAX / 4,
+    ));
+    assert_eq!(
+        (&changed.view.filter, &changed.view.description),
+        (&None, &None)
+    );
     assert!(changed.view.updated_at > webhook.view.updated_at);
 }
 
@@ -125,12 +188,17 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
     let (id, webhook, first) = created(json!({"url": "https://example.com"}));
     let rotate = |webhook: &Webhook, body: Value, now| {
         let step = ask(webhook, WebhookRequest::RotateSecret(from(body)), now);
-        let Step::PutSecret(webhook, _, secret) = step else { panic!("{step:?}") };
+        let Step::PutSecret(webhook, _, secret) = step else {
+            panic!("{step:?}")
+        };
         (webhook, secret)
     };
     let (webhook, second) = rotate(&webhook, json!({}), 5_000);
     let held = |webhook: &Webhook| webhook.endpoint(id, SCOPE).secrets;
-    assert_eq!(held(&webhook), [(second.clone(), None), (first, Some(86_405_000))]);
+    assert_eq!(
+        held(&webhook),
+        [(second.clone(), None), (first, Some(86_405_000))]
+    );
     let (webhook, third) = rotate(&webhook, json!({"overlap_seconds": 60}), 6_000);
     assert_eq!(held(&webhook), [(third, None), (second, Some(66_000))]);
     let (webhook, fourth) = rotate(&webhook, json!({"overlap_seconds": 0}), 7_000);
@@ -142,17 +210,38 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
 #[test]
 fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
     let (_, webhook, _) = created(json!({"url": "https://example.com"}));
-    let gone = put(ask(&webhook, WebhookRequest::Disable(DisabledReason::Gone), 5_000));
+    let gone = put(ask(
+        &webhook,
+        WebhookRequest::Disable(DisabledReason::Gone),
+        5_000,
+    ));
     assert_eq!(shown(&gone, Secret::Hidden)["disabled_reason"], "gone");
-    assert!(matches!(ask(&gone, WebhookRequest::Disable(DisabledReason::Failing), 6_000), Step::Show));
+    assert!(matches!(
+        ask(
+            &gone,
+            WebhookRequest::Disable(DisabledReason::Failing),
+            6_000
+        ),
+        Step::Show
+    ));
     let change = |webhook: &Webhook, enabled: bool| {
-        ask(webhook, WebhookRequest::Change(from(json!({"enabled": enabled}))), 7_000)
+        ask(
+            webhook,
+            WebhookRequest::Change(from(json!({"enabled": enabled}))),
+            7_000,
+        )
     };
     assert!(matches!(change(&gone, false), Step::Show));
     let again = put(change(&gone, true));
-    assert_eq!((again.view.enabled, again.view.disabled_reason), (true, None));
+    assert_eq!(
+        (again.view.enabled, again.view.disabled_reason),
+        (true, None)
+    );
     let by_hand = put(change(&again, false));
-    assert_eq!((by_hand.view.enabled, by_hand.view.disabled_reason), (false, None));
+    assert_eq!(
+        (by_hand.view.enabled, by_hand.view.disabled_reason),
+        (false, None)
+    );
 }
 
 #[test]
@@ -163,11 +252,35 @@ fn an_endpoint_reads_back_from_its_record_and_from_its_rows() {
         "filter": {"channel": ["chat", "email"], "priority": ["high"], "document_id": [document]},
     }));
     let stored = restore_endpoint(&serde_json::to_vec(&webhook).unwrap(), id, SCOPE).unwrap();
-    assert_eq!((&stored, &stored.secrets), (&webhook.endpoint(id, SCOPE), &vec![(secret, None)]));
-    let row = restore_endpoint(&webhook.show(&Identity::default(), Secret::Hidden), id, SCOPE).unwrap();
-    assert_eq!(row, Endpoint { secrets: Vec::new(), ..stored.clone() });
-    assert_eq!(stored.wants.kinds, [Happened::MessageCreated, Happened::DocumentShared]);
-    assert_eq!((stored.wants.channels.len(), stored.wants.priorities.len(), stored.enabled), (2, 1, false));
+    assert_eq!(
+        (&stored, &stored.secrets),
+        (&webhook.endpoint(id, SCOPE), &vec![(secret, None)])
+    );
+    let row = restore_endpoint(
+        &webhook.show(&Identity::default(), Secret::Hidden),
+        id,
+        SCOPE,
+    )
+    .unwrap();
+    assert_eq!(
+        row,
+        Endpoint {
+            secrets: Vec::new(),
+            ..stored.clone()
+        }
+    );
+    assert_eq!(
+        stored.wants.kinds,
+        [Happened::MessageCreated, Happened::DocumentShared]
+    );
+    assert_eq!(
+        (
+            stored.wants.channels.len(),
+            stored.wants.priorities.len(),
+            stored.enabled
+        ),
+        (2, 1, false)
+    );
     assert_eq!(stored.wants.documents, [document.number()]);
 }
 
@@ -178,42 +291,101 @@ struct Play {
 }
 
 impl Play {
-    fn decide(&self, scope: Scope, key: &str, request: WebhookRequest) -> Decision<Record<Webhook>> {
-        let Looked::Fresh(reservation, _) = self.keys.look(Keys::hash(scope, key), Fingerprint::numbered(0)) else {
+    fn decide(
+        &self,
+        scope: Scope,
+        key: &str,
+        request: WebhookRequest,
+    ) -> Decision<Record<Webhook>> {
+        let Looked::Fresh(reservation, _) = self
+            .keys
+            .look(Keys::hash(scope, key), Fingerprint::numbered(0))
+        else {
             panic!("{key}")
         };
-        let caller = Caller { scope, by: By::server("a test") };
+        let caller = Caller {
+            scope,
+            by: By::server("a test"),
+        };
         let identity = Arc::new(Identity::default());
         let reservation = Some(reservation);
-        self.record.decide(RecordCommand { caller, if_match: None, reservation, request, identity }, None, 2_000)
+        self.record.decide(
+            RecordCommand {
+                caller,
+                if_match: None,
+                reservation,
+                request,
+                identity,
+            },
+            None,
+            2_000,
+        )
     }
 }
 
 #[test]
 fn a_kept_answer_has_no_secret_and_a_test_is_kept_without_a_change() {
-    let mut play = Play { record: Record::vacant(WebhookId::new(1)), keys: Arc::default() };
+    let mut play = Play {
+        record: Record::vacant(WebhookId::new(1)),
+        keys: Arc::default(),
+    };
     let scope = Scope::of(1, Mode::Test);
     let new = || WebhookRequest::Create(from(json!({"url": "https://example.com"})));
-    let Decision::Change { change, commit, reply, .. } = play.decide(scope, "a", new()) else { panic!() };
+    let Decision::Change {
+        change,
+        commit,
+        reply,
+        ..
+    } = play.decide(scope, "a", new())
+    else {
+        panic!()
+    };
     let body = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).unwrap();
     let secret = body(&reply.body)["secret"].as_str().unwrap().to_owned();
     let kept = commit.answer.unwrap();
     assert_eq!(body(&kept.body.unwrap())["secret"], Value::Null);
     assert!(!String::from_utf8_lossy(&commit.rows[0].payload).contains(&secret));
-    let [Effect::Endpoint(endpoint)] = commit.effects.as_slice() else { panic!() };
-    assert_eq!((&endpoint.secrets, endpoint.scope), (&vec![(secret, None)], scope));
+    let [Effect::Endpoint(endpoint)] = commit.effects.as_slice() else {
+        panic!()
+    };
+    assert_eq!(
+        (&endpoint.secrets, endpoint.scope),
+        (&vec![(secret, None)], scope)
+    );
     play.record.apply(change);
 
     let attempt = Bytes::from_static(b"{}");
     let tested = || WebhookRequest::Tested(attempt.clone());
-    let Decision::Keep { commit, reply } = play.decide(scope, "b", tested()) else { panic!() };
-    assert_eq!((&reply.body, &reply.etag, commit.rows.len(), commit.effects.len()), (&attempt, &None, 0, 0));
-    assert_eq!(commit.answer.and_then(|kept| kept.body), Some(attempt.clone()));
+    let Decision::Keep { commit, reply } = play.decide(scope, "b", tested()) else {
+        panic!()
+    };
+    assert_eq!(
+        (
+            &reply.body,
+            &reply.etag,
+            commit.rows.len(),
+            commit.effects.len()
+        ),
+        (&attempt, &None, 0, 0)
+    );
+    assert_eq!(
+        commit.answer.and_then(|kept| kept.body),
+        Some(attempt.clone())
+    );
     let elsewhere = play.decide(Scope::of(1, Mode::Live), "c", tested());
     assert!(matches!(elsewhere, Decision::Refuse(RecordError::NotFound)));
 
-    let Decision::Change { change, commit, .. } = play.decide(scope, "d", WebhookRequest::Delete) else { panic!() };
-    assert!(matches!(commit.effects.as_slice(), [Effect::EndpointGone(_)]));
+    let Decision::Change { change, commit, .. } = play.decide(scope, "d", WebhookRequest::Delete)
+    else {
+        panic!()
+    };
+    assert!(matches!(
+        commit.effects.as_slice(),
+        [Effect::EndpointGone(_)]
+    ));
     play.record.apply(change);
-    assert!(matches!(play.decide(scope, "e", tested()), Decision::Refuse(RecordError::NotFound)));
+    assert!(matches!(
+        play.decide(scope, "e", tested()),
+        Decision::Refuse(RecordError::NotFound)
+    ));
 }

@@ -1,6 +1,7 @@
-//! Replays: events of the past, made into deliveries a few at a time, in a lane of their own, so that what happens now
-//! does not wait for them and a million of them do not fill the store. The job stands in the store until the last of its
-//! deliveries has ended: so long it is under way, and counts among those that an endpoint may have.
+//! Replays: events of the past, made into deliveries a few at a time, in a lane of their own, so
+//! that what happens now does not wait for them and a million of them do not fill the store. The
+//! job stands in the store until the last of its deliveries has ended: so long it is under way, and
+//! counts among those that an endpoint may have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::store::{EventPage, EventQuery, ReadError, Replay, ReplayChange, Span,
 const WAITING_MAX: u64 = 128;
 /// Events read at once.
 const PAGE: u32 = 64;
-/// Instants of commits are nearly in the order of their positions: the clocks that set them are off by less than this.
+/// Instants of commits are nearly in the order of their positions: the clocks that set them are off
+/// by less than this.
 const DISORDER_MS: i64 = 60_000;
 /// Numbers of a feed are smaller.
 const NUMBER_MAX: u64 = 1 << 40;
@@ -55,8 +57,20 @@ enum Stage {
 impl Jobs {
     /// What an earlier life left, each replay with its deliveries that wait.
     pub(super) fn new(last_lane: i64, open: Vec<(Replay, u64)>) -> Self {
-        let job = |(replay, waiting): (Replay, u64)| (replay.lane, Job { replay, waiting, stage: Stage::Due(0) });
-        Jobs { last_lane, jobs: open.into_iter().map(job).collect() }
+        let job = |(replay, waiting): (Replay, u64)| {
+            (
+                replay.lane,
+                Job {
+                    replay,
+                    waiting,
+                    stage: Stage::Due(0),
+                },
+            )
+        };
+        Jobs {
+            last_lane,
+            jobs: open.into_iter().map(job).collect(),
+        }
     }
 
     /// A lane that no replay had before.
@@ -67,12 +81,18 @@ impl Jobs {
 
     /// How many of an endpoint's are under way.
     fn of(&self, endpoint: u64) -> usize {
-        self.jobs.values().filter(|job| job.replay.endpoint == endpoint).count()
+        self.jobs
+            .values()
+            .filter(|job| job.replay.endpoint == endpoint)
+            .count()
     }
 
     /// Lets go of a replay whose deliveries are all made and have ended; whether it is one.
     fn end(&mut self, lane: i64) -> bool {
-        let is_over = self.jobs.get(&lane).is_some_and(|job| job.stage == Stage::Made && job.waiting == 0);
+        let is_over = self
+            .jobs
+            .get(&lane)
+            .is_some_and(|job| job.stage == Stage::Made && job.waiting == 0);
         if is_over {
             self.jobs.remove(&lane);
         }
@@ -120,12 +140,18 @@ impl PostOffice {
         match self.target_of(asker) {
             None => Some(DeliveryError::NotFound),
             Some(target) if !target.enabled => Some(DeliveryError::Disabled),
-            Some(target) => (self.jobs.of(target.id.number()) >= most).then_some(DeliveryError::TooManyReplays(most)),
+            Some(target) => (self.jobs.of(target.id.number()) >= most)
+                .then_some(DeliveryError::TooManyReplays(most)),
         }
     }
 
     /// The job is written down with its answer.
-    pub(super) fn replay_begins(&mut self, ask: ReplayAsk, found: Result<Replay, ReadError>, turn: &mut Turn<Mail>) {
+    pub(super) fn replay_begins(
+        &mut self,
+        ask: ReplayAsk,
+        found: Result<Replay, ReadError>,
+        turn: &mut Turn<Mail>,
+    ) {
         // Others may have begun meanwhile, or somebody may have disabled the endpoint.
         let replay = match (found, self.refusal(&ask.asker)) {
             (_, Some(refusal)) => return ask.asker.refuse(refusal),
@@ -133,7 +159,14 @@ impl PostOffice {
             (Ok(replay), None) => replay,
         };
         self.queue.replay(ReplayChange::Open(replay.clone()));
-        self.jobs.jobs.insert(replay.lane, Job { replay, waiting: 0, stage: Stage::Due(0) });
+        self.jobs.jobs.insert(
+            replay.lane,
+            Job {
+                replay,
+                waiting: 0,
+                stage: Stage::Due(0),
+            },
+        );
         let answer = ask.asker.answer(&ask.view, now_ms());
         self.answer_when_written(answer, turn);
     }
@@ -146,7 +179,10 @@ impl PostOffice {
                 continue;
             }
             job.stage = Stage::Reading;
-            let filter = EventFilter { kinds: job.replay.kinds.clone(), ..EventFilter::default() };
+            let filter = EventFilter {
+                kinds: job.replay.kinds.clone(),
+                ..EventFilter::default()
+            };
             let query = EventQuery {
                 span: Span::Scope(job.replay.scope),
                 after: job.replay.next,
@@ -162,30 +198,57 @@ impl PostOffice {
 
     /// Makes deliveries of what was read; the job's place moves in the same slice.
     pub(super) fn replay_read(&mut self, lane: i64, page: Result<Option<EventPage>, ReadError>) {
-        let Some(job) = self.jobs.jobs.get_mut(&lane) else { return };
+        let Some(job) = self.jobs.jobs.get_mut(&lane) else {
+            return;
+        };
         let now = now_ms();
         let page = match page {
             Ok(page) => page.unwrap_or_default(),
             Err(error) => {
-                let pause = if error == ReadError::Unreadable { PAUSE_UNREADABLE_MS } else { PAUSE_MS };
+                let pause = if error == ReadError::Unreadable {
+                    PAUSE_UNREADABLE_MS
+                } else {
+                    PAUSE_MS
+                };
                 tracing::warn!(%error, "a replay can't be read: it waits");
                 job.stage = Stage::Due(now + pause);
                 return;
             }
         };
-        let Replay { endpoint, since, until, .. } = job.replay;
-        let Some(target) = self.targets.get(&endpoint) else { return };
-        let over = |at: i64, slack: i64| until.is_some_and(|until| at > until.saturating_add(slack));
+        let Replay {
+            endpoint,
+            since,
+            until,
+            ..
+        } = job.replay;
+        let Some(target) = self.targets.get(&endpoint) else {
+            return;
+        };
+        let over =
+            |at: i64, slack: i64| until.is_some_and(|until| at > until.saturating_add(slack));
         for event in &page.events {
-            if since.is_none_or(|since| event.at >= since) && !over(event.at, 0) && target.wants.admits(event) {
-                self.queue.push(endpoint, lane, (event, Keep::InMemory), now);
+            if since.is_none_or(|since| event.at >= since)
+                && !over(event.at, 0)
+                && target.wants.admits(event)
+            {
+                self.queue
+                    .push(endpoint, lane, (event, Keep::InMemory), now);
                 job.waiting += 1;
             }
         }
-        // What can't be read is passed by, as it is where it happens: nothing waits behind it for ever.
+        // What can't be read is passed by, as it is where it happens: nothing waits behind it for
+        // ever.
         let reached = page.unreadable.unwrap_or(page.cursor);
-        let is_made = !page.more || page.events.last().is_some_and(|event| over(event.at, DISORDER_MS));
-        job.stage = if is_made { Stage::Made } else { Stage::Due(now) };
+        let is_made = !page.more
+            || page
+                .events
+                .last()
+                .is_some_and(|event| over(event.at, DISORDER_MS));
+        job.stage = if is_made {
+            Stage::Made
+        } else {
+            Stage::Due(now)
+        };
         if reached > job.replay.next {
             job.replay.next = reached;
             self.queue.replay(ReplayChange::Reached(lane, reached));
@@ -212,7 +275,9 @@ impl PostOffice {
 async fn read_on(store: &dyn Store, mut query: EventQuery) -> Result<Option<EventPage>, ReadError> {
     match store.events(query.clone()).await {
         Err(ReadError::Expired) => {
-            let Span::Scope(scope) = query.span else { return Ok(None) };
+            let Span::Scope(scope) = query.span else {
+                return Ok(None);
+            };
             query.after = first_behind(store, scope, query.after, None).await?;
             store.events(query).await
         }
@@ -220,8 +285,14 @@ async fn read_on(store: &dyn Store, mut query: EventQuery) -> Result<Option<Even
     }
 }
 
-/// The last number, not below `low`, behind which everything since an instant, as far as it is left, is found.
-async fn first_behind(store: &dyn Store, scope: Scope, low: u64, since: Option<i64>) -> Result<u64, ReadError> {
+/// The last number, not below `low`, behind which everything since an instant, as far as it is
+/// left, is found.
+async fn first_behind(
+    store: &dyn Store,
+    scope: Scope,
+    low: u64,
+    since: Option<i64>,
+) -> Result<u64, ReadError> {
     let since = since.map_or(i64::MIN, |since| since.saturating_sub(DISORDER_MS));
     let (mut low, mut high) = (low, NUMBER_MAX);
     while low < high {

@@ -1,4 +1,5 @@
-//! Events that never happened, for trying an endpoint out: of the shape of real ones, with identifiers of nothing.
+//! Events that never happened, for trying an endpoint out: of the shape of real ones, with
+//! identifiers of nothing.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -30,9 +31,21 @@ impl Prefix for CommentKind {
 pub(super) fn sample(happened: Happened, scope: Scope, now: Timestamp) -> Event {
     // So large that no real position is like it: the event's identifier is made of it.
     let position = i64::try_from(crate::random::u64() >> 2).unwrap_or(i64::MAX);
-    let place = Place { position, scope, number: 1, entity: 1, sequence: 1 };
+    let place = Place {
+        position,
+        scope,
+        number: 1,
+        entity: 1,
+        sequence: 1,
+    };
     let payload = serde_json::to_vec(&data(happened, now)).unwrap_or_default();
-    Event::new(place, happened, now.0, SeenNow::default(), Bytes::from(payload))
+    Event::new(
+        place,
+        happened,
+        now.0,
+        SeenNow::default(),
+        Bytes::from(payload),
+    )
 }
 
 fn data(happened: Happened, now: Timestamp) -> Value {
@@ -40,17 +53,27 @@ fn data(happened: Happened, now: Timestamp) -> Value {
         Happened::ConversationCreated => conversation(now),
         Happened::ConversationUpdated => {
             let changes = json!({"priority": {"from": "normal", "to": "high"}});
-            with(conversation(now), [("priority", json!("high")), ("changes", changes)])
+            with(
+                conversation(now),
+                [("priority", json!("high")), ("changes", changes)],
+            )
         }
         Happened::ConversationClosed => {
             let changes = json!({"status": {"from": "active", "to": "closed"}});
             let closed = [("status", json!("closed")), ("closed_at", json!(now))];
-            with(with(conversation(now), closed), [("changes", changes), ("reason", json!("resolved"))])
+            with(
+                with(conversation(now), closed),
+                [("changes", changes), ("reason", json!("resolved"))],
+            )
         }
         Happened::MessageCreated => message(now),
-        Happened::MessageUpdated => {
-            with(message(now), [("content", json!("Where is my order 1234?")), ("edited_at", json!(now))])
-        }
+        Happened::MessageUpdated => with(
+            message(now),
+            [
+                ("content", json!("Where is my order 1234?")),
+                ("edited_at", json!(now)),
+            ],
+        ),
         Happened::DocumentUpdated => {
             let changes = json!({"title": {"from": "Draft", "to": "Returns policy"}});
             with(document(now), [("changes", changes)])
@@ -58,13 +81,22 @@ fn data(happened: Happened, now: Timestamp) -> Value {
         Happened::DocumentCreated | Happened::DocumentRestored => document(now),
         Happened::DocumentDeleted => with(document(now), [("permanent", json!(false))]),
         Happened::DocumentVersionCreated | Happened::DocumentMerged => {
-            let parents = if happened == Happened::DocumentMerged { 2 } else { 1 };
-            with(document(now), [("version", version(now, parents)), ("version_number", json!(parents + 1))])
+            let parents = if happened == Happened::DocumentMerged {
+                2
+            } else {
+                1
+            };
+            with(
+                document(now),
+                [
+                    ("version", version(now, parents)),
+                    ("version_number", json!(parents + 1)),
+                ],
+            )
         }
         Happened::DocumentShared => with(document(now), [("share", share(now))]),
         Happened::DocumentPermissionsUpdated => {
-            let user =
-                json!({"user_id": UserId::new(now.0), "email": "grace@example.com", "role": "editor", "added_at": now});
+            let user = json!({"user_id": UserId::new(now.0), "email": "grace@example.com", "role": "editor", "added_at": now});
             with(document(now), [("collaborators", json!([user]))])
         }
         Happened::DocumentCommented => with(document(now), [("comment", comment(now))]),
@@ -177,7 +209,11 @@ fn comment(now: Timestamp) -> Value {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test fails by panicking"
+    )]
     use super::*;
     use crate::conversation::messages::MessageView;
 
@@ -186,9 +222,15 @@ mod tests {
         for kind in Happened::EVENTS {
             let event = sample(*kind, Scope::OPERATORS, Timestamp(1_773_570_600_000));
             let body: Value = serde_json::from_slice(&event.body()).unwrap();
-            assert_eq!((&body["event"], &body["seq"]), (&json!(kind.word()), &json!(1)));
+            assert_eq!(
+                (&body["event"], &body["seq"]),
+                (&json!(kind.word()), &json!(1))
+            );
             assert_eq!(body["id"], json!(event.id()));
-            assert!(body["data"].as_object().is_some_and(|data| data.len() > 10), "{body}");
+            assert!(
+                body["data"].as_object().is_some_and(|data| data.len() > 10),
+                "{body}"
+            );
             if matches!(kind, Happened::MessageCreated | Happened::MessageUpdated) {
                 let shown: MessageView = serde_json::from_value(body["data"].clone()).unwrap();
                 assert_eq!(json!(shown), body["data"]);

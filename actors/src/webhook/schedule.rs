@@ -30,12 +30,26 @@ pub(super) struct Made {
 
 /// Judges an attempt that ended at `now`; `chance` is 0 to 1.
 pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f64) -> Outcome {
-    let Made { attempt, began, took, reply } = made;
+    let Made {
+        attempt,
+        began,
+        took,
+        reply,
+    } = made;
     let status = reply.as_ref().ok().map(|reply| reply.status);
     let taken = status.is_some_and(|status| (200..300).contains(&status));
-    let wait = settings.retry_schedule.get(usize::try_from(attempt).unwrap_or(usize::MAX).saturating_sub(1));
-    let asked = reply.as_ref().ok().filter(|reply| matches!(reply.status, 429 | 503));
-    let asked = asked.and_then(|reply| reply.retry_after).map(|wait| wait.min(settings.retry_after_max));
+    let wait = settings.retry_schedule.get(
+        usize::try_from(attempt)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(1),
+    );
+    let asked = reply
+        .as_ref()
+        .ok()
+        .filter(|reply| matches!(reply.status, 429 | 503));
+    let asked = asked
+        .and_then(|reply| reply.retry_after)
+        .map(|wait| wait.min(settings.retry_after_max));
     let verdict = match wait {
         _ if taken => Verdict::Delivered,
         Some(_) if status == Some(410) => Verdict::Failed,
@@ -48,19 +62,39 @@ pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f6
     };
     let attempt = Attempt::of(began, took, reply);
     let disable = (status == Some(410)).then_some(DisabledReason::Gone);
-    Outcome { verdict, attempt, disable }
+    Outcome {
+        verdict,
+        attempt,
+        disable,
+    }
 }
 
-/// What the last delivery's log says of an endpoint that has only failed for so long that it is disabled.
+/// What the last delivery's log says of an endpoint that has only failed for so long that it is
+/// disabled.
 pub(super) fn epitaph(since: i64, now: i64) -> Attempt {
-    let error = format!("the endpoint has only failed since {}: it was disabled", Timestamp(since));
-    Attempt { attempted_at: Timestamp(now), status: None, duration_ms: 0, answer: None, error: Some(error) }
+    let error = format!(
+        "the endpoint has only failed since {}: it was disabled",
+        Timestamp(since)
+    );
+    Attempt {
+        attempted_at: Timestamp(now),
+        status: None,
+        duration_ms: 0,
+        answer: None,
+        error: Some(error),
+    }
 }
 
 /// What the log says of a delivery whose event is not stored any more.
 pub(super) fn unread(now: i64) -> Attempt {
     let error = "the event is not stored any more: retention has taken it".to_owned();
-    Attempt { attempted_at: Timestamp(now), status: None, duration_ms: 0, answer: None, error: Some(error) }
+    Attempt {
+        attempted_at: Timestamp(now),
+        status: None,
+        duration_ms: 0,
+        answer: None,
+        error: Some(error),
+    }
 }
 
 #[cfg(test)]
@@ -84,8 +118,23 @@ mod tests {
 
     fn verdict(attempt: u32, status: u16, retry_after: Option<u64>, chance: f64) -> Verdict {
         let retry_after = retry_after.map(Duration::from_secs);
-        let reply = Ok(Reply { status, retry_after, answer: String::new() });
-        judge(&settings(), Made { attempt, began: Timestamp(0), took: Duration::ZERO, reply }, 1_000, chance).verdict
+        let reply = Ok(Reply {
+            status,
+            retry_after,
+            answer: String::new(),
+        });
+        judge(
+            &settings(),
+            Made {
+                attempt,
+                began: Timestamp(0),
+                took: Duration::ZERO,
+                reply,
+            },
+            1_000,
+            chance,
+        )
+        .verdict
     }
 
     #[test]
@@ -104,8 +153,15 @@ mod tests {
     #[test]
     fn a_receiver_that_asks_for_time_gets_up_to_an_hour() {
         assert_eq!(verdict(1, 429, Some(60), 0.5), Verdict::Later(61_000));
-        assert_eq!(verdict(1, 503, Some(1_000_000), 0.5), Verdict::Later(3_601_000));
-        assert_eq!(verdict(1, 503, Some(1), 0.5), Verdict::Later(6_000), "the schedule's times are the earliest");
+        assert_eq!(
+            verdict(1, 503, Some(1_000_000), 0.5),
+            Verdict::Later(3_601_000)
+        );
+        assert_eq!(
+            verdict(1, 503, Some(1), 0.5),
+            Verdict::Later(6_000),
+            "the schedule's times are the earliest"
+        );
         assert_eq!(verdict(1, 500, Some(60), 0.5), Verdict::Later(6_000));
     }
 }

@@ -1,4 +1,5 @@
-//! How a delivery is signed, in two schemes at once: Standard Webhooks, and the one header that Stripe's verifiers read.
+//! How a delivery is signed, in two schemes at once: Standard Webhooks, and the one header that
+//! Stripe's verifiers read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,8 @@ const SECRET_BYTES: usize = 32;
 /// What a delivery's headers are made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Signing<'a> {
-    /// What signs, each with the instant in Unix milliseconds at which it ends; those whose time is over are left out.
+    /// What signs, each with the instant in Unix milliseconds at which it ends; those whose time is
+    /// over are left out.
     pub secrets: &'a [(String, Option<i64>)],
     /// The event: the same on every attempt.
     pub event: EventId,
@@ -37,14 +39,29 @@ pub fn new_secret() -> String {
 /// The headers of a delivery.
 #[must_use]
 pub fn headers(signing: Signing<'_>) -> Vec<(&'static str, String)> {
-    let Signing { secrets, event, body, now_ms, attempt } = signing;
+    let Signing {
+        secrets,
+        event,
+        body,
+        now_ms,
+        attempt,
+    } = signing;
     let seconds = now_ms.div_euclid(1000).to_string();
     let id = event.to_string();
     let mut service = format!("t={seconds}");
     let mut standard = Vec::new();
-    for (secret, _) in secrets.iter().filter(|(_, until)| until.is_none_or(|until| now_ms < until)) {
-        service.push_str(&format!(",v1={}", service_signature(secret, &seconds, body)));
-        standard.push(format!("v1,{}", standard_signature(secret, [&id, &seconds], body)));
+    for (secret, _) in secrets
+        .iter()
+        .filter(|(_, until)| until.is_none_or(|until| now_ms < until))
+    {
+        service.push_str(&format!(
+            ",v1={}",
+            service_signature(secret, &seconds, body)
+        ));
+        standard.push(format!(
+            "v1,{}",
+            standard_signature(secret, [&id, &seconds], body)
+        ));
     }
     vec![
         ("User-Agent", "Colloquy-Webhooks/1.0".to_owned()),
@@ -65,13 +82,20 @@ fn service_signature(secret: &str, seconds: &str, body: &[u8]) -> String {
 
 /// Base64 of the MAC of `<id>.<t>.<body>`, keyed with the decoded secret.
 fn standard_signature(secret: &str, [id, seconds]: [&str; 2], body: &[u8]) -> String {
-    let decoded = STANDARD.decode(secret.trim_start_matches(PREFIX)).unwrap_or_default();
-    STANDARD.encode(mac(&decoded, &[id.as_bytes(), b".", seconds.as_bytes(), b".", body]))
+    let decoded = STANDARD
+        .decode(secret.trim_start_matches(PREFIX))
+        .unwrap_or_default();
+    STANDARD.encode(mac(
+        &decoded,
+        &[id.as_bytes(), b".", seconds.as_bytes(), b".", body],
+    ))
 }
 
 fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     // A key of any length is a key of HMAC: this can't fail.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
+        return [0; 32];
+    };
     for part in parts {
         mac.update(part);
     }
@@ -88,35 +112,66 @@ mod tests {
     fn the_standard_webhooks_example_comes_out() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let body = br#"{"test": 2432232314}"#;
-        let signature = standard_signature(secret, ["msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330"], body);
+        let signature =
+            standard_signature(secret, ["msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330"], body);
         assert_eq!(signature, "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
-    /// RFC 4231, test case 2: the scheme that Stripe's verifiers read is HMAC of the time, a dot and the body.
+    /// RFC 4231, test case 2: the scheme that Stripe's verifiers read is HMAC of the time, a dot
+    /// and the body.
     #[test]
     fn the_service_signature_is_keyed_with_the_whole_text() {
-        let code: String =
-            mac(b"Jefe", &[b"what do ya ", b"want for nothing?"]).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(code, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        let code: String = mac(b"Jefe", &[b"what do ya ", b"want for nothing?"])
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            code,
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
         // python: hmac.new(b"whsec_test", b"1614265330.{}", "sha256").hexdigest()
         let expected = "5790023bd77209313f2e32e36caf5921bdd2fac398095f83dc2d2ecd5f696f50";
-        assert_eq!(service_signature("whsec_test", "1614265330", b"{}"), expected);
+        assert_eq!(
+            service_signature("whsec_test", "1614265330", b"{}"),
+            expected
+        );
     }
 
     #[test]
     fn every_secret_whose_time_is_not_over_signs() {
         let (newest, older) = (new_secret(), new_secret());
-        assert_eq!(STANDARD.decode(newest.strip_prefix("whsec_").unwrap()).unwrap().len(), 32);
+        assert_eq!(
+            STANDARD
+                .decode(newest.strip_prefix("whsec_").unwrap())
+                .unwrap()
+                .len(),
+            32
+        );
         let secrets = [(newest, None), (older, Some(5_000))];
         let count = |now_ms| {
-            let signing = Signing { secrets: &secrets, event: EventId::new(1), body: b"{}", now_ms, attempt: 2 };
+            let signing = Signing {
+                secrets: &secrets,
+                event: EventId::new(1),
+                body: b"{}",
+                now_ms,
+                attempt: 2,
+            };
             let headers = headers(signing);
-            let of = |name| headers.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone()).unwrap();
+            let of = |name| {
+                headers
+                    .iter()
+                    .find(|(given, _)| *given == name)
+                    .map(|(_, value)| value.clone())
+                    .unwrap()
+            };
             assert_eq!(
                 (of("webhook-timestamp"), of("X-Webhook-Attempt")),
                 ((now_ms / 1000).to_string(), "2".to_owned())
             );
-            (of("X-Service-Signature").matches(",v1=").count(), of("webhook-signature").split(' ').count())
+            (
+                of("X-Service-Signature").matches(",v1=").count(),
+                of("webhook-signature").split(' ').count(),
+            )
         };
         assert_eq!((count(4_999), count(5_000)), ((2, 2), (1, 1)));
     }

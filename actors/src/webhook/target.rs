@@ -1,5 +1,5 @@
-//! Where deliveries may go: which URLs, and which addresses. Knows no network: who resolves a name asks here about each
-//! address that it got.
+//! Where deliveries may go: which URLs, and which addresses. Knows no network: who resolves a name
+//! asks here about each address that it got.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -37,13 +37,15 @@ pub enum TargetError {
     Special(IpAddr),
 }
 
-/// Judges a URL by its text. `private` are allowed, and plain `http` with them, only where an operator says so.
+/// Judges a URL by its text. `private` are allowed, and plain `http` with them, only where an
+/// operator says so.
 ///
 /// # Errors
 /// Why nothing is sent there.
 pub fn check(text: &str, private: bool) -> Result<Target, TargetError> {
     let authority = authority(text).ok_or(TargetError::NoUrl)?;
-    // The URL standard has one reading for every spelling of an address: decimal, octal, hexadecimal, short, full-width.
+    // The URL standard has one reading for every spelling of an address: decimal, octal,
+    // hexadecimal, short, full-width.
     let url = Url::parse(text).map_err(|_| TargetError::NoUrl)?;
     match url.scheme() {
         "https" => {}
@@ -57,7 +59,10 @@ pub fn check(text: &str, private: bool) -> Result<Target, TargetError> {
     if url.fragment().is_some() {
         return Err(TargetError::Fragment);
     }
-    let port = url.port_or_known_default().filter(|port| *port != 0).ok_or(TargetError::NoUrl)?;
+    let port = url
+        .port_or_known_default()
+        .filter(|port| *port != 0)
+        .ok_or(TargetError::NoUrl)?;
     match url.host().ok_or(TargetError::NoUrl)? {
         Host::Domain(name) if !private && is_local(name) => Err(TargetError::Local),
         Host::Domain(name) => Ok(Target::Name(name.to_owned(), port)),
@@ -67,13 +72,21 @@ pub fn check(text: &str, private: bool) -> Result<Target, TargetError> {
 }
 
 fn addressed(address: IpAddr, private: bool) -> Result<Target, TargetError> {
-    if private || !is_special(address) { Ok(Target::Address(address)) } else { Err(TargetError::Special(address)) }
+    if private || !is_special(address) {
+        Ok(Target::Address(address))
+    } else {
+        Err(TargetError::Special(address))
+    }
 }
 
-/// What stands between `//` and the path. Texts that the URL standard repairs are none: other readers repair otherwise.
+/// What stands between `//` and the path. Texts that the URL standard repairs are none: other
+/// readers repair otherwise.
 fn authority(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.is_empty())?;
+    let authority = rest
+        .split(['/', '?', '#'])
+        .next()
+        .filter(|authority| !authority.is_empty())?;
     let repaired = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
     (!text.contains(repaired)).then_some(authority)
 }
@@ -84,8 +97,8 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// IANA's IPv4 Special-Purpose Address Registry, and multicast (RFC 5771). Also what the registry calls globally
-/// reachable: relays, anycast and sinks, where no receiver of webhooks lives.
+/// IANA's IPv4 Special-Purpose Address Registry, and multicast (RFC 5771). Also what the registry
+/// calls globally reachable: relays, anycast and sinks, where no receiver of webhooks lives.
 const SPECIAL_V4: [([u8; 4], u32); 18] = [
     ([0, 0, 0, 0], 8),       // "this network", RFC 791
     ([10, 0, 0, 0], 8),      // private use, RFC 1918
@@ -107,18 +120,19 @@ const SPECIAL_V4: [([u8; 4], u32); 18] = [
     ([240, 0, 0, 0], 4),     // reserved, and limited broadcast, RFC 1112 and 8190
 ];
 
-/// IANA's IPv6 Special-Purpose Address Registry. Only 2000::/3 is global unicast (RFC 4291, 2.4), so everything else goes
-/// at once: unspecified, loopback, IPv4-compatible and IPv4-mapped, NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), discard-only
-/// (100::/64, 100:0:0:1::/64), SRv6 (5f00::/16), unique local, link local, site local, multicast.
+/// IANA's IPv6 Special-Purpose Address Registry. Only 2000::/3 is global unicast (RFC 4291, 2.4),
+/// so everything else goes at once: unspecified, loopback, IPv4-compatible and IPv4-mapped, NAT64
+/// (64:ff9b::/96 and 64:ff9b:1::/48), discard-only (100::/64, 100:0:0:1::/64), SRv6 (5f00::/16),
+/// unique local, link local, site local, multicast.
 const SPECIAL_V6: [([u16; 8], u32); 8] = [
     ([0, 0, 0, 0, 0, 0, 0, 0], 3),               // 0000 to 1fff
     ([0x4000, 0, 0, 0, 0, 0, 0, 0], 2),          // 4000 to 7fff
     ([0x8000, 0, 0, 0, 0, 0, 0, 0], 1),          // 8000 to ffff
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),         // IETF: Teredo, benchmarking, AMT, AS112, ORCHID; RFC 2928
-    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32),     // documentation, RFC 3849
-    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),         // 6to4, RFC 3056
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), // IETF: Teredo, benchmarking, AMT, AS112, ORCHID; RFC 2928
+    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation, RFC 3849
+    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), // 6to4, RFC 3056
     ([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0], 48), // AS112, RFC 7534
-    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),         // documentation, RFC 9637
+    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), // documentation, RFC 9637
 ];
 
 /// Whether an address has a purpose of its own, so that nothing is sent to it.
@@ -235,16 +249,39 @@ mod tests {
     #[test]
     fn only_https_without_user_info_and_fragment_is_a_target() {
         let name = |host: &str, port| Ok(Target::Name(host.to_owned(), port));
-        assert_eq!(check("https://example.com/hooks?a=b", false), name("example.com", 443));
-        assert_eq!(check("HTTPS://Example.COM:8443", false), name("example.com", 8443));
-        assert_eq!(check("https://1.1.1.1/", false), Ok(Target::Address([1, 1, 1, 1].into())));
+        assert_eq!(
+            check("https://example.com/hooks?a=b", false),
+            name("example.com", 443)
+        );
+        assert_eq!(
+            check("HTTPS://Example.COM:8443", false),
+            name("example.com", 8443)
+        );
+        assert_eq!(
+            check("https://1.1.1.1/", false),
+            Ok(Target::Address([1, 1, 1, 1].into()))
+        );
         assert_eq!(check("http://example.com/", false), Err(TargetError::Plain));
-        assert_eq!(check("http://localhost:9000/", true), name("localhost", 9000));
-        assert_eq!(check("http://127.0.0.1:9000/", true), Ok(Target::Address([127, 0, 0, 1].into())));
-        for with in ["https://a@example.com/", "https://a:b@example.com/", "https://@example.com/", "https://:@x/"] {
+        assert_eq!(
+            check("http://localhost:9000/", true),
+            name("localhost", 9000)
+        );
+        assert_eq!(
+            check("http://127.0.0.1:9000/", true),
+            Ok(Target::Address([127, 0, 0, 1].into()))
+        );
+        for with in [
+            "https://a@example.com/",
+            "https://a:b@example.com/",
+            "https://@example.com/",
+            "https://:@x/",
+        ] {
             assert_eq!(check(with, true), Err(TargetError::UserInfo), "{with}");
         }
-        assert_eq!(check("https://example.com/#x", true), Err(TargetError::Fragment));
+        assert_eq!(
+            check("https://example.com/#x", true),
+            Err(TargetError::Fragment)
+        );
         for none in [
             "",
             "example.com",
@@ -301,7 +338,10 @@ mod tests {
             "255.255.255.255",
         ] {
             let found = check(&format!("https://{host}/"), false);
-            assert!(matches!(found, Err(TargetError::Local | TargetError::Special(_))), "{host}: {found:?}");
+            assert!(
+                matches!(found, Err(TargetError::Local | TargetError::Special(_))),
+                "{host}: {found:?}"
+            );
         }
         assert!(check("https://localhost.example.com/", false).is_ok());
         assert!(check("https://notlocalhost/", false).is_ok());

@@ -24,8 +24,9 @@ use crate::time::Timestamp;
 type Tried<T> = Result<T, AskError<RecordError>>;
 
 impl Records<Webhook> {
-    /// Sends a sample of this event, also to an endpoint that is disabled, and tells what came of it. Under a key that
-    /// answer is kept, so that a repeat sends nothing. The caller sees to it that this runs to its end.
+    /// Sends a sample of this event, also to an endpoint that is disabled, and tells what came of
+    /// it. Under a key that answer is kept, so that a repeat sends nothing. The caller sees to it
+    /// that this runs to its end.
     ///
     /// # Errors
     /// There is no such endpoint, or it could not be asked.
@@ -38,13 +39,23 @@ impl Records<Webhook> {
         courier: &dyn Courier,
     ) -> Tried<Answer> {
         // Nothing is sent for somebody whose endpoint it is not.
-        self.ask(id, caller.clone(), None, None, WebhookRequest::Read).await?;
+        self.ask(id, caller.clone(), None, None, WebhookRequest::Read)
+            .await?;
         let endpoint = self.endpoint(id).await?;
         let body = to_json(&attempt(&endpoint, event.0, courier).await);
         if reservation.is_none() {
-            return Ok(Answer { done: Done::Ok, id: None, etag: None, body, replayed: false });
+            return Ok(Answer {
+                done: Done::Ok,
+                id: None,
+                etag: None,
+                body,
+                replayed: false,
+            });
         }
-        match self.ask(id, caller, None, reservation, WebhookRequest::Tested(body)).await {
+        match self
+            .ask(id, caller, None, reservation, WebhookRequest::Tested(body))
+            .await
+        {
             // It was sent; only the answer is not kept.
             Err(AskError::Unavailable { .. }) => Err(AskError::Unknown),
             kept => kept,
@@ -52,13 +63,19 @@ impl Records<Webhook> {
     }
 
     async fn endpoint(&self, id: WebhookId) -> Tried<Endpoint> {
-        let subject = Subject { kind: Kind::Webhook, number: id.number(), tail: id.tail() };
+        let subject = Subject {
+            kind: Kind::Webhook,
+            number: id.number(),
+            tail: id.tail(),
+        };
         match self.store.load(subject).await? {
             Some(Stored::Record(record)) => {
                 let endpoint = restore_endpoint(record.body.as_bytes(), id, record.scope);
                 endpoint.map_err(|error| Unreadable::found(id, error).into())
             }
-            Some(Stored::Conversation(_) | Stored::Document(_)) | None => Err(AskError::Refused(RecordError::NotFound)),
+            Some(Stored::Conversation(_) | Stored::Document(_)) | None => {
+                Err(AskError::Refused(RecordError::NotFound))
+            }
         }
     }
 }
@@ -67,9 +84,20 @@ async fn attempt(endpoint: &Endpoint, event: Happened, courier: &dyn Courier) ->
     let sent_at = Timestamp::now();
     let event = sample(event, endpoint.scope, sent_at);
     let body = event.body();
-    let signing = Signing { secrets: &endpoint.secrets, event: event.id(), body: &body, now_ms: sent_at.0, attempt: 1 };
+    let signing = Signing {
+        secrets: &endpoint.secrets,
+        event: event.id(),
+        body: &body,
+        now_ms: sent_at.0,
+        attempt: 1,
+    };
     let account = endpoint.scope.account_number();
-    let parcel = Parcel { account, url: endpoint.url.clone(), headers: headers(signing), body: body.clone() };
+    let parcel = Parcel {
+        account,
+        url: endpoint.url.clone(),
+        headers: headers(signing),
+        body: body.clone(),
+    };
     let started = Instant::now();
     let came = courier.post(parcel).await;
     Attempt::of(sent_at, started.elapsed(), came)

@@ -30,14 +30,19 @@ impl Default for EventKind {
 impl<'de> Deserialize<'de> for EventKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = Cow::<'de, str>::deserialize(deserializer)?;
-        Happened::from_word(&word).map(EventKind).ok_or_else(|| de::Error::custom("must be a known kind of event"))
+        Happened::from_word(&word)
+            .map(EventKind)
+            .ok_or_else(|| de::Error::custom("must be a known kind of event"))
     }
 }
 
 impl PartialSchema for EventKind {
     fn schema() -> RefOr<Schema> {
         let words = Happened::EVENTS.iter().map(|kind| kind.word());
-        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).into()
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(words))
+            .into()
     }
 }
 
@@ -70,8 +75,11 @@ impl<'de> Deserialize<'de> for EventKinds {
         if words.len() == 1 && words.iter().all(|word| word == ALL) {
             return Ok(EventKinds(Vec::new()));
         }
-        let known: Option<Vec<Happened>> = words.iter().map(|word| Happened::from_word(word)).collect();
-        let kinds = known.ok_or_else(|| de::Error::custom("must be [\"*\"] or a list of known kinds of events"))?;
+        let known: Option<Vec<Happened>> =
+            words.iter().map(|word| Happened::from_word(word)).collect();
+        let kinds = known.ok_or_else(|| {
+            de::Error::custom("must be [\"*\"] or a list of known kinds of events")
+        })?;
         distinct(&kinds).map_err(de::Error::custom)?;
         Ok(EventKinds(kinds))
     }
@@ -79,28 +87,49 @@ impl<'de> Deserialize<'de> for EventKinds {
 
 impl PartialSchema for EventKinds {
     fn schema() -> RefOr<Schema> {
-        let words = [ALL].into_iter().chain(Happened::EVENTS.iter().map(|kind| kind.word()));
-        let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
-        ArrayBuilder::new().items(word).min_items(Some(1)).unique_items(true).into()
+        let words = [ALL]
+            .into_iter()
+            .chain(Happened::EVENTS.iter().map(|kind| kind.word()));
+        let word = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(words));
+        ArrayBuilder::new()
+            .items(word)
+            .min_items(Some(1))
+            .unique_items(true)
+            .into()
     }
 }
 
 impl ToSchema for EventKinds {}
 
-/// Every property that is named must match, with one of its values; an event without that property does not match.
+/// Every property that is named must match, with one of its values; an event without that property
+/// does not match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct WebhookFilter {
     /// Of conversations of these channels.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(schema_with = values::<Channel>)]
     channel: Option<Values<Channel>>,
     /// Of conversations of these priorities.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(schema_with = values::<Priority>)]
     priority: Option<Values<Priority>>,
     /// Of these documents.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(schema_with = values::<DocumentId>)]
     document_id: Option<Values<DocumentId>>,
 }
@@ -113,15 +142,27 @@ impl WebhookFilter {
     }
 
     pub(super) fn channels(&self) -> Vec<Channel> {
-        self.channel.iter().flat_map(|values| &values.0).copied().collect()
+        self.channel
+            .iter()
+            .flat_map(|values| &values.0)
+            .copied()
+            .collect()
     }
 
     pub(super) fn priorities(&self) -> Vec<Priority> {
-        self.priority.iter().flat_map(|values| &values.0).copied().collect()
+        self.priority
+            .iter()
+            .flat_map(|values| &values.0)
+            .copied()
+            .collect()
     }
 
     pub(super) fn documents(&self) -> Vec<u64> {
-        self.document_id.iter().flat_map(|values| &values.0).map(|id| id.number()).collect()
+        self.document_id
+            .iter()
+            .flat_map(|values| &values.0)
+            .map(|id| id.number())
+            .collect()
     }
 }
 
@@ -157,13 +198,21 @@ struct Accepted {
 }
 
 /// Reads a stored endpoint's filter.
-pub(super) fn accepted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebhookFilter>, D::Error> {
+pub(super) fn accepted<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<WebhookFilter>, D::Error> {
     let accepted = Option::<Accepted>::deserialize(deserializer)?;
-    Ok(accepted.map(|Accepted { channel, priority, document_id }| WebhookFilter {
-        channel: channel.map(Values),
-        priority: priority.map(Values),
-        document_id: document_id.map(Values),
-    }))
+    Ok(accepted.map(
+        |Accepted {
+             channel,
+             priority,
+             document_id,
+         }| WebhookFilter {
+            channel: channel.map(Values),
+            priority: priority.map(Values),
+            document_id: document_id.map(Values),
+        },
+    ))
 }
 
 /// At least one value, none twice, and as many as the bounds allow.
@@ -194,7 +243,9 @@ impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Few<T> {
         let mut values = Vec::new();
         while let Some(value) = sequence.next_element()? {
             if values.len() == most {
-                return Err(de::Error::custom(format_args!("must hold at most {most} values")));
+                return Err(de::Error::custom(format_args!(
+                    "must hold at most {most} values"
+                )));
             }
             values.push(value);
         }
@@ -204,7 +255,11 @@ impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Few<T> {
 
 fn values<T: PartialSchema>() -> RefOr<Schema> {
     let most = Bounds::get().filter_values_max;
-    ArrayBuilder::new().items(T::schema()).min_items(Some(1)).max_items(Some(most)).into()
+    ArrayBuilder::new()
+        .items(T::schema())
+        .min_items(Some(1))
+        .max_items(Some(most))
+        .into()
 }
 
 fn distinct<T: PartialEq>(values: &[T]) -> Result<(), &'static str> {
@@ -212,5 +267,9 @@ fn distinct<T: PartialEq>(values: &[T]) -> Result<(), &'static str> {
         return Err("must not be empty");
     }
     let again = |(index, value)| values.iter().take(index).any(|before| before == value);
-    if values.iter().enumerate().any(again) { Err("must not repeat a value") } else { Ok(()) }
+    if values.iter().enumerate().any(again) {
+        Err("must not repeat a value")
+    } else {
+        Ok(())
+    }
 }

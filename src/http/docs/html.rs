@@ -46,7 +46,13 @@ impl Html {
 
     /// Text within a tag.
     pub(crate) fn element(&mut self, tag: &str, text: &str) -> &mut Self {
-        self.raw("<").raw(tag).raw(">").escaped(text).raw("</").raw(tag).raw(">")
+        self.raw("<")
+            .raw(tag)
+            .raw(">")
+            .escaped(text)
+            .raw("</")
+            .raw(tag)
+            .raw(">")
     }
 
     /// The page.
@@ -57,10 +63,17 @@ impl Html {
 
 /// The text at a place of a document; empty where there is none.
 pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// The items at a place of a document.
 pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }

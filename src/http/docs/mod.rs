@@ -1,4 +1,5 @@
-//! `/docs`: the OpenAPI document as a page for people, without scripts and without anything from elsewhere.
+//! `/docs`: the OpenAPI document as a page for people, without scripts and without anything from
+//! elsewhere.
 
 pub(super) mod html;
 mod schema;
@@ -21,7 +22,9 @@ pub(super) fn page(document: &Value) -> String {
     introduction(&mut html, document);
     for tag in tags(document) {
         html.raw("<section>").element("h2", tag);
-        for (path, method, operation) in operations(document).filter(|(_, _, operation)| is_in(operation, tag)) {
+        for (path, method, operation) in
+            operations(document).filter(|(_, _, operation)| is_in(operation, tag))
+        {
             self::operation(&mut html, document, (path, method, operation));
         }
         html.raw("</section>");
@@ -40,7 +43,11 @@ fn is_in(operation: &Value, tag: &str) -> bool {
 }
 
 fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
-    let paths = document.pointer("/paths").and_then(Value::as_object).into_iter().flatten();
+    let paths = document
+        .pointer("/paths")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     paths.flat_map(|(path, methods)| {
         let methods = methods.as_object().into_iter().flatten();
         methods.map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
@@ -51,8 +58,12 @@ fn contents(html: &mut Html, document: &Value) {
     html.raw("<nav><details open><summary>Contents</summary>");
     for tag in tags(document) {
         html.element("h3", tag).raw("<ul>");
-        for (_, _, operation) in operations(document).filter(|(_, _, operation)| is_in(operation, tag)) {
-            html.raw("<li><a href=\"#").escaped(text(operation, "/operationId")).raw("\">");
+        for (_, _, operation) in
+            operations(document).filter(|(_, _, operation)| is_in(operation, tag))
+        {
+            html.raw("<li><a href=\"#")
+                .escaped(text(operation, "/operationId"))
+                .raw("\">");
             html.escaped(text(operation, "/summary")).raw("</a></li>");
         }
         html.raw("</ul>");
@@ -61,10 +72,17 @@ fn contents(html: &mut Html, document: &Value) {
 }
 
 fn introduction(html: &mut Html, document: &Value) {
-    html.raw("<header><h1>Colloquy</h1><p>Version ").escaped(text(document, "/info/version")).raw("</p>");
-    html.raw("<p>").prose(text(document, "/info/description")).raw("</p>");
-    html.raw("<p>Base address: ").element("code", text(document, "/servers/0/url"));
-    html.raw(". The same for machines: <a href=\"/openapi.json\">openapi.json</a> (OpenAPI 3.1).</p>");
+    html.raw("<header><h1>Colloquy</h1><p>Version ")
+        .escaped(text(document, "/info/version"))
+        .raw("</p>");
+    html.raw("<p>")
+        .prose(text(document, "/info/description"))
+        .raw("</p>");
+    html.raw("<p>Base address: ")
+        .element("code", text(document, "/servers/0/url"));
+    html.raw(
+        ". The same for machines: <a href=\"/openapi.json\">openapi.json</a> (OpenAPI 3.1).</p>",
+    );
     html.raw("<p>Calls under <code>/v1</code> carry <code>Authorization: Bearer</code> and an API key, calls under ");
     html.raw("<code>/admin/v1</code> the operator token. Errors look like this:</p><pre>");
     html.escaped("{\n  \"error\": {\n    \"code\": \"invalid_request\",\n    \"message\": \"The request is not valid: check request parameters\",\n    \"details\": { \"field\": \"customer_id\", \"reason\": \"must be a valid customer ID\" }\n  }\n}");
@@ -72,14 +90,30 @@ fn introduction(html: &mut Html, document: &Value) {
 }
 
 fn operation(html: &mut Html, document: &Value, (path, method, operation): (&str, &str, &Value)) {
-    html.raw("<article id=\"").escaped(text(operation, "/operationId")).raw("\">");
+    html.raw("<article id=\"")
+        .escaped(text(operation, "/operationId"))
+        .raw("\">");
     html.element("h3", text(operation, "/summary"));
-    html.raw("<p class=\"route\"><b class=\"").escaped(method).raw("\">").escaped(&method.to_uppercase()).raw("</b> ");
-    html.element("code", path).raw("</p><p>").prose(text(operation, "/description")).raw("</p>");
+    html.raw("<p class=\"route\"><b class=\"")
+        .escaped(method)
+        .raw("\">")
+        .escaped(&method.to_uppercase())
+        .raw("</b> ");
+    html.element("code", path)
+        .raw("</p><p>")
+        .prose(text(operation, "/description"))
+        .raw("</p>");
     parameters(html, document, operation);
     if let Some(body) = operation.pointer("/requestBody/content/application~1json/schema") {
         let required = operation.pointer("/requestBody/required") == Some(&Value::Bool(true));
-        html.element("h4", if required { "Body" } else { "Body (may be missing)" });
+        html.element(
+            "h4",
+            if required {
+                "Body"
+            } else {
+                "Body (may be missing)"
+            },
+        );
         schema::table(html, document, body);
     }
     answers(html, document, operation);
@@ -93,41 +127,76 @@ fn parameters(html: &mut Html, document: &Value, operation: &Value) {
     if list(operation, "/parameters").next().is_none() {
         return;
     }
-    html.element("h4", "Parameters").raw("<table><tr><th>Name</th><th>In</th><th>Value</th><th></th></tr>");
+    html.element("h4", "Parameters")
+        .raw("<table><tr><th>Name</th><th>In</th><th>Value</th><th></th></tr>");
     for parameter in list(operation, "/parameters") {
         let shared = parameter.get("$ref").and_then(Value::as_str);
-        let parameter = shared.and_then(|name| document.pointer(name.trim_start_matches('#'))).unwrap_or(parameter);
-        html.raw("<tr><td>").element("code", text(parameter, "/name")).raw("</td><td>");
+        let parameter = shared
+            .and_then(|name| document.pointer(name.trim_start_matches('#')))
+            .unwrap_or(parameter);
+        html.raw("<tr><td>")
+            .element("code", text(parameter, "/name"))
+            .raw("</td><td>");
         html.escaped(text(parameter, "/in")).raw("</td><td>");
-        html.prose(&schema::words(parameter.pointer("/schema").unwrap_or(&Value::Null))).raw("</td><td>");
-        html.prose(text(parameter, "/description")).raw("</td></tr>");
+        html.prose(&schema::words(
+            parameter.pointer("/schema").unwrap_or(&Value::Null),
+        ))
+        .raw("</td><td>");
+        html.prose(text(parameter, "/description"))
+            .raw("</td></tr>");
     }
     html.raw("</table>");
 }
 
 fn answers(html: &mut Html, document: &Value, operation: &Value) {
-    html.element("h4", "Answers").raw("<table><tr><th>Status</th><th>Body</th><th></th></tr>");
-    for (status, answer) in operation.pointer("/responses").and_then(Value::as_object).into_iter().flatten() {
+    html.element("h4", "Answers")
+        .raw("<table><tr><th>Status</th><th>Body</th><th></th></tr>");
+    for (status, answer) in operation
+        .pointer("/responses")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         let shared = answer.get("$ref").and_then(Value::as_str);
-        let answer = shared.and_then(|name| document.pointer(name.trim_start_matches('#'))).unwrap_or(answer);
-        let content = answer.pointer("/content").and_then(Value::as_object).and_then(|content| content.iter().next());
-        html.raw("<tr><td>").element("code", status).raw("</td><td>");
+        let answer = shared
+            .and_then(|name| document.pointer(name.trim_start_matches('#')))
+            .unwrap_or(answer);
+        let content = answer
+            .pointer("/content")
+            .and_then(Value::as_object)
+            .and_then(|content| content.iter().next());
+        html.raw("<tr><td>")
+            .element("code", status)
+            .raw("</td><td>");
         if let Some((media_type, content)) = content {
             match content.pointer("/schema/$ref").and_then(Value::as_str) {
                 Some(name) => schema::link(html, name),
                 None => drop(html.escaped(media_type)),
             }
         }
-        html.raw("</td><td>").prose(text(answer, "/description")).raw("</td></tr>");
+        html.raw("</td><td>")
+            .prose(text(answer, "/description"))
+            .raw("</td></tr>");
     }
     html.raw("</table>");
 }
 
 fn schemas(html: &mut Html, document: &Value) {
-    html.raw("<section id=\"schemas\">").element("h2", "Schemas");
-    for (name, schema) in document.pointer("/components/schemas").and_then(Value::as_object).into_iter().flatten() {
-        html.raw("<article id=\"schema-").escaped(name).raw("\">").element("h3", name);
-        html.raw("<p>").prose(text(schema, "/description")).raw("</p>");
+    html.raw("<section id=\"schemas\">")
+        .element("h2", "Schemas");
+    for (name, schema) in document
+        .pointer("/components/schemas")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        html.raw("<article id=\"schema-")
+            .escaped(name)
+            .raw("\">")
+            .element("h3", name);
+        html.raw("<p>")
+            .prose(text(schema, "/description"))
+            .raw("</p>");
         schema::table(html, document, schema);
         html.raw("</article>");
     }
@@ -142,12 +211,18 @@ fn curl(document: &Value, path: &str, method: &str, operation: &Value) -> String
     line.push_str(&format!(" {}{path}", text(document, "/servers/0/url")));
     let security = operation.pointer("/security/0").and_then(Value::as_object);
     if let Some(security) = security {
-        let token = if security.contains_key("operatorToken") { "$OPERATOR_TOKEN" } else { "$API_KEY" };
+        let token = if security.contains_key("operatorToken") {
+            "$OPERATOR_TOKEN"
+        } else {
+            "$API_KEY"
+        };
         line.push_str(&format!(" \\\n  -H \"Authorization: Bearer {token}\""));
     }
     if let Some(body) = operation.pointer("/requestBody/content/application~1json/schema") {
         let example = serde_json::to_string(&schema::example(document, body)).unwrap_or_default();
-        line.push_str(&format!(" \\\n  -H 'Content-Type: application/json' \\\n  -d '{example}'"));
+        line.push_str(&format!(
+            " \\\n  -H 'Content-Type: application/json' \\\n  -d '{example}'"
+        ));
     }
     line
 }
@@ -161,13 +236,27 @@ mod tests {
     #[test]
     fn the_page_shows_every_operation_and_runs_nothing() {
         let operations = routes::operations();
-        let page = page(&openapi::document(&operations, &Config::of_defaults(), "http://127.0.0.1:8080"));
+        let page = page(&openapi::document(
+            &operations,
+            &Config::of_defaults(),
+            "http://127.0.0.1:8080",
+        ));
         for operation in &operations {
-            assert!(page.contains(&format!("id=\"{}\"", operation.id)), "{}", operation.id);
+            assert!(
+                page.contains(&format!("id=\"{}\"", operation.id)),
+                "{}",
+                operation.id
+            );
         }
         for never in ["<script", "style=", "https://", "null"] {
-            assert!(!page.replace("https: URL", "").contains(never) || never == "null", "{never}");
+            assert!(
+                !page.replace("https: URL", "").contains(never) || never == "null",
+                "{never}"
+            );
         }
-        assert!(page.contains("-d '{&quot;customer_id&quot;:&quot;cus_"), "a body that can be sent");
+        assert!(
+            page.contains("-d '{&quot;customer_id&quot;:&quot;cus_"),
+            "a body that can be sent"
+        );
     }
 }

@@ -9,23 +9,34 @@ const SCHEMAS: &str = "#/components/schemas/";
 /// A link to a schema's own entry.
 pub(super) fn link(html: &mut Html, reference: &str) {
     let name = reference.trim_start_matches(SCHEMAS);
-    html.raw("<a href=\"#schema-").escaped(name).raw("\">").escaped(name).raw("</a>");
+    html.raw("<a href=\"#schema-")
+        .escaped(name)
+        .raw("\">")
+        .escaped(name)
+        .raw("</a>");
 }
 
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let reference = schema.pointer("/$ref").and_then(Value::as_str);
-    reference.and_then(|name| document.pointer(name.trim_start_matches('#'))).unwrap_or(schema)
+    reference
+        .and_then(|name| document.pointer(name.trim_start_matches('#')))
+        .unwrap_or(schema)
 }
 
 /// An object's fields as a table; of anything else a line of words.
 pub(super) fn table(html: &mut Html, document: &Value, schema: &Value) {
     let schema = resolved(document, schema);
-    let Some(fields) = schema.pointer("/properties").and_then(Value::as_object).filter(|fields| !fields.is_empty())
+    let Some(fields) = schema
+        .pointer("/properties")
+        .and_then(Value::as_object)
+        .filter(|fields| !fields.is_empty())
     else {
         html.raw("<p>").prose(&words(schema)).raw("</p>");
         return;
     };
-    let required: Vec<&str> = list(schema, "/required").filter_map(Value::as_str).collect();
+    let required: Vec<&str> = list(schema, "/required")
+        .filter_map(Value::as_str)
+        .collect();
     html.raw("<table><tr><th>Field</th><th>Value</th><th></th></tr>");
     for (name, field) in fields {
         html.raw("<tr><td>").element("code", name);
@@ -44,7 +55,10 @@ fn value(html: &mut Html, schema: &Value) {
     if let Some(reference) = schema.pointer("/$ref").and_then(Value::as_str) {
         return link(html, reference);
     }
-    let choices: Vec<&Value> = ["/oneOf", "/anyOf", "/allOf"].into_iter().flat_map(|key| list(schema, key)).collect();
+    let choices: Vec<&Value> = ["/oneOf", "/anyOf", "/allOf"]
+        .into_iter()
+        .flat_map(|key| list(schema, key))
+        .collect();
     if choices.is_empty() {
         html.prose(&words(schema));
         if let Some(items) = schema.pointer("/items") {
@@ -63,12 +77,18 @@ fn value(html: &mut Html, schema: &Value) {
 
 /// What a value may be.
 pub(super) fn words(schema: &Value) -> String {
-    let allowed: Vec<String> = list(schema, "/enum").map(|word| format!("`{}`", plain(word))).collect();
+    let allowed: Vec<String> = list(schema, "/enum")
+        .map(|word| format!("`{}`", plain(word)))
+        .collect();
     if !allowed.is_empty() {
         return allowed.join(", ");
     }
     let kinds = match schema.pointer("/type") {
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        Some(Value::Array(kinds)) => kinds
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(" or "),
         Some(kind) => plain(kind),
         None => text(schema, "/$ref").trim_start_matches(SCHEMAS).to_owned(),
     };
@@ -88,7 +108,9 @@ pub(super) fn words(schema: &Value) -> String {
 }
 
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A value that the schema allows: required fields only.
@@ -99,7 +121,8 @@ pub(super) fn example(document: &Value, schema: &Value) -> Value {
     }
     if let Some(fields) = schema.pointer("/properties").and_then(Value::as_object) {
         let required = list(schema, "/required").filter_map(Value::as_str);
-        let known = required.filter_map(|name| Some((name.to_owned(), example(document, fields.get(name)?))));
+        let known = required
+            .filter_map(|name| Some((name.to_owned(), example(document, fields.get(name)?))));
         return Value::Object(known.collect::<Map<_, _>>());
     }
     match text(schema, "/type") {

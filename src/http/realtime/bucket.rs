@@ -1,5 +1,6 @@
-//! How many frames a socket may send: a token bucket for those that are acted on, and a second one, of the same size, for
-//! refusals. When both are empty nothing more is read until there is a token again, so a flood ends at its sender.
+//! How many frames a socket may send: a token bucket for those that are acted on, and a second one,
+//! of the same size, for refusals. When both are empty nothing more is read until there is a token
+//! again, so a flood ends at its sender.
 
 use std::time::Duration;
 
@@ -21,13 +22,22 @@ pub(super) struct FrameBucket {
 
 impl FrameBucket {
     pub(super) fn new((per_second, burst): (f64, f64), now: Instant) -> Self {
-        FrameBucket { per_second, burst, passed: 0.0, refused: 0.0, at: now }
+        FrameBucket {
+            per_second,
+            burst,
+            passed: 0.0,
+            refused: 0.0,
+            at: now,
+        }
     }
 
-    /// Takes what a frame of so many bytes costs; an error where it is beyond: when such a frame would pass.
+    /// Takes what a frame of so many bytes costs; an error where it is beyond: when such a frame
+    /// would pass.
     pub(super) fn take(&mut self, bytes: usize, now: Instant) -> Result<(), Duration> {
         self.refill(now);
-        let tokens = u32::try_from(bytes / BYTES_OF_A_TOKEN).unwrap_or(u32::MAX).saturating_add(1);
+        let tokens = u32::try_from(bytes / BYTES_OF_A_TOKEN)
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
         let cost = f64::from(tokens).min(self.burst);
         if self.passed + cost <= self.burst {
             self.passed += cost;

@@ -1,9 +1,9 @@
 //! Which of two subscriptions of one socket shows an event, so that it comes once and in its order.
 //!
-//! Where a conversation is subscribed to beside its whole account, the account's subscription shows what comes next: it
-//! alone has the account's cursor. The conversation's shows what the account's began behind of, and what the account's
-//! reached before the conversation's had caught up. To subscribe with an `after` of the past asks for that past; nothing
-//! else comes twice.
+//! Where a conversation is subscribed to beside its whole account, the account's subscription shows
+//! what comes next: it alone has the account's cursor. The conversation's shows what the account's
+//! began behind of, and what the account's reached before the conversation's had caught up. To
+//! subscribe with an `after` of the past asks for that past; nothing else comes twice.
 
 /// How far an account's subscription has come: it has seen every event with a number in between.
 #[derive(Debug, Clone, Copy)]
@@ -26,12 +26,20 @@ pub(super) struct Cover {
 
 impl Cover {
     pub(super) fn new(after: u64) -> Self {
-        Cover { start: after, passed: after, owed: None, left: 0 }
+        Cover {
+            start: after,
+            passed: after,
+            owed: None,
+            left: 0,
+        }
     }
 
     /// Begins anew behind `after`, with what the one before still owes.
     pub(super) fn again(self, after: u64) -> Self {
-        Cover { owed: self.owed.filter(|_| self.owes()), ..Cover::new(after) }
+        Cover {
+            owed: self.owed.filter(|_| self.owes()),
+            ..Cover::new(after)
+        }
     }
 
     /// Whether the account's subscription shows this event, which it has reached.
@@ -90,7 +98,10 @@ mod tests {
     #[test]
     fn what_comes_next_is_shown_by_the_account() {
         let mut cover = Cover::new(4);
-        let account = Reach { start: 90, passed: 90 };
+        let account = Reach {
+            start: 90,
+            passed: 90,
+        };
         assert!(!cover.by_itself(5, 91, Some(account)), "the account's turn");
         assert!(cover.is_owed());
         assert!(cover.by_account(5) && !cover.is_owed());
@@ -104,7 +115,8 @@ mod tests {
     }
 
     proptest! {
-        /// Both walk over one conversation's events (number = seq + 100), in any interleaving, from any beginning.
+        /// Both walk over one conversation's events (number = seq + 100), in any interleaving, from
+        /// any beginning.
         #[test]
         fn each_event_comes_once_and_in_order(
             after in 0_u64..12,

@@ -1,5 +1,5 @@
-//! What the frames of a WebSocket say: those that come are read strictly, by name; those that go are put together from
-//! what is there already.
+//! What the frames of a WebSocket say: those that come are read strictly, by name; those that go
+//! are put together from what is there already.
 
 use std::time::Duration;
 
@@ -24,7 +24,11 @@ pub(super) enum Frame {
     /// Follow it no more.
     Unsubscribe(Option<ConversationId>),
     /// Send a message, given as it came.
-    Send { reference: String, conversation: ConversationId, message: Bytes },
+    Send {
+        reference: String,
+        conversation: ConversationId,
+        message: Bytes,
+    },
     /// Tell that somebody writes.
     Typing(ConversationId),
     /// Tell how far somebody is there.
@@ -112,38 +116,77 @@ struct Alone {
 pub(super) fn read(text: &Bytes) -> Result<Frame, Unreadable> {
     // What is no object has nothing that is worth reading on for.
     if text.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Unreadable { reference: None, problem: no_object() });
+        return Err(Unreadable {
+            reference: None,
+            problem: no_object(),
+        });
     }
     let glance = serde_json::from_slice::<Glance<'_>>(text).ok();
-    let reference = glance.as_ref().and_then(|glance| Some(glance.reference.as_ref()?.as_str()?.to_owned()));
+    let reference = glance
+        .as_ref()
+        .and_then(|glance| Some(glance.reference.as_ref()?.as_str()?.to_owned()));
     frame(text, glance).map_err(|problem| Unreadable { reference, problem })
 }
 
 fn frame(text: &Bytes, glance: Option<Glance<'_>>) -> Result<Frame, Problem> {
     // What can't be glanced at has a fault that any strict reader names.
     let Some(glance) = glance else {
-        return json::parse::<Value>(text).and_then(|_| json::parse::<Send>(text)).and_then(|_| Err(no_object()));
+        return json::parse::<Value>(text)
+            .and_then(|_| json::parse::<Send>(text))
+            .and_then(|_| Err(no_object()));
     };
     Ok(match glance.kind.as_ref().and_then(Value::as_str) {
         Some("subscribe") => {
-            let Subscribe { conversation_id, after, .. } = json::parse(text)?;
-            Frame::Subscribe(conversation_id, after.map(|after| place(conversation_id, &after)).transpose()?)
+            let Subscribe {
+                conversation_id,
+                after,
+                ..
+            } = json::parse(text)?;
+            Frame::Subscribe(
+                conversation_id,
+                after
+                    .map(|after| place(conversation_id, &after))
+                    .transpose()?,
+            )
         }
-        Some("unsubscribe") => Frame::Unsubscribe(json::parse::<Unsubscribe>(text)?.conversation_id),
+        Some("unsubscribe") => {
+            Frame::Unsubscribe(json::parse::<Unsubscribe>(text)?.conversation_id)
+        }
         Some("send") => {
-            let Send { reference, conversation_id, .. } = json::parse(text)?;
+            let Send {
+                reference,
+                conversation_id,
+                ..
+            } = json::parse(text)?;
             if conditions::sound_key(&reference).is_none() {
-                return Err(Problem::invalid("ref", "must be 1 to 255 printable characters"));
+                return Err(Problem::invalid(
+                    "ref",
+                    "must be 1 to 255 printable characters",
+                ));
             }
-            let message = glance.message.map(|message| text.slice_ref(message.get().as_bytes()));
+            let message = glance
+                .message
+                .map(|message| text.slice_ref(message.get().as_bytes()));
             let message = message.unwrap_or(Bytes::from_static(b"null"));
-            Frame::Send { reference, conversation: conversation_id, message }
+            Frame::Send {
+                reference,
+                conversation: conversation_id,
+                message,
+            }
         }
         Some("typing") => Frame::Typing(json::parse::<Typing>(text)?.conversation_id),
         Some("presence") => {
-            let Present { conversation_id, user_id, state, .. } = json::parse(text)?;
-            let state = Presence::ALL.into_iter().find(|known| known.word() == state);
-            let wrong = || Problem::invalid("state", "must be one of \"online\", \"away\", \"offline\"");
+            let Present {
+                conversation_id,
+                user_id,
+                state,
+                ..
+            } = json::parse(text)?;
+            let state = Presence::ALL
+                .into_iter()
+                .find(|known| known.word() == state);
+            let wrong =
+                || Problem::invalid("state", "must be one of \"online\", \"away\", \"offline\"");
             Frame::Presence(conversation_id, user_id, state.ok_or_else(wrong)?)
         }
         Some("ping") => json::parse::<Alone>(text).map(|_| Frame::Ping)?,
@@ -153,18 +196,20 @@ fn frame(text: &Bytes, glance: Option<Glance<'_>>) -> Result<Frame, Problem> {
     })
 }
 
-const KINDS: &str =
-    "must be one of \"subscribe\", \"unsubscribe\", \"send\", \"typing\", \"presence\", \"ping\", \"pong\"";
+const KINDS: &str = "must be one of \"subscribe\", \"unsubscribe\", \"send\", \"typing\", \"presence\", \"ping\", \"pong\"";
 
 fn no_object() -> Problem {
     Problem::invalid("", "must be a JSON object")
 }
 
-/// What is said to a frame that comes too soon: an error with its `ref`, where it has one; nothing to typing.
+/// What is said to a frame that comes too soon: an error with its `ref`, where it has one; nothing
+/// to typing.
 pub(super) fn refuse(to: &mut impl Frames, text: &[u8], wait: Duration) {
     let glance = serde_json::from_slice::<Glance<'_>>(text).ok();
     let word = |value: Option<Value>| value.and_then(|value| Some(value.as_str()?.to_owned()));
-    let (kind, reference) = glance.map_or((None, None), |glance| (word(glance.kind), word(glance.reference)));
+    let (kind, reference) = glance.map_or((None, None), |glance| {
+        (word(glance.kind), word(glance.reference))
+    });
     if kind.as_deref() != Some("typing") {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let problem = Problem::rate_limited("the socket sends more frames than it may", seconds);
@@ -175,7 +220,9 @@ pub(super) fn refuse(to: &mut impl Frames, text: &[u8], wait: Duration) {
 /// Where a subscription begins: a conversation's `seq`, or an account's cursor.
 fn place(conversation: Option<ConversationId>, after: &Value) -> Result<u64, Problem> {
     match conversation {
-        Some(_) => after.as_u64().ok_or_else(|| Problem::invalid("after", "must be an integer, 0 or more")),
+        Some(_) => after
+            .as_u64()
+            .ok_or_else(|| Problem::invalid("after", "must be an integer, 0 or more")),
         None => {
             let cursor = after.as_str().and_then(|text| text.parse::<Cursor>().ok());
             // The beginning is the same in both.
@@ -194,8 +241,14 @@ pub(super) trait Frames {
 }
 
 /// `subscribed` or `unsubscribed`, with where the subscription begins.
-pub(super) fn subscription(to: &mut impl Frames, word: &str, conversation: Option<ConversationId>, after: Option<u64>) {
-    let conversation_id = conversation.map_or(String::new(), |id| format!(",\"conversation_id\":\"{id}\""));
+pub(super) fn subscription(
+    to: &mut impl Frames,
+    word: &str,
+    conversation: Option<ConversationId>,
+    after: Option<u64>,
+) {
+    let conversation_id =
+        conversation.map_or(String::new(), |id| format!(",\"conversation_id\":\"{id}\""));
     let after = match (after, conversation) {
         (None, _) => String::new(),
         (Some(seq), Some(_)) => format!(",\"after\":{seq}"),
@@ -207,11 +260,23 @@ pub(super) fn subscription(to: &mut impl Frames, word: &str, conversation: Optio
 
 pub(super) fn event(to: &mut impl Frames, event: &Event, cursor: Option<Cursor>) {
     let cursor = cursor.map_or(String::new(), |cursor| format!("\"cursor\":\"{cursor}\","));
-    to.put(&[b"{\"type\":\"event\",", cursor.as_bytes(), b"\"event\":", &event.body(), b"}"]);
+    to.put(&[
+        b"{\"type\":\"event\",",
+        cursor.as_bytes(),
+        b"\"event\":",
+        &event.body(),
+        b"}",
+    ]);
 }
 
 pub(super) fn ack(to: &mut impl Frames, reference: &str, message: &[u8]) {
-    to.put(&[b"{\"type\":\"ack\",\"ref\":", &quoted(reference), b",\"message\":", message, b"}"]);
+    to.put(&[
+        b"{\"type\":\"ack\",\"ref\":",
+        &quoted(reference),
+        b",\"message\":",
+        message,
+        b"}",
+    ]);
 }
 
 pub(super) fn error(to: &mut impl Frames, reference: Option<&str>, problem: &Problem) {
@@ -219,7 +284,12 @@ pub(super) fn error(to: &mut impl Frames, reference: Option<&str>, problem: &Pro
     // Its own object, less the brace that opens it.
     let rest = body.get(1..).unwrap_or_default();
     match reference {
-        Some(reference) => to.put(&[b"{\"type\":\"error\",\"ref\":", &quoted(reference), b",", rest]),
+        Some(reference) => to.put(&[
+            b"{\"type\":\"error\",\"ref\":",
+            &quoted(reference),
+            b",",
+            rest,
+        ]),
         None => to.put(&[b"{\"type\":\"error\",", rest]),
     }
 }
@@ -232,7 +302,10 @@ pub(super) fn sign(to: &mut impl Frames, sign: Sign) {
     let user = |user: Option<UserId>| user.map_or("null".to_owned(), |user| format!("\"{user}\""));
     let text = match sign {
         Sign::Typing(conversation, who) => {
-            format!("{{\"type\":\"typing\",\"conversation_id\":\"{conversation}\",\"user_id\":{}}}", user(who))
+            format!(
+                "{{\"type\":\"typing\",\"conversation_id\":\"{conversation}\",\"user_id\":{}}}",
+                user(who)
+            )
         }
         Sign::Presence(conversation, who, presence) => format!(
             "{{\"type\":\"presence\",\"conversation_id\":\"{conversation}\",\"user_id\":\"{who}\",\"state\":\"{}\"}}",
@@ -259,15 +332,30 @@ mod tests {
     fn frames_are_read_by_name() {
         let id = ConversationId::new(1);
         for (text, expected) in [
-            (r#"{"type":"subscribe"}"#.to_owned(), Frame::Subscribe(None, None)),
+            (
+                r#"{"type":"subscribe"}"#.to_owned(),
+                Frame::Subscribe(None, None),
+            ),
             (
                 format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":7}}"#),
                 Frame::Subscribe(Some(id), Some(7)),
             ),
-            (format!(r#"{{"type":"subscribe","after":"{}"}}"#, Cursor(9)), Frame::Subscribe(None, Some(9))),
-            (r#"{"type":"subscribe","conversation_id":null,"after":"0"}"#.to_owned(), Frame::Subscribe(None, Some(0))),
-            (format!(r#"{{"type":"unsubscribe","conversation_id":"{id}"}}"#), Frame::Unsubscribe(Some(id))),
-            (format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#), Frame::Typing(id)),
+            (
+                format!(r#"{{"type":"subscribe","after":"{}"}}"#, Cursor(9)),
+                Frame::Subscribe(None, Some(9)),
+            ),
+            (
+                r#"{"type":"subscribe","conversation_id":null,"after":"0"}"#.to_owned(),
+                Frame::Subscribe(None, Some(0)),
+            ),
+            (
+                format!(r#"{{"type":"unsubscribe","conversation_id":"{id}"}}"#),
+                Frame::Unsubscribe(Some(id)),
+            ),
+            (
+                format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#),
+                Frame::Typing(id),
+            ),
             (
                 format!(r#"{{"type":"presence","conversation_id":"{id}","state":"away"}}"#),
                 Frame::Presence(id, None, Presence::Away),
@@ -281,9 +369,19 @@ mod tests {
     #[test]
     fn a_message_is_given_on_as_it_came() {
         let id = ConversationId::new(1);
-        let text = format!(r#"{{"type":"send","ref":"r","conversation_id":"{id}","message": {{"content" :"x"}} }}"#);
-        let Frame::Send { message, reference, .. } = parse(&text).unwrap() else { unreachable!() };
-        assert_eq!((&*message, reference.as_str()), (br#"{"content" :"x"}"#.as_slice(), "r"));
+        let text = format!(
+            r#"{{"type":"send","ref":"r","conversation_id":"{id}","message": {{"content" :"x"}} }}"#
+        );
+        let Frame::Send {
+            message, reference, ..
+        } = parse(&text).unwrap()
+        else {
+            unreachable!()
+        };
+        assert_eq!(
+            (&*message, reference.as_str()),
+            (br#"{"content" :"x"}"#.as_slice(), "r")
+        );
     }
 
     #[test]
@@ -294,21 +392,61 @@ mod tests {
             ("[]".to_owned(), "", None),
             ("{}".to_owned(), "type", None),
             (r#"{"type":7,"ref":"a"}"#.to_owned(), "type", Some("a")),
-            (r#"{"type":"shout","ref":"a"}"#.to_owned(), "type", Some("a")),
+            (
+                r#"{"type":"shout","ref":"a"}"#.to_owned(),
+                "type",
+                Some("a"),
+            ),
             (r#"{"type":"ping","x":1}"#.to_owned(), "x", None),
             (r#"{"type":"ping","type":"ping"}"#.to_owned(), "type", None),
-            (r#"{"type":"subscribe","after":3}"#.to_owned(), "after", None),
-            (format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":"3"}}"#), "after", None),
-            (r#"{"type":"subscribe","conversation_id":"conv_1"}"#.to_owned(), "conversation_id", None),
+            (
+                r#"{"type":"subscribe","after":3}"#.to_owned(),
+                "after",
+                None,
+            ),
+            (
+                format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":"3"}}"#),
+                "after",
+                None,
+            ),
+            (
+                r#"{"type":"subscribe","conversation_id":"conv_1"}"#.to_owned(),
+                "conversation_id",
+                None,
+            ),
             (r#"{"type":"typing"}"#.to_owned(), "conversation_id", None),
-            (format!(r#"{{"type":"presence","conversation_id":"{id}","state":"x"}}"#), "state", None),
-            (format!(r#"{{"type":"send","conversation_id":"{id}","message":{{}}}}"#), "ref", None),
-            (format!(r#"{{"type":"send","ref":"","conversation_id":"{id}","message":{{}}}}"#), "ref", Some("")),
-            (format!(r#"{{"type":"send","ref":"r","conversation_id":"{id}"}}"#), "message", Some("r")),
-            (r#"{"type":"send","ref":"r","ref":"s","message":{}}"#.to_owned(), "ref", None),
+            (
+                format!(r#"{{"type":"presence","conversation_id":"{id}","state":"x"}}"#),
+                "state",
+                None,
+            ),
+            (
+                format!(r#"{{"type":"send","conversation_id":"{id}","message":{{}}}}"#),
+                "ref",
+                None,
+            ),
+            (
+                format!(r#"{{"type":"send","ref":"","conversation_id":"{id}","message":{{}}}}"#),
+                "ref",
+                Some(""),
+            ),
+            (
+                format!(r#"{{"type":"send","ref":"r","conversation_id":"{id}"}}"#),
+                "message",
+                Some("r"),
+            ),
+            (
+                r#"{"type":"send","ref":"r","ref":"s","message":{}}"#.to_owned(),
+                "ref",
+                None,
+            ),
         ] {
             let unreadable = parse(&text).unwrap_err();
-            assert_eq!((&*unreadable.problem.field, unreadable.reference.as_deref()), (field, reference), "{text}");
+            assert_eq!(
+                (&*unreadable.problem.field, unreadable.reference.as_deref()),
+                (field, reference),
+                "{text}"
+            );
         }
     }
 
@@ -317,7 +455,8 @@ mod tests {
         struct All(Vec<Value>);
         impl Frames for All {
             fn put(&mut self, parts: &[&[u8]]) {
-                self.0.push(serde_json::from_slice(&parts.concat()).unwrap());
+                self.0
+                    .push(serde_json::from_slice(&parts.concat()).unwrap());
             }
         }
         let mut all = All(Vec::new());
@@ -331,10 +470,28 @@ mod tests {
         sign(&mut all, Sign::Typing(id, None));
         sign(&mut all, Sign::Presence(id, user, Presence::Away));
         pong(&mut all);
-        let kinds: Vec<&str> = all.0.iter().filter_map(|frame| frame.get("type")?.as_str()).collect();
-        let expected =
-            ["subscribed", "subscribed", "unsubscribed", "ack", "error", "error", "typing", "presence", "pong"];
+        let kinds: Vec<&str> = all
+            .0
+            .iter()
+            .filter_map(|frame| frame.get("type")?.as_str())
+            .collect();
+        let expected = [
+            "subscribed",
+            "subscribed",
+            "unsubscribed",
+            "ack",
+            "error",
+            "error",
+            "typing",
+            "presence",
+            "pong",
+        ];
         assert_eq!(kinds, expected);
-        assert_eq!(all.0.get(5).and_then(|frame| frame.pointer("/error/details/retry_after_seconds")), Some(&7.into()));
+        assert_eq!(
+            all.0
+                .get(5)
+                .and_then(|frame| frame.pointer("/error/details/retry_after_seconds")),
+            Some(&7.into())
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! How a WebSocket is opened (RFC 6455, 4.2): what the request must say, and what the answer says to it.
+//! How a WebSocket is opened (RFC 6455, 4.2): what the request must say, and what the answer says
+//! to it.
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
-    UPGRADE,
+    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use actix_web::http::{Method, Version};
 use base64::Engine;
@@ -35,7 +36,10 @@ pub(crate) fn handshake(request: &HttpRequest) -> Result<Handshake, Problem> {
         return wrong("", "must be a GET over HTTP/1.1 that asks for a WebSocket");
     }
     if !has(headers, UPGRADE, "websocket") {
-        return wrong("Upgrade", "must be websocket: this path opens WebSockets only");
+        return wrong(
+            "Upgrade",
+            "must be websocket: this path opens WebSockets only",
+        );
     }
     if !has(headers, CONNECTION, "upgrade") {
         return wrong("Connection", "must be Upgrade");
@@ -43,23 +47,36 @@ pub(crate) fn handshake(request: &HttpRequest) -> Result<Handshake, Problem> {
     if !has(headers, SEC_WEBSOCKET_VERSION, VERSION) {
         return wrong("Sec-WebSocket-Version", "must be 13");
     }
-    let key = headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).unwrap_or_default();
+    let key = headers
+        .get(SEC_WEBSOCKET_KEY)
+        .map(HeaderValue::as_bytes)
+        .unwrap_or_default();
     if STANDARD.decode(key).map(|bytes| bytes.len()) != Ok(16) {
         return wrong("Sec-WebSocket-Key", "must be 16 bytes in base64");
     }
     let protocol = headers.contains_key(SEC_WEBSOCKET_PROTOCOL);
     if protocol && !has(headers, SEC_WEBSOCKET_PROTOCOL, PROTOCOL) {
-        return wrong("Sec-WebSocket-Protocol", "must name colloquy.v1 or be left out");
+        return wrong(
+            "Sec-WebSocket-Protocol",
+            "must name colloquy.v1 or be left out",
+        );
     }
     let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
     let accept = HeaderValue::from_maybe_shared(bytes::Bytes::from(STANDARD.encode(digest)));
-    Ok(Handshake { accept: accept.map_err(|_| Problem::crashed())?, protocol })
+    Ok(Handshake {
+        accept: accept.map_err(|_| Problem::crashed())?,
+        protocol,
+    })
 }
 
 /// Whether one of a header's comma-separated words is this one.
 fn has(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
-    let lines = headers.get_all(name).filter_map(|value| value.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|one| one.trim().eq_ignore_ascii_case(word))
+    let lines = headers
+        .get_all(name)
+        .filter_map(|value| value.to_str().ok());
+    lines
+        .flat_map(|line| line.split(','))
+        .any(|one| one.trim().eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
@@ -87,9 +104,21 @@ mod tests {
     #[test]
     fn the_answer_proves_that_the_key_was_read() {
         let accept = HeaderValue::from_static("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-        assert_eq!(asked(&[]), Ok(Handshake { accept: accept.clone(), protocol: false }));
+        assert_eq!(
+            asked(&[]),
+            Ok(Handshake {
+                accept: accept.clone(),
+                protocol: false
+            })
+        );
         let named = asked(&[("Sec-WebSocket-Protocol", "x, colloquy.v1")]);
-        assert_eq!(named, Ok(Handshake { accept, protocol: true }));
+        assert_eq!(
+            named,
+            Ok(Handshake {
+                accept,
+                protocol: true
+            })
+        );
     }
 
     #[test]
@@ -101,7 +130,10 @@ mod tests {
             ("Sec-WebSocket-Key", "short"),
             ("Sec-WebSocket-Protocol", "colloquy.v2"),
         ] {
-            assert_eq!(asked(&[(name, value)]).map_err(|problem| problem.field), Err(name.into()));
+            assert_eq!(
+                asked(&[(name, value)]).map_err(|problem| problem.field),
+                Err(name.into())
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What the settings say of lines that stay open, and how many there are: in all, of one key, of one account.
+//! What the settings say of lines that stay open, and how many there are: in all, of one key, of
+//! one account.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,14 +99,26 @@ impl OpenLines {
     }
 
     /// Opens one more, where its key and its account have room for it.
-    pub(crate) fn open(self: &Arc<Self>, way: Way, principal: &Principal) -> Result<OpenLine, Problem> {
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        way: Way,
+        principal: &Principal,
+    ) -> Result<OpenLine, Problem> {
         let (key, account) = (principal.key.view.key_id, principal.account.number);
         let refused = |reason| Err(Problem::rate_limited(reason, RETRY_AFTER_SECONDS));
         let mut counts = self.counts.lock();
-        if counts.keys.get(&key).is_some_and(|open| *open >= self.key_max) {
+        if counts
+            .keys
+            .get(&key)
+            .is_some_and(|open| *open >= self.key_max)
+        {
             return refused("the key has too many streams and WebSockets open");
         }
-        if counts.accounts.get(&account).is_some_and(|(open, _)| *open >= self.account_max) {
+        if counts
+            .accounts
+            .get(&account)
+            .is_some_and(|(open, _)| *open >= self.account_max)
+        {
             return refused("the account has too many streams and WebSockets open");
         }
         *counts.of(way) += 1;
@@ -114,7 +127,13 @@ impl OpenLines {
         *open += 1;
         let frame_bytes = Arc::clone(frame_bytes);
         drop(counts);
-        Ok(OpenLine { lines: Arc::clone(self), way, key, account, frame_bytes })
+        Ok(OpenLine {
+            lines: Arc::clone(self),
+            way,
+            key,
+            account,
+            frame_bytes,
+        })
     }
 
     /// The counters in Prometheus' text format.
@@ -133,7 +152,10 @@ impl OpenLines {
 impl OpenLine {
     /// What its account may hold of frames.
     pub(super) fn frame_room(&self) -> FrameRoom {
-        FrameRoom { held: Arc::clone(&self.frame_bytes), most: self.lines.frame_bytes_max }
+        FrameRoom {
+            held: Arc::clone(&self.frame_bytes),
+            most: self.lines.frame_bytes_max,
+        }
     }
 }
 
@@ -156,7 +178,8 @@ impl Drop for OpenLine {
     }
 }
 
-/// What the frames of one account's sockets may hold in memory, from their first byte until they were acted on.
+/// What the frames of one account's sockets may hold in memory, from their first byte until they
+/// were acted on.
 #[derive(Debug, Clone)]
 pub(super) struct FrameRoom {
     held: Arc<AtomicUsize>,
@@ -173,12 +196,18 @@ pub(super) struct HeldRoom {
 impl FrameRoom {
     #[cfg(test)]
     pub(super) fn of(most: usize) -> Self {
-        FrameRoom { held: Arc::default(), most }
+        FrameRoom {
+            held: Arc::default(),
+            most,
+        }
     }
 
     /// A socket's part of it, which is nothing yet.
     pub(super) fn none(&self) -> HeldRoom {
-        HeldRoom { room: self.clone(), bytes: 0 }
+        HeldRoom {
+            room: self.clone(),
+            bytes: 0,
+        }
     }
 }
 

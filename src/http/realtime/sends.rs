@@ -1,5 +1,5 @@
-//! Messages that come through a socket: carried out as the POST would be, under the same keys and limits. Those to one
-//! conversation keep their order, those to different ones run side by side.
+//! Messages that come through a socket: carried out as the POST would be, under the same keys and
+//! limits. Those to one conversation keep their order, those to different ones run side by side.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -78,7 +78,13 @@ impl Sends {
             async move {
                 let outcome = carry_out(&line, &send).await;
                 drop(send.held);
-                (send.conversation, Sent { reference: send.reference, outcome })
+                (
+                    send.conversation,
+                    Sent {
+                        reference: send.reference,
+                        outcome,
+                    },
+                )
             }
             .boxed_local(),
         );
@@ -86,9 +92,15 @@ impl Sends {
 
     /// The next one that is done.
     pub(super) fn poll(&mut self, line: &Rc<Line>, context: &mut Context<'_>) -> Poll<Sent> {
-        let Some((conversation, sent)) = ready!(self.running.poll_next_unpin(context)) else { return Poll::Pending };
+        let Some((conversation, sent)) = ready!(self.running.poll_next_unpin(context)) else {
+            return Poll::Pending;
+        };
         self.count -= 1;
-        match self.behind.get_mut(&conversation).and_then(VecDeque::pop_front) {
+        match self
+            .behind
+            .get_mut(&conversation)
+            .and_then(VecDeque::pop_front)
+        {
             Some(next) => self.start(line, next),
             None => {
                 self.behind.remove(&conversation);
@@ -98,13 +110,22 @@ impl Sends {
     }
 }
 
-/// Credential, address, rate, permission, body, idempotency, and then the conversation: in the order of the contract.
+/// Credential, address, rate, permission, body, idempotency, and then the conversation: in the
+/// order of the contract.
 async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
-    let Line { edge, holder, caller } = line;
+    let Line {
+        edge,
+        holder,
+        caller,
+    } = line;
     let now_ms = Timestamp::now().0;
     let principal = holder.principal(edge, now_ms);
-    let principal = principal.ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
-    let address = caller.by.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let principal =
+        principal.ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
+    let address = caller
+        .by
+        .address
+        .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     admission::admit(edge, &principal, (address, now_ms), &mut None).await?;
     if principal.key.view.kind == KeyType::Read {
         return Err(Problem::forbidden("a read-only key may only read"));
@@ -115,8 +136,17 @@ async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
     let message: SendMessage = json::parse(&send.message)?;
     // As the POST has it, so that each knows what the other did.
     let path = format!("/v1/conversations/{}/messages", send.conversation);
-    let user = caller.by.user.map(|user| user.to_string()).unwrap_or_default();
-    let head = RequestHead { method: "POST", path: &path, query: "", user: &user };
+    let user = caller
+        .by
+        .user
+        .map(|user| user.to_string())
+        .unwrap_or_default();
+    let head = RequestHead {
+        method: "POST",
+        path: &path,
+        query: "",
+        user: &user,
+    };
     let request = Fingerprint::of(head, &send.message);
     // The answer echoes it as it came; as a key it is the same with and without quotes.
     let key = conditions::sound_key(&send.reference).unwrap_or(&send.reference);
@@ -126,5 +156,14 @@ async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
     };
     let request = Request::Send(Box::new(message));
     let conversations = &edge.system.conversations;
-    Ok(conversations.ask(send.conversation, caller.clone(), None, Some(reservation), request).await?.body)
+    Ok(conversations
+        .ask(
+            send.conversation,
+            caller.clone(),
+            None,
+            Some(reservation),
+            request,
+        )
+        .await?
+        .body)
 }

@@ -1,5 +1,5 @@
-//! One WebSocket in frames: what comes is acted on in its order, sends apart, which run side by side; what goes is made
-//! when there is room for it. Knows no bytes and no connection.
+//! One WebSocket in frames: what comes is acted on in its order, sends apart, which run side by
+//! side; what goes is made when there is room for it. Knows no bytes and no connection.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ use super::subscriptions::Subscriptions;
 /// Why a session ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
-    /// Its reader can't keep up, or what it reads can't be read on: it may come again with where it stands.
+    /// Its reader can't keep up, or what it reads can't be read on: it may come again with where it
+    /// stands.
     ComeAgain,
     /// The server is stopping.
     Leaving,
@@ -72,7 +73,11 @@ impl Session {
         let standing = Standing::new(Arc::clone(&edge), holder.clone(), Shows::Nothing);
         let caller = holder.caller.clone();
         Session {
-            line: Rc::new(Line { edge, holder, caller }),
+            line: Rc::new(Line {
+                edge,
+                holder,
+                caller,
+            }),
             standing,
             account_shows: Shows::Nothing,
             member,
@@ -93,7 +98,11 @@ impl Session {
     /// What it shows has changed.
     fn shows(&mut self) {
         let rooms = self.subscriptions.count() > 0 || self.member.rooms() > 0;
-        let shows = if rooms { Shows::Conversations } else { Shows::Nothing };
+        let shows = if rooms {
+            Shows::Conversations
+        } else {
+            Shows::Nothing
+        };
         self.standing.show(shows.max(self.account_shows));
     }
 
@@ -115,28 +124,55 @@ impl Session {
                     frames::error(to, None, &problem);
                 }
             }
-            Err(Unreadable { reference, problem }) => frames::error(to, reference.as_deref(), &problem),
+            Err(Unreadable { reference, problem }) => {
+                frames::error(to, reference.as_deref(), &problem)
+            }
         }
     }
 
-    fn act(&mut self, frame: Frame, held: Option<HeldRoom>, to: &mut impl Frames) -> Result<(), Problem> {
+    fn act(
+        &mut self,
+        frame: Frame,
+        held: Option<HeldRoom>,
+        to: &mut impl Frames,
+    ) -> Result<(), Problem> {
         match frame {
             Frame::Subscribe(conversation, after) => self.subscribe(conversation, after),
             Frame::Unsubscribe(conversation) => self.unsubscribe(conversation, to),
-            Frame::Send { reference, conversation, message } => {
-                self.sends.add(&self.line, Send { reference, conversation, message, held });
+            Frame::Send {
+                reference,
+                conversation,
+                message,
+            } => {
+                self.sends.add(
+                    &self.line,
+                    Send {
+                        reference,
+                        conversation,
+                        message,
+                        held,
+                    },
+                );
                 Ok(())
             }
             Frame::Typing(conversation) => self.tell(conversation, Told::Typing),
             Frame::Presence(conversation, named, presence) => {
                 let wrong = |reason: &'static str| Problem::invalid("user_id", reason);
-                let user = self.line.caller.by.user.ok_or_else(|| wrong("the socket was opened for no user"))?;
+                let user = self
+                    .line
+                    .caller
+                    .by
+                    .user
+                    .ok_or_else(|| wrong("the socket was opened for no user"))?;
                 if named.is_some_and(|named| named != user) {
                     return Err(wrong("must be the user for whom the socket was opened"));
                 }
                 let full = self.member.rooms() > self.line.edge.lines.subscriptions_max;
                 if full && !self.member.is_in(conversation) && presence != Presence::Offline {
-                    return Err(Problem::new(Kind::Conflict, "the socket is present in too many conversations"));
+                    return Err(Problem::new(
+                        Kind::Conflict,
+                        "the socket is present in too many conversations",
+                    ));
                 }
                 self.tell(conversation, Told::Presence(user, presence))
             }
@@ -149,37 +185,74 @@ impl Session {
     }
 
     fn may_read(&self) -> Result<(), Problem> {
-        let principal = self.line.holder.principal(&self.line.edge, Timestamp::now().0);
-        if principal.is_some_and(|principal| credential::granted(&principal, Permission::ConversationsRead)) {
+        let principal = self
+            .line
+            .holder
+            .principal(&self.line.edge, Timestamp::now().0);
+        if principal
+            .is_some_and(|principal| credential::granted(&principal, Permission::ConversationsRead))
+        {
             return Ok(());
         }
         Err(Problem::forbidden("the key is not allowed this scope"))
     }
 
-    fn subscribe(&mut self, conversation: Option<ConversationId>, after: Option<u64>) -> Result<(), Problem> {
+    fn subscribe(
+        &mut self,
+        conversation: Option<ConversationId>,
+        after: Option<u64>,
+    ) -> Result<(), Problem> {
         self.may_read()?;
         if self.subscriptions.has(conversation) {
-            return Err(Problem::new(Kind::Conflict, "the socket has this subscription already"));
+            return Err(Problem::new(
+                Kind::Conflict,
+                "the socket has this subscription already",
+            ));
         }
         if self.subscriptions.count() >= self.line.edge.lines.subscriptions_max {
-            return Err(Problem::new(Kind::Conflict, "the socket has too many subscriptions"));
+            return Err(Problem::new(
+                Kind::Conflict,
+                "the socket has too many subscriptions",
+            ));
         }
         let line = Rc::clone(&self.line);
         let opened = async move {
             let after = match after {
                 Some(after) => after,
-                None => line.edge.system.events.end(source(&line, conversation)).await?,
+                None => {
+                    line.edge
+                        .system
+                        .events
+                        .end(source(&line, conversation))
+                        .await?
+                }
             };
             let (reader, shows) = follow(&line, conversation, after).await?;
-            Ok(Step::Subscribed(conversation, after, Box::new(reader), shows))
+            Ok(Step::Subscribed(
+                conversation,
+                after,
+                Box::new(reader),
+                shows,
+            ))
         };
-        self.step = Some(opened.map(|step| step.unwrap_or_else(Step::Refused)).boxed_local());
+        self.step = Some(
+            opened
+                .map(|step| step.unwrap_or_else(Step::Refused))
+                .boxed_local(),
+        );
         Ok(())
     }
 
-    fn unsubscribe(&mut self, conversation: Option<ConversationId>, to: &mut impl Frames) -> Result<(), Problem> {
+    fn unsubscribe(
+        &mut self,
+        conversation: Option<ConversationId>,
+        to: &mut impl Frames,
+    ) -> Result<(), Problem> {
         if !self.subscriptions.has(conversation) {
-            return Err(Problem::new(Kind::NotFound, "the socket has no such subscription"));
+            return Err(Problem::new(
+                Kind::NotFound,
+                "the socket has no such subscription",
+            ));
         }
         if let Some(id) = conversation {
             self.subscriptions.remove(id);
@@ -216,8 +289,15 @@ impl Session {
         let line = Rc::clone(&self.line);
         let found = async move {
             let Line { edge, caller, .. } = &*line;
-            let asked = edge.system.conversations.ask(conversation, caller.clone(), None, None, Request::Read).await;
-            asked.map_or_else(|error| Step::Refused(error.into()), |_| Step::Found(conversation, told))
+            let asked = edge
+                .system
+                .conversations
+                .ask(conversation, caller.clone(), None, None, Request::Read)
+                .await;
+            asked.map_or_else(
+                |error| Step::Refused(error.into()),
+                |_| Step::Found(conversation, told),
+            )
         };
         self.step = Some(found.boxed_local());
         Ok(())
@@ -228,7 +308,12 @@ impl Session {
             Told::Typing => self.member.typing(conversation, self.line.caller.by.user),
             Told::Presence(user, presence) => {
                 let said = self.member.say(conversation, user, presence);
-                said.map_err(|_| Problem::new(Kind::Conflict, "the account is present in too many conversations"))?;
+                said.map_err(|_| {
+                    Problem::new(
+                        Kind::Conflict,
+                        "the account is present in too many conversations",
+                    )
+                })?;
                 self.shows();
             }
         }
@@ -236,7 +321,11 @@ impl Session {
     }
 
     /// Goes on with whatever can go on.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>, to: &mut impl Frames) -> Poll<Result<(), Over>> {
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut impl Frames,
+    ) -> Poll<Result<(), Over>> {
         if let Some(step) = &mut self.step
             && let Poll::Ready(done) = step.poll_unpin(context)
         {
@@ -257,24 +346,33 @@ impl Session {
             Poll::Pending => {}
         }
         self.subscriptions.poll(context).map(|read| match read {
-            // What has come was committed before this look: nothing is shown that came after a right was gone.
+            // What has come was committed before this look: nothing is shown that came after a
+            // right was gone.
             Ok(_) if !self.standing.holds() => Err(Over::Void),
             Ok(delivery) => {
                 frames::event(to, &delivery.event, delivery.cursor);
                 Ok(())
             }
             Err(ReadEnd::Closed) => Err(Over::Leaving),
-            Err(ReadEnd::TooSlow | ReadEnd::Expired | ReadEnd::Gone | ReadEnd::Away) => Err(Over::ComeAgain),
+            Err(ReadEnd::TooSlow | ReadEnd::Expired | ReadEnd::Gone | ReadEnd::Away) => {
+                Err(Over::ComeAgain)
+            }
             Err(ReadEnd::Unreadable) => Err(Over::Unreadable),
         })
     }
 
     /// Goes on with messages that are under way.
-    pub(super) fn poll_sends(&mut self, context: &mut Context<'_>, to: &mut impl Frames) -> Poll<()> {
-        self.sends.poll(&self.line, context).map(|sent| match sent.outcome {
-            Ok(message) => frames::ack(to, &sent.reference, &message),
-            Err(problem) => frames::error(to, Some(&sent.reference), &problem),
-        })
+    pub(super) fn poll_sends(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut impl Frames,
+    ) -> Poll<()> {
+        self.sends
+            .poll(&self.line, context)
+            .map(|sent| match sent.outcome {
+                Ok(message) => frames::ack(to, &sent.reference, &message),
+                Err(problem) => frames::error(to, Some(&sent.reference), &problem),
+            })
     }
 
     fn done(&mut self, step: Step, to: &mut impl Frames) {
@@ -309,7 +407,9 @@ impl Session {
 }
 
 fn source(line: &Line, conversation: Option<ConversationId>) -> Source {
-    conversation.map_or(Source::Scope(line.caller.scope), |id| Source::conversation(line.caller.scope, id))
+    conversation.map_or(Source::Scope(line.caller.scope), |id| {
+        Source::conversation(line.caller.scope, id)
+    })
 }
 
 async fn follow(
@@ -322,11 +422,15 @@ async fn follow(
     let (mut filter, mut shows) = (EventFilter::default(), Shows::Conversations);
     if conversation.is_none() {
         let principal = line.holder.principal(&line.edge, Timestamp::now().0);
-        let principal = principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
+        let principal =
+            principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
         filter.kinds = credential::visible_kinds(&line.edge, &principal, &line.caller);
         if filter.kinds.is_empty() {
             shows = Shows::Documents;
         }
     }
-    Ok((events.follow(source, filter, after, Falling::Out).await?, shows))
+    Ok((
+        events.follow(source, filter, after, Falling::Out).await?,
+        shows,
+    ))
 }

@@ -1,5 +1,6 @@
-//! One WebSocket: what comes from the client goes to its session, what the session says goes out, as the body of the
-//! response that opened it. Nothing is made while the connection has no room, and no frame is read that can't be acted on.
+//! One WebSocket: what comes from the client goes to its session, what the session says goes out,
+//! as the body of the response that opened it. Nothing is made while the connection has no room,
+//! and no frame is read that can't be acted on.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -82,7 +83,13 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(opening: Opening, payload: Payload) -> Self {
-        let Opening { edge, session, open, connection, .. } = opening;
+        let Opening {
+            edge,
+            session,
+            open,
+            connection,
+            ..
+        } = opening;
         let period = edge.lines.heartbeat;
         let mut heartbeat = interval_at(Instant::now() + period, period);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,7 +115,8 @@ impl Socket {
             State::Over | State::Parted { .. } => false,
             State::Parting(time) => {
                 if time.poll_unpin(context).is_ready() {
-                    // It may be slow, and what was said still on its way: the connection ends when that is written.
+                    // It may be slow, and what was said still on its way: the connection ends when
+                    // that is written.
                     self.state = State::Over;
                     return false;
                 }
@@ -273,7 +281,10 @@ impl Stream for Socket {
                 Poll::Pending
             }
             State::Parted { .. } => {
-                this.connection.take().into_iter().for_each(|connection| connection.outlet().shut());
+                this.connection
+                    .take()
+                    .into_iter()
+                    .for_each(|connection| connection.outlet().shut());
                 this.state = State::Over;
                 Poll::Ready(None)
             }

@@ -1,5 +1,5 @@
-//! An event stream: events as they happen, several at once where they are ready, a comment where none come. Whatever
-//! goes wrong ends it: the client comes again with the last cursor.
+//! An event stream: events as they happen, several at once where they are ready, a comment where
+//! none come. Whatever goes wrong ends it: the client comes again with the last cursor.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,7 +19,8 @@ use super::standing::Standing;
 
 /// Bytes from which on what is ready goes out.
 const CHUNK: usize = 16_384;
-/// How often it is looked whether the client is still there: lines are few, and one that is gone takes the place of another.
+/// How often it is looked whether the client is still there: lines are few, and one that is gone
+/// takes the place of another.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Keeps the line open, and shows whether anybody is there.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
@@ -84,7 +85,14 @@ pub(crate) struct EventStream {
 
 impl EventStream {
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { standing, open, reader, counting, connection, heartbeat } = beginning;
+        let Beginning {
+            standing,
+            open,
+            reader,
+            counting,
+            connection,
+            heartbeat,
+        } = beginning;
         let place = format!("id: {}\n\n", counting.cursor(reader.cursor()));
         EventStream {
             place: Some(place.into()),
@@ -102,7 +110,10 @@ impl EventStream {
     /// Whether nobody may be told anything any more, or nobody is there.
     fn ends(&mut self, context: &mut Context<'_>) -> bool {
         while self.looking.poll_tick(context).is_ready() {
-            self.over |= self.connection.as_ref().is_some_and(|connection| connection.outlet().is_closed());
+            self.over |= self
+                .connection
+                .as_ref()
+                .is_some_and(|connection| connection.outlet().is_closed());
         }
         self.over |= self.standing.poll_end(context).is_ready();
         self.over
@@ -129,8 +140,11 @@ impl Stream for EventStream {
         let mut out = BytesMut::new();
         while out.len() < CHUNK {
             match this.events.poll_next_unpin(context) {
-                // What has come was committed before this look: nothing is shown that came after a right was gone.
-                Poll::Ready(Some(Ok(event))) if this.standing.holds() => write(&mut out, this.counting, &event),
+                // What has come was committed before this look: nothing is shown that came after a
+                // right was gone.
+                Poll::Ready(Some(Ok(event))) if this.standing.holds() => {
+                    write(&mut out, this.counting, &event)
+                }
                 Poll::Ready(_) => {
                     this.over = true;
                     break;
@@ -156,7 +170,13 @@ fn write(out: &mut BytesMut, counting: Counting, event: &Event) {
         Counting::Account => event.number,
     });
     out.reserve(body.len() + 80);
-    for part in [b"id: ", cursor.as_bytes(), b"\nevent: ", event.happened.word().as_bytes(), b"\ndata: "] {
+    for part in [
+        b"id: ",
+        cursor.as_bytes(),
+        b"\nevent: ",
+        event.happened.word().as_bytes(),
+        b"\ndata: ",
+    ] {
         out.extend_from_slice(part);
     }
     let start = out.len();
@@ -179,15 +199,30 @@ mod tests {
 
     #[test]
     fn an_event_is_an_id_a_kind_and_one_line_of_data() {
-        let place = Place { position: 7, scope: Scope::of(1, Mode::Live), number: 5, entity: 9, sequence: 3 };
+        let place = Place {
+            position: 7,
+            scope: Scope::of(1, Mode::Live),
+            number: 5,
+            entity: 9,
+            sequence: 3,
+        };
         let payload = Bytes::from_static(b"{\"a\":\n\"b\\n\"}");
-        let event = Event::new(place, Happened::MessageCreated, 1_000, SeenNow::default(), payload);
+        let event = Event::new(
+            place,
+            Happened::MessageCreated,
+            1_000,
+            SeenNow::default(),
+            payload,
+        );
         let mut out = BytesMut::new();
         write(&mut out, Counting::Conversation, &event);
         let text = String::from_utf8_lossy(&out).into_owned();
         let (head, data) = text.split_once("data: ").unwrap_or_default();
         assert_eq!(head, "id: 3\nevent: message.created\n");
-        assert!(data.starts_with("{\"id\":\"evt_") && data.ends_with("\"data\":{\"a\": \"b\\n\"}}\n\n"), "{data}");
+        assert!(
+            data.starts_with("{\"id\":\"evt_") && data.ends_with("\"data\":{\"a\": \"b\\n\"}}\n\n"),
+            "{data}"
+        );
         out.clear();
         write(&mut out, Counting::Account, &event);
         assert!(out.starts_with(format!("id: {}\n", Cursor(5)).as_bytes()));

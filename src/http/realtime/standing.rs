@@ -1,6 +1,7 @@
-//! Whether a line may go on showing what it shows. Looked at again when its account's keys, users or settings have changed,
-//! when its key ends by itself, and right before anything is shown: so nothing is shown that was committed after a right
-//! was gone. In between it costs a look at one number.
+//! Whether a line may go on showing what it shows. Looked at again when its account's keys, users
+//! or settings have changed, when its key ends by itself, and right before anything is shown: so
+//! nothing is shown that was committed after a right was gone. In between it costs a look at one
+//! number.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +19,8 @@ use super::super::edge::Edge;
 
 /// The longest wait for a key's end: the wall clock may be set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// How long changes gather before a silent line looks at them: who changes a key in a loop costs each line ten looks a second.
+/// How long changes gather before a silent line looks at them: who changes a key in a loop costs
+/// each line ten looks a second.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// Who opened a line, and from where.
@@ -51,17 +53,32 @@ pub(super) enum End {
 }
 
 impl Holder {
-    pub(crate) fn new(principal: &Principal, caller: &Caller, needs: &'static [Permission]) -> Self {
-        Holder { secret: principal.secret, caller: caller.clone(), needs }
+    pub(crate) fn new(
+        principal: &Principal,
+        caller: &Caller,
+        needs: &'static [Permission],
+    ) -> Self {
+        Holder {
+            secret: principal.secret,
+            caller: caller.clone(),
+            needs,
+        }
     }
 
     /// Who it is now; none where it may not go on.
     pub(super) fn principal(&self, edge: &Edge, now_ms: i64) -> Option<Principal> {
         let principal = edge.system.identity.bearer(&self.secret, now_ms)?;
         let (user, address) = (self.caller.by.user, self.caller.by.address);
-        let own_user = principal.key.view.user_id.is_none_or(|own| user == Some(own));
+        let own_user = principal
+            .key
+            .view
+            .user_id
+            .is_none_or(|own| user == Some(own));
         let known = |user| edge.system.identity.user(principal.scope(), user).is_some();
-        let allowed = self.needs.iter().any(|one| credential::granted(&principal, *one))
+        let allowed = self
+            .needs
+            .iter()
+            .any(|one| credential::granted(&principal, *one))
             && address.is_none_or(|address| credential::address_allowed(&principal, address));
         (own_user && allowed && user.is_none_or(known)).then_some(principal)
     }
@@ -89,7 +106,14 @@ impl Standing {
         let changes = edge.system.identity.changes(holder.caller.scope);
         // The first look is due at once.
         let waking = std::future::ready(Wake::Look).boxed_local();
-        Standing { edge, holder, shows, changes, looked: None, waking }
+        Standing {
+            edge,
+            holder,
+            shows,
+            changes,
+            looked: None,
+            waking,
+        }
     }
 
     /// It shows this from now on.
@@ -103,7 +127,11 @@ impl Standing {
     pub(super) fn holds(&mut self) -> bool {
         let now_ms = Timestamp::now().0;
         let unchanged = !self.changes.has_changed().unwrap_or(true);
-        if unchanged && self.looked.is_some_and(|ends_ms| ends_ms.is_none_or(|at| at > now_ms)) {
+        if unchanged
+            && self
+                .looked
+                .is_some_and(|ends_ms| ends_ms.is_none_or(|at| at > now_ms))
+        {
             return true;
         }
         // Before the look: what changes while it looks is another change.
@@ -115,7 +143,8 @@ impl Standing {
     fn allowed(&self, now_ms: i64) -> Option<Principal> {
         let principal = self.holder.principal(&self.edge, now_ms)?;
         let reads = || credential::granted(&principal, Permission::ConversationsRead);
-        let sees_all = || credential::visible_kinds(&self.edge, &principal, &self.holder.caller).is_empty();
+        let sees_all =
+            || credential::visible_kinds(&self.edge, &principal, &self.holder.caller).is_empty();
         let allowed = match self.shows {
             Shows::Nothing => true,
             Shows::Conversations => reads(),

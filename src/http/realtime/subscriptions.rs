@@ -49,7 +49,10 @@ impl Subscriptions {
     pub(super) fn has(&self, conversation: Option<ConversationId>) -> bool {
         match conversation {
             None => self.account.is_some(),
-            Some(id) => self.conversations.get(&id.number()).is_some_and(|one| one.id == id && !one.leaving),
+            Some(id) => self
+                .conversations
+                .get(&id.number())
+                .is_some_and(|one| one.id == id && !one.leaving),
         }
     }
 
@@ -59,7 +62,13 @@ impl Subscriptions {
 
     /// Follows the account behind this number.
     pub(super) fn add_account(&mut self, after: u64, reader: EventReader) {
-        self.account = Some(Account { events: events(reader), reach: Reach { start: after, passed: after } });
+        self.account = Some(Account {
+            events: events(reader),
+            reach: Reach {
+                start: after,
+                passed: after,
+            },
+        });
     }
 
     /// Follows a conversation behind this `seq`.
@@ -70,7 +79,16 @@ impl Subscriptions {
             before.stop.abort();
             before.cover.again(after)
         });
-        self.conversations.insert(id.number(), Conversation { id, cover, reader: number, stop, leaving: false });
+        self.conversations.insert(
+            id.number(),
+            Conversation {
+                id,
+                cover,
+                reader: number,
+                stop,
+                leaving: false,
+            },
+        );
     }
 
     fn read(&mut self, id: ConversationId, reader: EventReader) -> (u64, AbortHandle) {
@@ -82,7 +100,9 @@ impl Subscriptions {
     }
 
     pub(super) fn remove(&mut self, id: ConversationId) {
-        let Some(one) = self.conversations.get_mut(&id.number()) else { return };
+        let Some(one) = self.conversations.get_mut(&id.number()) else {
+            return;
+        };
         if one.cover.owes() {
             one.leaving = true;
         } else {
@@ -91,10 +111,14 @@ impl Subscriptions {
         }
     }
 
-    /// Follows the account no more; gives the conversations that have to be read again, and behind which `seq`.
+    /// Follows the account no more; gives the conversations that have to be read again, and behind
+    /// which `seq`.
     pub(super) fn remove_account(&mut self) -> Vec<(ConversationId, u64)> {
         self.account = None;
-        let owed = self.conversations.values().filter(|one| one.cover.is_owed());
+        let owed = self
+            .conversations
+            .values()
+            .filter(|one| one.cover.is_owed());
         owed.map(|one| (one.id, one.cover.passed())).collect()
     }
 
@@ -113,7 +137,9 @@ impl Subscriptions {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Delivery, ReadEnd>> {
         // The account's first: what it shows has a cursor.
         while let Some(account) = &mut self.account {
-            let Poll::Ready(Some(read)) = account.events.poll_next_unpin(context) else { break };
+            let Poll::Ready(Some(read)) = account.events.poll_next_unpin(context) else {
+                break;
+            };
             let event = read?;
             account.reach.passed = event.number;
             let one = self.conversations.get_mut(&event.entity);
@@ -123,8 +149,15 @@ impl Subscriptions {
             }
         }
         let reach = self.account.as_ref().map(|account| account.reach);
-        while let Poll::Ready(Some((entity, reader, read))) = self.readers.poll_next_unpin(context) {
-            let Some(one) = self.conversations.get_mut(&entity).filter(|one| one.reader == reader) else { continue };
+        while let Poll::Ready(Some((entity, reader, read))) = self.readers.poll_next_unpin(context)
+        {
+            let Some(one) = self
+                .conversations
+                .get_mut(&entity)
+                .filter(|one| one.reader == reader)
+            else {
+                continue;
+            };
             let event = read?;
             let shown = one.cover.by_itself(event.sequence, event.number, reach);
             if one.leaving && !one.cover.owes() {
@@ -132,7 +165,10 @@ impl Subscriptions {
                 self.conversations.remove(&entity);
             }
             if shown {
-                return Poll::Ready(Ok(Delivery { event, cursor: None }));
+                return Poll::Ready(Ok(Delivery {
+                    event,
+                    cursor: None,
+                }));
             }
         }
         Poll::Pending

@@ -1,5 +1,6 @@
-//! The bytes of a WebSocket on the server's side (RFC 6455, 5): frames are taken apart and put together again as
-//! messages. How long one is stands at its beginning, so one that is too long is refused before it has come.
+//! The bytes of a WebSocket on the server's side (RFC 6455, 5): frames are taken apart and put
+//! together again as messages. How long one is stands at its beginning, so one that is too long is
+//! refused before it has come.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -82,7 +83,12 @@ const PONG: u8 = 10;
 
 impl Reader {
     pub(super) fn new(bytes_max: usize, room: &FrameRoom) -> Self {
-        Reader { buffer: BytesMut::new(), begun: None, bytes_max, held: room.none() }
+        Reader {
+            buffer: BytesMut::new(),
+            begun: None,
+            bytes_max,
+            held: room.none(),
+        }
     }
 
     /// Takes in what has come.
@@ -115,13 +121,23 @@ impl Reader {
             *byte ^= mask;
         }
         let incoming = self.frame(&head, payload)?;
-        let held = if self.begun.is_none() { self.held.hand_over() } else { None };
-        Ok(Some(Frame { bytes: head.length, incoming, held }))
+        let held = if self.begun.is_none() {
+            self.held.hand_over()
+        } else {
+            None
+        };
+        Ok(Some(Frame {
+            bytes: head.length,
+            incoming,
+            held,
+        }))
     }
 
     fn head(&self) -> Result<Option<Head>, Code> {
         let mut rest = &*self.buffer;
-        let [first, second, tail @ ..] = rest else { return Ok(None) };
+        let [first, second, tail @ ..] = rest else {
+            return Ok(None);
+        };
         rest = tail;
         let (last, opcode) = (first & 0x80 != 0, first & 0x0f);
         let known = matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG);
@@ -141,10 +157,20 @@ impl Reader {
             return Err(Code::Protocol);
         }
         let Some(mask) = rest.first_chunk::<4>() else {
-            return if length > self.bytes_max.max(CONTROL_MAX) { Err(Code::TooBig) } else { Ok(None) };
+            return if length > self.bytes_max.max(CONTROL_MAX) {
+                Err(Code::TooBig)
+            } else {
+                Ok(None)
+            };
         };
         let bytes = self.buffer.len() - rest.len() + mask.len();
-        Ok(Some(Head { last, opcode, length, mask: *mask, bytes }))
+        Ok(Some(Head {
+            last,
+            opcode,
+            length,
+            mask: *mask,
+            bytes,
+        }))
     }
 
     fn frame(&mut self, head: &Head, payload: BytesMut) -> Result<Incoming, Code> {
@@ -158,7 +184,13 @@ impl Reader {
                 self.begun = begun;
                 Ok(Incoming::Pong)
             }
-            (TEXT | BINARY, None) => self.message(Begun { text: head.opcode == TEXT, payload }, head.last),
+            (TEXT | BINARY, None) => self.message(
+                Begun {
+                    text: head.opcode == TEXT,
+                    payload,
+                },
+                head.last,
+            ),
             (CONTINUATION, Some(mut begun)) => {
                 begun.payload.extend_from_slice(&payload);
                 self.message(begun, head.last)
@@ -243,7 +275,11 @@ fn head(out: &mut BytesMut, opcode: u8, length: usize) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test fails by panicking"
+    )]
     use proptest::prelude::*;
 
     use super::*;
@@ -255,7 +291,12 @@ mod tests {
         bytes[1] |= 0x80;
         let mask = [1, 2, 3, 4];
         bytes.extend_from_slice(&mask);
-        bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        bytes.extend(
+            payload
+                .iter()
+                .zip(mask.iter().cycle())
+                .map(|(byte, mask)| byte ^ mask),
+        );
         bytes.to_vec()
     }
 
@@ -310,8 +351,14 @@ mod tests {
             (vec![0x81, 0x01, b'x'], Code::Protocol),
             (vec![0x81, 0xff, 0, 0, 0, 1, 0, 0, 0, 0], Code::TooBig),
             (masked(0x81, &[b'x'; 1_001]), Code::TooBig),
-            ([masked(0x01, b"x"), masked(0x81, b"y")].concat(), Code::Protocol),
-            ([masked(0x01, &[b'x'; 600]), masked(0x00, &[b'x'; 600])].concat(), Code::TooBig),
+            (
+                [masked(0x01, b"x"), masked(0x81, b"y")].concat(),
+                Code::Protocol,
+            ),
+            (
+                [masked(0x01, &[b'x'; 600]), masked(0x00, &[b'x'; 600])].concat(),
+                Code::TooBig,
+            ),
         ] {
             assert_eq!(read(&bytes), Err(code), "{bytes:?}");
         }
@@ -320,12 +367,29 @@ mod tests {
     #[test]
     fn a_ping_may_stand_between_the_frames_of_a_message() {
         let mut reader = reader();
-        reader.feed(&[masked(0x01, b"a"), masked(0x89, b"p"), masked(0x80, b"b"), masked(0x82, b"")].concat());
-        assert_eq!(next(&mut reader), Ok(Some(Incoming::Ping(Bytes::from_static(b"p")))));
-        assert_eq!(next(&mut reader), Ok(Some(Incoming::Text(Bytes::from_static(b"ab")))));
+        reader.feed(
+            &[
+                masked(0x01, b"a"),
+                masked(0x89, b"p"),
+                masked(0x80, b"b"),
+                masked(0x82, b""),
+            ]
+            .concat(),
+        );
+        assert_eq!(
+            next(&mut reader),
+            Ok(Some(Incoming::Ping(Bytes::from_static(b"p"))))
+        );
+        assert_eq!(
+            next(&mut reader),
+            Ok(Some(Incoming::Text(Bytes::from_static(b"ab"))))
+        );
         assert_eq!(next(&mut reader), Ok(Some(Incoming::Binary)));
         assert_eq!(next(&mut reader), Ok(None));
-        assert_eq!(read(&masked(0x88, &1000_u16.to_be_bytes())), Ok(Some(Incoming::Close(Some(1000)))));
+        assert_eq!(
+            read(&masked(0x88, &1000_u16.to_be_bytes())),
+            Ok(Some(Incoming::Close(Some(1000))))
+        );
         assert_eq!(read(&masked(0x88, b"")), Ok(Some(Incoming::Close(None))));
     }
 

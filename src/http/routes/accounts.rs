@@ -19,15 +19,27 @@ pub(super) async fn create(call: Call, Json(new): Json<CreateAccount>) -> Result
 
 pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<AccountKind>(Order::Desc)?;
-    let page = call.edge.system.accounts.list(call.caller.scope, Filter::default(), paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = call
+        .edge
+        .system
+        .accounts
+        .list(call.caller.scope, Filter::default(), paging)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     ask_named(call, AccountRequest::Read).await
 }
 
-pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeAccount>) -> Result<Output, Problem> {
+pub(super) async fn change(
+    call: Call,
+    Maybe(change): Maybe<ChangeAccount>,
+) -> Result<Output, Problem> {
     ask_named(call, AccountRequest::Change(change)).await
 }
 
@@ -37,6 +49,17 @@ async fn ask_named(call: Call, request: AccountRequest) -> Result<Output, Proble
 }
 
 async fn ask(call: Call, id: AccountId, request: AccountRequest) -> Result<Output, Problem> {
-    let Call { edge, caller, if_match, reservation, .. } = call;
-    Ok(edge.system.accounts.ask(id, caller, if_match, reservation, request).await?.into())
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .accounts
+        .ask(id, caller, if_match, reservation, request)
+        .await?
+        .into())
 }

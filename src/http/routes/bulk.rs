@@ -1,8 +1,9 @@
-//! Many operations on conversations in one request. Each is what a single call would be, and is answered in its place:
-//! what is wrong in one leaves the others alone.
+//! Many operations on conversations in one request. Each is what a single call would be, and is
+//! answered in its place: what is wrong in one leaves the others alone.
 
 use colloquy_actors::conversation::messages::{
-    ChangeConversation, CloseConversation, ConversationView, CreateConversation, MessageView, Request, SendMessage,
+    ChangeConversation, CloseConversation, ConversationView, CreateConversation, MessageView,
+    Request, SendMessage,
 };
 use colloquy_actors::id::ConversationId;
 use colloquy_actors::idempotency::Reservation;
@@ -68,7 +69,10 @@ pub(super) struct BulkOperation {
 /// What became of the operations, in their order.
 #[derive(ToSchema)]
 #[schema(as = BulkAnswer)]
-#[expect(dead_code, reason = "the shape of what `respond` writes, for the document")]
+#[expect(
+    dead_code,
+    reason = "the shape of what `respond` writes, for the document"
+)]
 pub(super) struct BulkAnswer {
     /// An answer for each operation.
     data: Vec<BulkResult>,
@@ -76,7 +80,10 @@ pub(super) struct BulkAnswer {
 
 /// What became of one operation.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the shape of what `respond` writes, for the document")]
+#[expect(
+    dead_code,
+    reason = "the shape of what `respond` writes, for the document"
+)]
 pub(super) struct BulkResult {
     /// The status of the single call.
     #[schema(minimum = 200, maximum = 599)]
@@ -87,15 +94,26 @@ pub(super) struct BulkResult {
 }
 
 fn bodies() -> Schema {
-    any_of(&[CreateConversation::name(), ChangeConversation::name(), CloseConversation::name(), SendMessage::name()])
+    any_of(&[
+        CreateConversation::name(),
+        ChangeConversation::name(),
+        CloseConversation::name(),
+        SendMessage::name(),
+    ])
 }
 
 fn answers() -> Schema {
-    any_of(&[ConversationView::name(), MessageView::name(), "Error".into()])
+    any_of(&[
+        ConversationView::name(),
+        MessageView::name(),
+        "Error".into(),
+    ])
 }
 
 fn any_of(names: &[std::borrow::Cow<'static, str>]) -> Schema {
-    let schemas = names.iter().fold(AnyOfBuilder::new(), |any, name| any.item(Ref::from_schema_name(&**name)));
+    let schemas = names.iter().fold(AnyOfBuilder::new(), |any, name| {
+        any.item(Ref::from_schema_name(&**name))
+    });
     Schema::AnyOf(schemas.build())
 }
 
@@ -119,10 +137,20 @@ impl Body for Operations {
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
         let Json(request) = Json::<BulkRequest>::parse(bytes)?;
         if !OPERATIONS.contains(&request.operations.len()) {
-            return Err(Problem::invalid("operations", "must be 1 to 100 operations"));
+            return Err(Problem::invalid(
+                "operations",
+                "must be 1 to 100 operations",
+            ));
         }
-        let wanted = request.operations.iter().map(|operation| wanted(operation.get())).collect();
-        Ok(Operations { came: request.operations, wanted })
+        let wanted = request
+            .operations
+            .iter()
+            .map(|operation| wanted(operation.get()))
+            .collect();
+        Ok(Operations {
+            came: request.operations,
+            wanted,
+        })
     }
 
     fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
@@ -131,36 +159,64 @@ impl Body for Operations {
 }
 
 fn wanted(operation: &str) -> Result<Wanted, Problem> {
-    let BulkOperation { op, conversation_id, body } = json::parse(operation.as_bytes())?;
+    let BulkOperation {
+        op,
+        conversation_id,
+        body,
+    } = json::parse(operation.as_bytes())?;
     let body = body.as_deref().map_or("", RawValue::get);
     let named = || {
-        let id = conversation_id.as_deref().ok_or_else(|| Problem::invalid("conversation_id", "is required"))?;
+        let id = conversation_id
+            .as_deref()
+            .ok_or_else(|| Problem::invalid("conversation_id", "is required"))?;
         Ok::<_, Problem>(id.parse().ok())
     };
     Ok(match op {
         BulkOp::Create if conversation_id.is_some() => {
-            return Err(Problem::invalid("conversation_id", "must be left out for create"));
+            return Err(Problem::invalid(
+                "conversation_id",
+                "must be left out for create",
+            ));
         }
         BulkOp::Create => Wanted::Create(read::<Json<_>>(body)?.0),
-        BulkOp::Update => Wanted::Ask(named()?, Request::Change(Box::new(read::<Maybe<ChangeConversation>>(body)?.0))),
+        BulkOp::Update => Wanted::Ask(
+            named()?,
+            Request::Change(Box::new(read::<Maybe<ChangeConversation>>(body)?.0)),
+        ),
         BulkOp::Close => Wanted::Ask(named()?, Request::Close(read::<Maybe<_>>(body)?.0)),
-        BulkOp::Message => Wanted::Ask(named()?, Request::Send(Box::new(read::<Json<SendMessage>>(body)?.0))),
+        BulkOp::Message => Wanted::Ask(
+            named()?,
+            Request::Send(Box::new(read::<Json<SendMessage>>(body)?.0)),
+        ),
     })
 }
 
 /// Reads a body as the single call does; what is wrong with all of it is wrong with `body` here.
 fn read<B: Body>(body: &str) -> Result<B, Problem> {
-    B::parse(body.as_bytes()).map_err(|problem| if problem.field.is_empty() { problem.at("body") } else { problem })
+    B::parse(body.as_bytes()).map_err(|problem| {
+        if problem.field.is_empty() {
+            problem.at("body")
+        } else {
+            problem
+        }
+    })
 }
 
-pub(super) async fn run(call: Call, Operations { came, wanted }: Operations) -> Result<Output, Problem> {
+pub(super) async fn run(
+    call: Call,
+    Operations { came, wanted }: Operations,
+) -> Result<Output, Problem> {
     let places = idempotency::reserve_places(&call, &came).await?;
     drop(came);
     let mut outcomes = Vec::with_capacity(wanted.len());
     let mut last_permit = None;
     for (index, (operation, place)) in wanted.into_iter().zip(places).enumerate() {
         // The permit of the request is that of its first operation.
-        let admitted = if index == 0 { Ok(()) } else { admit(&call, &mut last_permit).await };
+        let admitted = if index == 0 {
+            Ok(())
+        } else {
+            admit(&call, &mut last_permit).await
+        };
         outcomes.push(match (admitted, place) {
             (Err(problem), _) => Err(problem),
             (Ok(()), Place::Answered(answer)) => Ok(answer),
@@ -172,16 +228,24 @@ pub(super) async fn run(call: Call, Operations { came, wanted }: Operations) -> 
 
 /// Takes a permit of the caller's key.
 async fn admit(call: &Call, last: &mut Option<Permit>) -> Result<(), Problem> {
-    let Who::Key(principal) = &call.who else { return Ok(()) };
+    let Who::Key(principal) = &call.who else {
+        return Ok(());
+    };
     let permit = last.insert(admission::take(&call.edge, principal, Timestamp::now().0).await?);
     admission::granted(permit)
 }
 
-async fn carry_out(call: &Call, wanted: Result<Wanted, Problem>, reservation: Option<Reservation>) -> Outcome {
+async fn carry_out(
+    call: &Call,
+    wanted: Result<Wanted, Problem>,
+    reservation: Option<Reservation>,
+) -> Outcome {
     let (conversations, caller) = (&call.edge.system.conversations, call.caller.clone());
     match wanted? {
         Wanted::Create(new) => Ok(conversations.create(caller, new, reservation).await?),
-        Wanted::Ask(Some(id), request) => Ok(conversations.ask(id, caller, None, reservation, request).await?),
+        Wanted::Ask(Some(id), request) => Ok(conversations
+            .ask(id, caller, None, reservation, request)
+            .await?),
         // As a path that is malformed.
         Wanted::Ask(None, _) => Err(Problem::not_found()),
     }

@@ -1,4 +1,5 @@
-//! Conversations: each call becomes one message to the conversation's actor, lists go to the store's readers.
+//! Conversations: each call becomes one message to the conversation's actor, lists go to the
+//! store's readers.
 
 use colloquy_actors::conversation::ConversationList;
 use colloquy_actors::conversation::messages::{
@@ -70,18 +71,40 @@ pub(super) struct ListQuery {
     order: Option<Order>,
 }
 
-pub(super) async fn create(call: Call, Json(new): Json<CreateConversation>) -> Result<Output, Problem> {
-    let Call { edge, caller, reservation, .. } = call;
-    Ok(edge.system.conversations.create(caller, new, reservation).await?.into())
+pub(super) async fn create(
+    call: Call,
+    Json(new): Json<CreateConversation>,
+) -> Result<Output, Problem> {
+    let Call {
+        edge,
+        caller,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .conversations
+        .create(caller, new, reservation)
+        .await?
+        .into())
 }
 
 pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
-    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let part = Part {
+        limit: query.limit,
+        offset: query.offset,
+        after,
+        before,
+        order: query.order,
+    };
     let paging = part.paging::<ConversationKind>(Order::Desc)?;
     let by_update = query.sort == Some(Sort::UpdatedAt);
     if by_update && !matches!(paging.start, Start::Offset(_)) {
-        return Err(Problem::invalid("sort", "goes with offset only, not with after or before"));
+        return Err(Problem::invalid(
+            "sort",
+            "goes with offset only, not with after or before",
+        ));
     }
     let wanted = ConversationList {
         status: query.status,
@@ -94,19 +117,34 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
         by_update,
         paging,
     };
-    let page = call.edge.system.conversations.list(call.caller.scope, wanted).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = call
+        .edge
+        .system
+        .conversations
+        .list(call.caller.scope, wanted)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     ask(call, Request::Read).await
 }
 
-pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeConversation>) -> Result<Output, Problem> {
+pub(super) async fn change(
+    call: Call,
+    Maybe(change): Maybe<ChangeConversation>,
+) -> Result<Output, Problem> {
     ask(call, Request::Change(Box::new(change))).await
 }
 
-pub(super) async fn close(call: Call, Maybe(close): Maybe<CloseConversation>) -> Result<Output, Problem> {
+pub(super) async fn close(
+    call: Call,
+    Maybe(close): Maybe<CloseConversation>,
+) -> Result<Output, Problem> {
     ask(call, Request::Close(close)).await
 }
 
@@ -117,6 +155,17 @@ pub(super) async fn reopen(call: Call, _: Maybe<Empty>) -> Result<Output, Proble
 /// Asks the conversation that the path names.
 pub(super) async fn ask(call: Call, request: Request) -> Result<Output, Problem> {
     let id = call.id::<ConversationKind>(0)?;
-    let Call { edge, caller, if_match, reservation, .. } = call;
-    Ok(edge.system.conversations.ask(id, caller, if_match, reservation, request).await?.into())
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .conversations
+        .ask(id, caller, if_match, reservation, request)
+        .await?
+        .into())
 }

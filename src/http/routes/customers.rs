@@ -38,18 +38,38 @@ pub(super) async fn create(call: Call, Json(new): Json<CreateCustomer>) -> Resul
 }
 
 pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
-    let part = Part { limit: query.limit, offset: query.offset, order: query.order, ..Part::default() };
+    let part = Part {
+        limit: query.limit,
+        offset: query.offset,
+        order: query.order,
+        ..Part::default()
+    };
     let paging = part.paging::<CustomerKind>(Order::Desc)?;
-    let filter = Filter { email: query.email, external_id: query.external_id };
-    let page = call.edge.system.customers.list(call.caller.scope, filter, paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let filter = Filter {
+        email: query.email,
+        external_id: query.external_id,
+    };
+    let page = call
+        .edge
+        .system
+        .customers
+        .list(call.caller.scope, filter, paging)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     ask_named(call, CustomerRequest::Read).await
 }
 
-pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeCustomer>) -> Result<Output, Problem> {
+pub(super) async fn change(
+    call: Call,
+    Maybe(change): Maybe<ChangeCustomer>,
+) -> Result<Output, Problem> {
     ask_named(call, CustomerRequest::Change(change)).await
 }
 
@@ -63,6 +83,17 @@ async fn ask_named(call: Call, request: CustomerRequest) -> Result<Output, Probl
 }
 
 async fn ask(call: Call, id: CustomerId, request: CustomerRequest) -> Result<Output, Problem> {
-    let Call { edge, caller, if_match, reservation, .. } = call;
-    Ok(edge.system.customers.ask(id, caller, if_match, reservation, request).await?.into())
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .customers
+        .ask(id, caller, if_match, reservation, request)
+        .await?
+        .into())
 }

@@ -1,4 +1,5 @@
-//! What is delivered to webhook endpoints: lists, single deliveries, sending again, and how endpoints fare.
+//! What is delivered to webhook endpoints: lists, single deliveries, sending again, and how
+//! endpoints fare.
 
 use colloquy_actors::id::{DeliveryId, DeliveryKind, WebhookKind};
 use colloquy_actors::page::Order;
@@ -43,32 +44,84 @@ pub(super) struct ListQuery {
 pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
     let webhook = call.id::<WebhookKind>(0)?;
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
-    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let part = Part {
+        limit: query.limit,
+        offset: query.offset,
+        after,
+        before,
+        order: query.order,
+    };
     let paging = part.paging::<DeliveryKind>(Order::Desc)?;
-    let wanted = DeliveryList { status: query.status, event: query.event.map(|kind| kind.0), paging };
-    let page = call.edge.system.deliveries.list(call.caller.scope, webhook, wanted).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let wanted = DeliveryList {
+        status: query.status,
+        event: query.event.map(|kind| kind.0),
+        paging,
+    };
+    let page = call
+        .edge
+        .system
+        .deliveries
+        .list(call.caller.scope, webhook, wanted)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let (webhook, id) = (call.id::<WebhookKind>(0)?, call.id::<DeliveryKind>(1)?);
-    Ok(call.edge.system.deliveries.read(call.caller.scope, webhook, id).await?.into())
+    Ok(call
+        .edge
+        .system
+        .deliveries
+        .read(call.caller.scope, webhook, id)
+        .await?
+        .into())
 }
 
 pub(super) async fn retry(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
     let (webhook, id): (_, DeliveryId) = (call.id::<WebhookKind>(0)?, call.id::<DeliveryKind>(1)?);
-    let Call { edge, caller, reservation, .. } = call;
-    Ok(edge.system.deliveries.retry(webhook, id, caller, reservation).await?.into())
+    let Call {
+        edge,
+        caller,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .deliveries
+        .retry(webhook, id, caller, reservation)
+        .await?
+        .into())
 }
 
-pub(super) async fn replay(call: Call, Maybe(events): Maybe<ReplayEvents>) -> Result<Output, Problem> {
+pub(super) async fn replay(
+    call: Call,
+    Maybe(events): Maybe<ReplayEvents>,
+) -> Result<Output, Problem> {
     let webhook = call.id::<WebhookKind>(0)?;
-    let Call { edge, caller, reservation, .. } = call;
-    Ok(edge.system.deliveries.replay(webhook, events, caller, reservation).await?.into())
+    let Call {
+        edge,
+        caller,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .deliveries
+        .replay(webhook, events, caller, reservation)
+        .await?
+        .into())
 }
 
 pub(super) async fn health(call: Call, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<WebhookKind>(Order::Desc)?;
     let page = call.edge.system.deliveries.health(paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }

@@ -1,11 +1,14 @@
-//! Events: what happened, as a list or as it happens; of one conversation, or of an account and mode.
+//! Events: what happened, as a list or as it happens; of one conversation, or of an account and
+//! mode.
 
 use std::fmt;
 
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use colloquy_actors::conversation::messages::Channel;
-use colloquy_actors::feed::{Cursor, EventFilter, EventList, EventListing, Falling, Happened, Source};
+use colloquy_actors::feed::{
+    Cursor, EventFilter, EventList, EventListing, Falling, Happened, Source,
+};
 use colloquy_actors::id::{ConversationKind, EventId, UserId};
 use colloquy_actors::page::{Order, Page, Paging, Start};
 use colloquy_actors::time::Timestamp;
@@ -40,10 +43,13 @@ impl<'de> Deserialize<'de> for Kinds {
                 f.write_str("a list of kinds of events")
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<Kinds, E> {
-                let kinds = text.split(',').map(|word| Happened::from_word(word.trim())).collect::<Option<_>>();
-                kinds
-                    .map(Kinds)
-                    .ok_or_else(|| E::custom("must be a kind of event, such as message.created, or a list of them"))
+                let kinds = text
+                    .split(',')
+                    .map(|word| Happened::from_word(word.trim()))
+                    .collect::<Option<_>>();
+                kinds.map(Kinds).ok_or_else(|| {
+                    E::custom("must be a kind of event, such as message.created, or a list of them")
+                })
             }
         }
         deserializer.deserialize_str(Words)
@@ -66,7 +72,8 @@ pub(super) struct ListQuery {
     /// How many at most. Default: 20.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
-    /// A cursor: what follows it. In a conversation the event's `seq`, otherwise as this list gave it; 0: the beginning.
+    /// A cursor: what follows it. In a conversation the event's `seq`, otherwise as this list gave
+    /// it; 0: the beginning.
     after: Option<String>,
 }
 
@@ -105,7 +112,12 @@ pub(super) async fn of_conversation(call: Call, query: ListQuery) -> Result<Outp
     answer(call, source, counting, query).await
 }
 
-async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery) -> Result<Output, Problem> {
+async fn answer(
+    call: Call,
+    source: Source,
+    counting: Counting,
+    query: ListQuery,
+) -> Result<Output, Problem> {
     let (after, limit) = (place(counting, &call, &query)?, limit(&query)?);
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let visible = match counting {
@@ -116,21 +128,56 @@ async fn answer(call: Call, source: Source, counting: Counting, query: ListQuery
     if kinds.is_empty() {
         kinds = visible;
     } else if !visible.is_empty() && kinds.iter().any(|kind| !visible.contains(kind)) {
-        return Err(Problem::forbidden("events of documents are for keys that may read all of them").at("event"));
+        return Err(Problem::forbidden(
+            "events of documents are for keys that may read all of them",
+        )
+        .at("event"));
     }
-    let of_documents =
-        counting == Counting::Account && (kinds.is_empty() || kinds.iter().any(|kind| kind.is_of_document()));
-    let shows = if of_documents { Shows::Documents } else { Shows::Conversations };
-    let filter = EventFilter { kinds, channel: query.channel, assignee: query.assignee_id };
+    let of_documents = counting == Counting::Account
+        && (kinds.is_empty() || kinds.iter().any(|kind| kind.is_of_document()));
+    let shows = if of_documents {
+        Shows::Documents
+    } else {
+        Shows::Conversations
+    };
+    let filter = EventFilter {
+        kinds,
+        channel: query.channel,
+        assignee: query.assignee_id,
+    };
     let events = &call.edge.system.events;
     if streams(&call) {
         return stream(&call, (source, counting), (filter, shows), after).await;
     }
-    let EventListing { data, total, next } =
-        events.list(source, EventList { filter, after: after.unwrap_or(0), limit }).await?;
-    let page = Page { data, count: 0, total, first: None, last: Some(next), before: false, after: true };
-    let paging = Paging { limit, start: Start::Offset(0), order: Order::Asc };
-    Ok(Output::Page(Listing { page, paging, style: Style::Cursor }))
+    let EventListing { data, total, next } = events
+        .list(
+            source,
+            EventList {
+                filter,
+                after: after.unwrap_or(0),
+                limit,
+            },
+        )
+        .await?;
+    let page = Page {
+        data,
+        count: 0,
+        total,
+        first: None,
+        last: Some(next),
+        before: false,
+        after: true,
+    };
+    let paging = Paging {
+        limit,
+        start: Start::Offset(0),
+        order: Order::Asc,
+    };
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Cursor,
+    }))
 }
 
 /// A stream, where its key and its account have room for one more.
@@ -142,20 +189,38 @@ async fn stream(
 ) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let open = call.edge.open.open(Way::Stream, principal)?;
-    let standing = Standing::new(call.edge.clone(), Holder::new(principal, &call.caller, READING), shows);
+    let standing = Standing::new(
+        call.edge.clone(),
+        Holder::new(principal, &call.caller, READING),
+        shows,
+    );
     let events = &call.edge.system.events;
     let after = match after {
         Some(after) => after,
         None => events.end(source).await?,
     };
-    let reader = events.follow(source, filter, after, Falling::Behind).await.map_err(|failure| {
-        let problem = Problem::from(failure);
-        // Whatever says where a stream begins is what is at fault.
-        if resumes(call) && problem.field == "after" { problem.at(LAST_EVENT_ID_SHOWN) } else { problem }
-    })?;
+    let reader = events
+        .follow(source, filter, after, Falling::Behind)
+        .await
+        .map_err(|failure| {
+            let problem = Problem::from(failure);
+            // Whatever says where a stream begins is what is at fault.
+            if resumes(call) && problem.field == "after" {
+                problem.at(LAST_EVENT_ID_SHOWN)
+            } else {
+                problem
+            }
+        })?;
     let connection = call.connection();
     let heartbeat = call.edge.lines.heartbeat;
-    let beginning = Beginning { standing, open, reader, counting, connection, heartbeat };
+    let beginning = Beginning {
+        standing,
+        open,
+        reader,
+        counting,
+        connection,
+        heartbeat,
+    };
     Ok(Output::Events(Box::new(EventStream::new(beginning))))
 }
 
@@ -166,32 +231,52 @@ fn streams(call: &Call) -> bool {
 
 /// Whether a stream goes on from its last event.
 fn resumes(call: &Call) -> bool {
-    call.request.headers().get(LAST_EVENT_ID).is_some_and(|value| !value.is_empty())
+    call.request
+        .headers()
+        .get(LAST_EVENT_ID)
+        .is_some_and(|value| !value.is_empty())
 }
 
 fn limit(query: &ListQuery) -> Result<u32, Problem> {
     let limit = query.limit.unwrap_or(LIMIT_DEFAULT);
     let wrong = || Problem::invalid("limit", format!("must be an integer from 1 to {LIMIT_MAX}"));
-    (1..=LIMIT_MAX).contains(&limit).then_some(limit).ok_or_else(wrong)
+    (1..=LIMIT_MAX)
+        .contains(&limit)
+        .then_some(limit)
+        .ok_or_else(wrong)
 }
 
 /// Behind which place; a stream goes on from its last event, whatever the query says.
 fn place(counting: Counting, call: &Call, query: &ListQuery) -> Result<Option<u64>, Problem> {
-    let last = call.request.headers().get(LAST_EVENT_ID).filter(|_| streams(call));
-    let last = last.map(|value| value.to_str().unwrap_or("?")).filter(|text| !text.is_empty());
+    let last = call
+        .request
+        .headers()
+        .get(LAST_EVENT_ID)
+        .filter(|_| streams(call));
+    let last = last
+        .map(|value| value.to_str().unwrap_or("?"))
+        .filter(|text| !text.is_empty());
     let (name, text) = match (last, query.after.as_deref()) {
         (Some(last), _) => (LAST_EVENT_ID_SHOWN, last),
         (None, Some(after)) => ("after", after),
         (None, None) => return Ok(None),
     };
     let place = match counting {
-        Counting::Account => text.parse::<Cursor>().map(|cursor| cursor.0).map_err(|wrong| wrong.to_string()),
+        Counting::Account => text
+            .parse::<Cursor>()
+            .map(|cursor| cursor.0)
+            .map_err(|wrong| wrong.to_string()),
         Counting::Conversation => {
-            let number = text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
+            let number = text
+                .parse()
+                .ok()
+                .filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
             number
                 .filter(|number| i64::try_from(*number).is_ok())
                 .ok_or_else(|| "must be an event's seq, or 0".to_owned())
         }
     };
-    place.map(Some).map_err(|reason| Problem::invalid(name, reason))
+    place
+        .map(Some)
+        .map_err(|reason| Problem::invalid(name, reason))
 }

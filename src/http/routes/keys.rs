@@ -14,17 +14,42 @@ use super::super::reply::{Listing, Output, Style};
 use super::users::PlainQuery;
 
 pub(super) async fn create(call: Call, Json(new): Json<CreateKey>) -> Result<Output, Problem> {
-    let account = call.edge.system.identity.account(call.id::<AccountKind>(0)?).ok_or_else(Problem::not_found)?;
+    let account = call
+        .edge
+        .system
+        .identity
+        .account(call.id::<AccountKind>(0)?)
+        .ok_or_else(Problem::not_found)?;
     let id = KeyId::new(call.now_ms);
-    ask(call, Scope::account(account.number), id, KeyRequest::Create(new, account.view.account_id)).await
+    ask(
+        call,
+        Scope::account(account.number),
+        id,
+        KeyRequest::Create(new, account.view.account_id),
+    )
+    .await
 }
 
 pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<KeyKind>(Order::Desc)?;
-    let account = call.edge.system.identity.account(call.id::<AccountKind>(0)?).ok_or_else(Problem::not_found)?;
+    let account = call
+        .edge
+        .system
+        .identity
+        .account(call.id::<AccountKind>(0)?)
+        .ok_or_else(Problem::not_found)?;
     let scope = Scope::account(account.number);
-    let page = call.edge.system.keys.list(scope, Filter::default(), paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = call
+        .edge
+        .system
+        .keys
+        .list(scope, Filter::default(), paging)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
@@ -45,12 +70,31 @@ pub(super) async fn rotate(call: Call, Maybe(rotate): Maybe<RotateKey>) -> Resul
 
 async fn ask_named(call: Call, request: KeyRequest) -> Result<Output, Problem> {
     let id = call.id::<KeyKind>(0)?;
-    let account = call.edge.system.identity.account_of_key(id).ok_or_else(Problem::not_found)?;
+    let account = call
+        .edge
+        .system
+        .identity
+        .account_of_key(id)
+        .ok_or_else(Problem::not_found)?;
     ask(call, Scope::account(account), id, request).await
 }
 
 async fn ask(call: Call, scope: Scope, id: KeyId, request: KeyRequest) -> Result<Output, Problem> {
-    let Call { edge, caller, if_match, reservation, .. } = call;
-    let caller = Caller { scope, by: caller.by };
-    Ok(edge.system.keys.ask(id, caller, if_match, reservation, request).await?.into())
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
+    let caller = Caller {
+        scope,
+        by: caller.by,
+    };
+    Ok(edge
+        .system
+        .keys
+        .ask(id, caller, if_match, reservation, request)
+        .await?
+        .into())
 }

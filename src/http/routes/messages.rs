@@ -65,30 +65,73 @@ pub(super) async fn send(call: Call, Json(message): Json<SendMessage>) -> Result
 
 pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
-    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let part = Part {
+        limit: query.limit,
+        offset: query.offset,
+        after,
+        before,
+        order: query.order,
+    };
     let paging = part.paging::<MessageKind>(Order::Asc)?;
     let (after_seq, before_seq) = (query.after_seq, query.before_seq);
     let by_sequence = after_seq.is_some() || before_seq.is_some();
     if by_sequence && (query.offset.is_some() || !matches!(paging.start, Start::Offset(_))) {
-        let at_fault = if after_seq.is_some() { "after_seq" } else { "before_seq" };
-        return Err(Problem::invalid(at_fault, "must not stand beside offset, after or before"));
+        let at_fault = if after_seq.is_some() {
+            "after_seq"
+        } else {
+            "before_seq"
+        };
+        return Err(Problem::invalid(
+            at_fault,
+            "must not stand beside offset, after or before",
+        ));
     }
     if by_sequence && paging.order == Order::Desc {
-        return Err(Problem::invalid("order", "must be asc beside after_seq or before_seq"));
+        return Err(Problem::invalid(
+            "order",
+            "must be asc beside after_seq or before_seq",
+        ));
     }
     if after_seq.is_some() && before_seq.is_some() {
-        return Err(Problem::invalid("before_seq", "must not stand beside after_seq"));
+        return Err(Problem::invalid(
+            "before_seq",
+            "must not stand beside after_seq",
+        ));
     }
     let id = call.id::<ConversationKind>(0)?;
-    let wanted = MessageList { paging, after_seq, before_seq, sender_type: query.sender_type };
-    let page = call.edge.system.conversations.messages(call.caller.scope, id, wanted).await?;
-    let style = if by_sequence { Style::Sequence } else { Style::Plain };
-    Ok(Output::Page(Listing { page, paging, style }))
+    let wanted = MessageList {
+        paging,
+        after_seq,
+        before_seq,
+        sender_type: query.sender_type,
+    };
+    let page = call
+        .edge
+        .system
+        .conversations
+        .messages(call.caller.scope, id, wanted)
+        .await?;
+    let style = if by_sequence {
+        Style::Sequence
+    } else {
+        Style::Plain
+    };
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let (id, message) = (call.id::<ConversationKind>(0)?, call.id::<MessageKind>(1)?);
-    Ok(call.edge.system.conversations.message(call.caller.scope, id, message).await?.into())
+    Ok(call
+        .edge
+        .system
+        .conversations
+        .message(call.caller.scope, id, message)
+        .await?
+        .into())
 }
 
 pub(super) async fn edit(call: Call, Maybe(edit): Maybe<EditMessage>) -> Result<Output, Problem> {
@@ -102,9 +145,23 @@ pub(super) async fn redact(call: Call) -> Result<Output, Problem> {
 }
 
 pub(super) async fn revisions(call: Call, query: RevisionsQuery) -> Result<Output, Problem> {
-    let part = Part { limit: query.limit, offset: query.offset, order: query.order, ..Part::default() };
+    let part = Part {
+        limit: query.limit,
+        offset: query.offset,
+        order: query.order,
+        ..Part::default()
+    };
     let paging = part.paging::<MessageKind>(Order::Desc)?;
     let (id, message) = (call.id::<ConversationKind>(0)?, call.id::<MessageKind>(1)?);
-    let page = call.edge.system.conversations.revisions(call.caller.scope, id, message, paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = call
+        .edge
+        .system
+        .conversations
+        .revisions(call.caller.scope, id, message, paging)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }

@@ -1,5 +1,5 @@
-//! The table: every operation of the interface, one builder call each. What does not stand here does not exist, neither
-//! for callers nor in the document.
+//! The table: every operation of the interface, one builder call each. What does not stand here
+//! does not exist, neither for callers nor in the document.
 
 mod accounts;
 mod bulk;
@@ -17,7 +17,9 @@ mod webhooks;
 
 use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, UserView};
 use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
-use colloquy_actors::webhook::{Attempt, DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView};
+use colloquy_actors::webhook::{
+    Attempt, DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView,
+};
 
 pub(super) use self::document::refusal_page;
 use self::events::EventShown;
@@ -30,10 +32,16 @@ const READING: &[Permission] = &[Permission::ConversationsRead];
 const READ: Door = Door::Key(READING);
 const WRITE: Door = Door::Key(&[Permission::ConversationsWrite]);
 /// What opens a line that stays open: what is read or sent there has its own.
-const LINES: &[Permission] = &[Permission::ConversationsRead, Permission::ConversationsWrite];
+const LINES: &[Permission] = &[
+    Permission::ConversationsRead,
+    Permission::ConversationsWrite,
+];
 const ANY: Door = Door::Key(&[]);
-const READ_USERS: Door =
-    Door::Key(&[Permission::UsersManage, Permission::ConversationsRead, Permission::DocumentsRead]);
+const READ_USERS: Door = Door::Key(&[
+    Permission::UsersManage,
+    Permission::ConversationsRead,
+    Permission::DocumentsRead,
+]);
 const WRITE_USERS: Door = Door::Key(&[Permission::UsersManage]);
 const MANAGE_WEBHOOKS: Door = Door::Key(&[Permission::WebhooksManage]);
 
@@ -103,38 +111,70 @@ fn conversations() -> Vec<Operation> {
 fn messages() -> Vec<Operation> {
     const TAG: &str = "Messages";
     vec![
-        post("/v1/conversations/{conversation_id}/messages", "sendMessage", messages::send)
-            .about(TAG, "Send a message", "A customer's message makes a pending or closed conversation active.")
-            .door(WRITE)
-            .creates::<MessageView>(Home::Beneath)
-            .conditional()
-            .refuses(&[Kind::ConversationClosed]),
-        get("/v1/conversations/{conversation_id}/messages", "listMessages", messages::list)
-            .about(TAG, "List messages", "Oldest first.")
-            .door(READ)
-            .lists::<MessageView>(),
-        get("/v1/conversations/{conversation_id}/messages/{message_id}", "getMessage", messages::read)
-            .about(TAG, "Get a message", "Shows one message.")
-            .door(READ)
-            .shows::<MessageView>(),
-        patch("/v1/conversations/{conversation_id}/messages/{message_id}", "editMessage", messages::edit)
-            .about(
-                TAG,
-                "Edit a message",
-                "Earlier texts stay readable as revisions. A redacted message can't be edited.",
-            )
-            .door(WRITE)
-            .shows::<MessageView>()
-            .refuses(&[Kind::Conflict]),
-        delete("/v1/conversations/{conversation_id}/messages/{message_id}", "redactMessage", messages::redact)
-            .about(TAG, "Redact a message", "Erases what the message says, everywhere. The message stays in its place.")
-            .door(WRITE),
+        post(
+            "/v1/conversations/{conversation_id}/messages",
+            "sendMessage",
+            messages::send,
+        )
+        .about(
+            TAG,
+            "Send a message",
+            "A customer's message makes a pending or closed conversation active.",
+        )
+        .door(WRITE)
+        .creates::<MessageView>(Home::Beneath)
+        .conditional()
+        .refuses(&[Kind::ConversationClosed]),
+        get(
+            "/v1/conversations/{conversation_id}/messages",
+            "listMessages",
+            messages::list,
+        )
+        .about(TAG, "List messages", "Oldest first.")
+        .door(READ)
+        .lists::<MessageView>(),
+        get(
+            "/v1/conversations/{conversation_id}/messages/{message_id}",
+            "getMessage",
+            messages::read,
+        )
+        .about(TAG, "Get a message", "Shows one message.")
+        .door(READ)
+        .shows::<MessageView>(),
+        patch(
+            "/v1/conversations/{conversation_id}/messages/{message_id}",
+            "editMessage",
+            messages::edit,
+        )
+        .about(
+            TAG,
+            "Edit a message",
+            "Earlier texts stay readable as revisions. A redacted message can't be edited.",
+        )
+        .door(WRITE)
+        .shows::<MessageView>()
+        .refuses(&[Kind::Conflict]),
+        delete(
+            "/v1/conversations/{conversation_id}/messages/{message_id}",
+            "redactMessage",
+            messages::redact,
+        )
+        .about(
+            TAG,
+            "Redact a message",
+            "Erases what the message says, everywhere. The message stays in its place.",
+        )
+        .door(WRITE),
         get(
             "/v1/conversations/{conversation_id}/messages/{message_id}/revisions",
             "listRevisions",
             messages::revisions,
         )
-        .about(TAG, "List a message's revisions", "What it said before, newest first.")
+        .about(
+            TAG,
+            "List a message's revisions",
+            "What it said before, newest first.",
+        )
         .door(READ)
         .lists::<RevisionView>(),
     ]
@@ -144,17 +184,29 @@ fn events() -> Vec<Operation> {
     const TAG: &str = "Events";
     vec![
         get("/v1/events", "listEvents", events::of_account)
-            .about(TAG, "List events", "Oldest first. There is always a next page, so that a poller can go on.")
+            .about(
+                TAG,
+                "List events",
+                "Oldest first. There is always a next page, so that a poller can go on.",
+            )
             .door(READ)
             .lists::<EventShown>()
             .streams()
             .refuses(&[Kind::CursorExpired]),
-        get("/v1/conversations/{conversation_id}/events", "listConversationEvents", events::of_conversation)
-            .about(TAG, "List a conversation's events", "Oldest first; a cursor is an event's `seq`.")
-            .door(READ)
-            .lists::<EventShown>()
-            .streams()
-            .refuses(&[Kind::CursorExpired]),
+        get(
+            "/v1/conversations/{conversation_id}/events",
+            "listConversationEvents",
+            events::of_conversation,
+        )
+        .about(
+            TAG,
+            "List a conversation's events",
+            "Oldest first; a cursor is an event's `seq`.",
+        )
+        .door(READ)
+        .lists::<EventShown>()
+        .streams()
+        .refuses(&[Kind::CursorExpired]),
         get("/v1/realtime", "openRealtime", realtime::open)
             .about(
                 TAG,
@@ -163,11 +215,19 @@ fn events() -> Vec<Operation> {
             )
             .door(Door::Line(LINES))
             .switches(),
-        post("/v1/realtime/tickets", "createRealtimeTicket", realtime::ticket)
-            .about(TAG, "Make a ticket", "For browsers: it opens one WebSocket, within a minute, in place of a key.")
-            .door(Door::Key(LINES))
-            .creates::<TicketShown<'_>>(Home::At("/v1/realtime"))
-            .secret(),
+        post(
+            "/v1/realtime/tickets",
+            "createRealtimeTicket",
+            realtime::ticket,
+        )
+        .about(
+            TAG,
+            "Make a ticket",
+            "For browsers: it opens one WebSocket, within a minute, in place of a key.",
+        )
+        .door(Door::Key(LINES))
+        .creates::<TicketShown<'_>>(Home::At("/v1/realtime"))
+        .secret(),
     ]
 }
 
@@ -175,7 +235,11 @@ fn customers() -> Vec<Operation> {
     const TAG: &str = "Customers";
     vec![
         post("/v1/customers", "createCustomer", customers::create)
-            .about(TAG, "Create a customer", "An `external_id` is unique in the account and mode.")
+            .about(
+                TAG,
+                "Create a customer",
+                "An `external_id` is unique in the account and mode.",
+            )
             .door(WRITE)
             .creates::<CustomerView>(Home::Beneath)
             .refuses(&[Kind::Conflict]),
@@ -183,19 +247,39 @@ fn customers() -> Vec<Operation> {
             .about(TAG, "List customers", "Newest first.")
             .door(READ)
             .lists::<CustomerView>(),
-        get("/v1/customers/{customer_id}", "getCustomer", customers::read)
-            .about(TAG, "Get a customer", "Shows one customer.")
-            .door(READ)
-            .shows::<CustomerView>(),
-        patch("/v1/customers/{customer_id}", "changeCustomer", customers::change)
-            .about(TAG, "Change a customer", "What is given is set, what is left out stays.")
-            .door(WRITE)
-            .shows::<CustomerView>()
-            .refuses(&[Kind::Conflict]),
-        delete("/v1/customers/{customer_id}", "deleteCustomer", customers::remove)
-            .about(TAG, "Delete a customer", "One that has conversations can't be deleted.")
-            .door(WRITE)
-            .refuses(&[Kind::Conflict]),
+        get(
+            "/v1/customers/{customer_id}",
+            "getCustomer",
+            customers::read,
+        )
+        .about(TAG, "Get a customer", "Shows one customer.")
+        .door(READ)
+        .shows::<CustomerView>(),
+        patch(
+            "/v1/customers/{customer_id}",
+            "changeCustomer",
+            customers::change,
+        )
+        .about(
+            TAG,
+            "Change a customer",
+            "What is given is set, what is left out stays.",
+        )
+        .door(WRITE)
+        .shows::<CustomerView>()
+        .refuses(&[Kind::Conflict]),
+        delete(
+            "/v1/customers/{customer_id}",
+            "deleteCustomer",
+            customers::remove,
+        )
+        .about(
+            TAG,
+            "Delete a customer",
+            "One that has conversations can't be deleted.",
+        )
+        .door(WRITE)
+        .refuses(&[Kind::Conflict]),
     ]
 }
 
@@ -203,7 +287,11 @@ fn users() -> Vec<Operation> {
     const TAG: &str = "Users";
     vec![
         post("/v1/users", "createUser", users::create)
-            .about(TAG, "Create a user", "Users belong to the account in both modes; an `email` is unique there.")
+            .about(
+                TAG,
+                "Create a user",
+                "Users belong to the account in both modes; an `email` is unique there.",
+            )
             .door(WRITE_USERS)
             .creates::<UserView>(Home::Beneath)
             .refuses(&[Kind::Conflict]),
@@ -216,12 +304,20 @@ fn users() -> Vec<Operation> {
             .door(READ_USERS)
             .shows::<UserView>(),
         patch("/v1/users/{user_id}", "changeUser", users::change)
-            .about(TAG, "Change a user", "What is given is set, what is left out stays.")
+            .about(
+                TAG,
+                "Change a user",
+                "What is given is set, what is left out stays.",
+            )
             .door(WRITE_USERS)
             .shows::<UserView>()
             .refuses(&[Kind::Conflict]),
         delete("/v1/users/{user_id}", "deleteUser", users::remove)
-            .about(TAG, "Delete a user", "Conversations that were assigned to the user are assigned to nobody.")
+            .about(
+                TAG,
+                "Delete a user",
+                "Conversations that were assigned to the user are assigned to nobody.",
+            )
             .door(WRITE_USERS)
             .refuses(&[Kind::Conflict]),
     ]
@@ -333,7 +429,11 @@ fn service() -> Vec<Operation> {
     const TAG: &str = "Service";
     vec![
         get("/v1", "getVersion", service::version)
-            .about(TAG, "Get the interface's version", "Which version this is, and since when.")
+            .about(
+                TAG,
+                "Get the interface's version",
+                "Which version this is, and since when.",
+            )
             .door(ANY)
             .shows::<service::Version>(),
         get("/v1/changelog", "getChangelog", service::changelog)
@@ -341,11 +441,19 @@ fn service() -> Vec<Operation> {
             .door(ANY)
             .shows::<service::Changelog>(),
         get("/healthz", "getHealth", service::health)
-            .about(TAG, "Is the server alive?", "Answers as long as the process does.")
+            .about(
+                TAG,
+                "Is the server alive?",
+                "Answers as long as the process does.",
+            )
             .watched()
             .writes("text/plain; charset=utf-8"),
         get("/readyz", "getReadiness", service::readiness)
-            .about(TAG, "Can the server serve?", "503 while it starts, drains, or has no store.")
+            .about(
+                TAG,
+                "Can the server serve?",
+                "503 while it starts, drains, or has no store.",
+            )
             .watched()
             .writes("text/plain; charset=utf-8"),
         get("/metrics", "getMetrics", service::metrics)
@@ -353,16 +461,32 @@ fn service() -> Vec<Operation> {
             .door(Door::Metrics)
             .writes("text/plain; version=0.0.4; charset=utf-8"),
         get("/openapi.json", "getOpenApi", service::openapi)
-            .about(TAG, "Get this document", "OpenAPI 3.1, made from the code that serves it.")
+            .about(
+                TAG,
+                "Get this document",
+                "OpenAPI 3.1, made from the code that serves it.",
+            )
             .writes("application/json"),
         get("/docs", "getDocs", service::docs)
-            .about(TAG, "Read this document", "The interface as a page for people.")
+            .about(
+                TAG,
+                "Read this document",
+                "The interface as a page for people.",
+            )
             .writes("text/html; charset=utf-8"),
         get("/docs/diff.css", "getDiffStyle", service::diff_style)
-            .about(TAG, "Get the style of compared versions", "What makes them readable side by side.")
+            .about(
+                TAG,
+                "Get the style of compared versions",
+                "What makes them readable side by side.",
+            )
             .writes("text/css; charset=utf-8"),
         get("/docs/share.css", "getShareStyle", service::share_style)
-            .about(TAG, "Get the style of shared documents", "What makes the pages under `/s/` readable.")
+            .about(
+                TAG,
+                "Get the style of shared documents",
+                "What makes the pages under `/s/` readable.",
+            )
             .writes("text/css; charset=utf-8"),
         get("/docs/style.css", "getDocsStyle", service::docs_style)
             .about(TAG, "Get the page's style", "What makes `/docs` readable.")
@@ -385,23 +509,43 @@ fn accounts() -> Vec<Operation> {
             .about(TAG, "List accounts", "Newest first.")
             .door(Door::Operator)
             .lists::<AccountView>(),
-        get("/admin/v1/accounts/{account_id}", "getAccount", accounts::read)
-            .about(TAG, "Get an account", "Shows one account.")
-            .door(Door::Operator)
-            .shows::<AccountView>(),
-        patch("/admin/v1/accounts/{account_id}", "changeAccount", accounts::change)
-            .about(TAG, "Change an account", "Takes effect for the very next request of its keys.")
-            .door(Door::Operator)
-            .shows::<AccountView>(),
+        get(
+            "/admin/v1/accounts/{account_id}",
+            "getAccount",
+            accounts::read,
+        )
+        .about(TAG, "Get an account", "Shows one account.")
+        .door(Door::Operator)
+        .shows::<AccountView>(),
+        patch(
+            "/admin/v1/accounts/{account_id}",
+            "changeAccount",
+            accounts::change,
+        )
+        .about(
+            TAG,
+            "Change an account",
+            "Takes effect for the very next request of its keys.",
+        )
+        .door(Door::Operator)
+        .shows::<AccountView>(),
     ]
 }
 
 fn watching() -> Vec<Operation> {
     vec![
-        get("/admin/v1/webhooks", "listWebhookHealth", deliveries::health)
-            .about("Operators: health", "How deliveries fare", "Every webhook endpoint of every account, newest first.")
-            .door(Door::Operator)
-            .lists::<HealthView>(),
+        get(
+            "/admin/v1/webhooks",
+            "listWebhookHealth",
+            deliveries::health,
+        )
+        .about(
+            "Operators: health",
+            "How deliveries fare",
+            "Every webhook endpoint of every account, newest first.",
+        )
+        .door(Door::Operator)
+        .lists::<HealthView>(),
     ]
 }
 

@@ -40,21 +40,37 @@ pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem
     // Before the ticket is used up: a refusal costs nothing.
     let open = call.edge.open.open(Way::Socket, principal)?;
     if call.by_ticket() {
-        let redeemed = query.ticket.is_some_and(|ticket| call.edge.system.tickets.redeem(&ticket));
+        let redeemed = query
+            .ticket
+            .is_some_and(|ticket| call.edge.system.tickets.redeem(&ticket));
         if !redeemed {
-            return Err(Problem::new(Kind::Unauthorized, "the ticket was used already"));
+            return Err(Problem::new(
+                Kind::Unauthorized,
+                "the ticket was used already",
+            ));
         }
     }
     let connection = call.connection();
     let session = Session::new(call.edge.clone(), holder);
-    Ok(Output::Line(Box::new(Opening { edge: call.edge, handshake, session, open, connection })))
+    Ok(Output::Line(Box::new(Opening {
+        edge: call.edge,
+        handshake,
+        session,
+        open,
+        connection,
+    })))
 }
 
 pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let ends_ms = call.now_ms.saturating_add(call.edge.lines.ticket_ms);
     let account = principal.account.number;
-    let ticket = Ticket { account, secret: principal.secret, user: call.caller.by.user, ends_ms };
+    let ticket = Ticket {
+        account,
+        secret: principal.secret,
+        user: call.caller.by.user,
+        ends_ms,
+    };
     let text = call.edge.system.tickets.issue(ticket, call.now_ms);
     let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
     if call.reservation.is_none() {
@@ -68,9 +84,20 @@ pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Proble
     }
     let (id, caller) = (principal.key.view.key_id, call.account_caller());
     let request = KeyRequest::Tell { shown, kept };
-    Ok(call.edge.system.keys.ask(id, caller, None, call.reservation, request).await?.into())
+    Ok(call
+        .edge
+        .system
+        .keys
+        .ask(id, caller, None, call.reservation, request)
+        .await?
+        .into())
 }
 
 fn body(ticket: Option<&str>, ends_ms: i64) -> Bytes {
-    serde_json::to_vec(&TicketShown { ticket, expires_at: Timestamp(ends_ms) }).unwrap_or_default().into()
+    serde_json::to_vec(&TicketShown {
+        ticket,
+        expires_at: Timestamp(ends_ms),
+    })
+    .unwrap_or_default()
+    .into()
 }

@@ -1,4 +1,5 @@
-//! The service about itself: version, changelog, health, metrics, and the document in both its forms.
+//! The service about itself: version, changelog, health, metrics, and the document in both its
+//! forms.
 
 use bytes::Bytes;
 use colloquy_actors::document::diff;
@@ -45,16 +46,31 @@ pub(super) struct Release {
     changes: &'static [&'static str],
 }
 
-const VERSION: Version = Version { api_version: "1.0", version: "v1.0.0", released: "2024-03-15", status: "Stable" };
+const VERSION: Version = Version {
+    api_version: "1.0",
+    version: "v1.0.0",
+    released: "2024-03-15",
+    status: "Stable",
+};
 
 const RELEASES: [Release; 2] = [
     Release {
         version: "v1.0.0",
         released: "2024-03-15",
         status: "Stable",
-        changes: &["Initial release", "Conversation management", "Message handling", "Webhook support"],
+        changes: &[
+            "Initial release",
+            "Conversation management",
+            "Message handling",
+            "Webhook support",
+        ],
     },
-    Release { version: "v0.9.0", released: "2024-02-15", status: "Beta", changes: &["Beta with limited access"] },
+    Release {
+        version: "v0.9.0",
+        released: "2024-02-15",
+        status: "Beta",
+        changes: &["Beta with limited access"],
+    },
 ];
 
 pub(super) async fn version(_: Call, _: NoQuery) -> Result<Output, Problem> {
@@ -73,28 +89,55 @@ pub(super) async fn readiness(call: Call, _: NoQuery) -> Result<Output, Problem>
     if call.edge.system.ready() && !call.edge.running.leaving() {
         return Ok(plain("ready\n".into()));
     }
-    Err(Problem::unavailable("the server starts, stops, or has no store", Outcome::None, 1))
+    Err(Problem::unavailable(
+        "the server starts, stops, or has no store",
+        Outcome::None,
+        1,
+    ))
 }
 
 pub(super) async fn metrics(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let mut text = call.edge.traffic.text(call.edge.table.operations());
     text.push_str(&call.edge.open.text());
     text.push_str(&call.edge.connections.text());
-    text.push_str(&call.edge.body.in_flight.text("bodies", "Bytes of large bodies whose requests are under way."));
-    text.push_str(&call.edge.answers.text("answers", "Bytes of large answers on their way out."));
+    text.push_str(&call.edge.body.in_flight.text(
+        "bodies",
+        "Bytes of large bodies whose requests are under way.",
+    ));
+    text.push_str(
+        &call
+            .edge
+            .answers
+            .text("answers", "Bytes of large answers on their way out."),
+    );
     text.push_str(&call.edge.system.metrics());
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(Output::Text(Text { body: text.into(), media_type, keep: Keep::Not, room: None }))
+    Ok(Output::Text(Text {
+        body: text.into(),
+        media_type,
+        keep: Keep::Not,
+        room: None,
+    }))
 }
 
 pub(super) async fn openapi(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let body = call.edge.openapi.clone();
-    Ok(Output::Text(Text { body, media_type: "application/json", keep: Keep::Checked, room: None }))
+    Ok(Output::Text(Text {
+        body,
+        media_type: "application/json",
+        keep: Keep::Checked,
+        room: None,
+    }))
 }
 
 pub(super) async fn docs(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let body = call.edge.docs.clone();
-    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Checked, room: None }))
+    Ok(Output::Text(Text {
+        body,
+        media_type: "text/html; charset=utf-8",
+        keep: Keep::Checked,
+        room: None,
+    }))
 }
 
 pub(super) async fn docs_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
@@ -111,14 +154,29 @@ pub(super) async fn diff_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
 
 fn style(text: &'static str) -> Output {
     let body = Bytes::from_static(text.as_bytes());
-    Output::Text(Text { body, media_type: "text/css; charset=utf-8", keep: Keep::Checked, room: None })
+    Output::Text(Text {
+        body,
+        media_type: "text/css; charset=utf-8",
+        keep: Keep::Checked,
+        room: None,
+    })
 }
 
 fn plain(body: Bytes) -> Output {
-    Output::Text(Text { body, media_type: "text/plain; charset=utf-8", keep: Keep::Not, room: None })
+    Output::Text(Text {
+        body,
+        media_type: "text/plain; charset=utf-8",
+        keep: Keep::Not,
+        room: None,
+    })
 }
 
 fn json<T: Serialize>(value: &T) -> Output {
     let body = Bytes::from(serde_json::to_vec(value).unwrap_or_default());
-    Output::Text(Text { body, media_type: "application/json", keep: Keep::Private, room: None })
+    Output::Text(Text {
+        body,
+        media_type: "application/json",
+        keep: Keep::Private,
+        room: None,
+    })
 }

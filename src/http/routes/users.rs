@@ -31,7 +31,12 @@ pub(super) struct PlainQuery {
 impl PlainQuery {
     /// The same as lists take it.
     pub(super) fn part(&self) -> Part<'static> {
-        Part { limit: self.limit, offset: self.offset, order: self.order, ..Part::default() }
+        Part {
+            limit: self.limit,
+            offset: self.offset,
+            order: self.order,
+            ..Part::default()
+        }
     }
 }
 
@@ -42,15 +47,27 @@ pub(super) async fn create(call: Call, Json(new): Json<CreateUser>) -> Result<Ou
 
 pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<UserKind>(Order::Desc)?;
-    let page = call.edge.system.users.list(call.account_wide(), Filter::default(), paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = call
+        .edge
+        .system
+        .users
+        .list(call.account_wide(), Filter::default(), paging)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     ask_named(call, UserRequest::Read).await
 }
 
-pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeUser>) -> Result<Output, Problem> {
+pub(super) async fn change(
+    call: Call,
+    Maybe(change): Maybe<ChangeUser>,
+) -> Result<Output, Problem> {
     ask_named(call, UserRequest::Change(change)).await
 }
 
@@ -65,6 +82,16 @@ async fn ask_named(call: Call, request: UserRequest) -> Result<Output, Problem> 
 
 async fn ask(call: Call, id: UserId, request: UserRequest) -> Result<Output, Problem> {
     let caller = call.account_caller();
-    let Call { edge, if_match, reservation, .. } = call;
-    Ok(edge.system.users.ask(id, caller, if_match, reservation, request).await?.into())
+    let Call {
+        edge,
+        if_match,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .users
+        .ask(id, caller, if_match, reservation, request)
+        .await?
+        .into())
 }

@@ -1,12 +1,14 @@
-//! Webhook endpoints: records of an account in one mode. Whether a URL may be a target is looked at here, where names are
-//! resolved; the courier looks again at each connect.
+//! Webhook endpoints: records of an account in one mode. Whether a URL may be a target is looked at
+//! here, where names are resolved; the courier looks again at each connect.
 
 use std::sync::Arc;
 
 use colloquy_actors::accounts::Filter;
 use colloquy_actors::id::{WebhookId, WebhookKind};
 use colloquy_actors::page::Order;
-use colloquy_actors::webhook::{ChangeWebhook, CreateWebhook, RotateSecret, TestWebhook, WebhookRequest};
+use colloquy_actors::webhook::{
+    ChangeWebhook, CreateWebhook, RotateSecret, TestWebhook, WebhookRequest,
+};
 
 use super::super::body::{Json, Maybe};
 use super::super::call::Call;
@@ -23,15 +25,27 @@ pub(super) async fn create(call: Call, Json(new): Json<CreateWebhook>) -> Result
 
 pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<WebhookKind>(Order::Desc)?;
-    let page = call.edge.system.webhooks.list(call.caller.scope, Filter::default(), paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = call
+        .edge
+        .system
+        .webhooks
+        .list(call.caller.scope, Filter::default(), paging)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     ask_named(call, WebhookRequest::Read).await
 }
 
-pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeWebhook>) -> Result<Output, Problem> {
+pub(super) async fn change(
+    call: Call,
+    Maybe(change): Maybe<ChangeWebhook>,
+) -> Result<Output, Problem> {
     if let Some(url) = &change.url {
         call.edge.courier.look(url).await?;
     }
@@ -42,18 +56,29 @@ pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
     ask_named(call, WebhookRequest::Delete).await
 }
 
-pub(super) async fn rotate_secret(call: Call, Maybe(rotate): Maybe<RotateSecret>) -> Result<Output, Problem> {
+pub(super) async fn rotate_secret(
+    call: Call,
+    Maybe(rotate): Maybe<RotateSecret>,
+) -> Result<Output, Problem> {
     ask_named(call, WebhookRequest::RotateSecret(rotate)).await
 }
 
 pub(super) async fn test(call: Call, Maybe(test): Maybe<TestWebhook>) -> Result<Output, Problem> {
     let id = call.id::<WebhookKind>(0)?;
     let event = test.event.unwrap_or_default();
-    let Call { edge, caller, reservation, .. } = call;
+    let Call {
+        edge,
+        caller,
+        reservation,
+        ..
+    } = call;
     // What is sent is kept under its key, also when the caller has hung up meanwhile.
     let trying = actix_web::rt::spawn(async move {
         let courier = Arc::clone(&edge.courier);
-        edge.system.webhooks.try_out(id, caller, reservation, event, &*courier).await
+        edge.system
+            .webhooks
+            .try_out(id, caller, reservation, event, &*courier)
+            .await
     });
     Ok(trying.await.map_err(|_| Problem::crashed())??.into())
 }
@@ -64,6 +89,17 @@ async fn ask_named(call: Call, request: WebhookRequest) -> Result<Output, Proble
 }
 
 async fn ask(call: Call, id: WebhookId, request: WebhookRequest) -> Result<Output, Problem> {
-    let Call { edge, caller, if_match, reservation, .. } = call;
-    Ok(edge.system.webhooks.ask(id, caller, if_match, reservation, request).await?.into())
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .webhooks
+        .ask(id, caller, if_match, reservation, request)
+        .await?
+        .into())
 }

@@ -1,4 +1,5 @@
-//! Bounds of lines that are answered as documented: how many may be open, how fast frames may come, tickets that nobody uses.
+//! Bounds of lines that are answered as documented: how many may be open, how fast frames may come,
+//! tickets that nobody uses.
 
 use std::time::Duration;
 
@@ -17,9 +18,16 @@ fn few_lines() -> Server {
 }
 
 async fn refused_stream(c: &Client) {
-    let refused = c.get("/v1/events").with("accept", "text/event-stream").await;
+    let refused = c
+        .get("/v1/events")
+        .with("accept", "text/event-stream")
+        .await;
     refused.expect(429);
-    let refused = c.get("/v1/events").with("accept", "text/event-stream").await.error(429, "rate_limited", "");
+    let refused = c
+        .get("/v1/events")
+        .with("accept", "text/event-stream")
+        .await
+        .error(429, "rate_limited", "");
     let wait: u64 = refused.header("retry-after").parse().unwrap();
     assert!(wait >= 1);
 }
@@ -38,18 +46,30 @@ async fn a_key_and_an_account_hold_so_many_lines_open_and_no_more() {
     c.get("/v1/events").await.expect(200);
     // Another mode's key counts in the same account, a stranger's does not.
     let live = account.live();
-    let more = (EventStream::open(live.get("/v1/events")).await, Socket::open(&live).await);
+    let more = (
+        EventStream::open(live.get("/v1/events")).await,
+        Socket::open(&live).await,
+    );
     refused_stream(&live).await;
     refused_stream(&account.read()).await;
     drop(Socket::open(&server.account().await.test()).await);
     // A ticket is not used up by a refusal.
-    let ticket = live.call("POST", "/v1/realtime/tickets").await.expect(201).id("ticket");
+    let ticket = live
+        .call("POST", "/v1/realtime/tickets")
+        .await
+        .expect(201)
+        .id("ticket");
     let path = format!("/v1/realtime?ticket={ticket}");
-    assert_eq!(Socket::try_open(&account.anonymous(), &path).await.err(), Some(429));
+    assert_eq!(
+        Socket::try_open(&account.anonymous(), &path).await.err(),
+        Some(429)
+    );
     drop((stream, of_one, socket));
-    until("closed lines leave their places", Duration::from_secs(60), async || {
-        Socket::try_open(&account.anonymous(), &path).await.ok()
-    })
+    until(
+        "closed lines leave their places",
+        Duration::from_secs(60),
+        async || Socket::try_open(&account.anonymous(), &path).await.ok(),
+    )
     .await;
     drop(more);
 }
@@ -73,29 +93,53 @@ async fn frames_beyond_the_bucket_are_refused_and_typing_is_dropped() {
         socket.say(json!({"type": "ping"})).await;
     }
     for _ in 0..2 {
-        socket.say(json!({"type": "typing", "conversation_id": "nonsense"})).await;
+        socket
+            .say(json!({"type": "typing", "conversation_id": "nonsense"}))
+            .await;
     }
-    socket.say(json!({"type": "send", "ref": "r", "conversation_id": id, "message": {"content": "x"}})).await;
+    socket
+        .say(
+            json!({"type": "send", "ref": "r", "conversation_id": id, "message": {"content": "x"}}),
+        )
+        .await;
     for _ in 0..4 {
         assert_eq!(socket.hear().await["type"], "pong");
     }
     let refused = socket.hear_error("rate_limited").await;
     assert_eq!(refused["ref"], "r", "{refused}");
-    assert!(refused["error"]["details"]["retry_after_seconds"].as_u64().is_some_and(|wait| wait >= 1), "{refused}");
-    assert_eq!(c.get(&format!("/v1/conversations/{id}/messages")).await.expect(200).total(), 0);
-    let acknowledged = until("a socket that waits is let in again", Duration::from_secs(60), async || {
-        socket.say(json!({"type": "send", "ref": "r", "conversation_id": id, "message": {"content": "x"}})).await;
-        let frame = loop {
-            let frame = socket.hear().await;
-            if frame["type"] != "event" {
-                break frame;
-            }
-        };
-        (frame["type"] == "ack").then_some(frame)
-    });
+    assert!(
+        refused["error"]["details"]["retry_after_seconds"]
+            .as_u64()
+            .is_some_and(|wait| wait >= 1),
+        "{refused}"
+    );
+    assert_eq!(
+        c.get(&format!("/v1/conversations/{id}/messages"))
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
+    let acknowledged = until(
+        "a socket that waits is let in again",
+        Duration::from_secs(60),
+        async || {
+            socket.say(json!({"type": "send", "ref": "r", "conversation_id": id, "message": {"content": "x"}})).await;
+            let frame = loop {
+                let frame = socket.hear().await;
+                if frame["type"] != "event" {
+                    break frame;
+                }
+            };
+            (frame["type"] == "ack").then_some(frame)
+        },
+    );
     assert_eq!(acknowledged.await["message"]["content"], "x");
     let mut other = Socket::open(&c).await;
-    assert!(other.before_pong().await.is_empty(), "each socket has its own");
+    assert!(
+        other.before_pong().await.is_empty(),
+        "each socket has its own"
+    );
 }
 
 #[tokio::test]
@@ -113,7 +157,10 @@ async fn what_comes_far_beyond_the_bucket_waits_and_is_not_lost_for_the_connecti
         refusals += usize::from(frame["error"]["code"] == "rate_limited");
     }
     assert_eq!(pongs + refusals, 14);
-    assert!(pongs >= 5 && refusals >= 5, "{pongs} pongs, {refusals} refusals");
+    assert!(
+        pongs >= 5 && refusals >= 5,
+        "{pongs} pongs, {refusals} refusals"
+    );
 }
 
 #[tokio::test]
@@ -133,9 +180,16 @@ async fn a_long_frame_counts_as_several() {
 
 #[tokio::test]
 async fn tickets_that_nobody_uses_void_their_own_accounts_oldest_only() {
-    let server = Setup::default().env("COLLOQUY__REALTIME__TICKETS_PER_ACCOUNT", "3").start();
+    let server = Setup::default()
+        .env("COLLOQUY__REALTIME__TICKETS_PER_ACCOUNT", "3")
+        .start();
     let (account, other) = (server.account().await, server.account().await);
-    let ticket = async |c: &Client| c.call("POST", "/v1/realtime/tickets").await.expect(201).id("ticket");
+    let ticket = async |c: &Client| {
+        c.call("POST", "/v1/realtime/tickets")
+            .await
+            .expect(201)
+            .id("ticket")
+    };
     let strangers = ticket(&other.test()).await;
     let mut tickets = Vec::new();
     for _ in 0..5 {
@@ -143,7 +197,11 @@ async fn tickets_that_nobody_uses_void_their_own_accounts_oldest_only() {
     }
     let mut opened = Vec::new();
     for ticket in tickets.iter().chain([&strangers]) {
-        let socket = Socket::try_open(&account.anonymous(), &format!("/v1/realtime?ticket={ticket}")).await;
+        let socket = Socket::try_open(
+            &account.anonymous(),
+            &format!("/v1/realtime?ticket={ticket}"),
+        )
+        .await;
         opened.push(socket.err());
     }
     assert_eq!(opened, [Some(401), Some(401), None, None, None, None]);
@@ -151,7 +209,9 @@ async fn tickets_that_nobody_uses_void_their_own_accounts_oldest_only() {
 
 #[tokio::test]
 async fn an_account_is_present_in_so_many_conversations_and_no_more() {
-    let server = Setup::default().env("COLLOQUY__REALTIME__PRESENCES_PER_ACCOUNT", "2").start();
+    let server = Setup::default()
+        .env("COLLOQUY__REALTIME__PRESENCES_PER_ACCOUNT", "2")
+        .start();
     let account = server.account().await;
     let c = account.test();
     let user = c.user("agent").await;
@@ -161,8 +221,9 @@ async fn an_account_is_present_in_so_many_conversations_and_no_more() {
     for _ in 0..3 {
         ids.push(c.conversation().await);
     }
-    let present =
-        |id: &str, state: &str| -> Value { json!({"type": "presence", "conversation_id": id, "state": state}) };
+    let present = |id: &str, state: &str| -> Value {
+        json!({"type": "presence", "conversation_id": id, "state": state})
+    };
     socket.say(present(&ids[0], "online")).await;
     socket.say(present(&ids[1], "online")).await;
     socket.say(present(&ids[2], "online")).await;
@@ -170,5 +231,8 @@ async fn an_account_is_present_in_so_many_conversations_and_no_more() {
     socket.say(present(&ids[0], "away")).await;
     socket.say(present(&ids[0], "offline")).await;
     socket.say(present(&ids[2], "online")).await;
-    assert!(socket.before_pong().await.is_empty(), "whoever leaves one may enter another");
+    assert!(
+        socket.before_pong().await.is_empty(),
+        "whoever leaves one may enter another"
+    );
 }

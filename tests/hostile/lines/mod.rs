@@ -1,5 +1,5 @@
-//! Streams and WebSockets: storms that come through them, readers that never read, how many may be open, and what is shown
-//! after a right was taken away.
+//! Streams and WebSockets: storms that come through them, readers that never read, how many may be
+//! open, and what is shown after a right was taken away.
 
 mod bounds;
 mod rights;
@@ -32,5 +32,8 @@ async fn open(keys: &[Client], count: usize, begin: impl AsyncFn(&mut Socket)) -
         begin(&mut socket).await;
         socket
     });
-    futures_util::stream::iter(opening).buffer_unordered(OPENING).collect().await
+    futures_util::stream::iter(opening)
+        .buffer_unordered(OPENING)
+        .collect()
+        .await
 }

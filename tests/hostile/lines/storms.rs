@@ -1,4 +1,5 @@
-//! What one client can send through its sockets: typing, frames, subscriptions, and nothing but silence where it should read.
+//! What one client can send through its sockets: typing, frames, subscriptions, and nothing but
+//! silence where it should read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +20,9 @@ const STORM: Duration = Duration::from_secs(4);
 async fn count(mut socket: Socket, types: &[&str], over: &AtomicBool) -> Vec<usize> {
     let mut counts = vec![0; types.len()];
     while !over.load(Ordering::Relaxed) {
-        let Ok(heard) = tokio::time::timeout(Duration::from_millis(100), socket.try_hear_text()).await else {
+        let Ok(heard) =
+            tokio::time::timeout(Duration::from_millis(100), socket.try_hear_text()).await
+        else {
             continue;
         };
         let Ok(text) = heard else { break };
@@ -30,7 +33,8 @@ async fn count(mut socket: Socket, types: &[&str], over: &AtomicBool) -> Vec<usi
     counts
 }
 
-/// Says these frames again and again until the storm is over; who hears nothing any more is no reason to stop.
+/// Says these frames again and again until the storm is over; who hears nothing any more is no
+/// reason to stop.
 async fn rage(socket: &mut Socket, frames: &[Message], end: Instant) {
     let raging = async {
         for frame in frames.iter().cycle() {
@@ -88,14 +92,29 @@ async fn two_who_type_without_pause_among_900_listeners() {
         });
         futures_util::future::join_all(raging).await;
     };
-    let beside = neighbour.beside("2 who type among 900 listeners", attack).await;
+    let beside = neighbour
+        .beside("2 who type among 900 listeners", attack)
+        .await;
     over.store(true, Ordering::Relaxed);
-    let heard: Vec<usize> = futures_util::future::join_all(listening).await.into_iter().map(Result::unwrap).collect();
-    eprintln!("typing heard by each: {:?} to {:?}", heard.iter().min(), heard.iter().max());
+    let heard: Vec<usize> = futures_util::future::join_all(listening)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    eprintln!(
+        "typing heard by each: {:?} to {:?}",
+        heard.iter().min(),
+        heard.iter().max()
+    );
     assert!(heard.iter().any(|count| *count > 0), "typing is passed on");
-    // Two who type, each once a second in each of 20 conversations, and what was under way at the end.
+    // Two who type, each once a second in each of 20 conversations, and what was under way at the
+    // end.
     let most = 2 * conversations.len() * (begun.elapsed().as_secs() as usize + 2);
-    assert!(heard.iter().all(|count| *count <= most), "{:?} typing frames came", heard.iter().max());
+    assert!(
+        heard.iter().all(|count| *count <= most),
+        "{:?} typing frames came",
+        heard.iter().max()
+    );
     assert!(beside.peak_bytes < 300 << 20, "{} bytes", beside.peak_bytes);
 }
 
@@ -109,7 +128,9 @@ fn nuisances() -> Vec<Message> {
         Message::text(format!("[{}]", "1,".repeat(100_000))),
         Message::text(json!({"type": "subscribe", "conversation_id": unknown}).to_string()),
         Message::text(json!({"type": "unsubscribe"}).to_string()),
-        Message::text(json!({"type": "presence", "conversation_id": unknown, "state": "online"}).to_string()),
+        Message::text(
+            json!({"type": "presence", "conversation_id": unknown, "state": "online"}).to_string(),
+        ),
     ]
 }
 
@@ -140,7 +161,9 @@ async fn a_flood_of_frames_from_many_sockets() {
                 };
                 let hearing = async {
                     while !over.load(Ordering::Relaxed) {
-                        let heard = tokio::time::timeout(Duration::from_millis(100), into.hear_text()).await;
+                        let heard =
+                            tokio::time::timeout(Duration::from_millis(100), into.hear_text())
+                                .await;
                         match heard {
                             Ok(Some(text)) if text.contains("\"rate_limited\"") => {
                                 refused.fetch_add(1, Ordering::Relaxed);
@@ -155,14 +178,23 @@ async fn a_flood_of_frames_from_many_sockets() {
         });
         futures_util::future::join_all(raging).await;
     };
-    let beside = neighbour.beside("24 sockets that say anything without pause", attack).await;
-    assert!(refused.load(Ordering::Relaxed) > 0, "what is beyond the bucket is refused");
+    let beside = neighbour
+        .beside("24 sockets that say anything without pause", attack)
+        .await;
+    assert!(
+        refused.load(Ordering::Relaxed) > 0,
+        "what is beyond the bucket is refused"
+    );
     assert!(beside.peak_bytes < 300 << 20, "{} bytes", beside.peak_bytes);
     let mut socket = Socket::open(&account.test()).await;
-    assert!(socket.before_pong().await.is_empty(), "another socket of the key has a bucket of its own");
+    assert!(
+        socket.before_pong().await.is_empty(),
+        "another socket of the key has a bucket of its own"
+    );
 }
 
-/// A frame's head that says that so many bytes follow, masked with nothing, and whether it is the last of its message.
+/// A frame's head that says that so many bytes follow, masked with nothing, and whether it is the
+/// last of its message.
 fn head(first: u8, length: u64) -> Vec<u8> {
     let mut bytes = vec![first, 0x80 | 127];
     bytes.extend(length.to_be_bytes());
@@ -209,11 +241,16 @@ async fn frames_of_a_megabyte_that_never_end() {
                 raw
             }
         });
-        let held: Vec<raw::Raw> = futures_util::stream::iter(opening).buffer_unordered(16).collect().await;
+        let held: Vec<raw::Raw> = futures_util::stream::iter(opening)
+            .buffer_unordered(16)
+            .collect()
+            .await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         held.len()
     };
-    let beside = neighbour.beside("400 frames of a megabyte that never end", attack).await;
+    let beside = neighbour
+        .beside("400 frames of a megabyte that never end", attack)
+        .await;
     assert_eq!(beside.attack, UNFINISHED);
     // Without the account's bound on frames they are 400 MiB, beside what the server takes itself.
     assert!(beside.peak_bytes < 350 << 20, "{} bytes", beside.peak_bytes);
@@ -243,7 +280,9 @@ async fn fragments_without_content_and_without_end() {
         });
         futures_util::future::join_all(flooding).await;
     };
-    neighbour.beside("fragments without content and without end", attack).await;
+    neighbour
+        .beside("fragments without content and without end", attack)
+        .await;
 }
 
 const SILENT: usize = 20;
@@ -276,9 +315,14 @@ async fn readers_that_never_read_while_thousands_of_large_events_come() {
     let attack = async {
         let text = "x".repeat(WAVE_BYTES);
         let sends = (0..WAVE).map(|n| c.message(&conversations[n % FOLLOWED], &text));
-        futures_util::stream::iter(sends).buffer_unordered(4).for_each(|_| async {}).await;
+        futures_util::stream::iter(sends)
+            .buffer_unordered(4)
+            .for_each(|_| async {})
+            .await;
     };
-    let beside = neighbour.beside("40 readers that never read 360 MB of events", attack).await;
+    let beside = neighbour
+        .beside("40 readers that never read 360 MB of events", attack)
+        .await;
     assert!(beside.peak_bytes < 300 << 20, "{} bytes", beside.peak_bytes);
     drop((silent, streams));
 }
@@ -301,23 +345,33 @@ async fn streams_and_sockets_opened_and_closed_in_a_loop() {
                         let stream = EventStream::try_open(c.get("/v1/events")).await;
                         opened += usize::from(stream.is_ok_and(|stream| stream.status() == 200));
                     } else if let Ok(mut socket) = Socket::try_open(&c, "/v1/realtime").await {
-                        let joined = socket.try_say(json!({"type": "subscribe", "conversation_id": id})).await;
+                        let joined = socket
+                            .try_say(json!({"type": "subscribe", "conversation_id": id}))
+                            .await;
                         opened += usize::from(joined.is_ok());
                     }
                 }
                 opened
             })
         });
-        futures_util::future::join_all(loops).await.into_iter().map(Result::unwrap).sum::<usize>()
+        futures_util::future::join_all(loops)
+            .await
+            .into_iter()
+            .map(Result::unwrap)
+            .sum::<usize>()
     };
-    let beside = neighbour.beside("lines opened and closed in a loop", attack).await;
+    let beside = neighbour
+        .beside("lines opened and closed in a loop", attack)
+        .await;
     eprintln!("{} lines were opened", beside.attack);
     assert!(beside.attack > 0);
     for kind in ["sse", "websocket"] {
         let name = format!("lines_open{{kind=\"{kind}\"}}");
-        crate::support::until("every line is closed", Duration::from_secs(60), async || {
-            (server.metric(&name).await == 0).then_some(())
-        })
+        crate::support::until(
+            "every line is closed",
+            Duration::from_secs(60),
+            async || (server.metric(&name).await == 0).then_some(()),
+        )
         .await;
     }
 }
@@ -332,7 +386,9 @@ async fn presence_that_changes_without_pause_in_many_conversations() {
         conversations.push(c.conversation_of(&customer).await);
     }
     let user = c.user("agent").await;
-    let (named, _) = account.key(json!({"type": "test", "name": unique("agent"), "user_id": user})).await;
+    let (named, _) = account
+        .key(json!({"type": "test", "name": unique("agent"), "user_id": user}))
+        .await;
     let keys = keys_for(&account, 300).await;
     let listeners = open(&keys, 300, async |socket: &mut Socket| {
         socket.subscribe(Value::Null, None).await;
@@ -355,17 +411,35 @@ async fn presence_that_changes_without_pause_in_many_conversations() {
                 .iter()
                 .flat_map(|state| conversations.iter().map(move |id| (state, id)))
                 .skip(number)
-                .map(|(state, id)| json!({"type": "presence", "conversation_id": id, "state": state}).to_string())
+                .map(|(state, id)| {
+                    json!({"type": "presence", "conversation_id": id, "state": state}).to_string()
+                })
                 .map(Message::text)
                 .collect();
             tokio::spawn(async move { rage(&mut socket, &frames, end).await })
         });
         futures_util::future::join_all(raging).await;
     };
-    let beside = neighbour.beside("presence that changes without pause among 300 listeners", attack).await;
+    let beside = neighbour
+        .beside(
+            "presence that changes without pause among 300 listeners",
+            attack,
+        )
+        .await;
     over.store(true, Ordering::Relaxed);
-    let heard: Vec<usize> = futures_util::future::join_all(listening).await.into_iter().map(Result::unwrap).collect();
-    eprintln!("presence heard by each: {:?} to {:?}", heard.iter().min(), heard.iter().max());
-    assert!(heard.iter().any(|count| *count > 0), "presence is passed on");
+    let heard: Vec<usize> = futures_util::future::join_all(listening)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    eprintln!(
+        "presence heard by each: {:?} to {:?}",
+        heard.iter().min(),
+        heard.iter().max()
+    );
+    assert!(
+        heard.iter().any(|count| *count > 0),
+        "presence is passed on"
+    );
     assert!(beside.peak_bytes < 300 << 20, "{} bytes", beside.peak_bytes);
 }

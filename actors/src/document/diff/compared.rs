@@ -1,4 +1,5 @@
-//! Two texts compared as `git diff` does, and their changes grouped with the lines around them. Knows no format.
+//! Two texts compared as `git diff` does, and their changes grouped with the lines around them.
+//! Knows no format.
 
 use std::ops::Range;
 
@@ -39,11 +40,27 @@ pub(super) enum Part {
 impl<'a> Compared<'a> {
     /// Compares; `context` is how many lines are shown around a change.
     pub(super) fn new(old: &'a str, new: &'a str, context: usize, steps: &Steps) -> Self {
-        let (old, new) = if context == 0 { without_tail(old, new) } else { (old, new) };
+        let (old, new) = if context == 0 {
+            without_tail(old, new)
+        } else {
+            (old, new)
+        };
         let mut interner = Interner::new(estimate(old));
-        let (old, new) = (Lines::cut(old, &mut interner), Lines::cut(new, &mut interner));
-        let changes = compare_to_show((old.tokens(0..old.len()), new.tokens(0..new.len())), &interner, steps);
-        Self { old, new, changes, context }
+        let (old, new) = (
+            Lines::cut(old, &mut interner),
+            Lines::cut(new, &mut interner),
+        );
+        let changes = compare_to_show(
+            (old.tokens(0..old.len()), new.tokens(0..new.len())),
+            &interner,
+            steps,
+        );
+        Self {
+            old,
+            new,
+            changes,
+            context,
+        }
     }
 
     pub(super) fn changes(&self) -> &[Change] {
@@ -56,7 +73,8 @@ impl<'a> Compared<'a> {
 
     /// Changes with at most twice the context between them are one group.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
-        let near = |one: &Change, next: &Change| next.before.start - one.before.end <= 2 * self.context;
+        let near =
+            |one: &Change, next: &Change| next.before.start - one.before.end <= 2 * self.context;
         self.changes.chunk_by(near).filter_map(|changes| {
             let (first, last) = (changes.first()?, changes.last()?);
             let above = first.before.start.min(self.context);
@@ -71,7 +89,8 @@ impl<'a> Compared<'a> {
 }
 
 impl Group<'_> {
-    /// What the group consists of, from its first line to its last: lines that both texts have, and changes.
+    /// What the group consists of, from its first line to its last: lines that both texts have, and
+    /// changes.
     pub(super) fn parts(&self) -> impl Iterator<Item = Part> {
         let mut done = self.old.start;
         let last = self.changes.last().map_or(done, |change| change.before.end);
@@ -85,16 +104,27 @@ impl Group<'_> {
 
     /// Where lines stand, as patches count: from 1, and the line above where there are none.
     pub(super) fn start(lines: &Range<usize>) -> usize {
-        if lines.is_empty() { lines.start } else { lines.start + 1 }
+        if lines.is_empty() {
+            lines.start
+        } else {
+            lines.start + 1
+        }
     }
 }
 
-/// Both texts without the whole lines at their ends that git leaves out of a comparison without context.
+/// Both texts without the whole lines at their ends that git leaves out of a comparison without
+/// context.
 fn without_tail<'a>(old: &'a str, new: &'a str) -> (&'a str, &'a str) {
-    let pieces = old.as_bytes().rchunks_exact(TAIL_BYTES).zip(new.as_bytes().rchunks_exact(TAIL_BYTES));
+    let pieces = old
+        .as_bytes()
+        .rchunks_exact(TAIL_BYTES)
+        .zip(new.as_bytes().rchunks_exact(TAIL_BYTES));
     let equal = TAIL_BYTES * pieces.take_while(|(one, other)| one == other).count();
     let tail = old.as_bytes().get(old.len() - equal..).unwrap_or_default();
-    let left = tail.iter().position(|byte| *byte == b'\n').map_or(equal, |line_end| line_end + 1);
+    let left = tail
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .map_or(equal, |line_end| line_end + 1);
     let cut = |text: &'a str| text.get(..text.len() - (equal - left)).unwrap_or(text);
     (cut(old), cut(new))
 }

@@ -10,7 +10,8 @@ use super::{Limits, Names, TooLong};
 /// Where the page looks for its style.
 const STYLE_AT: &str = "/docs/diff.css";
 
-/// How the page looks: to be found under [`STYLE_AT`], since the page's policy lets no style stand in it.
+/// How the page looks: to be found under [`STYLE_AT`], since the page's policy lets no style stand
+/// in it.
 pub const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:14px/1.5 system-ui,sans-serif;margin:1rem}\
@@ -36,13 +37,23 @@ col.n{width:2.5rem}\
 td,td.n{padding-right:.25rem;padding-left:.25rem}\
 }";
 
-/// A whole page with the changes from `old` to `new` side by side, with `context` lines around each.
+/// A whole page with the changes from `old` to `new` side by side, with `context` lines around
+/// each.
 ///
 /// # Errors
 /// It would be longer than it may be.
-pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize, limits: &Limits) -> Result<String, TooLong> {
-    let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
+pub fn html(
+    old: &str,
+    new: &str,
+    names: &Names<'_>,
+    context: usize,
+    limits: &Limits,
+) -> Result<String, TooLong> {
+    let mut page =
+        String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.push_str(
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
+    );
     escape(&mut page, names.old);
     page.push_str(" → ");
     escape(&mut page, names.new);
@@ -52,13 +63,27 @@ pub fn html(old: &str, new: &str, names: &Names<'_>, context: usize, limits: &Li
     if old == new {
         page.push_str("<p>Nothing changed.</p>\n");
     } else {
-        table(&mut page, &Compared::new(old, new, context, &limits.steps), names, limits)?;
+        table(
+            &mut page,
+            &Compared::new(old, new, context, &limits.steps),
+            names,
+            limits,
+        )?;
     }
     page.push_str("</body>\n</html>\n");
-    if page.len() > limits.bytes_max { Err(TooLong) } else { Ok(page) }
+    if page.len() > limits.bytes_max {
+        Err(TooLong)
+    } else {
+        Ok(page)
+    }
 }
 
-fn table(page: &mut String, compared: &Compared<'_>, names: &Names<'_>, limits: &Limits) -> Result<(), TooLong> {
+fn table(
+    page: &mut String,
+    compared: &Compared<'_>,
+    names: &Names<'_>,
+    limits: &Limits,
+) -> Result<(), TooLong> {
     page.push_str(
         "<table>\n<colgroup><col class=\"n\"><col><col class=\"n\"><col></colgroup>\n<thead><tr><th colspan=\"2\">",
     );
@@ -121,7 +146,13 @@ impl<'c> Rows<'c> {
     fn new(compared: &'c Compared<'c>, part: Part, words: &mut WordComparison<'_>) -> Self {
         let change = match part {
             Part::Kept(lines) => {
-                return Rows { compared, old: lines.clone(), new: lines, changed: None, ends: Ends::Alike };
+                return Rows {
+                    compared,
+                    old: lines.clone(),
+                    new: lines,
+                    changed: None,
+                    ends: Ends::Alike,
+                };
             }
             Part::Replaced(change) => change,
         };
@@ -130,10 +161,24 @@ impl<'c> Rows<'c> {
         let added = change.after.clone().map(|line| compared.new.line(line));
         let (mut crlf, mut other) = (false, false);
         for line in removed.chain(added) {
-            *(if line.ends_with("\r\n") { &mut crlf } else { &mut other }) = true;
+            *(if line.ends_with("\r\n") {
+                &mut crlf
+            } else {
+                &mut other
+            }) = true;
         }
-        let ends = if crlf && other { Ends::Mixed } else { Ends::Alike };
-        Rows { compared, old: change.before, new: change.after, changed, ends }
+        let ends = if crlf && other {
+            Ends::Mixed
+        } else {
+            Ends::Alike
+        };
+        Rows {
+            compared,
+            old: change.before,
+            new: change.after,
+            changed,
+            ends,
+        }
     }
 
     fn removed(&self, row: usize) -> Option<Cell<'_>> {
@@ -144,7 +189,11 @@ impl<'c> Rows<'c> {
     fn added(&self, row: usize) -> Option<Cell<'_>> {
         let line = self.new.clone().nth(row)?;
         // Where both sides have it, its place is that in the old text.
-        let lines = if self.changed.is_some() { &self.compared.new } else { &self.compared.old };
+        let lines = if self.changed.is_some() {
+            &self.compared.new
+        } else {
+            &self.compared.old
+        };
         Some(self.cell(lines.line(line), row, SideOfChange::Added))
     }
 
@@ -154,25 +203,43 @@ impl<'c> Rows<'c> {
             (Some(changed), SideOfChange::Removed) => ("d", changed.of(side, row, text)),
             (Some(changed), SideOfChange::Added) => ("a", changed.of(side, row, text)),
         };
-        Cell { text, kind, spans, ends: self.ends }
+        Cell {
+            text,
+            kind,
+            spans,
+            ends: self.ends,
+        }
     }
 }
 
 /// Writes a line's number and its text; two empty cells for no line.
 fn cell(page: &mut String, cell: Option<Cell<'_>>, line: &mut usize) {
-    let Some(Cell { text, kind, spans, ends }) = cell else {
+    let Some(Cell {
+        text,
+        kind,
+        spans,
+        ends,
+    }) = cell
+    else {
         page.push_str("<td></td><td></td>");
         return;
     };
     *line += 1;
-    page.push_str(&format!("<td class=\"n\">{line}</td><td class=\"{kind}\" dir=\"auto\">"));
+    page.push_str(&format!(
+        "<td class=\"n\">{line}</td><td class=\"{kind}\" dir=\"auto\">"
+    ));
     let tag = if kind == "d" { "del" } else { "ins" };
-    let content = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
+    let content = text
+        .strip_suffix('\n')
+        .map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
     let length = content.chars().count();
     let mut rest = content;
     let mut at = 0;
     // A line that changed as a whole is coloured as a whole already.
-    for [start, end] in spans.iter().map(|[start, end]| [*start, (*end).min(length)]) {
+    for [start, end] in spans
+        .iter()
+        .map(|[start, end]| [*start, (*end).min(length)])
+    {
         if start >= end || (start, end) == (0, length) {
             continue;
         }
@@ -185,14 +252,25 @@ fn cell(page: &mut String, cell: Option<Cell<'_>>, line: &mut usize) {
     escape(page, rest);
     if !text.ends_with('\n') {
         page.push_str(" <i>(no newline at the end)</i>");
-    } else if ends == Ends::Mixed && spans.last().is_some_and(|[start, end]| *start > 0 && *end > length) {
-        page.push_str(if text.ends_with("\r\n") { " <i>(CRLF)</i>" } else { " <i>(LF)</i>" });
+    } else if ends == Ends::Mixed
+        && spans
+            .last()
+            .is_some_and(|[start, end]| *start > 0 && *end > length)
+    {
+        page.push_str(if text.ends_with("\r\n") {
+            " <i>(CRLF)</i>"
+        } else {
+            " <i>(LF)</i>"
+        });
     }
     page.push_str("</td>");
 }
 
 fn take_characters<'a>(rest: &mut &'a str, characters: usize) -> &'a str {
-    let end = rest.char_indices().nth(characters).map_or(rest.len(), |(end, _)| end);
+    let end = rest
+        .char_indices()
+        .nth(characters)
+        .map_or(rest.len(), |(end, _)| end);
     let (taken, left) = rest.split_at(end);
     *rest = left;
     taken

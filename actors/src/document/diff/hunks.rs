@@ -1,5 +1,5 @@
-//! The changes as data, in JSON: hunks of lines, each with the places of its changed words. Written line by line: it can be many
-//! times as long as the texts.
+//! The changes as data, in JSON: hunks of lines, each with the places of its changed words. Written
+//! line by line: it can be many times as long as the texts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -26,9 +26,11 @@ struct Head {
 struct Line<'a> {
     /// Which text has it.
     op: Op,
-    /// The line with its line end, so that the new text can be made of the old one; a text's last line may have none.
+    /// The line with its line end, so that the new text can be made of the old one; a text's last
+    /// line may have none.
     text: &'a str,
-    /// What changed in it, as `[start, end]` in characters; all of it where no line stood or came in its place.
+    /// What changed in it, as `[start, end]` in characters; all of it where no line stood or came
+    /// in its place.
     spans: Cow<'a, [[usize; 2]]>,
 }
 
@@ -57,7 +59,10 @@ struct Written {
 /// # Errors
 /// It would be longer than it may be.
 pub fn json(old: &str, new: &str, context: usize, limits: &Limits) -> Result<Vec<u8>, TooLong> {
-    let mut written = Written { json: b"{\"hunks\":[".to_vec(), bytes_max: limits.bytes_max };
+    let mut written = Written {
+        json: b"{\"hunks\":[".to_vec(),
+        bytes_max: limits.bytes_max,
+    };
     if old != new {
         let compared = Compared::new(old, new, context, &limits.steps);
         let mut words = WordComparison::new(&limits.steps);
@@ -102,11 +107,21 @@ impl Written {
                     let changed = words.changed((&compared.old, &compared.new), &change);
                     for (place, line) in change.before.enumerate() {
                         let text = compared.old.line(line);
-                        self.line(begin, Op::Removed, text, changed.of(SideOfChange::Removed, place, text))?;
+                        self.line(
+                            begin,
+                            Op::Removed,
+                            text,
+                            changed.of(SideOfChange::Removed, place, text),
+                        )?;
                     }
                     for (place, line) in change.after.enumerate() {
                         let text = compared.new.line(line);
-                        self.line(begin, Op::Added, text, changed.of(SideOfChange::Added, place, text))?;
+                        self.line(
+                            begin,
+                            Op::Added,
+                            text,
+                            changed.of(SideOfChange::Added, place, text),
+                        )?;
                     }
                 }
             }
@@ -116,7 +131,13 @@ impl Written {
     }
 
     /// A line of the list that begins there.
-    fn line(&mut self, begin: usize, op: Op, text: &str, spans: Cow<'_, [[usize; 2]]>) -> Result<(), TooLong> {
+    fn line(
+        &mut self,
+        begin: usize,
+        op: Op,
+        text: &str,
+        spans: Cow<'_, [[usize; 2]]>,
+    ) -> Result<(), TooLong> {
         if self.json.len() > begin {
             self.json.push(b',');
         }
@@ -130,6 +151,10 @@ impl Written {
     }
 
     fn checked(&self) -> Result<(), TooLong> {
-        if self.json.len() > self.bytes_max { Err(TooLong) } else { Ok(()) }
+        if self.json.len() > self.bytes_max {
+            Err(TooLong)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What changed between two texts: as a patch, as hunks with their changed words, as a page, as two numbers. Pure; knows no
-//! version and no store.
+//! What changed between two texts: as a patch, as hunks with their changed words, as a page, as two
+//! numbers. Pure; knows no version and no store.
 //!
 //! `compared` finds the changes and groups them, once for all; each format is a file of its own.
 
@@ -28,7 +28,11 @@ pub struct TooLong;
 
 /// Which lines of the old text were replaced by which ones of the new text, in order.
 pub(super) fn changes(old: &str, new: &str, steps: &Steps) -> Vec<Change> {
-    if old == new { Vec::new() } else { compared::Compared::new(old, new, 0, steps).into_changes() }
+    if old == new {
+        Vec::new()
+    } else {
+        compared::Compared::new(old, new, 0, steps).into_changes()
+    }
 }
 
 /// What showing a difference may cost.
@@ -43,7 +47,8 @@ pub struct Limits {
 /// What the two texts are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Names<'a> {
-    /// The text before. In a patch git and patch cut off its first folder, so it is something like `a/notes.md`.
+    /// The text before. In a patch git and patch cut off its first folder, so it is something like
+    /// `a/notes.md`.
     pub old: &'a str,
     /// The text after; something like `b/notes.md`.
     pub new: &'a str,

@@ -20,7 +20,15 @@ pub struct Stat {
 pub fn stat(old: &str, new: &str, steps: &Steps) -> Stat {
     let compared = Compared::new(old, new, 1, steps);
     Stat {
-        added: compared.changes().iter().map(|change| change.after.len()).sum(),
-        removed: compared.changes().iter().map(|change| change.before.len()).sum(),
+        added: compared
+            .changes()
+            .iter()
+            .map(|change| change.after.len())
+            .sum(),
+        removed: compared
+            .changes()
+            .iter()
+            .map(|change| change.before.len())
+            .sum(),
     }
 }

@@ -7,11 +7,18 @@ use crate::document::lines::Lines;
 /// How much of a line is shown as a hunk's title.
 const TITLE_BYTES_MAX: usize = 80;
 
-/// The patch from `old` to `new`, with `context` lines around each change; empty if nothing changed.
+/// The patch from `old` to `new`, with `context` lines around each change; empty if nothing
+/// changed.
 ///
 /// # Errors
 /// It would be longer than it may be.
-pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize, limits: &Limits) -> Result<String, TooLong> {
+pub fn unified(
+    old: &str,
+    new: &str,
+    names: &Names<'_>,
+    context: usize,
+    limits: &Limits,
+) -> Result<String, TooLong> {
     let mut patch = String::new();
     if old == new {
         return Ok(patch);
@@ -34,10 +41,16 @@ pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize, limits: 
         patch.push('\n');
         for part in group.parts() {
             match part {
-                Part::Kept(lines) => lines.for_each(|line| entry(&mut patch, ' ', compared.old.line(line))),
+                Part::Kept(lines) => {
+                    lines.for_each(|line| entry(&mut patch, ' ', compared.old.line(line)))
+                }
                 Part::Replaced(change) => {
-                    change.before.for_each(|line| entry(&mut patch, '-', compared.old.line(line)));
-                    change.after.for_each(|line| entry(&mut patch, '+', compared.new.line(line)));
+                    change
+                        .before
+                        .for_each(|line| entry(&mut patch, '-', compared.old.line(line)));
+                    change
+                        .after
+                        .for_each(|line| entry(&mut patch, '+', compared.new.line(line)));
                 }
             }
         }
@@ -48,7 +61,8 @@ pub fn unified(old: &str, new: &str, names: &Names<'_>, context: usize, limits: 
     Ok(patch)
 }
 
-/// Names a file. One with blanks ends with a tab, since patch reads a date there; one that could be misread is quoted.
+/// Names a file. One with blanks ends with a tab, since patch reads a date there; one that could be
+/// misread is quoted.
 fn header(patch: &mut String, sign: &str, name: &str) {
     patch.push_str(sign);
     patch.push(' ');
@@ -90,7 +104,8 @@ fn entry(patch: &mut String, op: char, line: &str) {
     }
 }
 
-/// The nearest line above a hunk that begins with a letter, `_` or `$`: git takes it for what the hunk belongs to.
+/// The nearest line above a hunk that begins with a letter, `_` or `$`: git takes it for what the
+/// hunk belongs to.
 #[derive(Default)]
 struct Title<'a> {
     last: &'a str,
@@ -99,11 +114,18 @@ struct Title<'a> {
 
 impl<'a> Title<'a> {
     fn above(&mut self, hunk: usize, old: &Lines<'a>) -> &'a str {
-        let opens = |line: &&str| line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$');
-        let fresh = (self.searched..hunk).rev().map(|line| old.line(line)).find(opens);
+        let opens = |line: &&str| {
+            line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$')
+        };
+        let fresh = (self.searched..hunk)
+            .rev()
+            .map(|line| old.line(line))
+            .find(opens);
         self.searched = hunk;
         if let Some(line) = fresh {
-            let cut = line.get(..line.floor_char_boundary(TITLE_BYTES_MAX)).unwrap_or(line);
+            let cut = line
+                .get(..line.floor_char_boundary(TITLE_BYTES_MAX))
+                .unwrap_or(line);
             self.last = cut.trim_end_matches([' ', '\t', '\r', '\n']);
         }
         self.last

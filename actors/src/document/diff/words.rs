@@ -1,4 +1,5 @@
-//! Which words of replaced lines changed. Lines are compared before words are, so only few are looked at here.
+//! Which words of replaced lines changed. Lines are compared before words are, so only few are
+//! looked at here.
 
 use std::borrow::Cow;
 
@@ -7,10 +8,11 @@ use gix_imara_diff::{Interner, Token};
 use crate::document::lines::{Change, Lines, compare};
 use crate::document::myers::Steps;
 
-/// Lines replaced by more than this have changed as a whole: comparing their words costs much and tells little.
+/// Lines replaced by more than this have changed as a whole: comparing their words costs much and
+/// tells little.
 const COMPARED_BYTES_MAX: usize = 16 * 1_024;
-/// What the words of one difference may cost, as the words of the old lines times those of the new ones: about a second. What
-/// comes behind has changed as a whole.
+/// What the words of one difference may cost, as the words of the old lines times those of the new
+/// ones: about a second. What comes behind has changed as a whole.
 const COST_MAX: usize = 1 << 30;
 
 /// Places in a line, as `[start, end]` in characters.
@@ -26,9 +28,11 @@ pub(super) struct WordComparison<'s> {
 /// What changed in lines that were replaced.
 #[derive(Debug)]
 pub(super) enum ChangedWords {
-    /// Every line as a whole: one side has none, they are too long to compare, or the steps are spent.
+    /// Every line as a whole: one side has none, they are too long to compare, or the steps are
+    /// spent.
     All,
-    /// The places of the words that changed, for each line that was removed, and for each that was added.
+    /// The places of the words that changed, for each line that was removed, and for each that was
+    /// added.
     Some(Vec<Spans>, Vec<Spans>),
 }
 
@@ -42,28 +46,57 @@ pub(super) enum SideOfChange {
 impl<'s> WordComparison<'s> {
     /// For the lines of one answer, which share these steps.
     pub(super) fn new(steps: &'s Steps) -> Self {
-        WordComparison { left: COST_MAX, steps }
+        WordComparison {
+            left: COST_MAX,
+            steps,
+        }
     }
 
     /// What changed in these lines of two texts; all where one side has none.
-    pub(super) fn changed(&mut self, (old, new): (&Lines<'_>, &Lines<'_>), change: &Change) -> ChangedWords {
-        let most = old.text(change.before.clone()).len().max(new.text(change.after.clone()).len());
+    pub(super) fn changed(
+        &mut self,
+        (old, new): (&Lines<'_>, &Lines<'_>),
+        change: &Change,
+    ) -> ChangedWords {
+        let most = old
+            .text(change.before.clone())
+            .len()
+            .max(new.text(change.after.clone()).len());
         let is_spent = self.left == 0 || self.steps.are_spent();
-        if change.before.is_empty() || change.after.is_empty() || most > COMPARED_BYTES_MAX || is_spent {
+        if change.before.is_empty()
+            || change.after.is_empty()
+            || most > COMPARED_BYTES_MAX
+            || is_spent
+        {
             return ChangedWords::All;
         }
         let mut interner = Interner::new(most / 4);
-        let mut removed = Side::cut(change.before.clone().map(|line| old.line(line)), &mut interner);
-        let mut added = Side::cut(change.after.clone().map(|line| new.line(line)), &mut interner);
-        self.left = self.left.saturating_sub(removed.tokens.len().saturating_mul(added.tokens.len()));
+        let mut removed = Side::cut(
+            change.before.clone().map(|line| old.line(line)),
+            &mut interner,
+        );
+        let mut added = Side::cut(
+            change.after.clone().map(|line| new.line(line)),
+            &mut interner,
+        );
+        self.left = self
+            .left
+            .saturating_sub(removed.tokens.len().saturating_mul(added.tokens.len()));
         for words in compare(&removed.tokens, &added.tokens, self.steps) {
             let mark = |side: &mut Side<'_>, range| {
-                side.words.get_mut(range).into_iter().flatten().for_each(|word: &mut Word<'_>| word.changed = true);
+                side.words
+                    .get_mut(range)
+                    .into_iter()
+                    .flatten()
+                    .for_each(|word: &mut Word<'_>| word.changed = true);
             };
             mark(&mut removed, words.before);
             mark(&mut added, words.after);
         }
-        ChangedWords::Some(removed.spans(change.before.len()), added.spans(change.after.len()))
+        ChangedWords::Some(
+            removed.spans(change.before.len()),
+            added.spans(change.after.len()),
+        )
     }
 }
 
@@ -75,7 +108,9 @@ impl ChangedWords {
             (ChangedWords::Some(removed, _), SideOfChange::Removed) => removed,
             (ChangedWords::Some(_, added), SideOfChange::Added) => added,
         };
-        spans.get(line).map_or(Cow::Borrowed(&[]), |spans| Cow::Borrowed(spans))
+        spans
+            .get(line)
+            .map_or(Cow::Borrowed(&[]), |spans| Cow::Borrowed(spans))
     }
 }
 
@@ -94,10 +129,17 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     fn cut(lines: impl Iterator<Item = &'a str>, interner: &mut Interner<&'a str>) -> Self {
-        let mut side = Self { words: Vec::new(), tokens: Vec::new() };
+        let mut side = Self {
+            words: Vec::new(),
+            tokens: Vec::new(),
+        };
         for (line, text) in lines.enumerate() {
             for text in words(text) {
-                side.words.push(Word { text, line, changed: false });
+                side.words.push(Word {
+                    text,
+                    line,
+                    changed: false,
+                });
                 side.tokens.push(interner.intern(text));
             }
         }
@@ -134,8 +176,9 @@ fn spans_of(words: &[Word<'_>]) -> Spans {
     spans
 }
 
-/// Cuts a line into words, runs of blanks, and single other characters. Scripts that write no blanks between words are cut
-/// into characters; what only alters the character before it stays with it.
+/// Cuts a line into words, runs of blanks, and single other characters. Scripts that write no
+/// blanks between words are cut into characters; what only alters the character before it stays
+/// with it.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = line;
     std::iter::from_fn(move || {

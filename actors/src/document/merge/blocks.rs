@@ -1,4 +1,5 @@
-//! The merged text in pieces: what stands, and the conflicts between. Rule 7 is here; the markers are not.
+//! The merged text in pieces: what stands, and the conflicts between. Rule 7 is here; the markers
+//! are not.
 
 use gix_imara_diff::Interner;
 
@@ -28,7 +29,11 @@ pub(super) struct Block<'a> {
 }
 
 /// Merges base, ours and theirs.
-pub(super) fn pieces<'a>(texts: [&'a str; 3], options: &Options<'_>, steps: &Steps) -> Vec<Piece<'a>> {
+pub(super) fn pieces<'a>(
+    texts: [&'a str; 3],
+    options: &Options<'_>,
+    steps: &Steps,
+) -> Vec<Piece<'a>> {
     let [base, ours, theirs] = texts;
     if ours == base || ours == theirs {
         return vec![Piece::Text(theirs)];
@@ -38,27 +43,57 @@ pub(super) fn pieces<'a>(texts: [&'a str; 3], options: &Options<'_>, steps: &Ste
     }
     let mut interner = Interner::new(estimate(base));
     let base = Lines::cut(base, &mut interner);
-    let (ours, theirs) = (Lines::cut(ours, &mut interner), Lines::cut(theirs, &mut interner));
+    let (ours, theirs) = (
+        Lines::cut(ours, &mut interner),
+        Lines::cut(theirs, &mut interner),
+    );
     let everything = |lines: &Lines<'_>| 0..lines.len();
-    let changes = |side: &Lines<'_>| compare(base.tokens(everything(&base)), side.tokens(everything(side)), steps);
+    let changes = |side: &Lines<'_>| {
+        compare(
+            base.tokens(everything(&base)),
+            side.tokens(everything(side)),
+            steps,
+        )
+    };
     let (our_changes, their_changes) = (changes(&ours), changes(&theirs));
     let tokens = interner.num_tokens() as usize;
-    let sides = Sides { ours, theirs, our_changes, their_changes, tokens };
-    let same =
-        |our: &Change, their: &Change| sides.ours.tokens(our.after.clone()) == sides.theirs.tokens(their.after.clone());
-    let regions = refine(regions(&sides.our_changes, &sides.their_changes, same), &sides, options, steps);
+    let sides = Sides {
+        ours,
+        theirs,
+        our_changes,
+        their_changes,
+        tokens,
+    };
+    let same = |our: &Change, their: &Change| {
+        sides.ours.tokens(our.after.clone()) == sides.theirs.tokens(their.after.clone())
+    };
+    let regions = refine(
+        regions(&sides.our_changes, &sides.their_changes, same),
+        &sides,
+        options,
+        steps,
+    );
     assemble(&regions, &base, &sides, options.strategy)
 }
 
 /// Our text, with each region in its place.
-fn assemble<'a>(regions: &[Region], base: &Lines<'a>, sides: &Sides<'a>, strategy: Strategy) -> Vec<Piece<'a>> {
+fn assemble<'a>(
+    regions: &[Region],
+    base: &Lines<'a>,
+    sides: &Sides<'a>,
+    strategy: Strategy,
+) -> Vec<Piece<'a>> {
     let mut pieces = Vec::with_capacity(2 * regions.len() + 1);
     let mut done = 0;
     for region in regions {
-        let (our_lines, their_lines) = (sides.ours.text(region.ours.clone()), sides.theirs.text(region.theirs.clone()));
+        let (our_lines, their_lines) = (
+            sides.ours.text(region.ours.clone()),
+            sides.theirs.text(region.theirs.clone()),
+        );
         match region.by {
             By::Alike | By::Ours => continue,
-            By::Theirs => pieces.extend([sides.ours.text(done..region.ours.start), their_lines].map(Piece::Text)),
+            By::Theirs => pieces
+                .extend([sides.ours.text(done..region.ours.start), their_lines].map(Piece::Text)),
             By::Both => {
                 pieces.push(Piece::Text(sides.ours.text(done..region.ours.start)));
                 let line_end = line_end(region, base, sides);
@@ -85,7 +120,8 @@ fn assemble<'a>(regions: &[Region], base: &Lines<'a>, sides: &Sides<'a>, strateg
     pieces
 }
 
-/// CRLF if the lines around a region say so in ours, theirs, and the base's first line; what can't be told speaks for neither.
+/// CRLF if the lines around a region say so in ours, theirs, and the base's first line; what can't
+/// be told speaks for neither.
 fn line_end(region: &Region, base: &Lines<'_>, sides: &Sides<'_>) -> &'static str {
     let above = |start: usize| start.saturating_sub(1);
     let told = [
@@ -105,5 +141,6 @@ fn ends_with_crlf(lines: &Lines<'_>, line: usize) -> Option<bool> {
     if text.ends_with('\n') {
         return Some(text.ends_with("\r\n"));
     }
-    line.checked_sub(1).map(|above| lines.line(above).ends_with("\r\n"))
+    line.checked_sub(1)
+        .map(|above| lines.line(above).ends_with("\r\n"))
 }

@@ -1,8 +1,8 @@
-//! Three-way merge, line by line, byte for byte what `git merge-file` writes, and inside another merge's base what `git merge`
-//! does. Pure; knows no version and no store.
+//! Three-way merge, line by line, byte for byte what `git merge-file` writes, and inside another
+//! merge's base what `git merge` does. Pure; knows no version and no store.
 //!
-//! `regions` finds where the sides left the base and who did, `refine` narrows conflicts down, `blocks` chooses the
-//! texts, this file writes them.
+//! `regions` finds where the sides left the base and who did, `refine` narrows conflicts down,
+//! `blocks` chooses the texts, this file writes them.
 
 mod blocks;
 mod refine;
@@ -66,8 +66,8 @@ pub struct Options<'a> {
     pub strategy: Strategy,
     /// What the markers call the three texts.
     pub labels: Labels<'a>,
-    /// How deep it stands inside another merge, whose base it makes: there markers are longer by two signs for each level,
-    /// so that they are told from those around them. The merge itself: 0.
+    /// How deep it stands inside another merge, whose base it makes: there markers are longer by
+    /// two signs for each level, so that they are told from those around them. The merge itself: 0.
     pub depth: usize,
     /// Bytes of all conflicts together, told and between their markers.
     pub conflict_bytes_max: usize,
@@ -89,7 +89,8 @@ const MARKER_SIGNS: usize = 7;
 pub struct Conflict {
     /// Its place in the list, from 0; a resolution names it.
     pub index: usize,
-    /// The base's lines that a side changed there. Blocks that style `merge` narrowed down may share them.
+    /// The base's lines that a side changed there. Blocks that style `merge` narrowed down may
+    /// share them.
     pub base: String,
     /// Our lines.
     pub ours: String,
@@ -136,20 +137,31 @@ pub enum ResolveError {
 /// Merges base, ours and theirs: what the last changed since the first goes into the second.
 ///
 /// # Errors
-/// It would leave more conflicts than the options allow to be told; several may tell of the same base, so that they can be many
-/// times as long as the texts.
-pub fn merge(texts: [&str; 3], options: &Options<'_>, steps: &Steps) -> Result<Merged, TooManyConflicts> {
+/// It would leave more conflicts than the options allow to be told; several may tell of the same
+/// base, so that they can be many times as long as the texts.
+pub fn merge(
+    texts: [&str; 3],
+    options: &Options<'_>,
+    steps: &Steps,
+) -> Result<Merged, TooManyConflicts> {
     let [_, ours, theirs] = texts;
-    let mut merged = Merged { text: String::with_capacity(ours.len().max(theirs.len())), conflicts: Vec::new() };
+    let mut merged = Merged {
+        text: String::with_capacity(ours.len().max(theirs.len())),
+        conflicts: Vec::new(),
+    };
     let mut lines = Written::default();
     let mut left = options.conflict_bytes_max;
     for piece in pieces(texts, options, steps) {
         match piece {
             Piece::Text(text) => merged.text.push_str(text),
             Piece::Block(block) => {
-                left = left.checked_sub(block.bytes(options)).ok_or(TooManyConflicts)?;
+                left = left
+                    .checked_sub(block.bytes(options))
+                    .ok_or(TooManyConflicts)?;
                 let start_line = lines.up_to(&merged.text) + 1;
-                merged.conflicts.push(conflict(&block, merged.conflicts.len(), start_line));
+                merged
+                    .conflicts
+                    .push(conflict(&block, merged.conflicts.len(), start_line));
                 mark(&block, options, &mut merged.text);
             }
         }
@@ -183,10 +195,15 @@ pub fn resolve(
 ) -> Result<String, ResolveError> {
     let [_, ours, theirs] = texts;
     let found = pieces(texts, options, steps);
-    let conflicts = found.iter().filter(|piece| matches!(piece, Piece::Block(_))).count();
+    let conflicts = found
+        .iter()
+        .filter(|piece| matches!(piece, Piece::Block(_)))
+        .count();
     let mut chosen: Vec<Option<&str>> = vec![None; conflicts];
     for &(index, content) in resolutions {
-        let place = chosen.get_mut(index).ok_or(ResolveError::Unknown { index, conflicts })?;
+        let place = chosen
+            .get_mut(index)
+            .ok_or(ResolveError::Unknown { index, conflicts })?;
         if place.replace(content).is_some() {
             return Err(ResolveError::Twice { index });
         }

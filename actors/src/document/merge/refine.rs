@@ -23,18 +23,31 @@ pub(super) struct Sides<'a> {
 }
 
 /// Narrows the conflicts among `regions` down.
-pub(super) fn refine(regions: Vec<Region>, sides: &Sides<'_>, options: &Options<'_>, steps: &Steps) -> Vec<Region> {
+pub(super) fn refine(
+    regions: Vec<Region>,
+    sides: &Sides<'_>,
+    options: &Options<'_>,
+    steps: &Steps,
+) -> Vec<Region> {
     match options.style {
         Style::Merge => {
-            let wordless = if options.depth == 0 { Wordless::Join } else { Wordless::Part };
+            let wordless = if options.depth == 0 {
+                Wordless::Join
+            } else {
+                Wordless::Part
+            };
             join(split(regions, sides, steps), &sides.ours, wordless)
         }
         Style::Diff3 => regions,
-        Style::Zdiff3 => regions.into_iter().map(|region| trim(region, sides)).collect(),
+        Style::Zdiff3 => regions
+            .into_iter()
+            .map(|region| trim(region, sides))
+            .collect(),
     }
 }
 
-/// Compares the two sides of each conflict: what they have in common is none; equal sides are none at all.
+/// Compares the two sides of each conflict: what they have in common is none; equal sides are none
+/// at all.
 fn split(regions: Vec<Region>, sides: &Sides<'_>, steps: &Steps) -> Vec<Region> {
     let mut found = Vec::with_capacity(regions.len());
     let mut renumbered = Renumbered::new(sides.tokens);
@@ -48,7 +61,10 @@ fn split(regions: Vec<Region>, sides: &Sides<'_>, steps: &Steps) -> Vec<Region> 
         renumbered.forget();
         let changes = compare(&ours, &theirs, steps);
         if changes.is_empty() {
-            found.push(Region { by: By::Alike, ..region });
+            found.push(Region {
+                by: By::Alike,
+                ..region
+            });
         } else {
             found.extend(changes.iter().map(|change| part(change, &region, sides)));
         }
@@ -56,59 +72,87 @@ fn split(regions: Vec<Region>, sides: &Sides<'_>, steps: &Steps) -> Vec<Region> 
     found
 }
 
-/// The part of a conflict in which its sides differ, with the base lines that either side changed there.
+/// The part of a conflict in which its sides differ, with the base lines that either side changed
+/// there.
 fn part(change: &Change, whole: &Region, sides: &Sides<'_>) -> Region {
     let moved = |range: &Range<usize>, by: usize| range.start + by..range.end + by;
     let ours = moved(&change.before, whole.ours.start);
     let theirs = moved(&change.after, whole.theirs.start);
     let of_ours = source(&sides.our_changes, &ours);
     let of_theirs = source(&sides.their_changes, &theirs);
-    let start = of_ours.start.min(of_theirs.start).clamp(whole.base.start, whole.base.end);
+    let start = of_ours
+        .start
+        .min(of_theirs.start)
+        .clamp(whole.base.start, whole.base.end);
     let end = of_ours.end.max(of_theirs.end).clamp(start, whole.base.end);
-    Region { by: By::Both, base: start..end, ours, theirs }
+    Region {
+        by: By::Both,
+        base: start..end,
+        ours,
+        theirs,
+    }
 }
 
-/// The base lines that a side's lines come from. A change counts whole, unless the lines begin after or end before it.
+/// The base lines that a side's lines come from. A change counts whole, unless the lines begin
+/// after or end before it.
 fn source(changes: &[Change], lines: &Range<usize>) -> Range<usize> {
     let before = |line: usize| changes.partition_point(|change| change.after.end < line);
-    let place = |line: usize| changes.get(before(line)).filter(|change| change.after.start <= line);
+    let place = |line: usize| {
+        changes
+            .get(before(line))
+            .filter(|change| change.after.start <= line)
+    };
     let unchanged = |line: usize| {
-        let last = before(line).checked_sub(1).and_then(|last| changes.get(last));
-        last.map_or(line, |change| (line + change.before.end).saturating_sub(change.after.end))
+        let last = before(line)
+            .checked_sub(1)
+            .and_then(|last| changes.get(last));
+        last.map_or(line, |change| {
+            (line + change.before.end).saturating_sub(change.after.end)
+        })
     };
     let start = place(lines.start).map_or_else(
         || unchanged(lines.start),
         |change| {
             let after = change.after.end <= lines.start && !change.after.is_empty();
-            if after { change.before.end } else { change.before.start }
+            if after {
+                change.before.end
+            } else {
+                change.before.start
+            }
         },
     );
     let end = place(lines.end).map_or_else(
         || unchanged(lines.end),
         |change| {
             let before = lines.end <= change.after.start && !change.after.is_empty();
-            if before { change.before.start } else { change.before.end }
+            if before {
+                change.before.start
+            } else {
+                change.before.end
+            }
         },
     );
     start..end.max(start)
 }
 
-/// What any number of lines without a letter or a digit does between two conflicts: `git merge-file` joins over them, `git merge`
-/// does not.
+/// What any number of lines without a letter or a digit does between two conflicts: `git
+/// merge-file` joins over them, `git merge` does not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wordless {
     Join,
     Part,
 }
 
-/// Joins conflicts that a reader would see as one: few lines between them, or none with a letter or a digit.
+/// Joins conflicts that a reader would see as one: few lines between them, or none with a letter or
+/// a digit.
 fn join(regions: Vec<Region>, ours: &Lines<'_>, wordless: Wordless) -> Vec<Region> {
     let mut found: Vec<Region> = Vec::with_capacity(regions.len());
     for region in regions {
         let both = |last: &&mut Region| last.by == By::Both && region.by == By::Both;
         match found.last_mut().filter(both) {
             Some(last) if is_slight(last.ours.end..region.ours.start, ours, wordless) => {
-                last.base = last.base.start.min(region.base.start)..last.base.end.max(region.base.end);
+                last.base =
+                    last.base.start.min(region.base.start)..last.base.end.max(region.base.end);
                 last.ours.end = region.ours.end;
                 last.theirs.end = region.theirs.end;
             }
@@ -120,27 +164,54 @@ fn join(regions: Vec<Region>, ours: &Lines<'_>, wordless: Wordless) -> Vec<Regio
 
 fn is_slight(between: Range<usize>, lines: &Lines<'_>, wordless: Wordless) -> bool {
     let has_words = |text: &str| text.bytes().any(|byte| byte.is_ascii_alphanumeric());
-    between.len() <= JOINED_LINES_MAX || wordless == Wordless::Join && !has_words(lines.text(between))
+    between.len() <= JOINED_LINES_MAX
+        || wordless == Wordless::Join && !has_words(lines.text(between))
 }
 
-/// Cuts off the first and last lines that both sides of a conflict have in common; the base stays whole.
+/// Cuts off the first and last lines that both sides of a conflict have in common; the base stays
+/// whole.
 fn trim(region: Region, sides: &Sides<'_>) -> Region {
     if region.by != By::Both {
         return region;
     }
-    let Region { by, base, mut ours, mut theirs } = region;
+    let Region {
+        by,
+        base,
+        mut ours,
+        mut theirs,
+    } = region;
     let alike = |pair: &(&Token, &Token)| pair.0 == pair.1;
-    let (our_tokens, their_tokens) = (sides.ours.tokens(ours.clone()), sides.theirs.tokens(theirs.clone()));
-    let first = our_tokens.iter().zip(their_tokens).take_while(alike).count();
+    let (our_tokens, their_tokens) = (
+        sides.ours.tokens(ours.clone()),
+        sides.theirs.tokens(theirs.clone()),
+    );
+    let first = our_tokens
+        .iter()
+        .zip(their_tokens)
+        .take_while(alike)
+        .count();
     (ours.start, theirs.start) = (ours.start + first, theirs.start + first);
-    let (our_tokens, their_tokens) = (sides.ours.tokens(ours.clone()), sides.theirs.tokens(theirs.clone()));
-    let last = our_tokens.iter().rev().zip(their_tokens.iter().rev()).take_while(alike).count();
+    let (our_tokens, their_tokens) = (
+        sides.ours.tokens(ours.clone()),
+        sides.theirs.tokens(theirs.clone()),
+    );
+    let last = our_tokens
+        .iter()
+        .rev()
+        .zip(their_tokens.iter().rev())
+        .take_while(alike)
+        .count();
     (ours.end, theirs.end) = (ours.end - last, theirs.end - last);
-    Region { by, base, ours, theirs }
+    Region {
+        by,
+        base,
+        ours,
+        theirs,
+    }
 }
 
-/// Numbers a few of many tokens afresh from 0: the engine keeps a counter for every number up to the greatest, which for
-/// each of many small conflicts would be every line of the document.
+/// Numbers a few of many tokens afresh from 0: the engine keeps a counter for every number up to
+/// the greatest, which for each of many small conflicts would be every line of the document.
 struct Renumbered {
     numbers: Vec<Option<Token>>,
     used: Vec<Token>,
@@ -148,13 +219,18 @@ struct Renumbered {
 
 impl Renumbered {
     fn new(tokens: usize) -> Self {
-        Self { numbers: vec![None; tokens], used: Vec::new() }
+        Self {
+            numbers: vec![None; tokens],
+            used: Vec::new(),
+        }
     }
 
     fn dense(&mut self, tokens: &[Token]) -> Vec<Token> {
         let mut numbered = Vec::with_capacity(tokens.len());
         for token in tokens {
-            let Some(place) = self.numbers.get_mut(token.0 as usize) else { continue };
+            let Some(place) = self.numbers.get_mut(token.0 as usize) else {
+                continue;
+            };
             numbered.push(*place.get_or_insert_with(|| {
                 self.used.push(*token);
                 Token(u32::try_from(self.used.len() - 1).unwrap_or(u32::MAX))

@@ -27,10 +27,14 @@ pub(super) struct Region {
     pub(super) theirs: Range<usize>,
 }
 
-/// Pairs both sides' changes. Changes are independent only if an unchanged line of the base lies between them; the others
-/// become conflicts, except those that are equal on both sides, which are no region at all. `same` tells whether two changes
-/// of one base range write the same lines.
-pub(super) fn regions(ours: &[Change], theirs: &[Change], same: impl Fn(&Change, &Change) -> bool) -> Vec<Region> {
+/// Pairs both sides' changes. Changes are independent only if an unchanged line of the base lies
+/// between them; the others become conflicts, except those that are equal on both sides, which are
+/// no region at all. `same` tells whether two changes of one base range write the same lines.
+pub(super) fn regions(
+    ours: &[Change],
+    theirs: &[Change],
+    same: impl Fn(&Change, &Change) -> bool,
+) -> Vec<Region> {
     let mut found = Vec::new();
     let (mut ours, mut theirs) = (Side::of(ours), Side::of(theirs));
     loop {
@@ -40,7 +44,12 @@ pub(super) fn regions(ours: &[Change], theirs: &[Change], same: impl Fn(&Change,
                 let image = theirs.image(&our.before);
                 append(
                     &mut found,
-                    Region { by: By::Ours, base: our.before.clone(), ours: our.after.clone(), theirs: image },
+                    Region {
+                        by: By::Ours,
+                        base: our.before.clone(),
+                        ours: our.after.clone(),
+                        theirs: image,
+                    },
                 );
                 ours.pass();
             }
@@ -48,7 +57,12 @@ pub(super) fn regions(ours: &[Change], theirs: &[Change], same: impl Fn(&Change,
                 let image = ours.image(&their.before);
                 append(
                     &mut found,
-                    Region { by: By::Theirs, base: their.before.clone(), ours: image, theirs: their.after.clone() },
+                    Region {
+                        by: By::Theirs,
+                        base: their.before.clone(),
+                        ours: image,
+                        theirs: their.after.clone(),
+                    },
                 );
                 theirs.pass();
             }
@@ -79,7 +93,10 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     fn of(changes: &'a [Change]) -> Self {
-        Self { ahead: changes, behind: (0, 0) }
+        Self {
+            ahead: changes,
+            behind: (0, 0),
+        }
     }
 
     fn next(&self) -> Option<&'a Change> {
@@ -100,7 +117,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// One conflict over both changes' base lines; each side is widened by as much as its base range is.
+/// One conflict over both changes' base lines; each side is widened by as much as its base range
+/// is.
 fn conflict(our: &Change, their: &Change) -> Region {
     let base = our.before.start.min(their.before.start)..our.before.end.max(their.before.end);
     let widened = |change: &Change| {
@@ -108,14 +126,19 @@ fn conflict(our: &Change, their: &Change) -> Region {
         let below = base.end - change.before.end;
         change.after.start.saturating_sub(above)..change.after.end + below
     };
-    Region { by: By::Both, ours: widened(our), theirs: widened(their), base }
+    Region {
+        by: By::Both,
+        ours: widened(our),
+        theirs: widened(their),
+        base,
+    }
 }
 
 /// Adds a region, or widens the last one if they touch on either side.
 fn append(found: &mut Vec<Region>, region: Region) {
-    let Some(last) =
-        found.last_mut().filter(|last| region.ours.start <= last.ours.end || region.theirs.start <= last.theirs.end)
-    else {
+    let Some(last) = found.last_mut().filter(|last| {
+        region.ours.start <= last.ours.end || region.theirs.start <= last.theirs.end
+    }) else {
         found.push(region);
         return;
     };

@@ -9,15 +9,31 @@ use super::*;
 use crate::document::drafts::documents;
 use crate::document::git::Git;
 
-const LABELS: Labels<'static> = Labels { ours: "target", base: "base", theirs: "source" };
-const STYLES: [(Style, &[&str]); 3] =
-    [(Style::Merge, &[]), (Style::Diff3, &["--diff3"]), (Style::Zdiff3, &["--zdiff3"])];
+const LABELS: Labels<'static> = Labels {
+    ours: "target",
+    base: "base",
+    theirs: "source",
+};
+const STYLES: [(Style, &[&str]); 3] = [
+    (Style::Merge, &[]),
+    (Style::Diff3, &["--diff3"]),
+    (Style::Zdiff3, &["--zdiff3"]),
+];
 /// What settles every conflict.
-const SIDES: [(Strategy, &[&str]); 3] =
-    [(Strategy::Ours, &["--ours"]), (Strategy::Theirs, &["--theirs"]), (Strategy::Union, &["--union"])];
+const SIDES: [(Strategy, &[&str]); 3] = [
+    (Strategy::Ours, &["--ours"]),
+    (Strategy::Theirs, &["--theirs"]),
+    (Strategy::Union, &["--union"]),
+];
 
 fn options(style: Style, strategy: Strategy) -> Options<'static> {
-    Options { style, strategy, labels: LABELS, depth: 0, conflict_bytes_max: usize::MAX }
+    Options {
+        style,
+        strategy,
+        labels: LABELS,
+        depth: 0,
+        conflict_bytes_max: usize::MAX,
+    }
 }
 
 fn three_way(texts: [&str; 3], options: &Options<'_>) -> Result<Merged, TooManyConflicts> {
@@ -26,19 +42,36 @@ fn three_way(texts: [&str; 3], options: &Options<'_>) -> Result<Merged, TooManyC
 
 /// Asks git for the merge of the files `base`, `ours`, `theirs`: how many conflicts, and the text.
 fn git_merges(git: &Git, flags: &[&[&str]]) -> (usize, String) {
-    let fixed = ["merge-file", "-p", "-q", "-L", "target", "-L", "base", "-L", "source"];
-    let arguments: Vec<&str> =
-        fixed.iter().chain(flags.iter().copied().flatten()).chain(&["ours", "base", "theirs"]).copied().collect();
+    let fixed = [
+        "merge-file",
+        "-p",
+        "-q",
+        "-L",
+        "target",
+        "-L",
+        "base",
+        "-L",
+        "source",
+    ];
+    let arguments: Vec<&str> = fixed
+        .iter()
+        .chain(flags.iter().copied().flatten())
+        .chain(&["ours", "base", "theirs"])
+        .copied()
+        .collect();
     let (conflicts, text) = git.run(&arguments);
     (usize::try_from(conflicts).unwrap(), text)
 }
 
 fn same_as_git(git: &Git, texts: &[String]) -> Result<(), TestCaseError> {
-    let [base, ours, theirs] = texts else { return Err(TestCaseError::fail("three texts")) };
+    let [base, ours, theirs] = texts else {
+        return Err(TestCaseError::fail("three texts"));
+    };
     git.write("base", base);
     git.write("ours", ours);
     git.write("theirs", theirs);
-    // Asking git costs a process: each triple is asked for in every style, and in one of them with one strategy.
+    // Asking git costs a process: each triple is asked for in every style, and in one of them with
+    // one strategy.
     let turn = base.len() + ours.len() + theirs.len();
     for (number, (style, style_flags)) in STYLES.into_iter().enumerate() {
         let merged = three_way([base, ours, theirs], &options(style, Strategy::Fail)).unwrap();
@@ -50,7 +83,9 @@ fn same_as_git(git: &Git, texts: &[String]) -> Result<(), TestCaseError> {
             prop_assert!(settled.conflicts.is_empty());
             if conflicts == 0 {
                 prop_assert_eq!(&settled.text, &merged.text, "{:?} {:?}", style, strategy);
-            } else if turn % STYLES.len() == number && SIDES[turn / STYLES.len() % SIDES.len()].0 == strategy {
+            } else if turn % STYLES.len() == number
+                && SIDES[turn / STYLES.len() % SIDES.len()].0 == strategy
+            {
                 let (conflicts, text) = git_merges(git, &[style_flags, strategy_flags]);
                 prop_assert_eq!(conflicts, 0);
                 prop_assert_eq!(&settled.text, &text, "{:?} {:?}", style, strategy);
@@ -61,32 +96,70 @@ fn same_as_git(git: &Git, texts: &[String]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The conflicts say what stands between the markers, and where; resolved with a side's lines they give what that strategy gives.
-fn blocks_are_what_they_say(merged: &Merged, texts: [&str; 3], style: Style) -> Result<(), TestCaseError> {
+/// The conflicts say what stands between the markers, and where; resolved with a side's lines they
+/// give what that strategy gives.
+fn blocks_are_what_they_say(
+    merged: &Merged,
+    texts: [&str; 3],
+    style: Style,
+) -> Result<(), TestCaseError> {
     let [base, ours, theirs] = texts;
     let lines: Vec<&str> = merged.text.split_inclusive('\n').collect();
     for (number, conflict) in merged.conflicts.iter().enumerate() {
         prop_assert_eq!(conflict.index, number);
         prop_assert_eq!(lines[conflict.start_line - 1].trim_end(), "<<<<<<< target");
         let after = lines[conflict.start_line..].concat();
-        prop_assert!(after.starts_with(&conflict.ours), "{:?} {:?}", after, conflict);
+        prop_assert!(
+            after.starts_with(&conflict.ours),
+            "{:?} {:?}",
+            after,
+            conflict
+        );
     }
-    prop_assert_eq!(merged.text.matches("<<<<<<< target").count(), merged.conflicts.len());
+    prop_assert_eq!(
+        merged.text.matches("<<<<<<< target").count(),
+        merged.conflicts.len()
+    );
     for strategy in [Strategy::Ours, Strategy::Theirs] {
         let side = |conflict: &Conflict| {
-            if strategy == Strategy::Ours { conflict.ours.clone() } else { conflict.theirs.clone() }
+            if strategy == Strategy::Ours {
+                conflict.ours.clone()
+            } else {
+                conflict.theirs.clone()
+            }
         };
         let contents: Vec<String> = merged.conflicts.iter().map(side).collect();
-        let resolutions: Vec<(usize, &str)> = contents.iter().map(String::as_str).enumerate().rev().collect();
-        let resolved = resolve(texts, &options(style, Strategy::Fail), &Steps::new(u64::MAX), &resolutions).unwrap();
-        prop_assert_eq!(resolved, three_way([base, ours, theirs], &options(style, strategy)).unwrap().text);
+        let resolutions: Vec<(usize, &str)> = contents
+            .iter()
+            .map(String::as_str)
+            .enumerate()
+            .rev()
+            .collect();
+        let resolved = resolve(
+            texts,
+            &options(style, Strategy::Fail),
+            &Steps::new(u64::MAX),
+            &resolutions,
+        )
+        .unwrap();
+        prop_assert_eq!(
+            resolved,
+            three_way([base, ours, theirs], &options(style, strategy))
+                .unwrap()
+                .text
+        );
     }
     Ok(())
 }
 
 fn many_triples_merge_as_in_git(cases: u32, lines: std::ops::Range<usize>) {
     let git = Git::new();
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 2_000,
+        ..Config::default()
+    };
     let mut runner = TestRunner::new(config);
     if let Err(error) = runner.run(&documents(2, lines), |texts| same_as_git(&git, &texts)) {
         assert_eq!(error.to_string(), "", "git merge-file says otherwise");

@@ -10,16 +10,32 @@ fn a_refused_commit_takes_the_later_ones_of_its_incarnation_and_nothing_else() {
         house.memory.hold();
         house.memory.fail(3, CommitFailure::Conflict);
         let other = house.ask(2, Ask::Add(20));
-        let mut asks: Vec<_> = (1..=6).map(|number| house.ask(1, Ask::Add(number))).collect();
+        let mut asks: Vec<_> = (1..=6)
+            .map(|number| house.ask(1, Ask::Add(number)))
+            .collect();
         until(|| house.memory.queued() == 7).await;
         house.memory.release();
         let mut answers = Vec::new();
         for ask in asks.drain(..) {
             answers.push(ask.await.unwrap());
         }
-        assert_eq!(answers.iter().filter_map(|answer| answer.clone().ok()).collect::<Vec<_>>(), [[1], [2]]);
+        assert_eq!(
+            answers
+                .iter()
+                .filter_map(|answer| answer.clone().ok())
+                .collect::<Vec<_>>(),
+            [[1], [2]]
+        );
         let causes: Vec<_> = answers.iter().filter_map(why).collect();
-        assert_eq!(causes, [Cause::Conflict, Cause::StoreAway, Cause::StoreAway, Cause::StoreAway]);
+        assert_eq!(
+            causes,
+            [
+                Cause::Conflict,
+                Cause::StoreAway,
+                Cause::StoreAway,
+                Cause::StoreAway
+            ]
+        );
         assert_eq!(other.await.unwrap(), Ok(vec![20]));
         assert_eq!(house.answer(1, Ask::Add(7)).await, Ok(vec![7]));
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1, 2, 7]));
@@ -37,12 +53,22 @@ fn an_unknown_outcome_is_looked_up_in_the_store() {
     on_one_thread(Policy::default(), async |house| {
         house.memory.fail(1, CommitFailure::Unknown);
         assert_eq!(house.answer(1, Ask::Add(1)).await, Err(AskError::Unknown));
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1]), "it had been stored");
+        assert_eq!(
+            house.answer(1, Ask::Read).await,
+            Ok(vec![1]),
+            "it had been stored"
+        );
         house.memory.fail(2, CommitFailure::Away);
-        assert_eq!(why(&house.answer(1, Ask::Add(2)).await), Some(Cause::StoreAway));
+        assert_eq!(
+            why(&house.answer(1, Ask::Add(2)).await),
+            Some(Cause::StoreAway)
+        );
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1]));
         house.memory.fail(3, CommitFailure::Conflict);
-        assert_eq!(why(&house.answer(1, Ask::Keep(3)).await), Some(Cause::Conflict));
+        assert_eq!(
+            why(&house.answer(1, Ask::Keep(3)).await),
+            Some(Cause::Conflict)
+        );
         assert_eq!(house.answer(1, Ask::Keep(4)).await, Ok(vec![4]));
         assert_eq!(house.memory.kept(), [4]);
         assert_eq!(house.directory.inspect(1).unwrap().restarts, 0);
@@ -69,8 +95,16 @@ fn an_answer_leaves_behind_the_commits_that_it_saw() {
     on_one_thread(Policy::default(), async |house| {
         assert_eq!(house.answer(1, Ask::Add(1)).await, Ok(vec![1]));
         house.memory.hold();
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1]), "nothing is under way, so it leaves at once");
-        let (add, read, refused) = (house.ask(1, Ask::Add(2)), house.ask(1, Ask::Read), house.ask(1, Ask::Never));
+        assert_eq!(
+            house.answer(1, Ask::Read).await,
+            Ok(vec![1]),
+            "nothing is under way, so it leaves at once"
+        );
+        let (add, read, refused) = (
+            house.ask(1, Ask::Add(2)),
+            house.ask(1, Ask::Read),
+            house.ask(1, Ask::Never),
+        );
         until(|| house.memory.queued() == 3).await;
         assert!(!read.is_finished() && !refused.is_finished());
         house.memory.release();
@@ -98,15 +132,22 @@ fn a_conditional_change_waits_for_its_verdict() {
     on_one_thread(Policy::default(), async |house| {
         house.memory.hold();
         house.memory.fail(1, CommitFailure::Broken(Broken));
-        let (broken, next, last) =
-            (house.ask(1, Ask::AddIf(1)), house.ask(1, Ask::AddIf(2)), house.ask(1, Ask::Add(3)));
+        let (broken, next, last) = (
+            house.ask(1, Ask::AddIf(1)),
+            house.ask(1, Ask::AddIf(2)),
+            house.ask(1, Ask::Add(3)),
+        );
         until(|| house.memory.queued() == 1 && house.places(1) == 3).await;
         house.memory.release();
         assert_eq!(broken.await.unwrap(), Err(AskError::Refused(Refused)));
         assert_eq!(next.await.unwrap(), Ok(vec![2]));
         assert_eq!(last.await.unwrap(), Ok(vec![3]));
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![2, 3]));
-        assert_eq!(house.memory.loads().0, 1, "a broken condition is no reason to reload");
+        assert_eq!(
+            house.memory.loads().0,
+            1,
+            "a broken condition is no reason to reload"
+        );
     });
 }
 
@@ -115,7 +156,10 @@ fn a_pipelined_commit_that_is_broken_leaves_no_trace_in_memory() {
     on_one_thread(Policy::default(), async |house| {
         house.memory.store(1, &[10]);
         house.memory.fail(1, CommitFailure::Broken(Broken));
-        assert_eq!(house.answer(1, Ask::Add(1)).await, Err(AskError::Refused(Refused)));
+        assert_eq!(
+            house.answer(1, Ask::Add(1)).await,
+            Err(AskError::Refused(Refused))
+        );
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
     });
 }
@@ -124,7 +168,11 @@ fn a_pipelined_commit_that_is_broken_leaves_no_trace_in_memory() {
 fn a_lookup_waits_for_what_was_submitted() {
     on_one_thread(Policy::default(), async |house| {
         house.memory.hold();
-        let (add, found, last) = (house.ask(1, Ask::Add(1)), house.ask(1, Ask::AddFound(4)), house.ask(1, Ask::Add(9)));
+        let (add, found, last) = (
+            house.ask(1, Ask::Add(1)),
+            house.ask(1, Ask::AddFound(4)),
+            house.ask(1, Ask::Add(9)),
+        );
         until(|| house.memory.queued() == 2).await;
         assert_eq!(house.places(1), 3);
         house.memory.release();
@@ -137,9 +185,16 @@ fn a_lookup_waits_for_what_was_submitted() {
         until(|| house.memory.queued() == 2).await;
         house.memory.release();
         assert_eq!(why(&add.await.unwrap()), Some(Cause::Conflict));
-        assert_eq!(found.await.unwrap(), Ok(vec![10]), "it is judged on the reloaded state");
+        assert_eq!(
+            found.await.unwrap(),
+            Ok(vec![10]),
+            "it is judged on the reloaded state"
+        );
         house.memory.finds_away(true);
-        assert_eq!(why(&house.answer(1, Ask::AddFound(6)).await), Some(Cause::StoreAway));
+        assert_eq!(
+            why(&house.answer(1, Ask::AddFound(6)).await),
+            Some(Cause::StoreAway)
+        );
         assert_eq!(house.memory.stored(1), [1, 8, 9, 10]);
     });
 }

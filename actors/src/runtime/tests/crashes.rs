@@ -11,7 +11,10 @@ use crate::runtime::{AskError, Cause, Life, Policy, Restart};
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn crash(house: &House, id: u64) {
-    assert_eq!(house.answer(id, Ask::PanicInDecide).await, Err(AskError::Crashed));
+    assert_eq!(
+        house.answer(id, Ask::PanicInDecide).await,
+        Err(AskError::Crashed)
+    );
 }
 
 /// Crashes it until it is quarantined, each time as soon as it is back.
@@ -31,7 +34,11 @@ fn a_panic_fails_its_message_alone() {
             house.memory.store(1, &[10]);
             assert_eq!(house.answer(2, Ask::Add(20)).await, Ok(vec![20]));
             assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
-            let (bad, next, read) = (house.ask(1, poison), house.ask(1, Ask::Add(11)), house.ask(1, Ask::Read));
+            let (bad, next, read) = (
+                house.ask(1, poison),
+                house.ask(1, Ask::Add(11)),
+                house.ask(1, Ask::Read),
+            );
             let bystander = house.ask(2, Ask::Read);
             assert_eq!(bad.await.unwrap(), Err(AskError::Crashed));
             assert_eq!(next.await.unwrap(), Ok(vec![11]));
@@ -39,10 +46,23 @@ fn a_panic_fails_its_message_alone() {
             assert_eq!(bystander.await.unwrap(), Ok(vec![20]));
             assert_eq!(house.memory.stored(1), [10, 11]);
             let overview = house.directory.overview();
-            assert_eq!(overview.activations, 2, "the address of the crashed one is the same");
+            assert_eq!(
+                overview.activations, 2,
+                "the address of the crashed one is the same"
+            );
             assert_eq!(counted(&overview.restarts, Restart::Crash), 1);
-            assert!(overview.failures.first().unwrap().text.starts_with("poison in"));
-            let (crashed, bystander) = (house.directory.inspect(1).unwrap(), house.directory.inspect(2).unwrap());
+            assert!(
+                overview
+                    .failures
+                    .first()
+                    .unwrap()
+                    .text
+                    .starts_with("poison in")
+            );
+            let (crashed, bystander) = (
+                house.directory.inspect(1).unwrap(),
+                house.directory.inspect(2).unwrap(),
+            );
             assert_eq!((crashed.restarts, bystander.restarts), (1, 0));
             assert_eq!(bystander.last_failure, None);
         });
@@ -53,15 +73,22 @@ fn a_panic_fails_its_message_alone() {
 fn a_panic_leaves_the_commits_before_it_alone() {
     on_one_thread(Policy::default(), async |house| {
         house.memory.hold();
-        let (first, bad, next) =
-            (house.ask(1, Ask::Add(1)), house.ask(1, Ask::PanicInDecide), house.ask(1, Ask::Add(2)));
+        let (first, bad, next) = (
+            house.ask(1, Ask::Add(1)),
+            house.ask(1, Ask::PanicInDecide),
+            house.ask(1, Ask::Add(2)),
+        );
         assert_eq!(bad.await.unwrap(), Err(AskError::Crashed));
         assert!(!first.is_finished());
         house.memory.release();
         assert_eq!(first.await.unwrap(), Ok(vec![1]));
         assert_eq!(next.await.unwrap(), Ok(vec![2]));
         assert_eq!(house.memory.stored(1), [1, 2]);
-        assert_eq!(house.directory.overview().conflicts, 0, "the reload went behind the commits");
+        assert_eq!(
+            house.directory.overview().conflicts,
+            0,
+            "the reload went behind the commits"
+        );
     });
 }
 
@@ -74,8 +101,15 @@ fn the_second_crash_backs_off_and_the_queue_waits_for_it() {
         assert_eq!(bad.await.unwrap(), Err(AskError::Crashed));
         let (refused, left) = cause(&house.answer(1, Ask::Read).await).unwrap();
         assert_eq!(refused, Cause::BackingOff);
-        assert!((80..=120).contains(&left.as_millis()), "100 ms with 20 % jitter, not {left:?}");
-        assert_eq!(queued.await.unwrap(), Ok(vec![10]), "what was queued waits for the reloaded state");
+        assert!(
+            (80..=120).contains(&left.as_millis()),
+            "100 ms with 20 % jitter, not {left:?}"
+        );
+        assert_eq!(
+            queued.await.unwrap(),
+            Ok(vec![10]),
+            "what was queued waits for the reloaded state"
+        );
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
     });
 }
@@ -113,12 +147,20 @@ fn after_the_quarantine_there_is_one_trial() {
         advance(60 * SECOND).await;
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
         crash(&house, 1).await;
-        assert_eq!(why(&house.answer(1, Ask::Read).await), Some(Cause::Quarantined), "one crash ends the trial");
+        assert_eq!(
+            why(&house.answer(1, Ask::Read).await),
+            Some(Cause::Quarantined),
+            "one crash ends the trial"
+        );
         advance(60 * SECOND).await;
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
         advance(31 * SECOND).await;
         crash(&house, 1).await;
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]), "the trial was passed");
+        assert_eq!(
+            house.answer(1, Ask::Read).await,
+            Ok(vec![10]),
+            "the trial was passed"
+        );
     });
 }
 
@@ -142,7 +184,11 @@ fn an_operator_ends_a_quarantine() {
         assert!(!house.directory.release(1));
         assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
         crash(&house, 1).await;
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]), "its crashes are forgotten");
+        assert_eq!(
+            house.answer(1, Ask::Read).await,
+            Ok(vec![10]),
+            "its crashes are forgotten"
+        );
     });
 }
 
@@ -151,10 +197,17 @@ fn panics_in_loads_and_lookups_count() {
     on_paused_time(Policy::default(), async |house| {
         house.memory.loads_panic(1);
         let (first, second) = (house.ask(1, Ask::Add(1)), house.ask(1, Ask::Add(2)));
-        assert_eq!(why(&first.await.unwrap()), Some(Cause::BackingOff), "it had not started");
+        assert_eq!(
+            why(&first.await.unwrap()),
+            Some(Cause::BackingOff),
+            "it had not started"
+        );
         assert_eq!(second.await.unwrap(), Ok(vec![2]));
         house.memory.finds_panic(true);
-        assert_eq!(house.answer(1, Ask::AddFound(4)).await, Err(AskError::Crashed));
+        assert_eq!(
+            house.answer(1, Ask::AddFound(4)).await,
+            Err(AskError::Crashed)
+        );
         house.memory.finds_panic(false);
         assert_eq!(house.directory.inspect(1).unwrap().restarts, 2);
     });

@@ -23,7 +23,8 @@ impl House {
         Self { directory, memory }
     }
 
-    /// Asks now: the command is enqueued in the order of the calls, once this task waits for anything.
+    /// Asks now: the command is enqueued in the order of the calls, once this task waits for
+    /// anything.
     pub(super) fn ask(&self, id: u64, ask: Ask) -> JoinHandle<Answer> {
         let directory = Arc::clone(&self.directory);
         spawn_local(async move { directory.ask(id, ask).await })
@@ -49,9 +50,16 @@ impl Drop for House {
 }
 
 /// Everything on one thread and on paused time; the journal writes at once.
-pub(super) fn on_paused_time<F: Future<Output = ()>>(policy: Policy, test: impl FnOnce(House) -> F) {
+pub(super) fn on_paused_time<F: Future<Output = ()>>(
+    policy: Policy,
+    test: impl FnOnce(House) -> F,
+) {
     let system = System::with_tokio_rt(|| {
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
     });
     system.block_on(async {
         let placement = Placement::new();
@@ -70,9 +78,18 @@ pub(super) fn on_one_thread<F: Future<Output = ()>>(policy: Policy, test: impl F
 }
 
 /// The askers on one thread, the entities on others.
-pub(super) fn on_threads<F: Future<Output = ()>>(threads: usize, policy: Policy, test: impl FnOnce(House) -> F) {
+pub(super) fn on_threads<F: Future<Output = ()>>(
+    threads: usize,
+    policy: Policy,
+    test: impl FnOnce(House) -> F,
+) {
     System::new().block_on(async {
-        test(House::build(memory::threaded(), Placement::own(threads), policy)).await;
+        test(House::build(
+            memory::threaded(),
+            Placement::own(threads),
+            policy,
+        ))
+        .await;
     });
 }
 
@@ -80,7 +97,10 @@ pub(super) fn on_threads<F: Future<Output = ()>>(threads: usize, policy: Policy,
 pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "it never came to be");
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "it never came to be"
+        );
         tokio::task::yield_now().await;
     }
 }
@@ -91,7 +111,11 @@ pub(super) fn cause(answer: &Answer) -> Option<(Cause, Duration)> {
         Err(AskError::Unavailable { cause, retry_after }) => Some((*cause, *retry_after)),
         Ok(_)
         | Err(
-            AskError::Refused(_) | AskError::Unreadable | AskError::Crashed | AskError::TimedOut | AskError::Unknown,
+            AskError::Refused(_)
+            | AskError::Unreadable
+            | AskError::Crashed
+            | AskError::TimedOut
+            | AskError::Unknown,
         ) => None,
     }
 }
@@ -103,5 +127,9 @@ pub(super) fn why(answer: &Answer) -> Option<Cause> {
 
 /// The counter of one reason.
 pub(super) fn counted<K: PartialEq>(counters: &[(K, u64)], of: K) -> u64 {
-    counters.iter().filter(|(key, _)| *key == of).map(|(_, count)| count).sum()
+    counters
+        .iter()
+        .filter(|(key, _)| *key == of)
+        .map(|(_, count)| count)
+        .sum()
 }

@@ -54,8 +54,17 @@ pub(super) struct Append {
 
 impl Ledger {
     fn append(&self, number: u64, pipelined: bool) -> Decision<Self> {
-        let commit = Append { id: self.id, number, after: Some(self.revision()) };
-        Decision::Change { change: Change::Append(number), commit, reply: vec![number], pipelined }
+        let commit = Append {
+            id: self.id,
+            number,
+            after: Some(self.revision()),
+        };
+        Decision::Change {
+            change: Change::Append(number),
+            commit,
+            reply: vec![number],
+            pipelined,
+        }
     }
 }
 
@@ -72,7 +81,10 @@ impl Entity for Ledger {
     type Broken = Broken;
 
     fn vacant(id: u64) -> Self {
-        Self { id, entries: Vec::new() }
+        Self {
+            id,
+            entries: Vec::new(),
+        }
     }
 
     fn is_vacant(&self) -> bool {
@@ -81,7 +93,11 @@ impl Entity for Ledger {
 
     fn lookup(&self, command: &Ask) -> Option<u64> {
         assert!(!matches!(command, Ask::PanicInLookup), "poison in lookup");
-        if let Ask::AddFound(number) = command { Some(*number) } else { None }
+        if let Ask::AddFound(number) = command {
+            Some(*number)
+        } else {
+            None
+        }
     }
 
     fn decide(&self, command: Ask, found: Option<u64>, _: i64) -> Decision<Self> {
@@ -89,9 +105,14 @@ impl Entity for Ledger {
             Ask::Add(number) => self.append(number, true),
             Ask::AddIf(number) => self.append(number, false),
             Ask::AddFound(_) => self.append(found.unwrap_or_default(), true),
-            Ask::Keep(number) => {
-                Decision::Keep { commit: Append { id: self.id, number, after: None }, reply: vec![number] }
-            }
+            Ask::Keep(number) => Decision::Keep {
+                commit: Append {
+                    id: self.id,
+                    number,
+                    after: None,
+                },
+                reply: vec![number],
+            },
             Ask::Read | Ask::PanicInLookup => Decision::Answer(self.entries.clone()),
             Ask::Never => Decision::Refuse(Refused),
             Ask::Spin(span) => {
@@ -103,8 +124,17 @@ impl Entity for Ledger {
             }
             Ask::PanicInDecide => panic!("poison in decide"),
             Ask::PanicInApply => {
-                let commit = Append { id: self.id, number: 0, after: Some(self.revision()) };
-                Decision::Change { change: Change::Panic, commit, reply: Vec::new(), pipelined: true }
+                let commit = Append {
+                    id: self.id,
+                    number: 0,
+                    after: Some(self.revision()),
+                };
+                Decision::Change {
+                    change: Change::Panic,
+                    commit,
+                    reply: Vec::new(),
+                    pipelined: true,
+                }
             }
         }
     }

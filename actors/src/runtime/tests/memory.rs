@@ -1,5 +1,5 @@
-//! A journal in memory that can be held, made to fail, and that fences by revision. Its writer is a thread, or whoever
-//! submits (for tests on paused time, which must not wait for another thread).
+//! A journal in memory that can be held, made to fail, and that fences by revision. Its writer is a
+//! thread, or whoever submits (for tests on paused time, which must not wait for another thread).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -63,7 +63,12 @@ pub(super) fn inline() -> Arc<Memory> {
 
 impl Memory {
     fn new(has_thread: bool) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), work: Condvar::new(), loads_released: Notify::new(), has_thread })
+        Arc::new(Self {
+            inner: Mutex::default(),
+            work: Condvar::new(),
+            loads_released: Notify::new(),
+            has_thread,
+        })
     }
 
     /// Lets commits, barriers and reloads queue up.
@@ -172,7 +177,9 @@ impl Memory {
         if inner.is_held {
             return false;
         }
-        let Some(job) = inner.jobs.pop_front() else { return false };
+        let Some(job) = inner.jobs.pop_front() else {
+            return false;
+        };
         match job {
             Job::Commit(incarnation, commit, settle) => {
                 let outcome = inner.judge(incarnation, commit);
@@ -182,7 +189,11 @@ impl Memory {
             Job::Barrier(incarnation, settle) => {
                 let is_banned = inner.banned.contains(&incarnation);
                 drop(inner);
-                settle(if is_banned { Err(CommitFailure::Away) } else { Ok(()) });
+                settle(if is_banned {
+                    Err(CommitFailure::Away)
+                } else {
+                    Ok(())
+                });
             }
             Job::Reload(id, found) => {
                 let entries = inner.rows.get(&id).cloned().unwrap_or_default();
@@ -203,7 +214,11 @@ impl Memory {
             drop(inner);
             panic!("poison in load");
         }
-        if inner.loads.are_away { Err(LoadError::Away) } else { Ok(()) }
+        if inner.loads.are_away {
+            Err(LoadError::Away)
+        } else {
+            Ok(())
+        }
     }
 
     async fn end_load(&self) {
@@ -219,7 +234,11 @@ impl Memory {
 }
 
 impl Inner {
-    fn judge(&mut self, incarnation: Incarnation, commit: Append) -> Result<(), CommitFailure<Broken>> {
+    fn judge(
+        &mut self,
+        incarnation: Incarnation,
+        commit: Append,
+    ) -> Result<(), CommitFailure<Broken>> {
         if self.banned.contains(&incarnation) {
             return Err(CommitFailure::Away);
         }
@@ -230,11 +249,15 @@ impl Inner {
             self.failing.remove(&commit.number)
         };
         match failure {
-            None | Some(CommitFailure::Unknown) if commit.after.is_some() => rows.push(commit.number),
+            None | Some(CommitFailure::Unknown) if commit.after.is_some() => {
+                rows.push(commit.number)
+            }
             None => self.kept.push(commit.number),
             Some(_) => {}
         }
-        if let Some(CommitFailure::Conflict | CommitFailure::Away | CommitFailure::Unknown) = failure {
+        if let Some(CommitFailure::Conflict | CommitFailure::Away | CommitFailure::Unknown) =
+            failure
+        {
             self.banned.insert(incarnation);
         }
         failure.map_or(Ok(()), Err)
@@ -279,7 +302,11 @@ impl Journal<Ledger> for Shared {
             if panics {
                 panic!("poison in find");
             }
-            if is_away { Err(LoadError::Away) } else { Ok(lookup * 2) }
+            if is_away {
+                Err(LoadError::Away)
+            } else {
+                Ok(lookup * 2)
+            }
         })
     }
 

@@ -1,12 +1,17 @@
 //! What every store promises of deliveries.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use super::fixture::{Bench, House, live, wait};
 use crate::conversation::messages::Request;
 use crate::page::{Cursor, Order, Paging, Start};
 use crate::store::{
-    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate, GivenUp, Happened, LIVE, LaneKey,
-    Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredPage, Written,
+    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate, GivenUp,
+    Happened, LIVE, LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery,
+    StoredPage, Written,
 };
 use crate::time::Timestamp;
 use crate::webhook::Attempt;
@@ -14,44 +19,106 @@ use crate::webhook::Attempt;
 const ENDPOINT: u64 = 77;
 
 fn attempt(answer: &str) -> Attempt {
-    let (answer, error) = (Some(answer.to_owned()), Some(format!("failed with {answer}")));
-    Attempt { attempted_at: Timestamp(5), status: Some(500), duration_ms: 1, answer, error }
+    let (answer, error) = (
+        Some(answer.to_owned()),
+        Some(format!("failed with {answer}")),
+    );
+    Attempt {
+        attempted_at: Timestamp(5),
+        status: Some(500),
+        duration_ms: 1,
+        answer,
+        error,
+    }
 }
 
 fn fate(state: DeliveryState, attempts: u32, due: i64) -> Fate {
-    Fate { state, attempts, due, log: Vec::new() }
+    Fate {
+        state,
+        attempts,
+        due,
+        log: Vec::new(),
+    }
 }
 
 fn new(number: i64, entity: u64, happened: Happened, fate: Fate) -> NewDelivery {
     let key = LaneKey { lane: LIVE, entity };
-    NewDelivery { number, endpoint: ENDPOINT, key, position: number, happened, at: 1_000 + number, fate }
+    NewDelivery {
+        number,
+        endpoint: ENDPOINT,
+        key,
+        position: number,
+        happened,
+        at: 1_000 + number,
+        fate,
+    }
 }
 
 fn write<B: Bench>(house: &House<B>, slice: DeliverySlice) -> Written {
-    wait(house.store().deliver(Box::new(DeliverySlice { now: 50, ..slice }))).unwrap()
+    wait(
+        house
+            .store()
+            .deliver(Box::new(DeliverySlice { now: 50, ..slice })),
+    )
+    .unwrap()
 }
 
 /// `count` deliveries that wait, of three entities in turn.
 fn waiting<B: Bench>(house: &House<B>, count: i64) {
     let pending = |number| {
         let entity = u64::try_from(number % 3).unwrap();
-        new(number, entity, Happened::MessageCreated, fate(DeliveryState::Pending, 0, 10))
+        new(
+            number,
+            entity,
+            Happened::MessageCreated,
+            fate(DeliveryState::Pending, 0, 10),
+        )
     };
-    write(house, DeliverySlice { new: (1..=count).map(pending).collect(), ..DeliverySlice::default() });
+    write(
+        house,
+        DeliverySlice {
+            new: (1..=count).map(pending).collect(),
+            ..DeliverySlice::default()
+        },
+    );
 }
 
 fn due<B: Bench>(house: &House<B>, until: i64) -> DueLanes {
-    wait(house.store().due(DueQuery { endpoint: ENDPOINT, until, lanes: 10, deliveries: 100 })).unwrap()
+    wait(house.store().due(DueQuery {
+        endpoint: ENDPOINT,
+        until,
+        lanes: 10,
+        deliveries: 100,
+    }))
+    .unwrap()
 }
 
 fn numbers(found: &DueLanes) -> Vec<Vec<i64>> {
-    found.lanes.iter().map(|lane| lane.iter().map(|waiting| waiting.number).collect()).collect()
+    found
+        .lanes
+        .iter()
+        .map(|lane| lane.iter().map(|waiting| waiting.number).collect())
+        .collect()
 }
 
-fn list<B: Bench>(house: &House<B>, state: Option<DeliveryState>, start: Start) -> StoredPage<StoredDelivery> {
-    let paging = Paging { limit: 3, start, order: Order::Desc };
-    wait(house.store().deliveries(DeliveryQuery { scope: live(), endpoint: ENDPOINT, state, happened: None, paging }))
-        .unwrap()
+fn list<B: Bench>(
+    house: &House<B>,
+    state: Option<DeliveryState>,
+    start: Start,
+) -> StoredPage<StoredDelivery> {
+    let paging = Paging {
+        limit: 3,
+        start,
+        order: Order::Desc,
+    };
+    wait(house.store().deliveries(DeliveryQuery {
+        scope: live(),
+        endpoint: ENDPOINT,
+        state,
+        happened: None,
+        paging,
+    }))
+    .unwrap()
 }
 
 fn total<B: Bench>(house: &House<B>, state: DeliveryState) -> u64 {
@@ -61,68 +128,205 @@ fn total<B: Bench>(house: &House<B>, state: DeliveryState) -> u64 {
 pub(in crate::store) fn the_first_of_each_lane_is_due_and_hands_over_when_it_ends<B: Bench>() {
     let house = House::<B>::new();
     waiting(&house, 7);
-    assert_eq!(numbers(&due(&house, 10)), [vec![1, 4, 7], vec![2, 5], vec![3, 6]]);
+    assert_eq!(
+        numbers(&due(&house, 10)),
+        [vec![1, 4, 7], vec![2, 5], vec![3, 6]]
+    );
     let changes = vec![
         (1, Change::Attempted(fate(DeliveryState::Delivered, 1, 0))),
         (2, Change::Attempted(fate(DeliveryState::Pending, 1, 99))),
         (3, Change::Attempted(fate(DeliveryState::Failed, 9, 0))),
     ];
     // One that has ended already, and one behind what waits.
-    let ended = new(8, 1, Happened::ConversationClosed, fate(DeliveryState::Delivered, 1, 0));
-    let behind = new(9, 2, Happened::MessageCreated, fate(DeliveryState::Pending, 0, 10));
-    write(&house, DeliverySlice { changes, new: vec![ended, behind], ..DeliverySlice::default() });
+    let ended = new(
+        8,
+        1,
+        Happened::ConversationClosed,
+        fate(DeliveryState::Delivered, 1, 0),
+    );
+    let behind = new(
+        9,
+        2,
+        Happened::MessageCreated,
+        fate(DeliveryState::Pending, 0, 10),
+    );
+    write(
+        &house,
+        DeliverySlice {
+            changes,
+            new: vec![ended, behind],
+            ..DeliverySlice::default()
+        },
+    );
     let found = due(&house, 60);
-    assert_eq!((numbers(&found), found.next_due), (vec![vec![4, 7], vec![6]], Some(99)));
+    assert_eq!(
+        (numbers(&found), found.next_due),
+        (vec![vec![4, 7], vec![6]], Some(99))
+    );
     assert_eq!(numbers(&due(&house, 99))[2], [2, 5, 9]);
-    write(&house, DeliverySlice { changes: vec![(2, Change::Due(1))], ..DeliverySlice::default() });
+    write(
+        &house,
+        DeliverySlice {
+            changes: vec![(2, Change::Due(1))],
+            ..DeliverySlice::default()
+        },
+    );
     assert_eq!(numbers(&due(&house, 1)), [[2, 5, 9]]);
     // What has ended is sent again beside its lane.
-    write(&house, DeliverySlice { changes: vec![(3, Change::Again(0))], ..DeliverySlice::default() });
+    write(
+        &house,
+        DeliverySlice {
+            changes: vec![(3, Change::Again(0))],
+            ..DeliverySlice::default()
+        },
+    );
     assert_eq!(numbers(&due(&house, 0)), [[3]]);
-    assert_eq!((total(&house, DeliveryState::Pending), total(&house, DeliveryState::Delivered)), (7, 2));
+    assert_eq!(
+        (
+            total(&house, DeliveryState::Pending),
+            total(&house, DeliveryState::Delivered)
+        ),
+        (7, 2)
+    );
     house.is_sound();
 }
 
 pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: Bench>() {
     let house = House::<B>::new();
     waiting(&house, 7);
-    let changes = [2, 5].map(|number| (number, Change::Attempted(fate(DeliveryState::Delivered, 1, 0))));
-    write(&house, DeliverySlice { changes: changes.to_vec(), ..DeliverySlice::default() });
-    let shown = |page: &StoredPage<StoredDelivery>| page.items.iter().map(|item| item.number).collect::<Vec<_>>();
+    let changes = [2, 5].map(|number| {
+        (
+            number,
+            Change::Attempted(fate(DeliveryState::Delivered, 1, 0)),
+        )
+    });
+    write(
+        &house,
+        DeliverySlice {
+            changes: changes.to_vec(),
+            ..DeliverySlice::default()
+        },
+    );
+    let shown = |page: &StoredPage<StoredDelivery>| {
+        page.items
+            .iter()
+            .map(|item| item.number)
+            .collect::<Vec<_>>()
+    };
     let first = list(&house, None, Start::Offset(0));
-    assert_eq!((shown(&first), first.total, first.before, first.after), (vec![7, 6, 5], 7, false, true));
-    let cursor = |delivery: &StoredDelivery| Cursor { number: delivery.id().number(), tail: delivery.id().tail() };
+    assert_eq!(
+        (shown(&first), first.total, first.before, first.after),
+        (vec![7, 6, 5], 7, false, true)
+    );
+    let cursor = |delivery: &StoredDelivery| Cursor {
+        number: delivery.id().number(),
+        tail: delivery.id().tail(),
+    };
     let second = list(&house, None, Start::After(cursor(&first.items[2])));
     assert_eq!((shown(&second), second.after), (vec![4, 3, 2], true));
-    assert_eq!(shown(&list(&house, None, Start::Before(cursor(&second.items[0])))), [7, 6, 5]);
+    assert_eq!(
+        shown(&list(&house, None, Start::Before(cursor(&second.items[0])))),
+        [7, 6, 5]
+    );
     let pending = list(&house, Some(DeliveryState::Pending), Start::Offset(3));
     assert_eq!((shown(&pending), pending.total), (vec![3, 1], 5));
-    assert_eq!(shown(&list(&house, Some(DeliveryState::Delivered), Start::Offset(0))), [5, 2]);
+    assert_eq!(
+        shown(&list(
+            &house,
+            Some(DeliveryState::Delivered),
+            Start::Offset(0)
+        )),
+        [5, 2]
+    );
     let stranger = Start::After(Cursor { number: 1, tail: 3 });
-    let paging = Paging { limit: 3, start: stranger, order: Order::Desc };
-    let query = DeliveryQuery { scope: live(), endpoint: ENDPOINT, state: None, happened: None, paging };
+    let paging = Paging {
+        limit: 3,
+        start: stranger,
+        order: Order::Desc,
+    };
+    let query = DeliveryQuery {
+        scope: live(),
+        endpoint: ENDPOINT,
+        state: None,
+        happened: None,
+        paging,
+    };
     assert!(wait(house.store().deliveries(query)).is_err());
 }
 
 pub(in crate::store) fn what_is_given_up_counts_as_failed_at_once_and_the_rows_follow<B: Bench>() {
     let house = House::<B>::new();
     waiting(&house, 500);
-    let given_up = vec![GivenUp { endpoint: ENDPOINT, up_to: 500, gone: false }];
+    let given_up = vec![GivenUp {
+        endpoint: ENDPOINT,
+        up_to: 500,
+        gone: false,
+    }];
     // Enabled again, it gets what comes then, whatever was given up of the same lane.
-    let later = new(501, 1, Happened::MessageCreated, fate(DeliveryState::Pending, 0, 10));
-    let left = write(&house, DeliverySlice { given_up, new: vec![later], ..DeliverySlice::default() }).left;
+    let later = new(
+        501,
+        1,
+        Happened::MessageCreated,
+        fate(DeliveryState::Pending, 0, 10),
+    );
+    let left = write(
+        &house,
+        DeliverySlice {
+            given_up,
+            new: vec![later],
+            ..DeliverySlice::default()
+        },
+    )
+    .left;
     assert!(left);
-    assert_eq!((total(&house, DeliveryState::Failed), total(&house, DeliveryState::Pending)), (500, 1));
-    assert_eq!(list(&house, Some(DeliveryState::Failed), Start::Offset(497)).items.len(), 3);
+    assert_eq!(
+        (
+            total(&house, DeliveryState::Failed),
+            total(&house, DeliveryState::Pending)
+        ),
+        (500, 1)
+    );
+    assert_eq!(
+        list(&house, Some(DeliveryState::Failed), Start::Offset(497))
+            .items
+            .len(),
+        3
+    );
     assert_eq!(numbers(&due(&house, 60)), [[501]]);
     let late = vec![(1, Change::Attempted(fate(DeliveryState::Delivered, 1, 0)))];
-    write(&house, DeliverySlice { changes: late, ..DeliverySlice::default() });
-    assert_eq!(total(&house, DeliveryState::Delivered), 0, "what lands after the end does not count");
+    write(
+        &house,
+        DeliverySlice {
+            changes: late,
+            ..DeliverySlice::default()
+        },
+    );
+    assert_eq!(
+        total(&house, DeliveryState::Delivered),
+        0,
+        "what lands after the end does not count"
+    );
     while write(&house, DeliverySlice::default()).left {}
-    assert_eq!((total(&house, DeliveryState::Failed), total(&house, DeliveryState::Pending)), (500, 1));
+    assert_eq!(
+        (
+            total(&house, DeliveryState::Failed),
+            total(&house, DeliveryState::Pending)
+        ),
+        (500, 1)
+    );
     house.is_sound();
-    let gone = vec![GivenUp { endpoint: ENDPOINT, up_to: 501, gone: true }];
-    write(&house, DeliverySlice { given_up: gone, ..DeliverySlice::default() });
+    let gone = vec![GivenUp {
+        endpoint: ENDPOINT,
+        up_to: 501,
+        gone: true,
+    }];
+    write(
+        &house,
+        DeliverySlice {
+            given_up: gone,
+            ..DeliverySlice::default()
+        },
+    );
     while write(&house, DeliverySlice::default()).left {}
     assert_eq!(list(&house, None, Start::Offset(0)).total, 0);
     house.is_sound();
@@ -131,10 +335,35 @@ pub(in crate::store) fn what_is_given_up_counts_as_failed_at_once_and_the_rows_f
 pub(in crate::store) fn deliveries_that_ended_go_when_they_are_old<B: Bench>() {
     let house = House::<B>::new();
     waiting(&house, 300);
-    let ended = (1..=200).map(|number| (number, Change::Attempted(fate(DeliveryState::Delivered, 1, 0))));
-    write(&house, DeliverySlice { changes: ended.collect(), ..DeliverySlice::default() });
-    while write(&house, DeliverySlice { keep_from: 1_151, ..DeliverySlice::default() }).left {}
-    assert_eq!((total(&house, DeliveryState::Delivered), total(&house, DeliveryState::Pending)), (50, 100));
+    let ended = (1..=200).map(|number| {
+        (
+            number,
+            Change::Attempted(fate(DeliveryState::Delivered, 1, 0)),
+        )
+    });
+    write(
+        &house,
+        DeliverySlice {
+            changes: ended.collect(),
+            ..DeliverySlice::default()
+        },
+    );
+    while write(
+        &house,
+        DeliverySlice {
+            keep_from: 1_151,
+            ..DeliverySlice::default()
+        },
+    )
+    .left
+    {}
+    assert_eq!(
+        (
+            total(&house, DeliveryState::Delivered),
+            total(&house, DeliveryState::Pending)
+        ),
+        (50, 100)
+    );
     house.is_sound();
 }
 
@@ -142,25 +371,60 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     let house = House::<B>::new();
     let customer = house.customer(live(), "Ada");
     let mut conversation = house.conversation(live(), customer, Some("my number is 4711"));
-    let row = wait(house.store().happened_behind(0, 100)).unwrap().into_iter().find_map(|row| match row {
-        crate::store::FeedRow::Event(event) if event.happened == Happened::MessageCreated => Some(event),
-        crate::store::FeedRow::Event(_) | crate::store::FeedRow::Endpoint { .. } => None,
-    });
+    let row = wait(house.store().happened_behind(0, 100))
+        .unwrap()
+        .into_iter()
+        .find_map(|row| match row {
+            crate::store::FeedRow::Event(event) if event.happened == Happened::MessageCreated => {
+                Some(event)
+            }
+            crate::store::FeedRow::Event(_) | crate::store::FeedRow::Endpoint { .. } => None,
+        });
     let position = row.unwrap().position;
-    let pending = Fate { log: vec![attempt("echo 4711")], ..fate(DeliveryState::Pending, 1, 10) };
-    let delivery = NewDelivery { position, ..new(1, 5, Happened::MessageCreated, pending) };
-    write(&house, DeliverySlice { new: vec![delivery], ..DeliverySlice::default() });
-    let log = || wait(house.store().delivery(ENDPOINT, 1)).unwrap().unwrap().log;
+    let pending = Fate {
+        log: vec![attempt("echo 4711")],
+        ..fate(DeliveryState::Pending, 1, 10)
+    };
+    let delivery = NewDelivery {
+        position,
+        ..new(1, 5, Happened::MessageCreated, pending)
+    };
+    write(
+        &house,
+        DeliverySlice {
+            new: vec![delivery],
+            ..DeliverySlice::default()
+        },
+    );
+    let log = || {
+        wait(house.store().delivery(ENDPOINT, 1))
+            .unwrap()
+            .unwrap()
+            .log
+    };
     assert_eq!(log(), [attempt("echo 4711")]);
     let shown = house.transcript(live(), conversation.id);
     let message: serde_json::Value = serde_json::from_str(&shown.items[0]).unwrap();
     let id = message["message_id"].as_str().unwrap().parse().unwrap();
     conversation.ask(Request::Redact(id)).unwrap();
-    let silent = Attempt { answer: None, error: None, ..attempt("") };
+    let silent = Attempt {
+        answer: None,
+        error: None,
+        ..attempt("")
+    };
     assert_eq!(log(), std::slice::from_ref(&silent));
     // One that was under way meanwhile may say it too.
-    let late = Fate { log: vec![attempt("4711 again")], ..fate(DeliveryState::Delivered, 2, 0) };
-    write(&house, DeliverySlice { changes: vec![(1, Change::Attempted(late))], ..DeliverySlice::default() });
+    let late = Fate {
+        log: vec![attempt("4711 again")],
+        ..fate(DeliveryState::Delivered, 2, 0)
+    };
+    write(
+        &house,
+        DeliverySlice {
+            changes: vec![(1, Change::Attempted(late))],
+            ..DeliverySlice::default()
+        },
+    );
     assert_eq!(log(), [silent.clone(), silent]);
     house.until("no file holds what was redacted", || !house.holds("4711"));
 }
@@ -178,14 +442,36 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         until: None,
         kinds: vec![Happened::MessageCreated, Happened::ConversationClosed],
     };
-    let replays = vec![ReplayChange::Open(replay.clone()), ReplayChange::Reached(9, 12)];
-    let matched = Matched { position: 33, within: 7 };
-    write(&house, DeliverySlice { matched: Some(matched), replays, ..DeliverySlice::default() });
+    let replays = vec![
+        ReplayChange::Open(replay.clone()),
+        ReplayChange::Reached(9, 12),
+    ];
+    let matched = Matched {
+        position: 33,
+        within: 7,
+    };
+    write(
+        &house,
+        DeliverySlice {
+            matched: Some(matched),
+            replays,
+            ..DeliverySlice::default()
+        },
+    );
     let house = house.crash();
     let state = wait(house.store().webhook_state()).unwrap();
-    assert_eq!((state.matched, state.last_delivery, state.last_lane), (matched, 2, 9));
+    assert_eq!(
+        (state.matched, state.last_delivery, state.last_lane),
+        (matched, 2, 9)
+    );
     assert_eq!(state.replays, [(Replay { next: 12, ..replay }, 0)]);
-    write(&house, DeliverySlice { replays: vec![ReplayChange::Done(9)], ..DeliverySlice::default() });
+    write(
+        &house,
+        DeliverySlice {
+            replays: vec![ReplayChange::Done(9)],
+            ..DeliverySlice::default()
+        },
+    );
     assert_eq!(wait(house.store().webhook_state()).unwrap().replays, []);
     assert_eq!(numbers(&due(&house, 10)), [[1], [2]]);
 }
@@ -193,12 +479,24 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
 pub(in crate::store) fn whoever_begins_anew_reads_behind_what_was_handed_in<B: Bench>() {
     let house = House::<B>::new();
     for number in 1..=100 {
-        let pending = new(number, 1, Happened::MessageCreated, fate(DeliveryState::Pending, 0, 10));
-        let slice = DeliverySlice { new: vec![pending], now: 50, ..DeliverySlice::default() };
+        let pending = new(
+            number,
+            1,
+            Happened::MessageCreated,
+            fate(DeliveryState::Pending, 0, 10),
+        );
+        let slice = DeliverySlice {
+            new: vec![pending],
+            now: 50,
+            ..DeliverySlice::default()
+        };
         // Nobody waits for it: whoever handed it in has panicked.
         drop(house.store().deliver(Box::new(slice)));
         wait(house.store().begin_deliveries()).unwrap();
-        assert_eq!(wait(house.store().webhook_state()).unwrap().last_delivery, number);
+        assert_eq!(
+            wait(house.store().webhook_state()).unwrap().last_delivery,
+            number
+        );
     }
 }
 
@@ -215,9 +513,16 @@ pub(in crate::store) fn what_is_left_of_an_endpoint_that_is_no_more_goes<B: Benc
         until: None,
         kinds: Vec::new(),
     };
-    write(&house, DeliverySlice { replays: vec![ReplayChange::Open(replay)], ..DeliverySlice::default() });
+    write(
+        &house,
+        DeliverySlice {
+            replays: vec![ReplayChange::Open(replay)],
+            ..DeliverySlice::default()
+        },
+    );
     wait(house.store().begin_deliveries()).unwrap();
-    let slices = std::iter::repeat_with(|| write(&house, DeliverySlice::default())).take_while(|written| written.left);
+    let slices = std::iter::repeat_with(|| write(&house, DeliverySlice::default()))
+        .take_while(|written| written.left);
     assert!(slices.count() > 2, "a few rows at a time");
     assert_eq!(DeliveryState::ALL.map(|state| total(&house, state)), [0; 3]);
     assert_eq!(wait(house.store().webhook_state()).unwrap().replays, []);

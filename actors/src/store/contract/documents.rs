@@ -1,7 +1,12 @@
-//! What a store promises of documents: that they come back as they were committed, that lists hold and count what one may
-//! read, that links lead there, and that what was erased is in no file.
+//! What a store promises of documents: that they come back as they were committed, that lists hold
+//! and count what one may read, that links lead there, and that what was erased is in no file.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -15,12 +20,16 @@ use crate::id::{DocumentId, UserId, VersionId};
 use crate::page::{Cursor, Order, Paging, Start};
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::{
-    Broken, Commit, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, Happened, Header, Kind, NewRow,
-    NewVersion, Stored, Subject, Tallies, VersionQuery,
+    Broken, Commit, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, Happened, Header,
+    Kind, NewRow, NewVersion, Stored, Subject, Tallies, VersionQuery,
 };
 
 fn subject(id: DocumentId) -> Subject {
-    Subject { kind: Kind::Document, number: id.number(), tail: id.tail() }
+    Subject {
+        kind: Kind::Document,
+        number: id.number(),
+        tail: id.tail(),
+    }
 }
 
 fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
@@ -28,7 +37,11 @@ fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
         number,
         id: VersionId::with_sequence(1_000, number),
         label: (number == 1).then(|| "first".to_owned()),
-        branch: if number == 3 { "side".to_owned() } else { String::new() },
+        branch: if number == 3 {
+            "side".to_owned()
+        } else {
+            String::new()
+        },
         parents: (1..number).rev().take(1).collect(),
         message: None,
         author: None,
@@ -42,7 +55,12 @@ fn header(title: &str) -> DocumentHeader {
     DocumentHeader {
         was_deleted: None,
         updated_at: 1_000,
-        listed: DocumentListed { title: title.to_owned(), content_type: 0, owner: None, deleted_at: None },
+        listed: DocumentListed {
+            title: title.to_owned(),
+            content_type: 0,
+            owner: None,
+            deleted_at: None,
+        },
         body: format!("{{\"title\":\"{title}\"}}"),
         readers: Some(Vec::new()),
         links: None,
@@ -54,33 +72,68 @@ fn header(title: &str) -> DocumentHeader {
 
 /// One that is changed and nothing else.
 fn changed(title: &str) -> DocumentHeader {
-    DocumentHeader { was_deleted: Some(false), readers: None, version: None, ..header(title) }
+    DocumentHeader {
+        was_deleted: Some(false),
+        readers: None,
+        version: None,
+        ..header(title)
+    }
 }
 
 fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commit {
     let payload = Bytes::copy_from_slice(payload.as_bytes());
-    let row =
-        NewRow { happened: Happened::DocumentUpdated, payload, tallies: Tallies::default(), seen: None, edits: None };
-    let caller = Caller { scope: live(), by: By::server("a test") };
-    Commit { rows: vec![row], header, ..Commit::new(subject(id), expected, caller, 1_000) }
+    let row = NewRow {
+        happened: Happened::DocumentUpdated,
+        payload,
+        tallies: Tallies::default(),
+        seen: None,
+        edits: None,
+    };
+    let caller = Caller {
+        scope: live(),
+        by: By::server("a test"),
+    };
+    Commit {
+        rows: vec![row],
+        header,
+        ..Commit::new(subject(id), expected, caller, 1_000)
+    }
 }
 
 impl<B: Bench> House<B> {
     fn commit(&self, commit: Commit) -> Result<(), CommitFailure<Broken>> {
         let (settled, outcome) = sync_channel(1);
-        self.store().submit(Incarnation::next(), commit, Box::new(move |outcome| settled.send(outcome).unwrap()));
+        self.store().submit(
+            Incarnation::next(),
+            commit,
+            Box::new(move |outcome| settled.send(outcome).unwrap()),
+        );
         outcome.recv().unwrap()
     }
 
     fn put(&self, id: DocumentId, expected: u64, header: DocumentHeader) {
-        self.commit(commit(id, expected, Header::Document(Box::new(header)), "{}")).unwrap();
+        self.commit(commit(
+            id,
+            expected,
+            Header::Document(Box::new(header)),
+            "{}",
+        ))
+        .unwrap();
     }
 
     /// The documents of a list, by title, and its total.
     fn titles(&self, query: DocumentQuery) -> (Vec<String>, u64) {
         let found = wait(self.store().documents(query)).unwrap();
-        let title = |body: &str| serde_json::from_str::<serde_json::Value>(body).unwrap()["title"].clone();
-        (found.items.iter().map(|row| title(&row.body).as_str().unwrap().to_owned()).collect(), found.total)
+        let title =
+            |body: &str| serde_json::from_str::<serde_json::Value>(body).unwrap()["title"].clone();
+        (
+            found
+                .items
+                .iter()
+                .map(|row| title(&row.body).as_str().unwrap().to_owned())
+                .collect(),
+            found.total,
+        )
     }
 }
 
@@ -95,7 +148,11 @@ fn all() -> DocumentQuery {
         deleted: false,
         among: None,
         sort: DocumentOrder::Creation,
-        paging: Paging { limit: 100, start: Start::Offset(0), order: Order::Desc },
+        paging: Paging {
+            limit: 100,
+            start: Start::Offset(0),
+            order: Order::Desc,
+        },
     }
 }
 
@@ -103,25 +160,78 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
     let house = House::<B>::new();
     let id = DocumentId::new(1_000);
     house.put(id, 0, header("a"));
-    let comments = vec![(1, Some("\"one\"".to_owned())), (2, Some("\"two\"".to_owned()))];
+    let comments = vec![
+        (1, Some("\"one\"".to_owned())),
+        (2, Some("\"two\"".to_owned())),
+    ];
     let anchors = Some(Bytes::from_static(b"places"));
-    house.put(id, 1, DocumentHeader { version: Some(version(2, Some(1), "two")), comments, anchors, ..changed("b") });
+    house.put(
+        id,
+        1,
+        DocumentHeader {
+            version: Some(version(2, Some(1), "two")),
+            comments,
+            anchors,
+            ..changed("b")
+        },
+    );
     let comments = vec![(1, None)];
-    house.put(id, 2, DocumentHeader { version: Some(version(3, Some(2), "three")), comments, ..changed("c") });
+    house.put(
+        id,
+        2,
+        DocumentHeader {
+            version: Some(version(3, Some(2), "three")),
+            comments,
+            ..changed("c")
+        },
+    );
     let stale = commit(id, 2, Header::Document(Box::new(changed("lost"))), "{}");
-    assert_eq!(house.commit(stale), Err(CommitFailure::Conflict), "the fence");
+    assert_eq!(
+        house.commit(stale),
+        Err(CommitFailure::Conflict),
+        "the fence"
+    );
     let house = house.crash();
-    let Some(Stored::Document(found)) = wait(house.store().load(subject(id))).unwrap() else { panic!("no document") };
-    assert_eq!((found.sequence, found.body.as_str(), found.scope), (3, "{\"title\":\"c\"}", live()));
+    let Some(Stored::Document(found)) = wait(house.store().load(subject(id))).unwrap() else {
+        panic!("no document")
+    };
+    assert_eq!(
+        (found.sequence, found.body.as_str(), found.scope),
+        (3, "{\"title\":\"c\"}", live())
+    );
     assert_eq!(found.comments, [(2, "\"two\"".to_owned())]);
-    assert_eq!(found.anchors.as_deref(), Some(&b"places"[..]), "they stay until they change");
-    let parents: Vec<_> = found.versions.iter().map(|one| (one.number, one.parents.clone())).collect();
+    assert_eq!(
+        found.anchors.as_deref(),
+        Some(&b"places"[..]),
+        "they stay until they change"
+    );
+    let parents: Vec<_> = found
+        .versions
+        .iter()
+        .map(|one| (one.number, one.parents.clone()))
+        .collect();
     assert_eq!(parents, [(1, vec![]), (2, vec![1]), (3, vec![2])]);
-    let (third, frames) = wait(house.store().version(live(), subject(id), 3)).unwrap().unwrap();
-    assert_eq!((&third, frames), (&found.versions[2], vec!["one".into(), "two".into(), "three".into()]));
-    assert!(wait(house.store().version(live(), subject(id), 4)).unwrap().is_none());
-    let side =
-        VersionQuery { scope: live(), document: subject(id), branch: Some("side".to_owned()), paging: all().paging };
+    let (third, frames) = wait(house.store().version(live(), subject(id), 3))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (&third, frames),
+        (
+            &found.versions[2],
+            vec!["one".into(), "two".into(), "three".into()]
+        )
+    );
+    assert!(
+        wait(house.store().version(live(), subject(id), 4))
+            .unwrap()
+            .is_none()
+    );
+    let side = VersionQuery {
+        scope: live(),
+        document: subject(id),
+        branch: Some("side".to_owned()),
+        paging: all().paging,
+    };
     assert_eq!(wait(house.store().versions(side)).unwrap().total, 1);
     house.is_sound();
 }
@@ -130,31 +240,100 @@ pub(in crate::store) fn lists_of_documents_hold_and_count_what_one_may_read<B: B
     let house = House::<B>::new();
     let ids: Vec<DocumentId> = (0..4).map(|_| DocumentId::new(1_000)).collect();
     let user = UserId::new(1);
-    let readers = [vec![], vec![(user.number(), 0)], vec![(0, 0), (user.number(), 2)], vec![(0, 1)]];
+    let readers = [
+        vec![],
+        vec![(user.number(), 0)],
+        vec![(0, 0), (user.number(), 2)],
+        vec![(0, 1)],
+    ];
     for ((id, title), readers) in ids.iter().zip(["d", "C", "b", "a"]).zip(readers) {
-        house.put(*id, 0, DocumentHeader { readers: Some(readers), ..header(title) });
+        house.put(
+            *id,
+            0,
+            DocumentHeader {
+                readers: Some(readers),
+                ..header(title)
+            },
+        );
     }
     let list = |query: DocumentQuery| {
         let (titles, total) = house.titles(query);
         (titles.concat(), total)
     };
     assert_eq!(list(all()), ("abCd".to_owned(), 4));
-    assert_eq!(list(DocumentQuery { scope: other(), ..all() }), (String::new(), 0));
-    let mine = DocumentQuery { reader: Some(user), ..all() };
-    assert_eq!(list(mine.clone()), ("abC".to_owned(), 3));
-    assert_eq!(list(DocumentQuery { role: Some(2), ..mine.clone() }), ("b".to_owned(), 1));
-    let ascending = Paging { order: Order::Asc, ..all().paging };
-    assert_eq!(list(DocumentQuery { sort: DocumentOrder::Title, paging: ascending, ..all() }).0, "abCd");
-    let among: Arc<[u64]> = Arc::from([ids[0].number(), ids[3].number(), 7]);
-    assert_eq!(list(DocumentQuery { among: Some(among), ..all() }), ("da".to_owned(), 2));
-    let binned = DocumentListed { deleted_at: Some(5), ..header("b").listed };
-    house.put(ids[2], 1, DocumentHeader { listed: binned, ..changed("b") });
-    assert_eq!(list(all()), ("aCd".to_owned(), 3));
-    assert_eq!(list(DocumentQuery { deleted: true, ..all() }), ("b".to_owned(), 1));
-    let after = Start::After(Cursor { number: ids[2].number(), tail: ids[2].tail() });
-    let behind = Paging { start: after, ..all().paging };
     assert_eq!(
-        list(DocumentQuery { paging: behind, ..all() }),
+        list(DocumentQuery {
+            scope: other(),
+            ..all()
+        }),
+        (String::new(), 0)
+    );
+    let mine = DocumentQuery {
+        reader: Some(user),
+        ..all()
+    };
+    assert_eq!(list(mine.clone()), ("abC".to_owned(), 3));
+    assert_eq!(
+        list(DocumentQuery {
+            role: Some(2),
+            ..mine.clone()
+        }),
+        ("b".to_owned(), 1)
+    );
+    let ascending = Paging {
+        order: Order::Asc,
+        ..all().paging
+    };
+    assert_eq!(
+        list(DocumentQuery {
+            sort: DocumentOrder::Title,
+            paging: ascending,
+            ..all()
+        })
+        .0,
+        "abCd"
+    );
+    let among: Arc<[u64]> = Arc::from([ids[0].number(), ids[3].number(), 7]);
+    assert_eq!(
+        list(DocumentQuery {
+            among: Some(among),
+            ..all()
+        }),
+        ("da".to_owned(), 2)
+    );
+    let binned = DocumentListed {
+        deleted_at: Some(5),
+        ..header("b").listed
+    };
+    house.put(
+        ids[2],
+        1,
+        DocumentHeader {
+            listed: binned,
+            ..changed("b")
+        },
+    );
+    assert_eq!(list(all()), ("aCd".to_owned(), 3));
+    assert_eq!(
+        list(DocumentQuery {
+            deleted: true,
+            ..all()
+        }),
+        ("b".to_owned(), 1)
+    );
+    let after = Start::After(Cursor {
+        number: ids[2].number(),
+        tail: ids[2].tail(),
+    });
+    let behind = Paging {
+        start: after,
+        ..all().paging
+    };
+    assert_eq!(
+        list(DocumentQuery {
+            paging: behind,
+            ..all()
+        }),
         ("Cd".to_owned(), 3),
         "one in the bin is still a place"
     );
@@ -162,21 +341,41 @@ pub(in crate::store) fn lists_of_documents_hold_and_count_what_one_may_read<B: B
     assert_eq!(overdue, [(subject(ids[2]), live())]);
     assert_eq!(wait(house.store().overdue_documents(5, 10)).unwrap(), []);
     let behind = wait(house.store().documents_behind(ids[0].number(), 10)).unwrap();
-    assert_eq!(behind, [1, 2, 3].map(|place: usize| (ids[place].number(), live())), "the one in the bin too");
+    assert_eq!(
+        behind,
+        [1, 2, 3].map(|place: usize| (ids[place].number(), live())),
+        "the one in the bin too"
+    );
     house.is_sound();
 }
 
 pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: Bench>() {
     let house = House::<B>::new();
     let id = DocumentId::new(1_000);
-    house.put(id, 0, DocumentHeader { links: Some(vec![[1; 32], [2; 32]]), ..header("a") });
+    house.put(
+        id,
+        0,
+        DocumentHeader {
+            links: Some(vec![[1; 32], [2; 32]]),
+            ..header("a")
+        },
+    );
     let link = |hash| wait(house.store().link(hash)).unwrap();
     assert_eq!(link([1; 32]), Some((subject(id), live())));
     house.put(id, 1, changed("b"));
     assert_eq!(link([2; 32]), Some((subject(id), live())));
-    house.put(id, 2, DocumentHeader { links: Some(vec![[2; 32]]), ..changed("b") });
+    house.put(
+        id,
+        2,
+        DocumentHeader {
+            links: Some(vec![[2; 32]]),
+            ..changed("b")
+        },
+    );
     assert_eq!((link([1; 32]), link([2; 32]).is_some()), (None, true));
-    house.commit(commit(id, 3, Header::DocumentGone, "{}")).unwrap();
+    house
+        .commit(commit(id, 3, Header::DocumentGone, "{}"))
+        .unwrap();
     assert_eq!(link([2; 32]), None);
 }
 
@@ -188,15 +387,33 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
         comments: vec![(1, Some("\"commentword\"".to_owned()))],
         ..header("titleword")
     };
-    let created = commit(id, 0, Header::Document(Box::new(new)), "{\"id\":\"x\",\"title\":\"eventword\"}");
+    let created = commit(
+        id,
+        0,
+        Header::Document(Box::new(new)),
+        "{\"id\":\"x\",\"title\":\"eventword\"}",
+    );
     house.commit(created).unwrap();
     house.settle();
     for word in ["frameword", "commentword", "titleword", "eventword"] {
         assert!(house.holds(word), "{word}");
     }
-    house.commit(commit(id, 1, Header::DocumentGone, "{\"title\":\"lastword\"}")).unwrap();
+    house
+        .commit(commit(
+            id,
+            1,
+            Header::DocumentGone,
+            "{\"title\":\"lastword\"}",
+        ))
+        .unwrap();
     assert!(wait(house.store().load(subject(id))).unwrap().is_none());
-    for word in ["frameword", "commentword", "titleword", "eventword", "lastword"] {
+    for word in [
+        "frameword",
+        "commentword",
+        "titleword",
+        "eventword",
+        "lastword",
+    ] {
         house.until(word, || !house.holds(word));
     }
     let events = wait(house.store().happened_behind(0, 10)).unwrap();
@@ -208,10 +425,27 @@ pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
     let house = House::<B>::new();
     let mut user = house.user(live(), "ada@example.com").unwrap();
     let id = DocumentId::new(1_000);
-    let listed = DocumentListed { owner: Some(user.id), deleted_at: Some(5), ..header("a").listed };
-    house.put(id, 0, DocumentHeader { listed, ..header("a") });
+    let listed = DocumentListed {
+        owner: Some(user.id),
+        deleted_at: Some(5),
+        ..header("a").listed
+    };
+    house.put(
+        id,
+        0,
+        DocumentHeader {
+            listed,
+            ..header("a")
+        },
+    );
     let refused = user.ask(UserRequest::Delete).unwrap_err();
-    assert_eq!(refused, Failed::Commit(CommitFailure::Broken(Broken::HasDocuments)), "in the bin it is theirs too");
-    house.commit(commit(id, 1, Header::DocumentGone, "{}")).unwrap();
+    assert_eq!(
+        refused,
+        Failed::Commit(CommitFailure::Broken(Broken::HasDocuments)),
+        "in the bin it is theirs too"
+    );
+    house
+        .commit(commit(id, 1, Header::DocumentGone, "{}"))
+        .unwrap();
     user.ask(UserRequest::Delete).unwrap();
 }

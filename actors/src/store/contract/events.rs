@@ -1,5 +1,11 @@
-//! Events against a plain model: whichever way they are asked for, and whether they stand in memory or are written behind.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+//! Events against a plain model: whichever way they are asked for, and whether they stand in memory
+//! or are written behind.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -16,8 +22,8 @@ use crate::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
 use crate::id::{ConversationId, CustomerId, UserId, WebhookId};
 use crate::runtime::Incarnation;
 use crate::store::{
-    Commit, ConversationState, EventPage, EventQuery, FeedRow, Happened, Header, Kind, NewRow, ReadError, Seen, Span,
-    Store, Subject, Tallies,
+    Commit, ConversationState, EventPage, EventQuery, FeedRow, Happened, Header, Kind, NewRow,
+    ReadError, Seen, Span, Store, Subject, Tallies,
 };
 use crate::time::Timestamp;
 
@@ -50,9 +56,20 @@ type Said = (Happened, Channel, Option<UserId>);
 impl Talk {
     fn new(scope: Scope, customer: CustomerId) -> Self {
         let id = ConversationId::new(Timestamp::now().0);
-        let subject = Subject { kind: Kind::Conversation, number: id.number(), tail: id.tail() };
+        let subject = Subject {
+            kind: Kind::Conversation,
+            number: id.number(),
+            tail: id.tail(),
+        };
         let incarnation = Incarnation::next();
-        Talk { scope, subject, customer, seq: 0, tallies: Tallies::default(), incarnation }
+        Talk {
+            scope,
+            subject,
+            customer,
+            seq: 0,
+            tallies: Tallies::default(),
+            incarnation,
+        }
     }
 
     fn commit(&mut self, said: &[Said], at: i64) -> Commit {
@@ -70,30 +87,66 @@ impl Talk {
             snoozed_until: None,
             roused_at: at,
         };
-        // What is no message writes the header, as a conversation's actor does: recovery counts on it.
-        let messages =
-            said.iter().all(|(kind, _, _)| matches!(kind, Happened::MessageCreated | Happened::MessageUpdated));
+        // What is no message writes the header, as a conversation's actor does: recovery counts on
+        // it.
+        let messages = said.iter().all(|(kind, _, _)| {
+            matches!(kind, Happened::MessageCreated | Happened::MessageUpdated)
+        });
         let before = (expected > 0).then(|| Box::new(state.clone()));
-        let put = Header::Conversation { before, after: Box::new(state) };
-        let header = if expected > 0 && messages { Header::Unchanged } else { put };
-        let caller = Caller { scope: self.scope, by: By::server("a test") };
-        Commit { rows, header, ..Commit::new(self.subject, expected, caller, at) }
+        let put = Header::Conversation {
+            before,
+            after: Box::new(state),
+        };
+        let header = if expected > 0 && messages {
+            Header::Unchanged
+        } else {
+            put
+        };
+        let caller = Caller {
+            scope: self.scope,
+            by: By::server("a test"),
+        };
+        Commit {
+            rows,
+            header,
+            ..Commit::new(self.subject, expected, caller, at)
+        }
     }
 
     fn row(&mut self, (happened, channel, assignee): Said, at: i64) -> NewRow {
         if happened == Happened::MessageCreated {
             self.tallies = self.tallies.plus(SenderType::Agent, at);
         }
-        let seen = Seen { channel, priority: Priority::Normal, assignee, sender: None };
+        let seen = Seen {
+            channel,
+            priority: Priority::Normal,
+            assignee,
+            sender: None,
+        };
         let payload = Bytes::from(format!("{{\"at\":{at}}}"));
-        NewRow { happened, payload, tallies: self.tallies, seen: Some(seen), edits: None }
+        NewRow {
+            happened,
+            payload,
+            tallies: self.tallies,
+            seen: Some(seen),
+            edits: None,
+        }
     }
 
     /// Commits without waiting; tells when it is durable.
-    fn submit(&mut self, store: &dyn Store, rows: &[Said], at: i64) -> std::sync::mpsc::Receiver<bool> {
+    fn submit(
+        &mut self,
+        store: &dyn Store,
+        rows: &[Said],
+        at: i64,
+    ) -> std::sync::mpsc::Receiver<bool> {
         let (settled, outcome) = sync_channel(1);
         let commit = self.commit(rows, at);
-        store.submit(self.incarnation, commit, Box::new(move |outcome| settled.send(outcome.is_ok()).unwrap()));
+        store.submit(
+            self.incarnation,
+            commit,
+            Box::new(move |outcome| settled.send(outcome.is_ok()).unwrap()),
+        );
         outcome
     }
 }
@@ -101,8 +154,13 @@ impl Talk {
 /// What is done. Numbers choose among what there is.
 #[derive(Debug, Clone)]
 enum Step {
-    Begin { scope: usize },
-    Happens { talk: usize, rows: Vec<(usize, usize, usize)> },
+    Begin {
+        scope: usize,
+    },
+    Happens {
+        talk: usize,
+        rows: Vec<(usize, usize, usize)>,
+    },
     Crash,
 }
 
@@ -135,13 +193,30 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn questions() -> impl Strategy<Value = Vec<Question>> {
     let sometimes = |most: usize| proptest::option::weighted(0.4, 0..most);
-    let kinds = prop_oneof![1 => Just(Vec::new()), 1 => proptest::collection::vec(0..5_usize, 1..3)];
+    let kinds =
+        prop_oneof![1 => Just(Vec::new()), 1 => proptest::collection::vec(0..5_usize, 1..3)];
     let filter = (kinds, sometimes(3), sometimes(2));
-    let place = (0..3_usize, sometimes(1000), 0..400_usize, proptest::option::weighted(0.3, 0..500_usize));
-    let question = (place, filter, 1..30_u32, any::<bool>()).prop_map(|(place, filter, limit, total)| {
-        let ((span, talk, after, until), (kinds, channel, assignee)) = (place, filter);
-        Question { span, talk, after, until, kinds, channel, assignee, limit, total }
-    });
+    let place = (
+        0..3_usize,
+        sometimes(1000),
+        0..400_usize,
+        proptest::option::weighted(0.3, 0..500_usize),
+    );
+    let question =
+        (place, filter, 1..30_u32, any::<bool>()).prop_map(|(place, filter, limit, total)| {
+            let ((span, talk, after, until), (kinds, channel, assignee)) = (place, filter);
+            Question {
+                span,
+                talk,
+                after,
+                until,
+                kinds,
+                channel,
+                assignee,
+                limit,
+                total,
+            }
+        });
     proptest::collection::vec(question, 150)
 }
 
@@ -162,8 +237,21 @@ fn scopes() -> [Scope; SCOPES] {
 impl<B: Bench> Model<B> {
     fn new(house: House<B>) -> Self {
         let customers = scopes().map(|scope| house.customer(scope, "Ada")).to_vec();
-        let users = (0..2).map(|index| house.user(live(), &format!("{index}@example.org")).unwrap().id).collect();
-        Model { house, customers, users, talks: Vec::new(), known: Vec::new() }
+        let users = (0..2)
+            .map(|index| {
+                house
+                    .user(live(), &format!("{index}@example.org"))
+                    .unwrap()
+                    .id
+            })
+            .collect();
+        Model {
+            house,
+            customers,
+            users,
+            talks: Vec::new(),
+            known: Vec::new(),
+        }
     }
 
     fn take(mut self, step: Step) -> Self {
@@ -171,12 +259,19 @@ impl<B: Bench> Model<B> {
             Step::Begin { scope } => {
                 // Most of it happens in one scope.
                 let scope = scope.saturating_sub(3);
-                self.talks.push(Talk::new(scopes()[scope], self.customers[scope]));
+                self.talks
+                    .push(Talk::new(scopes()[scope], self.customers[scope]));
                 let talk = self.talks.len() - 1;
-                self.happens(talk, vec![(Happened::ConversationCreated, Channel::Chat, None)], Timestamp::now().0);
+                self.happens(
+                    talk,
+                    vec![(Happened::ConversationCreated, Channel::Chat, None)],
+                    Timestamp::now().0,
+                );
             }
             Step::Happens { talk, rows } => {
-                let Some(talk) = talk.checked_rem(self.talks.len()) else { return self };
+                let Some(talk) = talk.checked_rem(self.talks.len()) else {
+                    return self;
+                };
                 let said = |(kind, channel, assignee): &(usize, usize, usize)| {
                     let assignee = assignee.checked_sub(1).map(|index| self.users[index]);
                     (Happened::EVENTS[*kind], Channel::ALL[*channel], assignee)
@@ -186,7 +281,9 @@ impl<B: Bench> Model<B> {
             }
             Step::Crash => {
                 self.house = self.house.crash();
-                self.talks.iter_mut().for_each(|talk| talk.incarnation = Incarnation::next());
+                self.talks
+                    .iter_mut()
+                    .for_each(|talk| talk.incarnation = Incarnation::next());
             }
         }
         self
@@ -197,11 +294,25 @@ impl<B: Bench> Model<B> {
         let first = talk.seq + 1;
         assert!(talk.submit(&*self.house.store(), &rows, at).recv().unwrap());
         let (scope, entity) = (talk.scope, talk.subject.number);
-        let number = self.known.iter().filter(|known| known.scope == scope).count();
-        for ((seq, number), (happened, channel, assignee)) in
-            (first..).zip(1 + u64::try_from(number).unwrap()..).zip(rows)
+        let number = self
+            .known
+            .iter()
+            .filter(|known| known.scope == scope)
+            .count();
+        for ((seq, number), (happened, channel, assignee)) in (first..)
+            .zip(1 + u64::try_from(number).unwrap()..)
+            .zip(rows)
         {
-            self.known.push(Known { scope, entity, seq, number, happened, channel, assignee, position: 0 });
+            self.known.push(Known {
+                scope,
+                entity,
+                seq,
+                number,
+                happened,
+                channel,
+                assignee,
+                position: 0,
+            });
         }
     }
 
@@ -212,16 +323,26 @@ impl<B: Bench> Model<B> {
         loop {
             let rows = wait(self.house.store().happened_behind(position, 7)).unwrap();
             for row in &rows {
-                let FeedRow::Event(event) = row else { panic!("{row:?} is no event") };
+                let FeedRow::Event(event) = row else {
+                    panic!("{row:?} is no event")
+                };
                 let known = known.next().unwrap();
                 assert!(event.position > position);
                 position = event.position;
                 known.position = position;
-                assert_eq!((event.scope, event.entity, event.sequence), (known.scope, known.entity, known.seq));
-                assert_eq!((event.number, event.happened), (known.number, known.happened));
+                assert_eq!(
+                    (event.scope, event.entity, event.sequence),
+                    (known.scope, known.entity, known.seq)
+                );
+                assert_eq!(
+                    (event.number, event.happened),
+                    (known.number, known.happened)
+                );
                 assert_eq!(event.channel, Some(known.channel));
                 assert_eq!(event.assignee, known.assignee.map(|user| user.number()));
-                let again = wait(self.house.store().event_at(position)).unwrap().unwrap();
+                let again = wait(self.house.store().event_at(position))
+                    .unwrap()
+                    .unwrap();
                 assert_eq!(again.body(), event.body());
             }
             if rows.len() < 7 {
@@ -233,24 +354,45 @@ impl<B: Bench> Model<B> {
 
     fn compare(&self, question: &Question) -> Result<(), TestCaseError> {
         let scope = scopes()[question.span];
-        let talk = question.talk.and_then(|talk| self.talks.get(talk.checked_rem(self.talks.len())?));
+        let talk = question
+            .talk
+            .and_then(|talk| self.talks.get(talk.checked_rem(self.talks.len())?));
         let (span, of): (Span, Vec<&Known>) = match talk {
             Some(talk) => {
-                let own = self.known.iter().filter(|known| known.entity == talk.subject.number);
+                let own = self
+                    .known
+                    .iter()
+                    .filter(|known| known.entity == talk.subject.number);
                 (Span::Entity(talk.scope, talk.subject), own.collect())
             }
-            None => (Span::Scope(scope), self.known.iter().filter(|known| known.scope == scope).collect()),
+            None => (
+                Span::Scope(scope),
+                self.known
+                    .iter()
+                    .filter(|known| known.scope == scope)
+                    .collect(),
+            ),
         };
         let filter = EventFilter {
-            kinds: question.kinds.iter().map(|kind| Happened::EVENTS[*kind]).collect(),
+            kinds: question
+                .kinds
+                .iter()
+                .map(|kind| Happened::EVENTS[*kind])
+                .collect(),
             channel: question.channel.map(|channel| Channel::ALL[channel]),
             assignee: question.assignee.map(|user| self.users[user]),
         };
         let last = of.len();
-        let after = if question.after > 300 { 0 } else { question.after % (last + 2) };
-        let until = question
-            .until
-            .map(|index| self.known.get(index).map_or(i64::try_from(index).unwrap(), |known| known.position));
+        let after = if question.after > 300 {
+            0
+        } else {
+            question.after % (last + 2)
+        };
+        let until = question.until.map(|index| {
+            self.known
+                .get(index)
+                .map_or(i64::try_from(index).unwrap(), |known| known.position)
+        });
         let query = EventQuery {
             span,
             after: u64::try_from(after).unwrap(),
@@ -265,11 +407,18 @@ impl<B: Bench> Model<B> {
             return Ok(());
         }
         let page = got.unwrap().unwrap();
-        let end = of.iter().filter(|known| until.is_none_or(|until| known.position <= until)).count();
+        let end = of
+            .iter()
+            .filter(|known| until.is_none_or(|until| known.position <= until))
+            .count();
         let admits = |known: &Known| {
             (filter.kinds.is_empty() || filter.kinds.contains(&known.happened))
-                && filter.channel.is_none_or(|channel| channel == known.channel)
-                && filter.assignee.is_none_or(|user| Some(user) == known.assignee)
+                && filter
+                    .channel
+                    .is_none_or(|channel| channel == known.channel)
+                && filter
+                    .assignee
+                    .is_none_or(|user| Some(user) == known.assignee)
         };
         let matching: Vec<(u64, i64)> = (1..)
             .zip(&of)
@@ -279,22 +428,54 @@ impl<B: Bench> Model<B> {
             .map(|(place, known)| (place, known.position))
             .collect();
         let limit = usize::try_from(question.limit).unwrap();
-        let shown: Vec<i64> = matching.iter().take(limit).map(|(_, position)| *position).collect();
-        prop_assert_eq!(page.events.iter().map(|event| event.position).collect::<Vec<_>>(), shown);
+        let shown: Vec<i64> = matching
+            .iter()
+            .take(limit)
+            .map(|(_, position)| *position)
+            .collect();
+        prop_assert_eq!(
+            page.events
+                .iter()
+                .map(|event| event.position)
+                .collect::<Vec<_>>(),
+            shown
+        );
         let more = matching.len() > limit;
-        let cursor = if more { matching[limit - 1].0 } else { u64::try_from(end.max(after)).unwrap() };
+        let cursor = if more {
+            matching[limit - 1].0
+        } else {
+            u64::try_from(end.max(after)).unwrap()
+        };
         prop_assert_eq!((page.more, page.cursor), (more, cursor));
-        prop_assert_eq!(page.total, if question.total { u64::try_from(matching.len()).unwrap() } else { 0 });
+        prop_assert_eq!(
+            page.total,
+            if question.total {
+                u64::try_from(matching.len()).unwrap()
+            } else {
+                0
+            }
+        );
         Ok(())
     }
 }
 
 pub(in crate::store) fn events_and_their_totals_are_what_the_model_says<B: Bench>() {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(16);
-    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(16);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let strategy = (any::<bool>(), steps(), questions());
     let outcome = runner.run(&strategy, |(lagging, steps, questions)| {
-        let house = if lagging { House::<B>::lagging() } else { House::<B>::new() };
+        let house = if lagging {
+            House::<B>::lagging()
+        } else {
+            House::<B>::new()
+        };
         let mut model = Model::new(house);
         for step in steps {
             model = model.take(step);
@@ -316,7 +497,14 @@ pub(in crate::store) fn events_and_their_totals_are_what_the_model_says<B: Bench
 }
 
 fn of_scope(scope: Scope, after: u64) -> EventQuery {
-    EventQuery { span: Span::Scope(scope), after, until: None, filter: EventFilter::default(), limit: 100, total: true }
+    EventQuery {
+        span: Span::Scope(scope),
+        after,
+        until: None,
+        filter: EventFilter::default(),
+        limit: 100,
+        total: true,
+    }
 }
 
 fn page<B: Bench>(house: &House<B>, query: EventQuery) -> Result<EventPage, ReadError> {
@@ -331,7 +519,9 @@ pub(in crate::store) fn a_page_is_whole_while_events_are_written_behind<B: Bench
     let store = house.store();
     let writer = std::thread::spawn(move || {
         for _ in 0..40 {
-            let sent: Vec<_> = (0..25).map(|_| talk.submit(&*store, &[MESSAGE], Timestamp::now().0)).collect();
+            let sent: Vec<_> = (0..25)
+                .map(|_| talk.submit(&*store, &[MESSAGE], Timestamp::now().0))
+                .collect();
             assert!(sent.into_iter().all(|sent| sent.recv().unwrap()));
         }
     });
@@ -355,16 +545,33 @@ fn reader<B: Bench>(
     after: u64,
     falling: Falling,
 ) -> EventReader {
-    EventReader::new((house.store(), Arc::clone(&house.views.feed)), source, filter, after, falling)
+    EventReader::new(
+        (house.store(), Arc::clone(&house.views.feed)),
+        source,
+        filter,
+        after,
+        falling,
+    )
 }
 
 /// Commits so many messages, in rounds.
-fn talk_on(mut talk: Talk, store: Arc<dyn Store>, rounds: usize, each: usize) -> std::thread::JoinHandle<Talk> {
+fn talk_on(
+    mut talk: Talk,
+    store: Arc<dyn Store>,
+    rounds: usize,
+    each: usize,
+) -> std::thread::JoinHandle<Talk> {
     std::thread::spawn(move || {
         for round in 0..rounds {
-            let happened = if round % 7 == 0 { Happened::MessageUpdated } else { Happened::MessageCreated };
+            let happened = if round % 7 == 0 {
+                Happened::MessageUpdated
+            } else {
+                Happened::MessageCreated
+            };
             let rows = [(happened, Channel::Chat, None)];
-            let sent: Vec<_> = (0..each).map(|_| talk.submit(&*store, &rows, Timestamp::now().0)).collect();
+            let sent: Vec<_> = (0..each)
+                .map(|_| talk.submit(&*store, &rows, Timestamp::now().0))
+                .collect();
             assert!(sent.into_iter().all(|sent| sent.recv().unwrap()));
         }
         talk
@@ -376,12 +583,25 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
     let customer = house.customer(live(), "Ada");
     let mut talks: Vec<Talk> = (0..2).map(|_| Talk::new(live(), customer)).collect();
     for talk in &mut talks {
-        assert!(talk.submit(&*house.store(), &[MESSAGE], Timestamp::now().0).recv().unwrap());
+        assert!(
+            talk.submit(&*house.store(), &[MESSAGE], Timestamp::now().0)
+                .recv()
+                .unwrap()
+        );
     }
     let own = Source::Entity(live(), talks[0].subject);
-    let writers: Vec<_> = talks.into_iter().map(|talk| talk_on(talk, house.store(), 105, 10)).collect();
-    let kinds = |kind| EventFilter { kinds: vec![kind], ..EventFilter::default() };
-    let (rare, often) = (kinds(Happened::MessageUpdated), kinds(Happened::MessageCreated));
+    let writers: Vec<_> = talks
+        .into_iter()
+        .map(|talk| talk_on(talk, house.store(), 105, 10))
+        .collect();
+    let kinds = |kind| EventFilter {
+        kinds: vec![kind],
+        ..EventFilter::default()
+    };
+    let (rare, often) = (
+        kinds(Happened::MessageUpdated),
+        kinds(Happened::MessageCreated),
+    );
     let mut readers = Vec::new();
     for turn in 0..4 {
         std::thread::sleep(Duration::from_millis(3));
@@ -393,12 +613,19 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
         ] {
             let after = if turn % 2 == 0 { 0 } else { 1 };
             let mut reader = reader(&house, source, filter, after, Falling::Behind);
-            let all = if after == 1 && all != 300 { all - 1 } else { all };
+            let all = if after == 1 && all != 300 {
+                all - 1
+            } else {
+                all
+            };
             readers.push(std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .build()
+                    .unwrap();
                 let mut places = Vec::new();
                 while places.len() < all {
-                    // A stream that looks at other things meanwhile drops the future again and again.
+                    // A stream that looks at other things meanwhile drops the future again and
+                    // again.
                     let next = runtime.block_on(async {
                         tokio::select! {
                             biased;
@@ -407,7 +634,11 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
                         }
                     });
                     let Some(event) = next else { continue };
-                    places.push(if matches!(source, Source::Scope(_)) { event.number } else { event.sequence });
+                    places.push(if matches!(source, Source::Scope(_)) {
+                        event.number
+                    } else {
+                        event.sequence
+                    });
                     assert_eq!(reader.cursor(), places[places.len() - 1]);
                 }
                 places
@@ -419,7 +650,10 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
     }
     for (index, reader) in readers.into_iter().enumerate() {
         let places = reader.join().unwrap();
-        assert!(places.is_sorted_by(|a, b| a < b), "reader {index} went back");
+        assert!(
+            places.is_sorted_by(|a, b| a < b),
+            "reader {index} went back"
+        );
         if matches!(index % 4, 0 | 2) {
             assert_eq!(
                 places[places.len() - 1] + 1 - places[0],
@@ -435,8 +669,8 @@ pub(in crate::store) fn a_reader_that_is_too_slow_goes_on_from_the_store_or_ends
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
     assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
     let source = Source::Entity(live(), talk.subject);
-    let [mut behind, mut out] =
-        [Falling::Behind, Falling::Out].map(|falling| reader(&house, source, EventFilter::default(), 0, falling));
+    let [mut behind, mut out] = [Falling::Behind, Falling::Out]
+        .map(|falling| reader(&house, source, EventFilter::default(), 0, falling));
     // Each is at the end of the log and follows the feed.
     for reader in [&mut behind, &mut out] {
         assert_eq!(wait(reader.next()).unwrap().sequence, 1);
@@ -455,7 +689,11 @@ pub(in crate::store) fn a_reader_that_is_too_slow_goes_on_from_the_store_or_ends
 pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
     let house = House::<B>::new();
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
-    assert!(talk.submit(&*house.store(), &[MESSAGE, MESSAGE], 1).recv().unwrap());
+    assert!(
+        talk.submit(&*house.store(), &[MESSAGE, MESSAGE], 1)
+            .recv()
+            .unwrap()
+    );
     let all = || EventFilter::default();
     let mut idle = reader(&house, Source::Scope(live()), all(), 2, Falling::Behind);
     let mut read = reader(&house, Source::Scope(live()), all(), 0, Falling::Behind);
@@ -477,18 +715,28 @@ pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {
     let day = Duration::from_secs(86_400);
     let house = House::<B>::keeping(5 * day);
     let (now, days) = (Timestamp::now().0, i64::try_from(day.as_millis()).unwrap());
-    let mut talks: Vec<Talk> =
-        [live(), live(), test()].into_iter().map(|scope| Talk::new(scope, house.customer(scope, "Ada"))).collect();
+    let mut talks: Vec<Talk> = [live(), live(), test()]
+        .into_iter()
+        .map(|scope| Talk::new(scope, house.customer(scope, "Ada")))
+        .collect();
     let user = house.user(live(), "ada@example.org").unwrap().id;
     let changed = (Happened::ConversationUpdated, Channel::Email, Some(user));
     for round in 0..20 {
         for talk in &mut talks {
             let at = if round < 15 { now - 10 * days } else { now };
-            assert!(talk.submit(&*house.store(), &[MESSAGE, changed], at).recv().unwrap());
+            assert!(
+                talk.submit(&*house.store(), &[MESSAGE, changed], at)
+                    .recv()
+                    .unwrap()
+            );
         }
     }
-    house.until("the floor has moved", || page(&house, of_scope(live(), 1)).is_err());
-    house.until("it has moved elsewhere", || page(&house, of_scope(test(), 1)).is_err());
+    house.until("the floor has moved", || {
+        page(&house, of_scope(live(), 1)).is_err()
+    });
+    house.until("it has moved elsewhere", || {
+        page(&house, of_scope(test(), 1)).is_err()
+    });
     let house = {
         house.rest();
         house.is_sound();
@@ -496,49 +744,115 @@ pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {
     };
     // Of the 80 of both conversations, 20 are left.
     for after in [1, 59] {
-        assert_eq!(page(&house, of_scope(live(), after)).unwrap_err(), ReadError::Expired);
+        assert_eq!(
+            page(&house, of_scope(live(), after)).unwrap_err(),
+            ReadError::Expired
+        );
     }
     for (after, left) in [(0, 20), (60, 20), (61, 19), (80, 0)] {
         let found = page(&house, of_scope(live(), after)).unwrap();
-        assert_eq!((found.events.len(), found.total, found.cursor), (left, u64::try_from(left).unwrap(), 80));
+        assert_eq!(
+            (found.events.len(), found.total, found.cursor),
+            (left, u64::try_from(left).unwrap(), 80)
+        );
     }
-    let assigned = EventFilter { assignee: Some(user), ..EventFilter::default() };
-    let messages = EventFilter { kinds: vec![Happened::MessageCreated], ..EventFilter::default() };
+    let assigned = EventFilter {
+        assignee: Some(user),
+        ..EventFilter::default()
+    };
+    let messages = EventFilter {
+        kinds: vec![Happened::MessageCreated],
+        ..EventFilter::default()
+    };
     for filter in [assigned, messages] {
-        let found = page(&house, EventQuery { filter, limit: 3, ..of_scope(live(), 0) }).unwrap();
+        let found = page(
+            &house,
+            EventQuery {
+                filter,
+                limit: 3,
+                ..of_scope(live(), 0)
+            },
+        )
+        .unwrap();
         assert_eq!((found.events.len(), found.total, found.more), (3, 10, true));
     }
-    let own = |after| EventQuery { span: Span::Entity(live(), talks[0].subject), ..of_scope(live(), after) };
+    let own = |after| EventQuery {
+        span: Span::Entity(live(), talks[0].subject),
+        ..of_scope(live(), after)
+    };
     assert_eq!(page(&house, own(29)).unwrap_err(), ReadError::Expired);
     for after in [0, 30] {
         let found = page(&house, own(after)).unwrap();
-        assert_eq!((found.events[0].sequence, found.total, found.cursor), (31, 10, 40));
+        assert_eq!(
+            (found.events[0].sequence, found.total, found.cursor),
+            (31, 10, 40)
+        );
     }
     let left = wait(house.store().happened_behind(0, 1000)).unwrap();
-    assert!(left.len() >= 80, "messages are stored for good: {}", left.len());
-    let first = left.iter().find_map(|row| if let FeedRow::Event(event) = row { Some(event.position) } else { None });
-    assert!(wait(house.store().event_at(first.unwrap())).unwrap().is_some());
-    assert!(wait(house.store().event_at(first.unwrap() - 1)).unwrap().is_none());
+    assert!(
+        left.len() >= 80,
+        "messages are stored for good: {}",
+        left.len()
+    );
+    let first = left.iter().find_map(|row| {
+        if let FeedRow::Event(event) = row {
+            Some(event.position)
+        } else {
+            None
+        }
+    });
+    assert!(
+        wait(house.store().event_at(first.unwrap()))
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        wait(house.store().event_at(first.unwrap() - 1))
+            .unwrap()
+            .is_none()
+    );
 }
 
 pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench>() {
     let house = House::<B>::new();
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
     let id = WebhookId::new(Timestamp::now().0);
-    let subject = Subject { kind: Kind::Webhook, number: id.number(), tail: id.tail() };
-    let shown = Bytes::from(format!("{{\"webhook_id\":\"{id}\",\"url\":\"https://example.org\"}}"));
+    let subject = Subject {
+        kind: Kind::Webhook,
+        number: id.number(),
+        tail: id.tail(),
+    };
+    let shown = Bytes::from(format!(
+        "{{\"webhook_id\":\"{id}\",\"url\":\"https://example.org\"}}"
+    ));
     let mut wanted = Vec::new();
-    for (expected, happened) in
-        [Happened::RecordCreated, Happened::RecordUpdated, Happened::RecordDeleted].into_iter().enumerate()
+    for (expected, happened) in [
+        Happened::RecordCreated,
+        Happened::RecordUpdated,
+        Happened::RecordDeleted,
+    ]
+    .into_iter()
+    .enumerate()
     {
         assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
         let deleted = happened == Happened::RecordDeleted;
         let header = if deleted {
             Header::RecordGone
         } else {
-            Header::Record { new: expected == 0, name: "a".into(), body: "{}".into(), names: Vec::new() }
+            Header::Record {
+                new: expected == 0,
+                name: "a".into(),
+                body: "{}".into(),
+                names: Vec::new(),
+            }
         };
-        let row = NewRow { happened, payload: shown.clone(), tallies: Tallies::default(), seen: None, edits: None };
+        let row = NewRow {
+            happened,
+            payload: shown.clone(),
+            tallies: Tallies::default(),
+            seen: None,
+            edits: None,
+        };
         let commit = Commit {
             subject,
             expected: u64::try_from(expected).unwrap(),

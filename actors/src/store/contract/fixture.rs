@@ -1,5 +1,9 @@
 //! A store with its views, and entities that commit to it without a runtime.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -9,12 +13,15 @@ use serde_json::json;
 
 use crate::accounts::record::{Record, RecordCommand, Rules};
 use crate::accounts::{
-    Account, AccountNumber, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest, User, UserRequest,
+    Account, AccountNumber, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest,
+    User, UserRequest,
 };
 use crate::answer::Answer;
 use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversation;
-use crate::conversation::messages::{ConversationCommand, ConversationError, CustomerShown, Request, Status};
+use crate::conversation::messages::{
+    ConversationCommand, ConversationError, CustomerShown, Request, Status,
+};
 use crate::id::{ConversationId, CustomerId, Id, KeyId};
 use crate::idempotency::{Fingerprint, Keys, Looked, Reservation};
 use crate::journal::Kept;
@@ -22,7 +29,8 @@ use crate::page::{Order, Paging, Start};
 use crate::runtime::{CommitFailure, Decision, Incarnation};
 use crate::store::sqlite::Views;
 use crate::store::{
-    Broken, ConversationHeader, ConversationQuery, Facets, MessageQuery, Store, Stored, StoredPage, Subject,
+    Broken, ConversationHeader, ConversationQuery, Facets, MessageQuery, Store, Stored, StoredPage,
+    Subject,
 };
 use crate::time::Timestamp;
 
@@ -43,7 +51,10 @@ pub(super) fn other() -> Scope {
 
 /// Waits for what a store gives later.
 pub(in crate::store) fn wait<T>(later: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(later)
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(later)
 }
 
 /// An open store.
@@ -112,7 +123,10 @@ impl<B: Bench> House<B> {
     }
 
     fn views(bounds: (usize, usize)) -> Views {
-        Views { keys: Arc::new(Keys::bounded(bounds.0, bounds.1)), ..Views::default() }
+        Views {
+            keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
+            ..Views::default()
+        }
     }
 
     /// On files that are there.
@@ -125,13 +139,29 @@ impl<B: Bench> House<B> {
         let (bench, bounds) = (B::new(), (1000, 500));
         let views = Self::views(bounds);
         let store = bench.open_keeping(views.clone(), kept);
-        House { bench, store, views, bounds, lagging: false }
+        House {
+            bench,
+            store,
+            views,
+            bounds,
+            lagging: false,
+        }
     }
 
     fn on(bench: B, bounds: (usize, usize), lagging: bool) -> Self {
         let views = Self::views(bounds);
-        let store = if lagging { bench.open_lagging(views.clone()) } else { bench.open(views.clone()) };
-        House { bench, store, views, bounds, lagging }
+        let store = if lagging {
+            bench.open_lagging(views.clone())
+        } else {
+            bench.open(views.clone())
+        };
+        House {
+            bench,
+            store,
+            views,
+            bounds,
+            lagging,
+        }
     }
 
     pub(in crate::store) fn bench(&self) -> &B {
@@ -155,7 +185,11 @@ impl<B: Bench> House<B> {
     pub(in crate::store) fn settle(&self) {
         let (settled, outcome) = sync_channel(1);
         let settle = Box::new(move |_| settled.send(()).unwrap());
-        let nobody = Subject { kind: crate::store::Kind::User, number: 1, tail: 1 };
+        let nobody = Subject {
+            kind: crate::store::Kind::User,
+            number: 1,
+            tail: 1,
+        };
         self.store.barrier(nobody, Incarnation::next(), settle);
         outcome.recv().unwrap();
     }
@@ -171,7 +205,10 @@ impl<B: Bench> House<B> {
     pub(in crate::store) fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let begun = Instant::now();
         while !holds() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "not within 20 s: {what}"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -186,13 +223,34 @@ impl<B: Bench> House<B> {
         assert_eq!(self.bench.killed().findings(), Vec::<String>::new());
     }
 
-    pub(in crate::store) fn list(&self, scope: Scope, facets: Facets) -> StoredPage<ConversationHeader> {
-        let paging = Paging { limit: 1000, start: Start::Offset(0), order: Order::Desc };
-        wait(self.store.conversations(ConversationQuery { scope, facets, by_update: false, paging })).unwrap()
+    pub(in crate::store) fn list(
+        &self,
+        scope: Scope,
+        facets: Facets,
+    ) -> StoredPage<ConversationHeader> {
+        let paging = Paging {
+            limit: 1000,
+            start: Start::Offset(0),
+            order: Order::Desc,
+        };
+        wait(self.store.conversations(ConversationQuery {
+            scope,
+            facets,
+            by_update: false,
+            paging,
+        }))
+        .unwrap()
     }
 
     pub(in crate::store) fn counted(&self, scope: Scope, status: Option<Status>) -> u64 {
-        self.list(scope, Facets { status, ..Facets::default() }).total
+        self.list(
+            scope,
+            Facets {
+                status,
+                ..Facets::default()
+            },
+        )
+        .total
     }
 
     /// The customer's name as lists show it.
@@ -201,10 +259,25 @@ impl<B: Bench> House<B> {
         newer.unwrap_or_else(|| header.customer_name.clone())
     }
 
-    pub(in crate::store) fn transcript(&self, scope: Scope, id: ConversationId) -> StoredPage<Arc<str>> {
-        let paging = Paging { limit: 1000, start: Start::Offset(0), order: Order::Asc };
+    pub(in crate::store) fn transcript(
+        &self,
+        scope: Scope,
+        id: ConversationId,
+    ) -> StoredPage<Arc<str>> {
+        let paging = Paging {
+            limit: 1000,
+            start: Start::Offset(0),
+            order: Order::Asc,
+        };
         let conversation = Conversation::subject(id);
-        let query = MessageQuery { scope, conversation, sender: None, after_seq: None, before_seq: None, paging };
+        let query = MessageQuery {
+            scope,
+            conversation,
+            sender: None,
+            after_seq: None,
+            before_seq: None,
+            paging,
+        };
         wait(self.store.messages(query)).unwrap().unwrap()
     }
 
@@ -212,7 +285,11 @@ impl<B: Bench> House<B> {
         self.acting(scope, Id::new(Timestamp::now().0), None)
     }
 
-    pub(in crate::store) fn record<R: Rules>(&self, scope: Scope, id: Id<R::Named>) -> Acting<Record<R>> {
+    pub(in crate::store) fn record<R: Rules>(
+        &self,
+        scope: Scope,
+        id: Id<R::Named>,
+    ) -> Acting<Record<R>> {
         self.acting(scope, id, self.load::<Record<R>>(id))
     }
 
@@ -224,7 +301,8 @@ impl<B: Bench> House<B> {
     }
 
     pub(in crate::store) fn new_user(&self, email: &str) -> CreateUser {
-        serde_json::from_value(json!({"name": "Somebody", "email": email, "role": "agent"})).unwrap()
+        serde_json::from_value(json!({"name": "Somebody", "email": email, "role": "agent"}))
+            .unwrap()
     }
 
     pub(in crate::store) fn user(
@@ -241,12 +319,17 @@ impl<B: Bench> House<B> {
     pub(in crate::store) fn key(&self) -> (KeyId, String) {
         let mut account = self.vacant::<Account>(Scope::OPERATORS);
         let new = serde_json::from_value(json!({"name": "An account"})).unwrap();
-        account.ask(AccountRequest::Create(new, AccountNumber(1))).unwrap();
+        account
+            .ask(AccountRequest::Create(new, AccountNumber(1)))
+            .unwrap();
         let mut key = self.vacant::<Key>(Scope::account(1));
         let new = serde_json::from_value(json!({"type": "test"})).unwrap();
         let shown = key.ask(KeyRequest::Create(new, account.id)).unwrap();
         let shown: serde_json::Value = serde_json::from_slice(&shown.body).unwrap();
-        (key.id, shown.get("key").unwrap().as_str().unwrap().to_owned())
+        (
+            key.id,
+            shown.get("key").unwrap().as_str().unwrap().to_owned(),
+        )
     }
 
     pub(in crate::store) fn conversation(
@@ -275,19 +358,31 @@ impl<B: Bench> House<B> {
         new: serde_json::Value,
     ) -> Result<Acting<Conversation>, Failed<ConversationError>> {
         let mut conversation = self.acting(scope, ConversationId::new(Timestamp::now().0), None);
-        let subject = Subject { kind: crate::store::Kind::Customer, number: customer.number(), tail: customer.tail() };
+        let subject = Subject {
+            kind: crate::store::Kind::Customer,
+            number: customer.number(),
+            tail: customer.tail(),
+        };
         let Ok(Some(Stored::Record(found))) = wait(self.store.load(subject)) else {
             return Err(Failed::Commit(CommitFailure::Broken(Broken::NoCustomer)));
         };
-        let name = self.views.names.cell(customer.number(), &found.name, found.sequence);
+        let name = self
+            .views
+            .names
+            .cell(customer.number(), &found.name, found.sequence);
         let customer = CustomerShown { id: customer, name };
-        conversation.ask(Request::Create { new: Box::new(serde_json::from_value(new).unwrap()), customer })?;
+        conversation.ask(Request::Create {
+            new: Box::new(serde_json::from_value(new).unwrap()),
+            customer,
+        })?;
         Ok(conversation)
     }
 
     /// Another copy of a conversation, as it is stored.
     pub(in crate::store) fn reopened(&self, id: ConversationId) -> Acting<Conversation> {
-        let Ok(Some(Stored::Conversation(stored))) = wait(self.store.load(Conversation::subject(id))) else {
+        let Ok(Some(Stored::Conversation(stored))) =
+            wait(self.store.load(Conversation::subject(id)))
+        else {
             panic!("{id} is not there")
         };
         self.acting(stored.scope, id, self.load::<Conversation>(id))
@@ -338,22 +433,46 @@ impl Pending {
 /// A command as an entity takes it, made from what is asked.
 pub(in crate::store) trait Asked: Kept<Reply = Answer> {
     type Ask;
-    fn command(acting: &Acting<Self>, asked: Self::Ask, reservation: Option<Reservation>) -> Self::Command;
+    fn command(
+        acting: &Acting<Self>,
+        asked: Self::Ask,
+        reservation: Option<Reservation>,
+    ) -> Self::Command;
 }
 
 impl Asked for Conversation {
     type Ask = Request;
-    fn command(acting: &Acting<Self>, request: Request, reservation: Option<Reservation>) -> ConversationCommand {
+    fn command(
+        acting: &Acting<Self>,
+        request: Request,
+        reservation: Option<Reservation>,
+    ) -> ConversationCommand {
         let people = Arc::clone(&acting.views.identity);
-        ConversationCommand { caller: acting.caller(), if_match: None, reservation, request, people }
+        ConversationCommand {
+            caller: acting.caller(),
+            if_match: None,
+            reservation,
+            request,
+            people,
+        }
     }
 }
 
 impl<R: Rules> Asked for Record<R> {
     type Ask = R::Request;
-    fn command(acting: &Acting<Self>, request: R::Request, reservation: Option<Reservation>) -> RecordCommand<R> {
+    fn command(
+        acting: &Acting<Self>,
+        request: R::Request,
+        reservation: Option<Reservation>,
+    ) -> RecordCommand<R> {
         let identity = Arc::clone(&acting.views.identity);
-        RecordCommand { caller: acting.caller(), if_match: None, reservation, request, identity }
+        RecordCommand {
+            caller: acting.caller(),
+            if_match: None,
+            reservation,
+            request,
+            identity,
+        }
     }
 }
 
@@ -363,12 +482,18 @@ impl<E: Asked> Acting<E> {
     }
 
     fn caller(&self) -> Caller {
-        Caller { scope: self.scope, by: By::server("a test") }
+        Caller {
+            scope: self.scope,
+            by: By::server("a test"),
+        }
     }
 
     fn decide(&self, asked: E::Ask, reservation: Option<Reservation>) -> Decision<E> {
         let command = E::command(self, asked, reservation);
-        let found = self.entity.lookup(&command).map(|lookup| wait(E::find(Arc::clone(&self.store), lookup)).unwrap());
+        let found = self
+            .entity
+            .lookup(&command)
+            .map(|lookup| wait(E::find(Arc::clone(&self.store), lookup)).unwrap());
         self.entity.decide(command, found, Timestamp::now().0)
     }
 
@@ -386,9 +511,18 @@ impl<E: Asked> Acting<E> {
     }
 
     /// The same, with an idempotency key that has not been used.
-    pub(in crate::store) fn ask_with_key(&mut self, key: &str, asked: E::Ask) -> Result<Answer, Failed<E::Refusal>> {
-        let looked = self.views.keys.look(Keys::hash(self.scope, key), Fingerprint::numbered(1));
-        let Looked::Fresh(reservation, _) = looked else { panic!("{key} has been used") };
+    pub(in crate::store) fn ask_with_key(
+        &mut self,
+        key: &str,
+        asked: E::Ask,
+    ) -> Result<Answer, Failed<E::Refusal>> {
+        let looked = self
+            .views
+            .keys
+            .look(Keys::hash(self.scope, key), Fingerprint::numbered(1));
+        let Looked::Fresh(reservation, _) = looked else {
+            panic!("{key} has been used")
+        };
         let decision = self.decide(asked, Some(reservation));
         self.conclude(decision)
     }
@@ -401,7 +535,12 @@ impl<E: Asked> Acting<E> {
                 self.submit(commit).settled().map_err(Failed::Commit)?;
                 Ok(reply)
             }
-            Decision::Change { change, commit, reply, .. } => {
+            Decision::Change {
+                change,
+                commit,
+                reply,
+                ..
+            } => {
                 self.submit(commit).settled().map_err(Failed::Commit)?;
                 self.entity.apply(change);
                 Ok(reply)
@@ -416,7 +555,9 @@ impl<E: Asked> Acting<E> {
                 self.entity.apply(change);
                 self.submit(commit)
             }
-            Decision::Keep { .. } | Decision::Answer(_) | Decision::Refuse(_) => panic!("this changes nothing"),
+            Decision::Keep { .. } | Decision::Answer(_) | Decision::Refuse(_) => {
+                panic!("this changes nothing")
+            }
         }
     }
 
@@ -424,7 +565,10 @@ impl<E: Asked> Acting<E> {
         self.barrier_of(self.incarnation)
     }
 
-    pub(in crate::store) fn barrier_of(&self, incarnation: Incarnation) -> Result<(), CommitFailure<Broken>> {
+    pub(in crate::store) fn barrier_of(
+        &self,
+        incarnation: Incarnation,
+    ) -> Result<(), CommitFailure<Broken>> {
         let (settled, outcome) = sync_channel(1);
         let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
         self.store.barrier(self.subject(), incarnation, settle);
@@ -433,7 +577,10 @@ impl<E: Asked> Acting<E> {
 }
 
 impl Acting<Conversation> {
-    pub(in crate::store) fn send(&mut self, text: &str) -> Result<Answer, Failed<ConversationError>> {
+    pub(in crate::store) fn send(
+        &mut self,
+        text: &str,
+    ) -> Result<Answer, Failed<ConversationError>> {
         self.ask(super::message(text))
     }
 }

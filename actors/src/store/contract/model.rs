@@ -1,5 +1,10 @@
-//! Random commands against a plain model in memory: whatever is asked, store and model show the same.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+//! Random commands against a plain model in memory: whatever is asked, store and model show the
+//! same.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
@@ -18,12 +23,33 @@ use crate::time::Timestamp;
 /// What is done. Numbers choose among what there is.
 #[derive(Debug, Clone)]
 enum Step {
-    Create { customer: usize, first: bool, channel: usize, priority: usize },
-    Send { conversation: usize, sender: usize },
-    Change { conversation: usize, status: Option<usize>, priority: Option<usize>, assignee: Option<usize> },
-    Edit { conversation: usize, message: usize },
-    Redact { conversation: usize, message: usize },
-    Rename { customer: usize },
+    Create {
+        customer: usize,
+        first: bool,
+        channel: usize,
+        priority: usize,
+    },
+    Send {
+        conversation: usize,
+        sender: usize,
+    },
+    Change {
+        conversation: usize,
+        status: Option<usize>,
+        priority: Option<usize>,
+        assignee: Option<usize>,
+    },
+    Edit {
+        conversation: usize,
+        message: usize,
+    },
+    Redact {
+        conversation: usize,
+        message: usize,
+    },
+    Rename {
+        customer: usize,
+    },
     Crash,
 }
 
@@ -85,38 +111,65 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn questions() -> impl Strategy<Value = Vec<Question>> {
     let rarely = |most: usize| proptest::option::weighted(0.2, 0..most);
-    let facets = (rarely(3), rarely(3), rarely(3), rarely(CUSTOMERS), rarely(2), rarely(1000), rarely(1000));
+    let facets = (
+        rarely(3),
+        rarely(3),
+        rarely(3),
+        rarely(CUSTOMERS),
+        rarely(2),
+        rarely(1000),
+        rarely(1000),
+    );
     let seq = || proptest::option::weighted(0.3, 0..20_u64);
-    let paging = (any::<bool>(), any::<bool>(), (0..3_u8, 0..60_usize), 1..12_u32, (seq(), seq()));
-    let question = (prop::bool::weighted(0.8), facets, rarely(3), paging).prop_map(|(live, facets, sender, paging)| {
-        let (status, channel, priority, customer, assignee, since, until) = facets;
-        let (by_update, descending, start, limit, window) = paging;
-        Question {
-            live,
-            status,
-            channel,
-            priority,
-            customer,
-            assignee,
-            since,
-            until,
-            sender,
-            by_update,
-            descending,
-            start,
-            limit,
-            window,
-        }
-    });
+    let paging = (
+        any::<bool>(),
+        any::<bool>(),
+        (0..3_u8, 0..60_usize),
+        1..12_u32,
+        (seq(), seq()),
+    );
+    let question = (prop::bool::weighted(0.8), facets, rarely(3), paging).prop_map(
+        |(live, facets, sender, paging)| {
+            let (status, channel, priority, customer, assignee, since, until) = facets;
+            let (by_update, descending, start, limit, window) = paging;
+            Question {
+                live,
+                status,
+                channel,
+                priority,
+                customer,
+                assignee,
+                since,
+                until,
+                sender,
+                by_update,
+                descending,
+                start,
+                limit,
+                window,
+            }
+        },
+    );
     proptest::collection::vec(question, 60)
 }
 
 pub(in crate::store) fn lists_totals_and_transcripts_are_what_the_model_says<B: Bench>() {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(16);
-    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(16);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let strategy = (any::<bool>(), steps(), questions());
     let outcome = runner.run(&strategy, |(lagging, steps, questions)| {
-        let house = if lagging { House::<B>::lagging() } else { House::<B>::new() };
+        let house = if lagging {
+            House::<B>::lagging()
+        } else {
+            House::<B>::new()
+        };
         let mut model = Model::new(house);
         for step in steps {
             model = model.take(&step);
@@ -150,17 +203,38 @@ impl<B: Bench> Model<B> {
     fn new(house: House<B>) -> Self {
         let customers = (0..CUSTOMERS)
             .map(|index| {
-                let (scope, name) = (if index == 0 { test() } else { live() }, format!("customer {index}"));
+                let (scope, name) = (
+                    if index == 0 { test() } else { live() },
+                    format!("customer {index}"),
+                );
                 (scope, house.customer(scope, &name), name)
             })
             .collect();
-        let users = (0..2).map(|index| house.user(live(), &format!("{index}@example.org")).unwrap().id).collect();
-        Model { house, customers, users, talks: Vec::new(), texts: 0 }
+        let users = (0..2)
+            .map(|index| {
+                house
+                    .user(live(), &format!("{index}@example.org"))
+                    .unwrap()
+                    .id
+            })
+            .collect();
+        Model {
+            house,
+            customers,
+            users,
+            talks: Vec::new(),
+            texts: 0,
+        }
     }
 
     fn take(mut self, step: &Step) -> Self {
         match *step {
-            Step::Create { customer, first, channel, priority } => self.create(customer, first, (channel, priority)),
+            Step::Create {
+                customer,
+                first,
+                channel,
+                priority,
+            } => self.create(customer, first, (channel, priority)),
             Step::Rename { customer } => self.rename(customer % CUSTOMERS),
             Step::Crash => return self.crash(),
             Step::Send { conversation, .. }
@@ -170,7 +244,10 @@ impl<B: Bench> Model<B> {
                 let (talks, users) = (self.talks.len(), self.users.clone());
                 self.texts += 1;
                 let text = format!("text {}", self.texts);
-                if let Some(talk) = conversation.checked_rem(talks).and_then(|index| self.talks.get_mut(index)) {
+                if let Some(talk) = conversation
+                    .checked_rem(talks)
+                    .and_then(|index| self.talks.get_mut(index))
+                {
                     talk.take(step, &users, &text);
                 }
             }
@@ -199,7 +276,11 @@ impl<B: Bench> Model<B> {
             // Its identifier is not in the answer; the transcript has it.
             let page = self.house.transcript(scope, talk.acting.id);
             let message: MessageView = serde_json::from_str(&page.items[0]).unwrap();
-            talk.said.push(Said { id: message.message_id, sender: SenderType::Customer, content: content.to_owned() });
+            talk.said.push(Said {
+                id: message.message_id,
+                sender: SenderType::Customer,
+                content: content.to_owned(),
+            });
         }
         talk.see();
         self.talks.push(talk);
@@ -209,8 +290,12 @@ impl<B: Bench> Model<B> {
         let (scope, id, _) = self.customers[index];
         self.texts += 1;
         let name = format!("renamed {}", self.texts);
-        let change = CustomerRequest::Change(serde_json::from_value(json!({"name": name})).unwrap());
-        self.house.record::<Customer>(scope, id).ask(change).unwrap();
+        let change =
+            CustomerRequest::Change(serde_json::from_value(json!({"name": name})).unwrap());
+        self.house
+            .record::<Customer>(scope, id)
+            .ask(change)
+            .unwrap();
         self.customers[index].2 = name;
     }
 
@@ -225,7 +310,11 @@ impl<B: Bench> Model<B> {
     fn compare_list(&self, question: &Question) -> Result<(), TestCaseError> {
         let scope = if question.live { live() } else { test() };
         let instant = |index: Option<usize>| {
-            index.map(|index| self.talks.get(index % 50).map_or(Timestamp::now().0, |talk| talk.acting.id.created_ms()))
+            index.map(|index| {
+                self.talks
+                    .get(index % 50)
+                    .map_or(Timestamp::now().0, |talk| talk.acting.id.created_ms())
+            })
         };
         let facets = Facets {
             status: question.status.map(|index| pick(Status::ALL, index)),
@@ -236,28 +325,58 @@ impl<B: Bench> Model<B> {
             created_after: instant(question.since),
             created_before: instant(question.until),
         };
-        let mut wanted: Vec<&Talk> = self.talks.iter().filter(|talk| talk.matches(scope, &facets, self)).collect();
+        let mut wanted: Vec<&Talk> = self
+            .talks
+            .iter()
+            .filter(|talk| talk.matches(scope, &facets, self))
+            .collect();
         if question.by_update {
             wanted.sort_by_key(|talk| (talk.updated_at, talk.acting.id));
         }
         if question.descending {
             wanted.reverse();
         }
-        let of_scope = self.talks.iter().filter(|talk| talk.matches(scope, &Facets::default(), self));
-        let start = question.start_among(of_scope.map(|talk| cursor(talk.acting.id)).collect(), question.by_update);
+        let of_scope = self
+            .talks
+            .iter()
+            .filter(|talk| talk.matches(scope, &Facets::default(), self));
+        let start = question.start_among(
+            of_scope.map(|talk| cursor(talk.acting.id)).collect(),
+            question.by_update,
+        );
         let paging = question.paging(start);
-        let query = ConversationQuery { scope, facets, by_update: question.by_update, paging };
+        let query = ConversationQuery {
+            scope,
+            facets,
+            by_update: question.by_update,
+            paging,
+        };
         let page = wait(self.house.store().conversations(query)).unwrap();
-        let ids: Vec<_> = wanted.iter().map(|talk| (talk.acting.id.number(), talk.shown(self))).collect();
+        let ids: Vec<_> = wanted
+            .iter()
+            .map(|talk| (talk.acting.id.number(), talk.shown(self)))
+            .collect();
         let shown = |header: &crate::store::ConversationHeader| {
-            let at = (header.messages, header.updated_at, header.last_message_at.is_some());
-            (header.id.number(), (at, self.house.name_of(header).to_string()))
+            let at = (
+                header.messages,
+                header.updated_at,
+                header.last_message_at.is_some(),
+            );
+            (
+                header.id.number(),
+                (at, self.house.name_of(header).to_string()),
+            )
         };
         same(page, &ids, paging, |at| at.number, shown)
     }
 
     fn compare_transcript(&self, question: &Question) -> Result<(), TestCaseError> {
-        let Some(talk) = question.start.1.checked_rem(self.talks.len()).map(|index| &self.talks[index]) else {
+        let Some(talk) = question
+            .start
+            .1
+            .checked_rem(self.talks.len())
+            .map(|index| &self.talks[index])
+        else {
             return Ok(());
         };
         let sender = question.sender.map(|index| SENDERS[index]);
@@ -266,11 +385,16 @@ impl<B: Bench> Model<B> {
             .filter(|(_, said)| sender.is_none_or(|sender| sender == said.sender))
             .map(|(seq, said)| (said.id.sequence(), (seq, said.content.clone())))
             .collect();
-        let (after_seq, before_seq) = if question.start.0 == 0 { question.window } else { (None, None) };
+        let (after_seq, before_seq) = if question.start.0 == 0 {
+            question.window
+        } else {
+            (None, None)
+        };
         let all = wanted.len();
         let windowed = after_seq.is_some() || before_seq.is_some();
         wanted.retain(|(_, (seq, _))| {
-            after_seq.is_none_or(|after| *seq > after) && before_seq.is_none_or(|before| *seq < before)
+            after_seq.is_none_or(|after| *seq > after)
+                && before_seq.is_none_or(|before| *seq < before)
         });
         if windowed && (question.descending || after_seq.is_none()) {
             // The last ones below.
@@ -283,11 +407,21 @@ impl<B: Bench> Model<B> {
         let start = if windowed {
             Start::Offset(0)
         } else {
-            question.start_among(talk.said.iter().map(|said| cursor(said.id)).collect(), false)
+            question.start_among(
+                talk.said.iter().map(|said| cursor(said.id)).collect(),
+                false,
+            )
         };
         let paging = question.paging(start);
         let conversation = Conversation::subject(talk.acting.id);
-        let query = MessageQuery { scope: talk.acting.scope, conversation, sender, after_seq, before_seq, paging };
+        let query = MessageQuery {
+            scope: talk.acting.scope,
+            conversation,
+            sender,
+            after_seq,
+            before_seq,
+            paging,
+        };
         let mut page = wait(self.house.store().messages(query)).unwrap().unwrap();
         prop_assert_eq!(page.total, u64::try_from(all).unwrap());
         if windowed {
@@ -298,22 +432,44 @@ impl<B: Bench> Model<B> {
         let row = |at: Cursor| MessageId::from_parts(at.number, at.tail).sequence();
         same(page, &wanted, paging, row, |json| {
             let message: MessageView = serde_json::from_str(json).unwrap();
-            (message.message_id.sequence(), (message.seq, message.content))
+            (
+                message.message_id.sequence(),
+                (message.seq, message.content),
+            )
         })
     }
 
     fn compare_customers(&self, question: &Question) -> Result<(), TestCaseError> {
         let scope = if question.live { live() } else { test() };
         let of_scope = self.customers.iter().filter(|(of, _, _)| *of == scope);
-        let mut wanted: Vec<(u64, String)> = of_scope.map(|(_, id, name)| (id.number(), name.clone())).collect();
+        let mut wanted: Vec<(u64, String)> = of_scope
+            .map(|(_, id, name)| (id.number(), name.clone()))
+            .collect();
         if question.descending {
             wanted.reverse();
         }
-        let start = question.start_among(self.customers.iter().map(|(_, id, _)| cursor(*id)).collect(), false);
+        let start = question.start_among(
+            self.customers
+                .iter()
+                .map(|(_, id, _)| cursor(*id))
+                .collect(),
+            false,
+        );
         let paging = question.paging(start);
-        let query = RecordQuery { scope, kind: Kind::Customer, names: Vec::new(), paging };
+        let query = RecordQuery {
+            scope,
+            kind: Kind::Customer,
+            names: Vec::new(),
+            paging,
+        };
         let page = wait(self.house.store().records(query)).unwrap();
-        same(page, &wanted, paging, |at| at.number, |record| (record.subject.number, record.name.to_string()))
+        same(
+            page,
+            &wanted,
+            paging,
+            |at| at.number,
+            |record| (record.subject.number, record.name.to_string()),
+        )
     }
 }
 
@@ -327,8 +483,20 @@ fn same<T, V: PartialEq + std::fmt::Debug + Clone>(
 ) -> Result<(), TestCaseError> {
     let limit = usize::try_from(paging.limit).unwrap();
     let descending = paging.order == Order::Desc;
-    let follows = |number: u64, bound: u64| if descending { number < bound } else { number > bound };
-    let precedes = |number: u64, bound: u64| if descending { number > bound } else { number < bound };
+    let follows = |number: u64, bound: u64| {
+        if descending {
+            number < bound
+        } else {
+            number > bound
+        }
+    };
+    let precedes = |number: u64, bound: u64| {
+        if descending {
+            number > bound
+        } else {
+            number < bound
+        }
+    };
     let (from, to) = match paging.start {
         Start::Offset(skip) => {
             let from = usize::try_from(skip).unwrap().min(list.len());
@@ -336,12 +504,18 @@ fn same<T, V: PartialEq + std::fmt::Debug + Clone>(
         }
         Start::After(at) => {
             let bound = place(at);
-            let from = list.iter().position(|(number, _)| follows(*number, bound)).unwrap_or(list.len());
+            let from = list
+                .iter()
+                .position(|(number, _)| follows(*number, bound))
+                .unwrap_or(list.len());
             (from, (from + limit).min(list.len()))
         }
         Start::Before(at) => {
             let bound = place(at);
-            let to = list.iter().take_while(|(number, _)| precedes(*number, bound)).count();
+            let to = list
+                .iter()
+                .take_while(|(number, _)| precedes(*number, bound))
+                .count();
             (to.saturating_sub(limit), to)
         }
     };
@@ -349,21 +523,39 @@ fn same<T, V: PartialEq + std::fmt::Debug + Clone>(
     prop_assert_eq!(&got[..], &list[from..to]);
     prop_assert_eq!(page.total, u64::try_from(list.len()).unwrap());
     if !got.is_empty() {
-        // A cursor is taken to stand on something, so the page may say that there is more on its side.
+        // A cursor is taken to stand on something, so the page may say that there is more on its
+        // side.
         let exact = matches!(paging.start, Start::Offset(_));
-        prop_assert!(page.before == (from > 0) || (!exact && page.before), "before");
-        prop_assert!(page.after == (to < list.len()) || (!exact && page.after), "after");
+        prop_assert!(
+            page.before == (from > 0) || (!exact && page.before),
+            "before"
+        );
+        prop_assert!(
+            page.after == (to < list.len()) || (!exact && page.after),
+            "after"
+        );
     }
     Ok(())
 }
 
 fn cursor<K: Prefix>(id: Id<K>) -> Cursor {
-    Cursor { number: id.number(), tail: id.tail() }
+    Cursor {
+        number: id.number(),
+        tail: id.tail(),
+    }
 }
 
 impl Question {
     fn paging(&self, start: Start) -> Paging {
-        Paging { limit: self.limit, start, order: if self.descending { Order::Desc } else { Order::Asc } }
+        Paging {
+            limit: self.limit,
+            start,
+            order: if self.descending {
+                Order::Desc
+            } else {
+                Order::Asc
+            },
+        }
     }
 
     /// An offset, or one of these cursors.
@@ -383,32 +575,57 @@ impl Talk {
             Step::Send { sender, .. } => {
                 let sender = SENDERS[sender];
                 let send = Request::Send(Box::new(
-                    serde_json::from_value(json!({"content": text, "sender_type": sender})).unwrap(),
+                    serde_json::from_value(json!({"content": text, "sender_type": sender}))
+                        .unwrap(),
                 ));
                 let sent = self.acting.ask(send);
-                assert_eq!(sent.is_err(), self.status == Status::Closed && sender != SenderType::Customer);
+                assert_eq!(
+                    sent.is_err(),
+                    self.status == Status::Closed && sender != SenderType::Customer
+                );
                 if let Ok(sent) = sent {
-                    self.said.push(Said { id: sent.id.unwrap().parse().unwrap(), sender, content: text.to_owned() });
+                    self.said.push(Said {
+                        id: sent.id.unwrap().parse().unwrap(),
+                        sender,
+                        content: text.to_owned(),
+                    });
                     if sender == SenderType::Customer {
                         self.status = Status::Active;
                     }
                 }
             }
-            Step::Change { status, priority, assignee, .. } => {
-                self.change(status, priority, assignee.map(|index| users.get(index).copied()))
-            }
+            Step::Change {
+                status,
+                priority,
+                assignee,
+                ..
+            } => self.change(
+                status,
+                priority,
+                assignee.map(|index| users.get(index).copied()),
+            ),
             Step::Edit { message, .. } => {
-                let Some(index) = message.checked_rem(self.said.len()) else { return };
+                let Some(index) = message.checked_rem(self.said.len()) else {
+                    return;
+                };
                 let edit = Box::new(serde_json::from_value(json!({"content": text})).unwrap());
                 let edited = self.acting.ask(Request::Edit(self.said[index].id, edit));
-                assert_eq!(edited.is_err(), self.said[index].content.is_empty(), "a redacted one is not edited");
+                assert_eq!(
+                    edited.is_err(),
+                    self.said[index].content.is_empty(),
+                    "a redacted one is not edited"
+                );
                 if edited.is_ok() {
                     self.said[index].content = text.to_owned();
                 }
             }
             Step::Redact { message, .. } => {
-                let Some(index) = message.checked_rem(self.said.len()) else { return };
-                self.acting.ask(Request::Redact(self.said[index].id)).unwrap();
+                let Some(index) = message.checked_rem(self.said.len()) else {
+                    return;
+                };
+                self.acting
+                    .ask(Request::Redact(self.said[index].id))
+                    .unwrap();
                 self.said[index].content.clear();
             }
             Step::Create { .. } | Step::Rename { .. } | Step::Crash => {}
@@ -416,7 +633,12 @@ impl Talk {
         self.see();
     }
 
-    fn change(&mut self, status: Option<usize>, priority: Option<usize>, assignee: Option<Option<UserId>>) {
+    fn change(
+        &mut self,
+        status: Option<usize>,
+        priority: Option<usize>,
+        assignee: Option<Option<UserId>>,
+    ) {
         // Customers of the test mode share the account's users.
         let mut change = serde_json::Map::new();
         let status = status.map(|index| pick(Status::ALL, index));
@@ -436,8 +658,11 @@ impl Talk {
 
     /// The time of the last change is the conversation's own to give.
     fn see(&mut self) {
-        let shown: serde_json::Value = serde_json::from_slice(&self.acting.ask(Request::Read).unwrap().body).unwrap();
-        let updated_at = serde_json::from_value::<Timestamp>(shown["updated_at"].clone()).unwrap().0;
+        let shown: serde_json::Value =
+            serde_json::from_slice(&self.acting.ask(Request::Read).unwrap().body).unwrap();
+        let updated_at = serde_json::from_value::<Timestamp>(shown["updated_at"].clone())
+            .unwrap()
+            .0;
         assert!(updated_at >= self.updated_at);
         self.updated_at = updated_at;
     }
@@ -448,15 +673,22 @@ impl Talk {
         self.acting.scope == scope
             && facets.status.is_none_or(|status| status == self.status)
             && facets.channel.is_none_or(|channel| channel == self.channel)
-            && facets.priority.is_none_or(|priority| priority == self.priority)
+            && facets
+                .priority
+                .is_none_or(|priority| priority == self.priority)
             && facets.customer.is_none_or(|wanted| wanted == customer)
-            && facets.assignee.is_none_or(|wanted| Some(wanted) == self.assignee)
+            && facets
+                .assignee
+                .is_none_or(|wanted| Some(wanted) == self.assignee)
             && facets.created_after.is_none_or(|after| made > after)
             && facets.created_before.is_none_or(|before| made < before)
     }
 
     fn shown<B>(&self, model: &Model<B>) -> ((u64, i64, bool), String) {
         let messages = u64::try_from(self.said.len()).unwrap();
-        ((messages, self.updated_at, messages > 0), model.customers[self.customer].2.clone())
+        (
+            (messages, self.updated_at, messages > 0),
+            model.customers[self.customer].2.clone(),
+        )
     }
 }

@@ -1,5 +1,6 @@
-//! What has come to the writer and waits for a transaction. Small works go at once, however many large ones wait: of these
-//! one at a time goes along, so that nobody waits for what others upload. Works on one entity keep their order.
+//! What has come to the writer and waits for a transaction. Small works go at once, however many
+//! large ones wait: of these one at a time goes along, so that nobody waits for what others upload.
+//! Works on one entity keep their order.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +36,9 @@ impl Arrivals {
 
     /// Whether the store is to be closed behind them.
     pub(super) fn are_last(&self) -> bool {
-        self.batch.iter().any(|work| matches!(work, Work::Close { .. }))
+        self.batch
+            .iter()
+            .any(|work| matches!(work, Work::Close { .. }))
     }
 
     /// Takes in the next work.
@@ -64,7 +67,9 @@ impl Arrivals {
     }
 
     fn pop(&mut self) {
-        let Some(work) = self.large.pop_front() else { return };
+        let Some(work) = self.large.pop_front() else {
+            return;
+        };
         if let Some(entity) = work.entity()
             && let Some(waiting) = self.waiting.get_mut(&entity)
         {
@@ -108,7 +113,11 @@ mod tests {
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => None,
         };
-        arrivals.next(false).iter().map(|work| place(work).unwrap()).collect()
+        arrivals
+            .next(false)
+            .iter()
+            .map(|work| place(work).unwrap())
+            .collect()
     }
 
     #[test]
@@ -137,7 +146,11 @@ mod tests {
             arrivals.push(work(entity, 0, 300_000));
         }
         let subject = row_of(3, 0, 0).subject;
-        arrivals.push(Work::Barrier { subject, incarnation: Incarnation(1), settle: Box::new(|_| ()) });
+        arrivals.push(Work::Barrier {
+            subject,
+            incarnation: Incarnation(1),
+            settle: Box::new(|_| ()),
+        });
         assert_eq!(next(&mut arrivals), [(1, 0)]);
         let all = arrivals.next(true);
         assert_eq!(all.len(), 4);

@@ -1,5 +1,6 @@
-//! One transaction: many commits, each of which takes effect whole or not at all. All that can refuse a commit is
-//! checked before its first write, so that a loser leaves nothing behind and the batch goes on.
+//! One transaction: many commits, each of which takes effect whole or not at all. All that can
+//! refuse a commit is checked before its first write, so that a loser leaves nothing behind and the
+//! batch goes on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,11 +13,12 @@ use super::redacting;
 use crate::caller::Scope;
 use crate::id::CustomerId;
 use crate::store::{
-    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind, NameField, NewRow,
-    Subject, Tallies, Written,
+    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind,
+    NameField, NewRow, Subject, Tallies, Written,
 };
 
-/// Bytes of redacted texts that are erased with the redactions of one transaction: mostly all of them.
+/// Bytes of redacted texts that are erased with the redactions of one transaction: mostly all of
+/// them.
 const ERASE_BYTES: usize = 1 << 18;
 
 /// Where a commit's rows begin.
@@ -52,7 +54,12 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn new(next_pos: i64, numbers: HashMap<i64, i64>) -> Self {
-        Counts { next_pos, numbers, begun_at: next_pos, ..Counts::default() }
+        Counts {
+            next_pos,
+            numbers,
+            begun_at: next_pos,
+            ..Counts::default()
+        }
     }
 
     /// A transaction begins.
@@ -89,7 +96,9 @@ impl Counts {
 
     /// The last number of each account and mode that has moved since [`Counts::written`].
     pub(super) fn moved(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.moved.iter().filter_map(|scope| Some((*scope, *self.numbers.get(scope)?)))
+        self.moved
+            .iter()
+            .filter_map(|scope| Some((*scope, *self.numbers.get(scope)?)))
     }
 
     /// What has moved is written down.
@@ -129,7 +138,10 @@ impl<'c> Batch<'c> {
         let written = super::deliveries::apply(self.connection, slice, tidying, care)?;
         let mut answers = Vec::with_capacity(slice.answers.len());
         for commit in &slice.answers {
-            answers.push(First { pos: self.counts.next_pos, number: 0 });
+            answers.push(First {
+                pos: self.counts.next_pos,
+                number: 0,
+            });
             self.insert_answer(commit)?;
         }
         Ok((written, answers))
@@ -140,7 +152,13 @@ impl<'c> Batch<'c> {
         counts: &'c mut Counts,
         sequences: &'c mut HashMap<u64, u64>,
     ) -> Self {
-        Batch { connection, counts, sequences, counters: BTreeMap::new(), erase_room: ERASE_BYTES }
+        Batch {
+            connection,
+            counts,
+            sequences,
+            counters: BTreeMap::new(),
+            erase_room: ERASE_BYTES,
+        }
     }
 
     /// Judges and writes one commit.
@@ -158,7 +176,10 @@ impl<'c> Batch<'c> {
         {
             return Ok(Verdict::Broken(Broken::Taken(field)));
         }
-        let first = First { pos: self.counts.next_pos, number: self.counts.number_after(commit.scope.number()) };
+        let first = First {
+            pos: self.counts.next_pos,
+            number: self.counts.number_after(commit.scope.number()),
+        };
         if commit.rows.is_empty() && commit.answer.is_some() {
             self.insert_answer(commit)?;
         }
@@ -166,7 +187,12 @@ impl<'c> Batch<'c> {
             self.insert_row(commit, index, row, seals)?;
         }
         if let Some(original) = commit.redacts {
-            redacting::begin(self.connection, commit.subject.number, original, &mut self.erase_room)?;
+            redacting::begin(
+                self.connection,
+                commit.subject.number,
+                original,
+                &mut self.erase_room,
+            )?;
         }
         self.write_header(commit)?;
         if let Some(chore) = commit.chore {
@@ -185,7 +211,9 @@ impl<'c> Batch<'c> {
         let mut upsert = self.connection.prepare_cached(
             "INSERT INTO counters VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
         )?;
-        for ((scope, field, value, status), delta) in self.counters.iter().filter(|(_, delta)| **delta != 0) {
+        for ((scope, field, value, status), delta) in
+            self.counters.iter().filter(|(_, delta)| **delta != 0)
+        {
             upsert.execute(params![scope, *field as i64, value, status, delta])?;
         }
         Ok(())
@@ -211,7 +239,8 @@ impl<'c> Batch<'c> {
                 (!found).then_some(Broken::NoCustomer)
             }
             Condition::UserExists(id) => {
-                let found = self.record_exists(Kind::User, scope.account_wide(), id.number(), id.tail())?;
+                let found =
+                    self.record_exists(Kind::User, scope.account_wide(), id.number(), id.tail())?;
                 (!found).then_some(Broken::NoUser)
             }
             Condition::NoConversations(id) => {
@@ -223,32 +252,46 @@ impl<'c> Batch<'c> {
                 has.map(|_| Broken::HasConversations)
             }
             Condition::NoDocuments(id) => {
-                let mut owned = self.connection.prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
-                owned.exists([int(id.number())])?.then_some(Broken::HasDocuments)
+                let mut owned = self
+                    .connection
+                    .prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
+                owned
+                    .exists([int(id.number())])?
+                    .then_some(Broken::HasDocuments)
             }
             Condition::FewerThan(kind, most) => {
                 let behind = i64::try_from(most.saturating_sub(1)).unwrap_or(i64::MAX);
-                let mut last = self
-                    .connection
-                    .prepare_cached("SELECT 1 FROM records WHERE scope = ?1 AND kind = ?2 LIMIT 1 OFFSET ?3")?;
-                last.exists(params![scope.number(), kind as i64, behind])?.then_some(Broken::Full(most))
+                let mut last = self.connection.prepare_cached(
+                    "SELECT 1 FROM records WHERE scope = ?1 AND kind = ?2 LIMIT 1 OFFSET ?3",
+                )?;
+                last.exists(params![scope.number(), kind as i64, behind])?
+                    .then_some(Broken::Full(most))
             }
         })
     }
 
     fn record_exists(&self, kind: Kind, scope: Scope, n: u64, tail: u64) -> rusqlite::Result<bool> {
-        let mut query = self
-            .connection
-            .prepare_cached("SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4")?;
+        let mut query = self.connection.prepare_cached(
+            "SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4",
+        )?;
         query.exists(params![int(n), int(tail), kind as i64, scope.number()])
     }
 
-    fn taken(&self, commit: &Commit, names: &[(NameField, String)]) -> rusqlite::Result<Option<NameField>> {
-        let mut query = self
-            .connection
-            .prepare_cached("SELECT 1 FROM names WHERE scope = ?1 AND field = ?2 AND value = ?3 AND n <> ?4")?;
+    fn taken(
+        &self,
+        commit: &Commit,
+        names: &[(NameField, String)],
+    ) -> rusqlite::Result<Option<NameField>> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT 1 FROM names WHERE scope = ?1 AND field = ?2 AND value = ?3 AND n <> ?4",
+        )?;
         for (field, value) in names.iter().filter(|(field, _)| field.unique()) {
-            if query.exists(params![commit.scope.number(), *field as i64, value, int(commit.subject.number)])? {
+            if query.exists(params![
+                commit.scope.number(),
+                *field as i64,
+                value,
+                int(commit.subject.number)
+            ])? {
                 return Ok(Some(*field));
             }
         }
@@ -269,7 +312,13 @@ impl<'c> Batch<'c> {
         Some(self.counts.next_number(commit.scope.number()))
     }
 
-    fn insert_row(&mut self, commit: &Commit, index: usize, row: &NewRow, seals: &Seals) -> rusqlite::Result<()> {
+    fn insert_row(
+        &mut self,
+        commit: &Commit,
+        index: usize,
+        row: &NewRow,
+        seals: &Seals,
+    ) -> rusqlite::Result<()> {
         let pos = self.next_pos();
         let number = self.next_number(commit);
         let sequence = commit.expected + 1 + u64::try_from(index).unwrap_or(0);
@@ -278,7 +327,11 @@ impl<'c> Batch<'c> {
             Some(original) => self.repoint(entity, original, pos)?,
             None => None,
         };
-        let kept = if index == 0 { commit.answer.as_ref() } else { None };
+        let kept = if index == 0 {
+            commit.answer.as_ref()
+        } else {
+            None
+        };
         let seal = seals.get(index);
         let address = commit.by.address.map(|address| address.to_string());
         let mut insert = self.connection.prepare_cached(
@@ -299,8 +352,12 @@ impl<'c> Batch<'c> {
             row.tallies.last_message_at,
             row.seen.map(|seen| seen.channel.code()),
             row.seen.map(|seen| seen.priority.code()),
-            row.seen.and_then(|seen| seen.assignee).map(|user| int(user.number())),
-            row.seen.and_then(|seen| seen.sender).map(|sender| sender.code()),
+            row.seen
+                .and_then(|seen| seen.assignee)
+                .map(|user| int(user.number())),
+            row.seen
+                .and_then(|seen| seen.sender)
+                .map(|sender| sender.code()),
             edit,
             commit.by.key.map(|key| int(key.number())),
             commit.by.user.map(|user| int(user.number())),
@@ -367,9 +424,20 @@ impl<'c> Batch<'c> {
     fn write_header(&mut self, commit: &Commit) -> rusqlite::Result<()> {
         match &commit.header {
             Header::Unchanged => Ok(()),
-            Header::Conversation { before: None, after } => self.insert_conversation(commit, after),
-            Header::Conversation { before: Some(before), after } => self.update_conversation(commit, before, after),
-            Header::Record { new, name, body, names } => self.put_record(commit, *new, (name, body), names),
+            Header::Conversation {
+                before: None,
+                after,
+            } => self.insert_conversation(commit, after),
+            Header::Conversation {
+                before: Some(before),
+                after,
+            } => self.update_conversation(commit, before, after),
+            Header::Record {
+                new,
+                name,
+                body,
+                names,
+            } => self.put_record(commit, *new, (name, body), names),
             Header::RecordGone => self.delete_record(commit),
             Header::Document(header) => {
                 let moves = super::documents::put(self.connection, commit, header)?;
@@ -387,12 +455,18 @@ impl<'c> Batch<'c> {
         }
     }
 
-    fn insert_conversation(&mut self, commit: &Commit, after: &ConversationState) -> rusqlite::Result<()> {
+    fn insert_conversation(
+        &mut self,
+        commit: &Commit,
+        after: &ConversationState,
+    ) -> rusqlite::Result<()> {
         let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
         let (name, revision): (String, i64) = self
             .connection
             .prepare_cached("SELECT name, seq FROM records WHERE n = ?1")?
-            .query_row([int(after.customer.number())], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            .query_row([int(after.customer.number())], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
              ?19, ?20)",
@@ -458,8 +532,12 @@ impl<'c> Batch<'c> {
 
     fn count_conversation(&mut self, scope: Scope, state: &ConversationState, delta: i64) {
         let status = state.status.code();
-        let mut count =
-            |field, value| *self.counters.entry((scope.number(), field, value, status)).or_insert(0) += delta;
+        let mut count = |field, value| {
+            *self
+                .counters
+                .entry((scope.number(), field, value, status))
+                .or_insert(0) += delta
+        };
         count(Counted::All, 0);
         count(Counted::Channel, state.channel.code());
         count(Counted::Priority, state.priority.code());
@@ -471,7 +549,10 @@ impl<'c> Batch<'c> {
 
     fn count(&mut self, scope: Scope, moves: impl IntoIterator<Item = (Counted, i64, i64)>) {
         for (field, value, delta) in moves {
-            *self.counters.entry((scope.number(), field, value, 0)).or_insert(0) += delta;
+            *self
+                .counters
+                .entry((scope.number(), field, value, 0))
+                .or_insert(0) += delta;
         }
     }
 
@@ -487,13 +568,28 @@ impl<'c> Batch<'c> {
         let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute(params![n, int(tail), kind as i64, scope, sequence, name, body])?;
+            .execute(params![
+                n,
+                int(tail),
+                kind as i64,
+                scope,
+                sequence,
+                name,
+                body
+            ])?;
         if new {
-            *self.counters.entry((scope, Counted::Records, kind as i64, 0)).or_insert(0) += 1;
+            *self
+                .counters
+                .entry((scope, Counted::Records, kind as i64, 0))
+                .or_insert(0) += 1;
         } else {
-            self.connection.prepare_cached("DELETE FROM names WHERE n = ?1")?.execute([n])?;
+            self.connection
+                .prepare_cached("DELETE FROM names WHERE n = ?1")?
+                .execute([n])?;
         }
-        let mut insert = self.connection.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3, ?4)")?;
+        let mut insert = self
+            .connection
+            .prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3, ?4)")?;
         for (field, value) in names {
             insert.execute(params![scope, *field as i64, value, n])?;
         }
@@ -502,34 +598,45 @@ impl<'c> Batch<'c> {
 
     fn delete_record(&mut self, commit: &Commit) -> rusqlite::Result<()> {
         let n = int(commit.subject.number);
-        self.connection.prepare_cached("DELETE FROM names WHERE n = ?1")?.execute([n])?;
+        self.connection
+            .prepare_cached("DELETE FROM names WHERE n = ?1")?
+            .execute([n])?;
         if commit.subject.kind == Kind::User {
-            let mut keep = self.connection.prepare_cached("INSERT INTO departed VALUES (?1, ?2)")?;
+            let mut keep = self
+                .connection
+                .prepare_cached("INSERT INTO departed VALUES (?1, ?2)")?;
             keep.execute([n, int(commit.subject.tail)])?;
         }
-        self.connection.prepare_cached("DELETE FROM records WHERE n = ?1")?.execute([n])?;
-        let key = (commit.scope.number(), Counted::Records, commit.subject.kind as i64, 0);
+        self.connection
+            .prepare_cached("DELETE FROM records WHERE n = ?1")?
+            .execute([n])?;
+        let key = (
+            commit.scope.number(),
+            Counted::Records,
+            commit.subject.kind as i64,
+            0,
+        );
         *self.counters.entry(key).or_insert(0) -= 1;
         Ok(())
     }
 
     fn insert_chore(&self, chore: Chore) -> rusqlite::Result<()> {
         let Chore::Unassign(scope, user) = chore;
-        self.connection.prepare_cached("INSERT OR REPLACE INTO chores VALUES (?1, 1, ?2, ?3)")?.execute(params![
-            scope.number(),
-            int(user.number()),
-            int(user.tail())
-        ])?;
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO chores VALUES (?1, 1, ?2, ?3)")?
+            .execute(params![
+                scope.number(),
+                int(user.number()),
+                int(user.tail())
+            ])?;
         Ok(())
     }
 
     /// A customer's new name is copied into its conversations' headers later, in slices.
     fn rename(&self, customer: CustomerId, name: &str, revision: u64) -> rusqlite::Result<()> {
-        self.connection.prepare_cached("INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)")?.execute(params![
-            int(customer.number()),
-            name,
-            int(revision)
-        ])?;
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)")?
+            .execute(params![int(customer.number()), name, int(revision)])?;
         Ok(())
     }
 }
@@ -537,7 +644,9 @@ impl<'c> Batch<'c> {
 /// A header's numbers as of the last row of a conversation's commit.
 pub(super) fn lag_of(commit: &Commit) -> Option<Lag> {
     let last = commit.rows.last()?;
-    let Tallies { last_message_at, .. } = last.tallies;
+    let Tallies {
+        last_message_at, ..
+    } = last.tallies;
     Some(Lag {
         scope: commit.scope.number(),
         seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),

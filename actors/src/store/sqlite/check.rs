@@ -19,7 +19,8 @@ pub struct Finding {
     pub found: String,
 }
 
-/// Checks; each statement must find nothing. `at` of a header is checked after recovery, so the file must not be in use.
+/// Checks; each statement must find nothing. `at` of a header is checked after recovery, so the
+/// file must not be in use.
 const CHECKS: &[(&str, &str)] = &[
     (
         "counters of conversations",
@@ -126,27 +127,43 @@ pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
         run(check, sql)?;
     }
     findings.extend(altered(&connection)?);
-    findings.extend(misfed(&connection)?.into_iter().map(|found| Finding { check: "the feed by account", found }));
+    findings.extend(misfed(&connection)?.into_iter().map(|found| Finding {
+        check: "the feed by account",
+        found,
+    }));
     Ok(findings)
 }
 
 /// Rows whose payload is not the one that was sealed; a redacted one has lost its salt.
 fn altered(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    let mut query = connection.prepare("SELECT pos, salt, payload, hash FROM rows WHERE salt IS NOT NULL")?;
+    let mut query =
+        connection.prepare("SELECT pos, salt, payload, hash FROM rows WHERE salt IS NOT NULL")?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let (salt, payload, hash) =
-            (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?);
-        if Sha256::new().chain_update(salt).chain_update(payload).finalize()[..] != *hash {
+        let (salt, payload, hash) = (
+            row.get_ref(1)?.as_blob()?,
+            row.get_ref(2)?.as_blob()?,
+            row.get_ref(3)?.as_blob()?,
+        );
+        if Sha256::new()
+            .chain_update(salt)
+            .chain_update(payload)
+            .finalize()[..]
+            != *hash
+        {
             let found = format!("position {}", row.get::<_, i64>(0)?);
-            findings.push(Finding { check: "payloads as they were sealed", found });
+            findings.push(Finding {
+                check: "payloads as they were sealed",
+                found,
+            });
         }
     }
     Ok(findings)
 }
 
-/// Slices that are not what the rows say, do not follow one another, or do not reach the last number.
+/// Slices that are not what the rows say, do not follow one another, or do not reach the last
+/// number.
 fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut query = connection.prepare("SELECT scope, number, floor FROM scopes")?;
@@ -154,18 +171,28 @@ fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     while let Some(row) = rows.next()? {
         let (scope, number, floor) = (row.get(0)?, uint(row.get(1)?), uint(row.get(2)?));
         if floor > number {
-            findings.push(format!("scope {scope}: the floor is {floor}, the last number {number}"));
+            findings.push(format!(
+                "scope {scope}: the floor is {floor}, the last number {number}"
+            ));
         }
-        let mut chain = Chain { connection, scope, findings: &mut findings };
+        let mut chain = Chain {
+            connection,
+            scope,
+            findings: &mut findings,
+        };
         let end = chain.walk(slices::first_of(floor))?;
         if end != number + 1 {
-            findings.push(format!("scope {scope}: ends before {end}, not behind {number}"));
+            findings.push(format!(
+                "scope {scope}: ends before {end}, not behind {number}"
+            ));
         }
     }
     let strays = "SELECT 'scope ' || scope FROM (SELECT scope FROM feed UNION SELECT scope FROM feed_assignees)
                   WHERE scope NOT IN (SELECT scope FROM scopes)";
     let mut query = connection.prepare(strays)?;
-    let strays = query.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    let strays = query
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<String>>>()?;
     findings.extend(strays);
     Ok(findings)
 }
@@ -179,15 +206,21 @@ struct Chain<'c> {
 
 impl Chain<'_> {
     fn found(&mut self, first: u64, what: &str) {
-        self.findings.push(format!("scope {}, slice {first}: {what}", self.scope));
+        self.findings
+            .push(format!("scope {}, slice {first}: {what}", self.scope));
     }
 
-    /// Looks at all of them, which must begin at `latest` or before; gives the number behind the last.
+    /// Looks at all of them, which must begin at `latest` or before; gives the number behind the
+    /// last.
     fn walk(&mut self, latest: u64) -> rusqlite::Result<u64> {
         let mut next: Option<(u64, Totals)> = None;
         let mut shares: HashMap<u64, u64> = HashMap::new();
         let mut listed = 0;
-        while let Some(slice) = slices::oldest(self.connection, self.scope, next.as_ref().map_or(0, |next| next.0))? {
+        while let Some(slice) = slices::oldest(
+            self.connection,
+            self.scope,
+            next.as_ref().map_or(0, |next| next.0),
+        )? {
             match &next {
                 None if slice.first > latest => self.found(slice.first, "those before are missing"),
                 Some((end, before)) if slice.first != *end || slice.before != *before => {
@@ -206,9 +239,11 @@ impl Chain<'_> {
             listed += self.count_shares(&slice, &mut shares)?;
             next = Some((slice.end(), slice.after()));
         }
-        let stored: i64 =
-            self.connection
-                .query_row("SELECT count(*) FROM feed_assignees WHERE scope = ?1", [self.scope], |row| row.get(0))?;
+        let stored: i64 = self.connection.query_row(
+            "SELECT count(*) FROM feed_assignees WHERE scope = ?1",
+            [self.scope],
+            |row| row.get(0),
+        )?;
         if stored != listed {
             self.found(0, "assignees are counted where they have nothing");
         }
@@ -227,10 +262,18 @@ impl Chain<'_> {
                 let (happened, channel) = (row.get(4)?, slices::channel_code(row.get(5)?));
                 Ok((
                     row.get::<_, Option<i64>>(0)?.map(uint),
-                    Entry { pos: row.get(1)?, at: row.get(2)?, assignee, happened, channel },
+                    Entry {
+                        pos: row.get(1)?,
+                        at: row.get(2)?,
+                        assignee,
+                        happened,
+                        channel,
+                    },
                 ))
             };
-            if query.query_row([entry.pos, self.scope], row).optional()? != Some((Some(number), *entry)) {
+            if query.query_row([entry.pos, self.scope], row).optional()?
+                != Some((Some(number), *entry))
+            {
                 self.found(slice.first, "an entry is not as its row");
             }
         }
@@ -238,7 +281,11 @@ impl Chain<'_> {
     }
 
     /// Each assignee's counts follow those of the assignee's slice before; how many there are.
-    fn count_shares(&mut self, slice: &Slice, shares: &mut HashMap<u64, u64>) -> rusqlite::Result<i64> {
+    fn count_shares(
+        &mut self,
+        slice: &Slice,
+        shares: &mut HashMap<u64, u64>,
+    ) -> rusqlite::Result<i64> {
         let mut here: HashMap<u64, u64> = HashMap::new();
         slice
             .entries
@@ -250,7 +297,11 @@ impl Chain<'_> {
             listed += 1;
             let share = slices::share_until(self.connection, self.scope, assignee, slice.first)?;
             let sound = share.filter(|share| share.first == slice.first && share.here == here);
-            let sound = sound.filter(|share| shares.get(&assignee).is_none_or(|before| share.before == *before));
+            let sound = sound.filter(|share| {
+                shares
+                    .get(&assignee)
+                    .is_none_or(|before| share.before == *before)
+            });
             match sound {
                 Some(share) => drop(shares.insert(assignee, share.before + share.here)),
                 None => self.found(slice.first, "an assignee's counts are wrong"),

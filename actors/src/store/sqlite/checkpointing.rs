@@ -1,6 +1,7 @@
-//! Moving what the log holds into the file, on a thread of its own beside the commits: a commit that moves 64 MB holds up all
-//! others for a quarter of a second. The log begins at its start again only when all of it has been moved; the last bit the
-//! writer moves itself, for then nobody adds to it meanwhile.
+//! Moving what the log holds into the file, on a thread of its own beside the commits: a commit
+//! that moves 64 MB holds up all others for a quarter of a second. The log begins at its start
+//! again only when all of it has been moved; the last bit the writer moves itself, for then nobody
+//! adds to it meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,12 +24,14 @@ const STEP: u32 = 2_000;
 const FULL: u32 = 16_000;
 /// … where no more than these are left to be moved, a few ms for the commit that does it …
 const REST_MAX: u32 = STEP / 4;
-/// … from here on some more, where large commits follow so closely that there is never so little left …
+/// … from here on some more, where large commits follow so closely that there is never so little
+/// left …
 const LATE: u32 = 2 * FULL;
 const LATE_REST_MAX: u32 = 2 * STEP;
 /// … or where it has so many, because whoever moves them does not keep up: this bounds the log.
 pub(super) const LONG: u32 = 4 * FULL;
-/// Between two attempts of the writer, while a reader of older pages is in the way of the log's beginning again.
+/// Between two attempts of the writer, while a reader of older pages is in the way of the log's
+/// beginning again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// What is asked of the thread.
@@ -44,7 +47,8 @@ enum Ask {
 struct Progress {
     log: u32,
     moved: u32,
-    /// How often the log has begun at its start: what was moved of an earlier one says nothing of this one.
+    /// How often the log has begun at its start: what was moved of an earlier one says nothing of
+    /// this one.
     begun: u64,
     tried: Option<Instant>,
 }
@@ -79,7 +83,11 @@ impl Checkpointing {
                 Ok(())
             }))?;
         }
-        Ok(Checkpointing { asks, thread: Some(thread), progress })
+        Ok(Checkpointing {
+            asks,
+            thread: Some(thread),
+            progress,
+        })
     }
 
     /// Whether the log is longer than it gets where no reader of older pages is in the way.
@@ -124,11 +132,16 @@ fn committed(progress: &Mutex<Progress>, asks: &SyncSender<Ask>, wal: &mut Wal, 
     }
     progress.log = pages;
     let left = pages.saturating_sub(progress.moved);
-    let rest_max = if pages >= LATE { LATE_REST_MAX } else { REST_MAX };
+    let rest_max = if pages >= LATE {
+        LATE_REST_MAX
+    } else {
+        REST_MAX
+    };
     if pages >= FULL && (left <= rest_max || pages >= LONG) {
         if progress.tried.is_none_or(|tried| tried.elapsed() >= AGAIN) {
             progress.tried = Some(Instant::now());
-            progress.moved = moved(wal.checkpoint_v2(CheckpointMode::PASSIVE)).unwrap_or(progress.moved);
+            progress.moved =
+                moved(wal.checkpoint_v2(CheckpointMode::PASSIVE)).unwrap_or(progress.moved);
         }
     } else if left >= STEP || pages >= FULL {
         // Full, it has been asked already.

@@ -29,8 +29,8 @@ const ERASE_SLICE_BYTES: usize = 1 << 20;
 const WAIT_REDACTING: Duration = Duration::from_millis(1);
 /// A store that closes goes on with them for so long; what is left goes after the next start.
 const REDACT_AT_END: Duration = Duration::from_secs(3);
-/// How long another process that holds the file is waited for: callers are told that nothing was done before they stop
-/// waiting, behind a batch before theirs and behind chores.
+/// How long another process that holds the file is waited for: callers are told that nothing was
+/// done before they stop waiting, behind a batch before theirs and behind chores.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(1);
 
 /// How often the writer does what.
@@ -48,8 +48,8 @@ pub(super) struct Pace {
     pub(super) trim_every: Duration,
     /// Events are kept for so long; none: for ever.
     pub(super) events_kept: Option<Duration>,
-    /// Between two slices of what can wait, at least, and three times what a slice took: commits have the writer for
-    /// most of the time, however much there is to do behind.
+    /// Between two slices of what can wait, at least, and three times what a slice took: commits
+    /// have the writer for most of the time, however much there is to do behind.
     pub(super) rest: Duration,
 }
 
@@ -90,7 +90,12 @@ pub(super) struct Housekeeping {
 
 impl Housekeeping {
     /// With what an earlier run left to be done.
-    pub(super) fn open(pace: Pace, connection: &Connection, views: &Views, gate: Arc<Gate>) -> rusqlite::Result<Self> {
+    pub(super) fn open(
+        pace: Pace,
+        connection: &Connection,
+        views: &Views,
+        gate: Arc<Gate>,
+    ) -> rusqlite::Result<Self> {
         let now = Instant::now();
         Ok(Housekeeping {
             renames: Renames::open(connection, &views.names)?,
@@ -141,7 +146,11 @@ impl Housekeeping {
             return self.pace.tick.min(WAIT_REDACTING);
         }
         let busy = self.busy || self.renames.waiting() > 0;
-        self.log.tick(if busy { self.pace.tick.min(self.pace.rest) } else { self.pace.tick })
+        self.log.tick(if busy {
+            self.pace.tick.min(self.pace.rest)
+        } else {
+            self.pace.tick
+        })
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -150,7 +159,9 @@ impl Housekeeping {
             return false;
         }
         self.probe_at = Instant::now() + self.pace.tick;
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('probe', 0)", []).is_ok()
+        connection
+            .execute("INSERT OR REPLACE INTO meta VALUES ('probe', 0)", [])
+            .is_ok()
     }
 
     /// One slice of the headers that are to be folded.
@@ -158,7 +169,8 @@ impl Housekeeping {
         fold.due(lagging, self.pace.age_max, SLICE)
     }
 
-    /// One slice of everything that is due; with `closing`, all of it that a start would have to repeat.
+    /// One slice of everything that is due; with `closing`, all of it that a start would have to
+    /// repeat.
     pub(super) fn run(
         &mut self,
         connection: &Connection,
@@ -168,7 +180,11 @@ impl Housekeeping {
     ) -> rusqlite::Result<()> {
         self.slice(connection, slicing, counts.next_pos, closing)?;
         fold.release(lagging);
-        let due = if closing { fold.due(lagging, Duration::ZERO, usize::MAX) } else { self.due(fold, lagging) };
+        let due = if closing {
+            fold.due(lagging, Duration::ZERO, usize::MAX)
+        } else {
+            self.due(fold, lagging)
+        };
         if !due.is_empty()
             && let Err(error) = write_folded(connection, counts, fold, &due)
         {
@@ -178,7 +194,8 @@ impl Housekeeping {
         for (n, lag) in due {
             fold.wrote(lagging, n, lag);
         }
-        self.renames.slice(connection, &views.names, renames::SLICE)?;
+        self.renames
+            .slice(connection, &views.names, renames::SLICE)?;
         if closing || self.uses_at <= Instant::now() {
             self.uses_at = Instant::now() + self.pace.uses_every;
             write_uses(connection, views)?;
@@ -201,7 +218,11 @@ impl Housekeeping {
     }
 
     /// One slice of one thing, in turn; whether there was anything to do.
-    fn slice_of_what_can_wait(&mut self, connection: &Connection, views: &Views) -> rusqlite::Result<bool> {
+    fn slice_of_what_can_wait(
+        &mut self,
+        connection: &Connection,
+        views: &Views,
+    ) -> rusqlite::Result<bool> {
         const THINGS: usize = 3;
         for _ in 0..THINGS {
             self.turn = (self.turn + 1) % THINGS;
@@ -217,7 +238,8 @@ impl Housekeeping {
         Ok(false)
     }
 
-    /// Writes the newest events into slices when they are old enough; what fills a slice has mostly gone with a commit.
+    /// Writes the newest events into slices when they are old enough; what fills a slice has mostly
+    /// gone with a commit.
     fn slice(
         &self,
         connection: &Connection,
@@ -226,7 +248,11 @@ impl Housekeeping {
         closing: bool,
     ) -> rusqlite::Result<()> {
         loop {
-            let age = if closing { Duration::ZERO } else { self.pace.age_max.min(self.retention.patience()) };
+            let age = if closing {
+                Duration::ZERO
+            } else {
+                self.pace.age_max.min(self.retention.patience())
+            };
             let due = slicing.aged(age, self.pace.tick);
             if due.is_empty() {
                 return Ok(());
@@ -238,7 +264,8 @@ impl Housekeeping {
         }
     }
 
-    /// One slice of the earlier texts of redacted messages; with `closing`, as many as there is time for.
+    /// One slice of the earlier texts of redacted messages; with `closing`, as many as there is
+    /// time for.
     fn erase_redacted(&mut self, connection: &Connection, closing: bool) -> rusqlite::Result<()> {
         let begun = Instant::now();
         while self.redacting {
@@ -255,7 +282,8 @@ impl Housekeeping {
         Ok(())
     }
 
-    /// One slice of the texts of documents that are gone; what is left when the store closes goes after the next start.
+    /// One slice of the texts of documents that are gone; what is left when the store closes goes
+    /// after the next start.
     fn erase_texts(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
         if !self.erasing {
             return Ok(false);
@@ -270,7 +298,12 @@ impl Housekeeping {
     }
 }
 
-fn write_folded(connection: &Connection, counts: &mut Counts, fold: &Fold, due: &[(u64, Lag)]) -> rusqlite::Result<()> {
+fn write_folded(
+    connection: &Connection,
+    counts: &mut Counts,
+    fold: &Fold,
+    due: &[(u64, Lag)],
+) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     fold_into(connection, (counts, counts.next_pos), fold, due)?;
     connection.execute_batch("COMMIT")?;
@@ -278,8 +311,8 @@ fn write_folded(connection: &Connection, counts: &mut Counts, fold: &Fold, due: 
     Ok(())
 }
 
-/// Writes headers that were left behind into the running transaction; `Counts::written` when it is durable. Rows from
-/// `end` on are not known to `fold`.
+/// Writes headers that were left behind into the running transaction; `Counts::written` when it is
+/// durable. Rows from `end` on are not known to `fold`.
 pub(super) fn fold_into(
     connection: &Connection,
     (counts, end): (&Counts, i64),
@@ -290,9 +323,17 @@ pub(super) fn fold_into(
         "UPDATE conversations SET seq = ?2, messages = ?3, last_message_at = ?4, updated_at = ?5 WHERE n = ?1 AND seq < ?2",
     )?;
     for (n, lag) in due {
-        update.execute(params![int(*n), int(lag.seq), int(lag.messages), lag.last_message_at, lag.updated_at])?;
+        update.execute(params![
+            int(*n),
+            int(lag.seq),
+            int(lag.messages),
+            lag.last_message_at,
+            lag.updated_at
+        ])?;
     }
-    connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?.execute([fold.low_water(end)])?;
+    connection
+        .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?
+        .execute([fold.low_water(end)])?;
     let mut scopes = connection.prepare_cached(
         "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
     )?;
@@ -302,7 +343,12 @@ pub(super) fn fold_into(
     Ok(())
 }
 
-fn write_slices(connection: &Connection, slicing: &mut Slicing, next_pos: i64, due: &[Due]) -> rusqlite::Result<()> {
+fn write_slices(
+    connection: &Connection,
+    slicing: &mut Slicing,
+    next_pos: i64,
+    due: &[Due],
+) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     slicing.write(connection, due, next_pos)?;
     connection.execute_batch("COMMIT")?;
@@ -323,9 +369,14 @@ fn write_uses(connection: &Connection, views: &Views) -> rusqlite::Result<()> {
 
 /// Chores that are left to be done.
 pub(super) fn list(connection: &Connection) -> rusqlite::Result<Vec<Chore>> {
-    let mut query = connection.prepare_cached("SELECT scope, n, tail FROM chores WHERE kind = 1")?;
-    let unassign =
-        |row: &rusqlite::Row<'_>| Ok(Chore::Unassign(Scope::from_number(row.get(0)?), id(row.get(1)?, row.get(2)?)));
+    let mut query =
+        connection.prepare_cached("SELECT scope, n, tail FROM chores WHERE kind = 1")?;
+    let unassign = |row: &rusqlite::Row<'_>| {
+        Ok(Chore::Unassign(
+            Scope::from_number(row.get(0)?),
+            id(row.get(1)?, row.get(2)?),
+        ))
+    };
     query.query_map([], unassign)?.collect()
 }
 

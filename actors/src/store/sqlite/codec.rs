@@ -9,7 +9,9 @@ use crate::caller::Scope;
 use crate::conversation::messages::{Channel, Priority, Status};
 use crate::damage::Unreadable;
 use crate::id::{ConversationId, CustomerId, Id, Prefix, UserId};
-use crate::store::{ConversationHeader, ConversationState, Kind, ReadError, StoredRecord, Subject, Tallies};
+use crate::store::{
+    ConversationHeader, ConversationState, Kind, ReadError, StoredRecord, Subject, Tallies,
+};
 
 /// SQLite keeps 64-bit signed integers; numbers, tails and sequences have at most 62 bits.
 pub(super) fn int(value: u64) -> i64 {
@@ -26,7 +28,11 @@ pub(super) fn id<K: Prefix>(n: i64, tail: i64) -> Id<K> {
 }
 
 /// What a code stands for; `field` names it where it stands for nothing.
-pub(super) fn word<T>(field: &str, code: i64, from: impl FnOnce(i64) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn word<T>(
+    field: &str,
+    code: i64,
+    from: impl FnOnce(i64) -> Option<T>,
+) -> rusqlite::Result<T> {
     from(code).ok_or_else(|| damaged(field, format_args!("the code {code} stands for nothing")))
 }
 
@@ -50,19 +56,22 @@ pub(super) fn failed(error: &rusqlite::Error) -> ReadError {
     ReadError::Away
 }
 
-/// Whether an error of reading says that what is stored can't be read, which is told here; none where it says another thing.
+/// Whether an error of reading says that what is stored can't be read, which is told here; none
+/// where it says another thing.
 pub(super) fn unreadable(error: &rusqlite::Error) -> Option<Unreadable> {
     use rusqlite::Error;
     let code = error.sqlite_error_code();
-    let is_damaged = matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-        || matches!(
-            error,
-            Error::FromSqlConversionFailure(..)
-                | Error::IntegralValueOutOfRange(..)
-                | Error::InvalidColumnType(..)
-                | Error::Utf8Error(..)
-                | Error::QueryReturnedNoRows
-        );
+    let is_damaged = matches!(
+        code,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    ) || matches!(
+        error,
+        Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..)
+            | Error::Utf8Error(..)
+            | Error::QueryReturnedNoRows
+    );
     is_damaged.then(|| Unreadable::found("the store's file", error))
 }
 
@@ -83,7 +92,11 @@ pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {
         customer,
         status: word("a conversation's status", row.get(2)?, Status::from_code)?,
         channel: word("a conversation's channel", row.get(3)?, Channel::from_code)?,
-        priority: word("a conversation's priority", row.get(4)?, Priority::from_code)?,
+        priority: word(
+            "a conversation's priority",
+            row.get(4)?,
+            Priority::from_code,
+        )?,
         assignee,
         metadata: row.get::<_, Box<str>>(7)?,
         closed_at: row.get(8)?,
@@ -93,17 +106,24 @@ pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {
 }
 
 /// Whether a conversation's metadata is what it must be: what is shown and patched as it stands.
-pub(super) fn check_metadata(id: ConversationId, state: &ConversationState) -> rusqlite::Result<()> {
+pub(super) fn check_metadata(
+    id: ConversationId,
+    state: &ConversationState,
+) -> rusqlite::Result<()> {
     // What most have need not be looked at.
     if &*state.metadata == "{}" {
         return Ok(());
     }
-    let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&state.metadata);
-    object.map(|_| ()).map_err(|error| damaged(format_args!("{id}: metadata"), error))
+    let object =
+        serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&state.metadata);
+    object
+        .map(|_| ())
+        .map_err(|error| damaged(format_args!("{id}: metadata"), error))
 }
 
 /// The columns that follow [`STATE`] for a list.
-pub(super) const LISTED: &str = "customer_name, n, tail, seq, messages, last_message_at, updated_at";
+pub(super) const LISTED: &str =
+    "customer_name, n, tail, seq, messages, last_message_at, updated_at";
 
 /// A header and the sequence that it is as of.
 pub(super) fn listed(row: &Row<'_>) -> rusqlite::Result<(ConversationHeader, u64)> {
@@ -137,7 +157,11 @@ pub(super) const RECORD: &str = "n, tail, scope, seq, name, body";
 
 pub(super) fn record(row: &Row<'_>, kind: Kind) -> rusqlite::Result<StoredRecord> {
     Ok(StoredRecord {
-        subject: Subject { kind, number: uint(row.get(0)?), tail: uint(row.get(1)?) },
+        subject: Subject {
+            kind,
+            number: uint(row.get(0)?),
+            tail: uint(row.get(1)?),
+        },
         scope: Scope::from_number(row.get(2)?),
         sequence: uint(row.get(3)?),
         name: row.get(4)?,
@@ -155,6 +179,7 @@ pub(super) enum Counted {
     Assignee = 4,
     Records = 10,
     Documents = 11,
-    /// Deliveries: the scope is the endpoint's number, the value what happened, the status where they stand.
+    /// Deliveries: the scope is the endpoint's number, the value what happened, the status where
+    /// they stand.
     Deliveries = 20,
 }

@@ -1,5 +1,6 @@
-//! Writes what became of deliveries, in the writer's transaction. Two things hold behind every slice: the first pending
-//! delivery of each lane, and no other, has a `due`; and the counters say how many stand where.
+//! Writes what became of deliveries, in the writer's transaction. Two things hold behind every
+//! slice: the first pending delivery of each lane, and no other, has a `due`; and the counters say
+//! how many stand where.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +10,8 @@ use super::codec::{self, Counted, int, uint};
 use super::writer::{Failure, judge};
 use crate::damage::Unreadable;
 use crate::store::{
-    Change, DeliverySlice, DeliveryState, Fate, GivenUp, Happened, Kind, LaneKey, NewDelivery, ReplayChange, Written,
+    Change, DeliverySlice, DeliveryState, Fate, GivenUp, Happened, Kind, LaneKey, NewDelivery,
+    ReplayChange, Written,
 };
 use crate::webhook::Attempt;
 
@@ -39,7 +41,8 @@ pub(super) enum Care {
     Each,
 }
 
-/// Endpoints that are no more, and whose deliveries did not go: a crash came between. They go from here on, in slices.
+/// Endpoints that are no more, and whose deliveries did not go: a crash came between. They go from
+/// here on, in slices.
 pub(super) fn forget_gone(connection: &Connection) -> rusqlite::Result<()> {
     // From one endpoint to the next along the index, not from row to row.
     connection
@@ -70,9 +73,17 @@ pub(super) fn apply(
     tidying: &mut Tidying,
     care: Care,
 ) -> rusqlite::Result<Written> {
-    let mut pen = Pen { connection, counters: BTreeMap::new(), given_up: HashMap::new(), now: slice.now, care };
+    let mut pen = Pen {
+        connection,
+        counters: BTreeMap::new(),
+        given_up: HashMap::new(),
+        now: slice.now,
+        care,
+    };
     for (number, change) in &slice.changes {
-        pen.carefully("a delivery's outcome", *number, |pen| pen.change(*number, change))?;
+        pen.carefully("a delivery's outcome", *number, |pen| {
+            pen.change(*number, change)
+        })?;
     }
     for given_up in &slice.given_up {
         pen.give_up(*given_up)?;
@@ -99,7 +110,11 @@ pub(super) fn apply(
 }
 
 /// A message was redacted: what receivers answered to its deliveries may repeat it.
-pub(super) fn erase_answers(connection: &Connection, entity: u64, sequence: u64) -> rusqlite::Result<()> {
+pub(super) fn erase_answers(
+    connection: &Connection,
+    entity: u64,
+    sequence: u64,
+) -> rusqlite::Result<()> {
     let found = connection
         .prepare_cached("SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2")?
         .query_row([int(entity), int(sequence)], |row| row.get(0))
@@ -111,26 +126,32 @@ pub(super) fn erase_answers(connection: &Connection, entity: u64, sequence: u64)
     Ok(())
 }
 
-/// The same for the deliveries of the event at this position, behind one of them, as long as there is room, in bytes; the
-/// last one where there may be more.
+/// The same for the deliveries of the event at this position, behind one of them, as long as there
+/// is room, in bytes; the last one where there may be more.
 pub(super) fn erase_some_answers(
     connection: &Connection,
     (position, behind): (i64, i64),
     room: &mut usize,
 ) -> rusqlite::Result<Option<i64>> {
-    let mut query = connection
-        .prepare_cached("SELECT d, log FROM deliveries WHERE pos = ?1 AND d > ?2 AND log IS NOT NULL ORDER BY d")?;
+    let mut query = connection.prepare_cached(
+        "SELECT d, log FROM deliveries WHERE pos = ?1 AND d > ?2 AND log IS NOT NULL ORDER BY d",
+    )?;
     let mut update = connection.prepare_cached("UPDATE deliveries SET log = ?2 WHERE d = ?1")?;
     let mut rows = query.query([position, behind])?;
     let mut last = behind;
     while *room > 0 {
-        let Some(row) = rows.next()? else { return Ok(None) };
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
         let bytes = row.get_ref(1)?.as_blob()?.len();
         *room = room.saturating_sub(ANSWERS_BYTES + bytes);
         last = row.get(0)?;
         // What can't be read may hold the text all the same: it goes as a whole.
         let log = read_log(row, 1).unwrap_or_default();
-        update.execute(params![last, written(&log.into_iter().map(silent).collect::<Vec<_>>())])?;
+        update.execute(params![
+            last,
+            written(&log.into_iter().map(silent).collect::<Vec<_>>())
+        ])?;
     }
     Ok(Some(last))
 }
@@ -138,18 +159,28 @@ pub(super) fn erase_some_answers(
 /// The attempts that a column holds.
 pub(super) fn read_log(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Attempt>> {
     let log = row.get_ref(column)?.as_blob_or_null()?;
-    let Some(log) = log else { return Ok(Vec::new()) };
+    let Some(log) = log else {
+        return Ok(Vec::new());
+    };
     serde_json::from_slice(log).map_err(|error| codec::damaged("a delivery's log", error))
 }
 
 fn written(log: &[Attempt]) -> Option<Vec<u8>> {
     // A shape of ours: it can't fail.
-    if log.is_empty() { None } else { serde_json::to_vec(log).ok() }
+    if log.is_empty() {
+        None
+    } else {
+        serde_json::to_vec(log).ok()
+    }
 }
 
 /// An attempt without what the receiver said.
 pub(super) fn silent(attempt: Attempt) -> Attempt {
-    Attempt { answer: None, error: None, ..attempt }
+    Attempt {
+        answer: None,
+        error: None,
+        ..attempt
+    }
 }
 
 /// One slice on its way into the file.
@@ -176,7 +207,8 @@ struct Found {
 }
 
 impl Pen<'_> {
-    /// Writes one thing of the slice; where each is taken care of, one that can't be written is given up, alone.
+    /// Writes one thing of the slice; where each is taken care of, one that can't be written is
+    /// given up, alone.
     fn carefully(
         &mut self,
         what: &str,
@@ -193,14 +225,18 @@ impl Pen<'_> {
             Err(error) if judge(&error) == Failure::Poisoned => {
                 tracing::error!(%error, number, "{what} can't be written: it is given up");
                 self.counters = counters;
-                self.connection.execute_batch("ROLLBACK TO careful; RELEASE careful")
+                self.connection
+                    .execute_batch("ROLLBACK TO careful; RELEASE careful")
             }
             Err(error) => Err(error),
         }
     }
 
     fn count_one(&mut self, endpoint: u64, happened: i64, state: DeliveryState, delta: i64) {
-        *self.counters.entry((endpoint, happened, state as i64)).or_insert(0) += delta;
+        *self
+            .counters
+            .entry((endpoint, happened, state as i64))
+            .or_insert(0) += delta;
     }
 
     fn count(&mut self) -> rusqlite::Result<()> {
@@ -209,7 +245,13 @@ impl Pen<'_> {
         )?;
         for ((endpoint, happened, state), delta) in std::mem::take(&mut self.counters) {
             if delta != 0 {
-                upsert.execute(params![int(endpoint), Counted::Deliveries as i64, happened, state, delta])?;
+                upsert.execute(params![
+                    int(endpoint),
+                    Counted::Deliveries as i64,
+                    happened,
+                    state,
+                    delta
+                ])?;
             }
         }
         Ok(())
@@ -217,7 +259,9 @@ impl Pen<'_> {
 
     fn mark(&self, key: &str, value: i64) -> rusqlite::Result<()> {
         self.connection
-            .prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value")?
+            .prepare_cached(
+                "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value",
+            )?
             .execute(params![key, value])?;
         Ok(())
     }
@@ -239,14 +283,21 @@ impl Pen<'_> {
     fn find(&mut self, number: i64) -> rusqlite::Result<Option<Found>> {
         let read = |row: &Row<'_>| {
             let Some(state) = DeliveryState::from_code(row.get(5)?) else {
-                Unreadable::found(format_args!("delivery {number}: state"), "the code stands for nothing");
+                Unreadable::found(
+                    format_args!("delivery {number}: state"),
+                    "the code stands for nothing",
+                );
                 return Ok(None);
             };
-            let unreadable = |error| Unreadable::found(format_args!("delivery {number}: log"), error);
+            let unreadable =
+                |error| Unreadable::found(format_args!("delivery {number}: log"), error);
             Ok(Some(Found {
                 number,
                 endpoint: uint(row.get(0)?),
-                key: LaneKey { lane: row.get(1)?, entity: uint(row.get(2)?) },
+                key: LaneKey {
+                    lane: row.get(1)?,
+                    entity: uint(row.get(2)?),
+                },
                 happened: row.get(3)?,
                 position: row.get(4)?,
                 state,
@@ -258,8 +309,13 @@ impl Pen<'_> {
             .prepare_cached("SELECT endpoint, lane, entity, happened, pos, state, log FROM deliveries WHERE d = ?1")?
             .query_row([number], read)
             .optional()?;
-        let Some(mut found) = found.flatten() else { return Ok(None) };
-        if found.state == DeliveryState::Pending && found.key.lane >= 0 && number <= self.given_up(found.endpoint)? {
+        let Some(mut found) = found.flatten() else {
+            return Ok(None);
+        };
+        if found.state == DeliveryState::Pending
+            && found.key.lane >= 0
+            && number <= self.given_up(found.endpoint)?
+        {
             found.state = DeliveryState::Failed;
         }
         Ok(Some(found))
@@ -267,13 +323,17 @@ impl Pen<'_> {
 
     /// What was given up stays so, and what has gone is not missed.
     fn change(&mut self, number: i64, change: &Change) -> rusqlite::Result<()> {
-        let Some(found) = self.find(number)? else { return Ok(()) };
+        let Some(found) = self.find(number)? else {
+            return Ok(());
+        };
         let waits = found.state == DeliveryState::Pending;
         match change {
             Change::Attempted(fate) if waits => self.attempted(found, fate),
             Change::Due(at) if waits => {
                 self.connection
-                    .prepare_cached("UPDATE deliveries SET due = ?2 WHERE d = ?1 AND due IS NOT NULL")?
+                    .prepare_cached(
+                        "UPDATE deliveries SET due = ?2 WHERE d = ?1 AND due IS NOT NULL",
+                    )?
                     .execute([number, *at])?;
                 Ok(())
             }
@@ -281,7 +341,9 @@ impl Pen<'_> {
                 self.count_one(found.endpoint, found.happened, found.state, -1);
                 self.count_one(found.endpoint, found.happened, DeliveryState::Pending, 1);
                 self.connection
-                    .prepare_cached("UPDATE deliveries SET state = 0, lane = -d, due = ?2 WHERE d = ?1")?
+                    .prepare_cached(
+                        "UPDATE deliveries SET state = 0, lane = -d, due = ?2 WHERE d = ?1",
+                    )?
                     .execute([number, *at])?;
                 Ok(())
             }
@@ -320,7 +382,8 @@ impl Pen<'_> {
         Ok(())
     }
 
-    /// A log without what a redacted message's receivers may have repeated, and not longer than a log may be.
+    /// A log without what a redacted message's receivers may have repeated, and not longer than a
+    /// log may be.
     fn sayable(&self, position: i64, mut log: Vec<Attempt>) -> rusqlite::Result<Vec<Attempt>> {
         log.drain(..log.len().saturating_sub(LOG_MAX));
         if log.is_empty() {
@@ -333,7 +396,11 @@ impl Pen<'_> {
             .query_row([position], |row| row.get(0))
             .optional()?
             .unwrap_or(true);
-        Ok(if redacted { log.into_iter().map(silent).collect() } else { log })
+        Ok(if redacted {
+            log.into_iter().map(silent).collect()
+        } else {
+            log
+        })
     }
 
     /// The next of a lane may be tried.
@@ -347,17 +414,37 @@ impl Pen<'_> {
                 "UPDATE deliveries SET due = ?5 WHERE d = (SELECT min(d) FROM deliveries
                  WHERE state = 0 AND endpoint = ?1 AND lane = ?2 AND entity = ?3 AND d > ?4)",
             )?
-            .execute(params![int(endpoint), key.lane, int(key.entity), given_up, self.now])?;
+            .execute(params![
+                int(endpoint),
+                key.lane,
+                int(key.entity),
+                given_up,
+                self.now
+            ])?;
         Ok(())
     }
 
     fn insert(&mut self, new: &NewDelivery) -> rusqlite::Result<()> {
-        let NewDelivery { number, endpoint, key, position, happened, at, fate } = new;
+        let NewDelivery {
+            number,
+            endpoint,
+            key,
+            position,
+            happened,
+            at,
+            fate,
+        } = new;
         let pending = fate.state == DeliveryState::Pending;
         let head = pending && !self.anything_waits(*endpoint, *key)?;
-        let log = if fate.log.is_empty() { None } else { written(&self.sayable(*position, fate.log.clone())?) };
+        let log = if fate.log.is_empty() {
+            None
+        } else {
+            written(&self.sayable(*position, fate.log.clone())?)
+        };
         self.connection
-            .prepare_cached("INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
+            .prepare_cached(
+                "INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            )?
             .execute(params![
                 number,
                 int(*endpoint),
@@ -386,14 +473,20 @@ impl Pen<'_> {
 
     /// All that waits counts as failed at once; the rows follow behind.
     fn give_up(&mut self, given_up: GivenUp) -> rusqlite::Result<()> {
-        let GivenUp { endpoint, up_to, gone } = given_up;
+        let GivenUp {
+            endpoint,
+            up_to,
+            gone,
+        } = given_up;
         self.count()?;
         let n = int(endpoint);
         let pending = {
             let mut query = self.connection.prepare_cached(
                 "SELECT value, total FROM counters WHERE scope = ?1 AND field = ?2 AND status = 0 AND total <> 0",
             )?;
-            let rows = query.query_map([n, Counted::Deliveries as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let rows = query.query_map([n, Counted::Deliveries as i64], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
             rows.collect::<rusqlite::Result<Vec<(i64, i64)>>>()?
         };
         for (happened, total) in pending {
@@ -411,7 +504,9 @@ impl Pen<'_> {
                  ON CONFLICT DO UPDATE SET failing_since = NULL, given_up = excluded.given_up, unsettled = excluded.unsettled",
             )?
             .execute([n, up_to, if gone { TO_GO } else { TO_END }])?;
-        self.connection.prepare_cached("DELETE FROM replays WHERE endpoint = ?1")?.execute([n])?;
+        self.connection
+            .prepare_cached("DELETE FROM replays WHERE endpoint = ?1")?
+            .execute([n])?;
         self.given_up.insert(endpoint, up_to);
         Ok(())
     }
@@ -449,29 +544,45 @@ impl Pen<'_> {
                     .execute([*lane, int(*next)])?;
             }
             ReplayChange::Done(lane) => {
-                self.connection.prepare_cached("DELETE FROM replays WHERE lane = ?1")?.execute([lane])?;
+                self.connection
+                    .prepare_cached("DELETE FROM replays WHERE lane = ?1")?
+                    .execute([lane])?;
             }
         }
         Ok(())
     }
 
-    /// Some rows of one endpoint that was given up say so themselves, or go; true where any are left.
+    /// Some rows of one endpoint that was given up say so themselves, or go; true where any are
+    /// left.
     fn settle_one(&mut self) -> rusqlite::Result<bool> {
         let found: Option<(i64, i64, i64)> = self
             .connection
-            .prepare_cached("SELECT n, given_up, unsettled FROM endpoints WHERE unsettled <> 0 LIMIT 1")?
+            .prepare_cached(
+                "SELECT n, given_up, unsettled FROM endpoints WHERE unsettled <> 0 LIMIT 1",
+            )?
             .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
-        let Some((n, given_up, unsettled)) = found else { return Ok(false) };
+        let Some((n, given_up, unsettled)) = found else {
+            return Ok(false);
+        };
         let sql = if unsettled == TO_GO {
             "DELETE FROM deliveries WHERE d IN (SELECT d FROM deliveries WHERE endpoint = ?1 AND d <= ?2 LIMIT ?3)"
         } else {
             "UPDATE deliveries SET state = 2, due = NULL WHERE d IN
              (SELECT d FROM deliveries WHERE state = 0 AND endpoint = ?1 AND d <= ?2 AND lane >= 0 LIMIT ?3)"
         };
-        let up_to = if unsettled == TO_GO { i64::MAX } else { given_up };
+        let up_to = if unsettled == TO_GO {
+            i64::MAX
+        } else {
+            given_up
+        };
         let limit = i64::try_from(TIDIED).unwrap_or(i64::MAX);
-        if self.connection.prepare_cached(sql)?.execute([n, up_to, limit])? == TIDIED {
+        if self
+            .connection
+            .prepare_cached(sql)?
+            .execute([n, up_to, limit])?
+            == TIDIED
+        {
             return Ok(true);
         }
         if unsettled == TO_GO {
@@ -479,9 +590,13 @@ impl Pen<'_> {
             self.connection
                 .prepare_cached("DELETE FROM counters WHERE scope = ?1 AND field = ?2")?
                 .execute([n, Counted::Deliveries as i64])?;
-            self.connection.prepare_cached("DELETE FROM endpoints WHERE n = ?1")?.execute([n])?;
+            self.connection
+                .prepare_cached("DELETE FROM endpoints WHERE n = ?1")?
+                .execute([n])?;
         } else {
-            self.connection.prepare_cached("UPDATE endpoints SET unsettled = 0 WHERE n = ?1")?.execute([n])?;
+            self.connection
+                .prepare_cached("UPDATE endpoints SET unsettled = 0 WHERE n = ?1")?
+                .execute([n])?;
         }
         Ok(true)
     }
@@ -493,16 +608,33 @@ impl Pen<'_> {
             let mut query = self.connection.prepare_cached(
                 "SELECT d, endpoint, happened, state, at FROM deliveries WHERE d > ?1 ORDER BY d LIMIT ?2",
             )?;
-            let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+            let row = |row: &Row<'_>| {
+                Ok((
+                    row.get(0)?,
+                    row.get(1)?,
+                    row.get(2)?,
+                    row.get(3)?,
+                    row.get(4)?,
+                ))
+            };
             let old = query.query_map([tidying.behind, limit], row)?;
-            let old = old.take_while(|row: &rusqlite::Result<Old>| row.as_ref().map_or(true, |row| row.4 < keep_from));
+            let old = old.take_while(|row: &rusqlite::Result<Old>| {
+                row.as_ref().map_or(true, |row| row.4 < keep_from)
+            });
             old.collect::<rusqlite::Result<Vec<Old>>>()?
         };
-        let mut delete = self.connection.prepare_cached("DELETE FROM deliveries WHERE d = ?1")?;
+        let mut delete = self
+            .connection
+            .prepare_cached("DELETE FROM deliveries WHERE d = ?1")?;
         for (d, endpoint, happened, state, _) in &seen {
-            if let Some(state) = DeliveryState::from_code(*state).filter(|state| *state != DeliveryState::Pending) {
+            if let Some(state) =
+                DeliveryState::from_code(*state).filter(|state| *state != DeliveryState::Pending)
+            {
                 delete.execute([d])?;
-                *self.counters.entry((uint(*endpoint), *happened, state as i64)).or_insert(0) -= 1;
+                *self
+                    .counters
+                    .entry((uint(*endpoint), *happened, state as i64))
+                    .or_insert(0) -= 1;
             }
         }
         let more = seen.len() == TIDIED;
@@ -515,5 +647,7 @@ type Old = (i64, i64, i64, i64, i64);
 
 /// The kinds of events that a text names; none where it names something else.
 pub(super) fn kinds(text: &str) -> Option<Vec<Happened>> {
-    text.split_ascii_whitespace().map(Happened::from_word).collect()
+    text.split_ascii_whitespace()
+        .map(Happened::from_word)
+        .collect()
 }

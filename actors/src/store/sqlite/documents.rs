@@ -1,5 +1,5 @@
-//! Documents: their headers, versions, comments and who may read them. A version's content is a frame against another's,
-//! written once and never moved.
+//! Documents: their headers, versions, comments and who may read them. A version's content is a
+//! frame against another's, written once and never moved.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,14 +14,16 @@ use crate::caller::Scope;
 use crate::cores::Long;
 use crate::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
 use crate::store::{
-    ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
-    Happened, Kind, NewVersion, StoredDocument, StoredPage, StoredVersion, Subject, VersionQuery,
+    ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow,
+    FramedVersion, Happened, Kind, NewVersion, StoredDocument, StoredPage, StoredVersion, Subject,
+    VersionQuery,
 };
 
 /// Bytes from which on a frame takes about a millisecond to be read.
 const LONG_FRAME_BYTES: i64 = 256 << 10;
 
-/// Writes what a commit leaves of a document; tells how the counts of those in and out of the bin move.
+/// Writes what a commit leaves of a document; tells how the counts of those in and out of the bin
+/// move.
 pub(super) fn put(
     connection: &Connection,
     commit: &Commit,
@@ -53,8 +55,12 @@ pub(super) fn put(
         put_readers(connection, n, readers)?;
     }
     if let Some(links) = &header.links {
-        connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
-        connection.prepare_cached("DELETE FROM link_uses WHERE document = ?1")?.execute([n])?;
+        connection
+            .prepare_cached("DELETE FROM links WHERE document = ?1")?
+            .execute([n])?;
+        connection
+            .prepare_cached("DELETE FROM link_uses WHERE document = ?1")?
+            .execute([n])?;
         let mut insert = connection.prepare_cached("INSERT INTO links VALUES (?1, ?2, ?3, ?4)")?;
         for hash in links {
             insert.execute(params![hash, n, int(tail), commit.scope.number()])?;
@@ -78,7 +84,9 @@ pub(super) fn put(
 }
 
 fn put_readers(connection: &Connection, n: i64, readers: &[(u64, i64)]) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM readers WHERE document = ?1")?.execute([n])?;
+    connection
+        .prepare_cached("DELETE FROM readers WHERE document = ?1")?
+        .execute([n])?;
     let mut insert = connection.prepare_cached("INSERT INTO readers VALUES (?1, ?2, ?3)")?;
     for (user, role) in readers {
         insert.execute([int(*user), n, *role])?;
@@ -86,10 +94,16 @@ fn put_readers(connection: &Connection, n: i64, readers: &[(u64, i64)]) -> rusql
     Ok(())
 }
 
-fn put_version(connection: &Connection, (n, at): (i64, i64), version: &NewVersion) -> rusqlite::Result<()> {
+fn put_version(
+    connection: &Connection,
+    (n, at): (i64, i64),
+    version: &NewVersion,
+) -> rusqlite::Result<()> {
     let parents: Vec<String> = version.parents.iter().map(u64::to_string).collect();
     connection
-        .prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?
+        .prepare_cached(
+            "INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?
         .execute(params![
             n,
             int(version.number),
@@ -108,7 +122,11 @@ fn put_version(connection: &Connection, (n, at): (i64, i64), version: &NewVersio
     Ok(())
 }
 
-fn put_comments(connection: &Connection, n: i64, comments: &[(u64, Option<String>)]) -> rusqlite::Result<()> {
+fn put_comments(
+    connection: &Connection,
+    n: i64,
+    comments: &[(u64, Option<String>)],
+) -> rusqlite::Result<()> {
     for (number, body) in comments {
         match body {
             Some(body) => connection
@@ -128,31 +146,43 @@ pub(super) fn count_use(
     document: Subject,
     (share, uses): (ShareId, u64),
 ) -> rusqlite::Result<()> {
-    connection.prepare_cached("INSERT OR REPLACE INTO link_uses VALUES (?1, ?2, ?3)")?.execute([
-        int(document.number),
-        int(share.number()),
-        int(uses),
-    ])?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO link_uses VALUES (?1, ?2, ?3)")?
+        .execute([int(document.number), int(share.number()), int(uses)])?;
     Ok(())
 }
 
 /// Takes a document away for good. Its versions and comments go in slices, later.
-pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Result<Option<(Counted, i64, i64)>> {
+pub(super) fn delete(
+    connection: &Connection,
+    commit: &Commit,
+) -> rusqlite::Result<Option<(Counted, i64, i64)>> {
     let n = int(commit.subject.number);
     let deleted: Option<bool> = connection
         .prepare_cached("DELETE FROM documents WHERE n = ?1 RETURNING deleted")?
         .query_row([n], |row| row.get(0))
         .optional()?;
-    connection.prepare_cached("DELETE FROM readers WHERE document = ?1")?.execute([n])?;
-    connection.prepare_cached("DELETE FROM links WHERE document = ?1")?.execute([n])?;
-    connection.prepare_cached("DELETE FROM link_uses WHERE document = ?1")?.execute([n])?;
-    connection.prepare_cached("DELETE FROM anchors WHERE document = ?1")?.execute([n])?;
-    connection.prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1, 0)")?.execute([n])?;
+    connection
+        .prepare_cached("DELETE FROM readers WHERE document = ?1")?
+        .execute([n])?;
+    connection
+        .prepare_cached("DELETE FROM links WHERE document = ?1")?
+        .execute([n])?;
+    connection
+        .prepare_cached("DELETE FROM link_uses WHERE document = ?1")?
+        .execute([n])?;
+    connection
+        .prepare_cached("DELETE FROM anchors WHERE document = ?1")?
+        .execute([n])?;
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1, 0)")?
+        .execute([n])?;
     Ok(deleted.map(|deleted| (Counted::Documents, i64::from(deleted), -1)))
 }
 
 /// The columns that [`version`] reads.
-const VERSION: &str = "number, id_number, id_tail, label, branch, parents, message, author, author_tail, at";
+const VERSION: &str =
+    "number, id_number, id_tail, label, branch, parents, message, author, author_tail, at";
 
 fn version(row: &Row<'_>) -> rusqlite::Result<StoredVersion> {
     let author: Option<UserId> = match row.get::<_, Option<i64>>(7)? {
@@ -175,17 +205,31 @@ fn version(row: &Row<'_>) -> rusqlite::Result<StoredVersion> {
 }
 
 /// What a document's actor starts from.
-pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<StoredDocument>> {
+pub(super) fn load(
+    connection: &Connection,
+    subject: Subject,
+) -> rusqlite::Result<Option<StoredDocument>> {
     let n = int(subject.number);
     let header = connection
-        .prepare_cached("SELECT scope, seq, updated_at, body FROM documents WHERE n = ?1 AND tail = ?2")?
+        .prepare_cached(
+            "SELECT scope, seq, updated_at, body FROM documents WHERE n = ?1 AND tail = ?2",
+        )?
         .query_row([n, int(subject.tail)], |row| {
-            Ok((Scope::from_number(row.get(0)?), uint(row.get(1)?), row.get(2)?, row.get(3)?))
+            Ok((
+                Scope::from_number(row.get(0)?),
+                uint(row.get(1)?),
+                row.get(2)?,
+                row.get(3)?,
+            ))
         })
         .optional()?;
-    let Some((scope, sequence, updated_at, body)) = header else { return Ok(None) };
+    let Some((scope, sequence, updated_at, body)) = header else {
+        return Ok(None);
+    };
     let versions = connection
-        .prepare_cached(&format!("SELECT {VERSION} FROM versions WHERE document = ?1 ORDER BY number"))?
+        .prepare_cached(&format!(
+            "SELECT {VERSION} FROM versions WHERE document = ?1 ORDER BY number"
+        ))?
         .query_map([n], version)?
         .collect::<rusqlite::Result<_>>()?;
     let comments = connection
@@ -200,13 +244,28 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         .prepare_cached("SELECT places FROM anchors WHERE document = ?1")?
         .query_row([n], |row| row.get(0))
         .optional()?;
-    Ok(Some(StoredDocument { scope, sequence, updated_at, body, versions, comments, link_uses, anchors }))
+    Ok(Some(StoredDocument {
+        scope,
+        sequence,
+        updated_at,
+        body,
+        versions,
+        comments,
+        link_uses,
+        anchors,
+    }))
 }
 
 /// A version, and the frames from which its content is made, the one that stands alone first.
-pub(super) fn one(connection: &Connection, document: Subject, number: u64) -> rusqlite::Result<Option<FramedVersion>> {
+pub(super) fn one(
+    connection: &Connection,
+    document: Subject,
+    number: u64,
+) -> rusqlite::Result<Option<FramedVersion>> {
     let found = connection
-        .prepare_cached(&format!("SELECT {VERSION} FROM versions WHERE document = ?1 AND number = ?2"))?
+        .prepare_cached(&format!(
+            "SELECT {VERSION} FROM versions WHERE document = ?1 AND number = ?2"
+        ))?
         .query_row([int(document.number), int(number)], version)
         .optional()?;
     let Some(found) = found else { return Ok(None) };
@@ -216,8 +275,14 @@ pub(super) fn one(connection: &Connection, document: Subject, number: u64) -> ru
     let mut frames = Vec::new();
     let mut next = Some(int(number));
     while let Some(number) = next {
-        let found = |row: &Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?));
-        let (base, frame) = find.query_row([int(document.number), number, LONG_FRAME_BYTES], found)?;
+        let found = |row: &Row<'_>| {
+            Ok((
+                row.get::<_, Option<i64>>(0)?,
+                row.get::<_, Option<Vec<u8>>>(1)?,
+            ))
+        };
+        let (base, frame) =
+            find.query_row([int(document.number), number, LONG_FRAME_BYTES], found)?;
         let frame = frame.map_or_else(|| long_frame(connection, document, number), Ok)?;
         frames.push(Bytes::from(frame));
         // Only an older one can be a base: a broken file must not send us round for ever.
@@ -228,7 +293,11 @@ pub(super) fn one(connection: &Connection, document: Subject, number: u64) -> ru
 }
 
 /// A frame that takes so long to be read that the others are to keep away meanwhile.
-fn long_frame(connection: &Connection, document: Subject, number: i64) -> rusqlite::Result<Vec<u8>> {
+fn long_frame(
+    connection: &Connection,
+    document: Subject,
+    number: i64,
+) -> rusqlite::Result<Vec<u8>> {
     let _long = Long::here();
     connection
         .prepare_cached("SELECT frame FROM versions WHERE document = ?1 AND number = ?2")?
@@ -236,18 +305,29 @@ fn long_frame(connection: &Connection, document: Subject, number: i64) -> rusqli
 }
 
 /// Where the share link with this hash leads.
-pub(super) fn link(connection: &Connection, hash: &[u8; 32]) -> rusqlite::Result<Option<(Subject, Scope)>> {
+pub(super) fn link(
+    connection: &Connection,
+    hash: &[u8; 32],
+) -> rusqlite::Result<Option<(Subject, Scope)>> {
     connection
         .prepare_cached("SELECT document, document_tail, scope FROM links WHERE hash = ?1")?
         .query_row([hash], |row| {
-            let subject = Subject { kind: Kind::Document, number: uint(row.get(0)?), tail: uint(row.get(1)?) };
+            let subject = Subject {
+                kind: Kind::Document,
+                number: uint(row.get(0)?),
+                tail: uint(row.get(1)?),
+            };
             Ok((subject, Scope::from_number(row.get(2)?)))
         })
         .optional()
 }
 
 /// Documents that have been in the bin since before this instant.
-pub(super) fn overdue(connection: &Connection, before: i64, most: u32) -> rusqlite::Result<Vec<(Subject, Scope)>> {
+pub(super) fn overdue(
+    connection: &Connection,
+    before: i64,
+    most: u32,
+) -> rusqlite::Result<Vec<(Subject, Scope)>> {
     connection
         .prepare_cached(
             "SELECT n, tail, scope FROM documents WHERE deleted_at IS NOT NULL AND deleted_at < ?1 ORDER BY deleted_at LIMIT ?2",
@@ -260,10 +340,16 @@ pub(super) fn overdue(connection: &Connection, before: i64, most: u32) -> rusqli
 }
 
 /// Documents of all accounts that are not in the bin, by number.
-pub(super) fn behind(connection: &Connection, number: u64, most: u32) -> rusqlite::Result<Vec<(u64, Scope)>> {
+pub(super) fn behind(
+    connection: &Connection,
+    number: u64,
+    most: u32,
+) -> rusqlite::Result<Vec<(u64, Scope)>> {
     connection
         .prepare_cached("SELECT n, scope FROM documents WHERE n > ?1 ORDER BY n LIMIT ?2")?
-        .query_map(params![int(number), most], |row| Ok((uint(row.get(0)?), Scope::from_number(row.get(1)?))))?
+        .query_map(params![int(number), most], |row| {
+            Ok((uint(row.get(0)?), Scope::from_number(row.get(1)?)))
+        })?
         .collect()
 }
 
@@ -275,10 +361,15 @@ fn filters(query: &DocumentQuery) -> Where {
     if let Some(reader) = query.reader {
         let user = filter.value(int(reader.number()));
         let role = match query.role {
-            Some(role) => format!(" GROUP BY document HAVING max(role) = {}", filter.value(role)),
+            Some(role) => format!(
+                " GROUP BY document HAVING max(role) = {}",
+                filter.value(role)
+            ),
             None => String::new(),
         };
-        filter.conditions.push(format!("n IN (SELECT document FROM readers WHERE user IN (0, {user}){role})"));
+        filter.conditions.push(format!(
+            "n IN (SELECT document FROM readers WHERE user IN (0, {user}){role})"
+        ));
     }
     if let Some(owner) = query.owner {
         filter.and("owner = ?", int(owner.number()));
@@ -302,10 +393,18 @@ fn is_plain(query: &DocumentQuery) -> bool {
 }
 
 /// A document, and whether it is in the bin.
-pub(super) fn row(connection: &Connection, scope: Scope, number: u64) -> rusqlite::Result<Option<(DocumentRow, bool)>> {
+pub(super) fn row(
+    connection: &Connection,
+    scope: Scope,
+    number: u64,
+) -> rusqlite::Result<Option<(DocumentRow, bool)>> {
     connection
-        .prepare_cached(&format!("SELECT {ROW}, deleted FROM documents WHERE n = ?1 AND scope = ?2"))?
-        .query_row([int(number), scope.number()], |row| Ok((row_of(row)?, row.get(5)?)))
+        .prepare_cached(&format!(
+            "SELECT {ROW}, deleted FROM documents WHERE n = ?1 AND scope = ?2"
+        ))?
+        .query_row([int(number), scope.number()], |row| {
+            Ok((row_of(row)?, row.get(5)?))
+        })
         .optional()
 }
 
@@ -313,7 +412,11 @@ const ROW: &str = "n, tail, seq, updated_at, body";
 
 fn row_of(row: &Row<'_>) -> rusqlite::Result<DocumentRow> {
     Ok(DocumentRow {
-        subject: Subject { kind: Kind::Document, number: uint(row.get(0)?), tail: uint(row.get(1)?) },
+        subject: Subject {
+            kind: Kind::Document,
+            number: uint(row.get(0)?),
+            tail: uint(row.get(1)?),
+        },
         sequence: uint(row.get(2)?),
         updated_at: row.get(3)?,
         body: row.get(4)?,
@@ -326,10 +429,16 @@ pub(super) fn list(
     query: &DocumentQuery,
 ) -> rusqlite::Result<Result<StoredPage<DocumentRow>, &'static str>> {
     if let Some((at, field)) = query.paging.start.cursor() {
-        let subject = Subject { kind: Kind::Document, number: at.number, tail: at.tail };
-        // By creation, an identifier says its place even when what it named is gone: its events are still there.
+        let subject = Subject {
+            kind: Kind::Document,
+            number: at.number,
+            tail: at.tail,
+        };
+        // By creation, an identifier says its place even when what it named is gone: its events are
+        // still there.
         let known = known::is_there(connection, query.scope, subject)?
-            || (query.sort == DocumentOrder::Creation && known::was_document(connection, query.scope, subject)?);
+            || (query.sort == DocumentOrder::Creation
+                && known::was_document(connection, query.scope, subject)?);
         if !known {
             return Ok(Err(field));
         }
@@ -340,16 +449,30 @@ pub(super) fn list(
     }
 }
 
-fn sorted(connection: &Connection, query: &DocumentQuery) -> rusqlite::Result<StoredPage<DocumentRow>> {
+fn sorted(
+    connection: &Connection,
+    query: &DocumentQuery,
+) -> rusqlite::Result<StoredPage<DocumentRow>> {
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = filters(query);
     let total = if is_plain(query) {
         let scope = query.scope.number();
-        counted(connection, scope, Counted::Documents, i64::from(query.deleted), None)?
+        counted(
+            connection,
+            scope,
+            Counted::Documents,
+            i64::from(query.deleted),
+            None,
+        )?
     } else {
-        let sql = format!("SELECT count(*) FROM documents WHERE {}", filter.conditions.join(" AND "));
+        let sql = format!(
+            "SELECT count(*) FROM documents WHERE {}",
+            filter.conditions.join(" AND ")
+        );
         let mut count = connection.prepare_cached(&sql)?;
-        count.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?
+        count
+            .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
+            .map(uint)?
     };
     let column = match query.sort {
         DocumentOrder::Creation => "n",
@@ -361,7 +484,12 @@ fn sorted(connection: &Connection, query: &DocumentQuery) -> rusqlite::Result<St
         match query.sort {
             DocumentOrder::Creation => filter.and(&format!("n {compare} ?"), bound),
             DocumentOrder::Update | DocumentOrder::Title => {
-                filter.and(&format!("({column}, n) {compare} (SELECT {column}, n FROM documents WHERE n = ?)"), bound);
+                filter.and(
+                    &format!(
+                        "({column}, n) {compare} (SELECT {column}, n FROM documents WHERE n = ?)"
+                    ),
+                    bound,
+                );
             }
         }
     }
@@ -374,8 +502,15 @@ fn sorted(connection: &Connection, query: &DocumentQuery) -> rusqlite::Result<St
         filter.conditions.join(" AND ")
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let items = statement.query_map(params_from_iter(filter.values), row_of)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0 || scan.bound.is_some()))
+    let items = statement
+        .query_map(params_from_iter(filter.values), row_of)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(scan.page(
+        items,
+        usize::try_from(query.paging.limit).unwrap_or(0),
+        total,
+        skip > 0 || scan.bound.is_some(),
+    ))
 }
 
 /// What a search has found, in its order, as far as the filters let it pass.
@@ -384,11 +519,18 @@ fn searched(
     query: &DocumentQuery,
     among: &Arc<[u64]>,
 ) -> rusqlite::Result<StoredPage<DocumentRow>> {
-    // One statement for all of them: it asks once who may read what, and reads no document that the page does not show.
+    // One statement for all of them: it asks once who may read what, and reads no document that the
+    // page does not show.
     let mut filter = filters(query);
     let numbers: Vec<String> = among.iter().map(u64::to_string).collect();
-    filter.and("n IN (SELECT value FROM json_each(?))", format!("[{}]", numbers.join(",")));
-    let sql = format!("SELECT n FROM documents WHERE {}", filter.conditions.join(" AND "));
+    filter.and(
+        "n IN (SELECT value FROM json_each(?))",
+        format!("[{}]", numbers.join(",")),
+    );
+    let sql = format!(
+        "SELECT n FROM documents WHERE {}",
+        filter.conditions.join(" AND ")
+    );
     let mut select = connection.prepare_cached(&sql)?;
     let kept: HashSet<u64> = select
         .query_map(params_from_iter(filter.values), |row| row.get(0).map(uint))?
@@ -399,9 +541,15 @@ fn searched(
     let sql = format!("SELECT {ROW} FROM documents WHERE n = ?1");
     let mut find = connection.prepare_cached(&sql)?;
     let fitting = among.iter().filter(|number| kept.contains(number));
-    let shown = fitting.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit + 1);
+    let shown = fitting
+        .skip(usize::try_from(skip).unwrap_or(usize::MAX))
+        .take(limit + 1);
     // One that was erased since is left out.
-    let items = shown.filter_map(|number| find.query_row([int(*number)], row_of).optional().transpose());
+    let items = shown.filter_map(|number| {
+        find.query_row([int(*number)], row_of)
+            .optional()
+            .transpose()
+    });
     let items = items.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(Scan::new(query.paging.order, query.paging.start).page(items, limit, total, skip > 0))
 }
@@ -419,8 +567,15 @@ pub(super) fn versions(
         filter.and("branch = ?", branch.clone());
     }
     // Numbers have no gap: all of them need not be counted.
-    let count = if query.branch.is_none() { "coalesce(max(number), 0)" } else { "count(*)" };
-    let sql = format!("SELECT {count} FROM versions WHERE {}", filter.conditions.join(" AND "));
+    let count = if query.branch.is_none() {
+        "coalesce(max(number), 0)"
+    } else {
+        "count(*)"
+    };
+    let sql = format!(
+        "SELECT {count} FROM versions WHERE {}",
+        filter.conditions.join(" AND ")
+    );
     let total = connection
         .prepare_cached(&sql)?
         .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
@@ -445,9 +600,16 @@ pub(super) fn versions(
         scan.direction()
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let items = statement.query_map(params_from_iter(filter.values), version)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let items = statement
+        .query_map(params_from_iter(filter.values), version)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
-    Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
+    Ok(Ok(scan.page(
+        items,
+        limit,
+        total,
+        skip > 0 || scan.bound.is_some(),
+    )))
 }
 
 /// The identifiers of versions, in the order of the numbers.
@@ -456,12 +618,15 @@ pub(super) fn version_ids(
     document: Subject,
     numbers: &[u64],
 ) -> rusqlite::Result<Vec<VersionId>> {
-    let mut find =
-        connection.prepare_cached("SELECT id_number, id_tail FROM versions WHERE document = ?1 AND number = ?2")?;
+    let mut find = connection.prepare_cached(
+        "SELECT id_number, id_tail FROM versions WHERE document = ?1 AND number = ?2",
+    )?;
     numbers
         .iter()
         .map(|number| {
-            find.query_row([int(document.number), int(*number)], |row| Ok(codec::id(row.get(0)?, row.get(1)?)))
+            find.query_row([int(document.number), int(*number)], |row| {
+                Ok(codec::id(row.get(0)?, row.get(1)?))
+            })
         })
         .collect()
 }
@@ -487,7 +652,9 @@ pub(super) fn activity(
             return Ok(Err("actor"));
         }
         let actor = filter.value(int(actor.number));
-        filter.conditions.push(format!("coalesce(by_user, by_key) = {actor}"));
+        filter
+            .conditions
+            .push(format!("coalesce(by_user, by_key) = {actor}"));
     }
     if let Some(since) = query.since {
         filter.and("at > ?", since);
@@ -496,13 +663,27 @@ pub(super) fn activity(
         filter.and("at < ?", until);
     }
     // Nor have sequences.
-    let all = query.action.is_none() && query.actor.is_none() && query.since.is_none() && query.until.is_none();
-    let count = if all { "coalesce(max(seq), 0)" } else { "count(*)" };
-    let sql = format!("SELECT {count} FROM rows WHERE {}", filter.conditions.join(" AND "));
+    let all = query.action.is_none()
+        && query.actor.is_none()
+        && query.since.is_none()
+        && query.until.is_none();
+    let count = if all {
+        "coalesce(max(seq), 0)"
+    } else {
+        "count(*)"
+    };
+    let sql = format!(
+        "SELECT {count} FROM rows WHERE {}",
+        filter.conditions.join(" AND ")
+    );
     let mut count = connection.prepare_cached(&sql)?;
-    let total = count.query_row(params_from_iter(filter.values.clone()), |row| row.get(0)).map(uint)?;
+    let total = count
+        .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
+        .map(uint)?;
     if let Some((at, field)) = query.paging.start.cursor() {
-        let Some(seq) = known::activity(connection, query.document, at)? else { return Ok(Err(field)) };
+        let Some(seq) = known::activity(connection, query.document, at)? else {
+            return Ok(Err(field));
+        };
         filter.and(&format!("seq {} ?", scan.compare()), seq);
     }
     let skip = offset(query.paging.start);
@@ -523,11 +704,20 @@ pub(super) fn activity(
         items.push(done(row)?);
     }
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
-    Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
+    Ok(Ok(scan.page(
+        items,
+        limit,
+        total,
+        skip > 0 || scan.bound.is_some(),
+    )))
 }
 
 fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
-    let happened = codec::word("what was done to a document", row.get(1)?, Happened::from_code)?;
+    let happened = codec::word(
+        "what was done to a document",
+        row.get(1)?,
+        Happened::from_code,
+    )?;
     let (user, key): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
     let tail: Option<i64> = row.get(6)?;
     let actor = match (user, key, tail) {
@@ -536,5 +726,11 @@ fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
         (_, _, _) => None,
     };
     let payload = row.get::<_, Option<Vec<u8>>>(5)?.unwrap_or_default().into();
-    Ok(ActivityRow { position: row.get(0)?, happened, at: row.get(2)?, actor, payload })
+    Ok(ActivityRow {
+        position: row.get(0)?,
+        happened,
+        at: row.get(2)?,
+        actor,
+        payload,
+    })
 }

@@ -1,5 +1,6 @@
-//! Texts of documents that were deleted for good leave the file in slices: versions, comments, then what events and kept
-//! answers show of them. The events stay, with their places and without words: the document's room says what a word is.
+//! Texts of documents that were deleted for good leave the file in slices: versions, comments, then
+//! what events and kept answers show of them. The events stay, with their places and without words:
+//! the document's room says what a word is.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -18,24 +19,35 @@ pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<b
         .prepare_cached("SELECT document, erased_to FROM erasures LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some((n, erased_to)) = gone else { return Ok(false) };
+    let Some((n, erased_to)) = gone else {
+        return Ok(false);
+    };
     for (table, text) in [("versions", "frame"), ("comments", "body")] {
         if delete(connection, (table, text), n, bytes)? {
             return Ok(true);
         }
     }
     match silence(connection, n, erased_to, bytes)? {
-        Some(last) => {
-            connection.prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE document = ?1")?.execute([n, last])?
-        }
-        None => connection.prepare_cached("DELETE FROM erasures WHERE document = ?1")?.execute([n])?,
+        Some(last) => connection
+            .prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE document = ?1")?
+            .execute([n, last])?,
+        None => connection
+            .prepare_cached("DELETE FROM erasures WHERE document = ?1")?
+            .execute([n])?,
     };
     Ok(true)
 }
 
 /// Deletes the document's first rows of a table; whether there were any.
-fn delete(connection: &Connection, (table, text): (&str, &str), n: i64, bytes: usize) -> rusqlite::Result<bool> {
-    let sql = format!("SELECT number, length({text}) FROM {table} WHERE document = ?1 ORDER BY number LIMIT ?2");
+fn delete(
+    connection: &Connection,
+    (table, text): (&str, &str),
+    n: i64,
+    bytes: usize,
+) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT number, length({text}) FROM {table} WHERE document = ?1 ORDER BY number LIMIT ?2"
+    );
     let mut find = connection.prepare_cached(&sql)?;
     let mut found = find.query([n, ROWS_AT_ONCE])?;
     let mut left = bytes;
@@ -52,8 +64,14 @@ fn delete(connection: &Connection, (table, text): (&str, &str), n: i64, bytes: u
     Ok(true)
 }
 
-/// Takes the words out of the document's next rows; gives the last one's position, none where none was left.
-fn silence(connection: &Connection, n: i64, behind: i64, bytes: usize) -> rusqlite::Result<Option<i64>> {
+/// Takes the words out of the document's next rows; gives the last one's position, none where none
+/// was left.
+fn silence(
+    connection: &Connection,
+    n: i64,
+    behind: i64,
+    bytes: usize,
+) -> rusqlite::Result<Option<i64>> {
     let mut find = connection.prepare_cached(
         "SELECT pos, seq, payload, answer FROM rows WHERE entity = ?1 AND pos > ?2 ORDER BY pos LIMIT ?3",
     )?;

@@ -18,12 +18,15 @@ use crate::id::WebhookId;
 use crate::store::{EventPage, EventQuery, FeedRow, Happened, Kind, ReadError, Span, Subject};
 
 /// The columns that [`event`] reads.
-const EVENT: &str = "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
+const EVENT: &str =
+    "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
 
 /// A row as the event that it is, with data that can be shown.
 fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
     let event = event(row, veil)?;
-    codec::check_json(&event.payload, || format!("{}: an event's data", event.id()))?;
+    codec::check_json(&event.payload, || {
+        format!("{}: an event's data", event.id())
+    })?;
     Ok(event)
 }
 
@@ -42,11 +45,17 @@ fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
         priority: seen(row.get(8)?, "an event's priority", Priority::from_code)?,
         assignee: row.get::<_, Option<i64>>(9)?.map(uint),
     };
-    let payload: Bytes = veil.shown(row.get(3)?, happened as i64, row.get(10)?)?.into();
+    let payload: Bytes = veil
+        .shown(row.get(3)?, happened as i64, row.get(10)?)?
+        .into();
     Ok(Event::new(place, happened, row.get(6)?, seen, payload))
 }
 
-fn seen<T>(code: Option<i64>, field: &str, from: fn(i64) -> Option<T>) -> rusqlite::Result<Option<T>> {
+fn seen<T>(
+    code: Option<i64>,
+    field: &str,
+    from: fn(i64) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
     code.map(|code| codec::word(field, code, from)).transpose()
 }
 
@@ -66,7 +75,12 @@ pub(super) fn page(
     };
     let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
-    let Places { positions, total, cursor, more } = places;
+    let Places {
+        positions,
+        total,
+        cursor,
+        more,
+    } = places;
     let mut found = Found::with_room(positions.len());
     let veil = Veil::of(connection)?;
     for position in positions {
@@ -75,7 +89,9 @@ pub(super) fn page(
             break;
         }
     }
-    found.page(query, (total, cursor, more)).map(|page| Ok(Some(page)))
+    found
+        .page(query, (total, cursor, more))
+        .map(|page| Ok(Some(page)))
 }
 
 /// The events of a page, up to one that can't be read.
@@ -87,7 +103,10 @@ struct Found {
 
 impl Found {
     fn with_room(events: usize) -> Self {
-        Found { events: Vec::with_capacity(events), unreadable: None }
+        Found {
+            events: Vec::with_capacity(events),
+            unreadable: None,
+        }
     }
 
     /// Takes in the next row, whose place stands in this column; whether it could be read.
@@ -100,16 +119,32 @@ impl Found {
     }
 
     /// The page, as far as it can be read where no total of it was asked for.
-    fn page(self, query: &EventQuery, (total, cursor, more): (u64, u64, bool)) -> rusqlite::Result<EventPage> {
+    fn page(
+        self,
+        query: &EventQuery,
+        (total, cursor, more): (u64, u64, bool),
+    ) -> rusqlite::Result<EventPage> {
         let events = self.events;
         let Some((place, error)) = self.unreadable else {
-            return Ok(EventPage { events, total, cursor, more, unreadable: None });
+            return Ok(EventPage {
+                events,
+                total,
+                cursor,
+                more,
+                unreadable: None,
+            });
         };
         if query.total || codec::unreadable(&error).is_none() {
             return Err(error);
         }
         // Places have no gap: what stands before it was shown, or is not asked for.
-        Ok(EventPage { events, total, cursor: place.saturating_sub(1), more: true, unreadable: Some(place) })
+        Ok(EventPage {
+            events,
+            total,
+            cursor: place.saturating_sub(1),
+            more: true,
+            unreadable: Some(place),
+        })
     }
 }
 
@@ -125,16 +160,24 @@ impl<'c> Log<'c> {
         let last: Option<i64> = connection
             .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
             .query_row([entity], |row| row.get(0))?;
-        Ok(Log { connection, entity, last: uint(last.unwrap_or(0)) })
+        Ok(Log {
+            connection,
+            entity,
+            last: uint(last.unwrap_or(0)),
+        })
     }
 
     /// The last sequence whose row's (position, number) is not beyond; 0 where there is none.
     fn last_where(&self, within: impl Fn(i64, u64) -> bool) -> rusqlite::Result<u64> {
-        let mut query =
-            self.connection.prepare_cached("SELECT pos, number FROM rows WHERE entity = ?1 AND seq = ?2")?;
+        let mut query = self
+            .connection
+            .prepare_cached("SELECT pos, number FROM rows WHERE entity = ?1 AND seq = ?2")?;
         let mut holds = |seq: u64| {
             query.query_row([self.entity, int(seq)], |row| {
-                Ok(within(row.get(0)?, uint(row.get::<_, Option<i64>>(1)?.unwrap_or(0))))
+                Ok(within(
+                    row.get(0)?,
+                    uint(row.get::<_, Option<i64>>(1)?.unwrap_or(0)),
+                ))
             })
         };
         // Mostly it is the very last.
@@ -144,7 +187,11 @@ impl<'c> Log<'c> {
         let (mut low, mut high) = (0, self.last);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
-            if holds(middle)? { low = middle } else { high = middle }
+            if holds(middle)? {
+                low = middle
+            } else {
+                high = middle
+            }
         }
         Ok(low)
     }
@@ -154,11 +201,14 @@ impl<'c> Log<'c> {
         let mut query = self.connection.prepare_cached(
             "SELECT from_customer + from_agent + from_system FROM rows WHERE entity = ?1 AND seq = ?2",
         )?;
-        Ok(query.query_row([self.entity, int(seq)], |row| row.get(0)).optional()?.map_or(0, uint))
+        Ok(query
+            .query_row([self.entity, int(seq)], |row| row.get(0))
+            .optional()?
+            .map_or(0, uint))
     }
 
-    /// The first row behind `after`, up to `end`, that may match by kind: runs of a million messages are passed over, for
-    /// each row tells how many messages stand up to it.
+    /// The first row behind `after`, up to `end`, that may match by kind: runs of a million
+    /// messages are passed over, for each row tells how many messages stand up to it.
     fn next(&self, (after, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<Option<u64>> {
         let (own, others) = wanted.sides();
         match (own, others) {
@@ -168,7 +218,11 @@ impl<'c> Log<'c> {
         }
         let rank = |seq: u64| -> rusqlite::Result<u64> {
             let messages = self.messages(seq)?;
-            Ok(if own { messages } else { seq.saturating_sub(messages) })
+            Ok(if own {
+                messages
+            } else {
+                seq.saturating_sub(messages)
+            })
         };
         let before = rank(after)?;
         if after >= end || rank(end)? == before {
@@ -177,20 +231,28 @@ impl<'c> Log<'c> {
         let (mut low, mut high) = (after, end);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
-            if rank(middle)? > before { high = middle } else { low = middle }
+            if rank(middle)? > before {
+                high = middle
+            } else {
+                low = middle
+            }
         }
         Ok(Some(high))
     }
 
-    /// Shows the stretches of rows in which something may match, each behind its first place up to its second, for as long
-    /// as it is wanted.
+    /// Shows the stretches of rows in which something may match, each behind its first place up to
+    /// its second, for as long as it is wanted.
     fn stretches(
         &self,
         (start, end): (u64, u64),
         wanted: &Wanted,
         mut goes_on: impl FnMut(u64, u64) -> rusqlite::Result<bool>,
     ) -> rusqlite::Result<()> {
-        let length = if wanted.sides() == (true, true) { u64::MAX } else { STRETCH };
+        let length = if wanted.sides() == (true, true) {
+            u64::MAX
+        } else {
+            STRETCH
+        };
         let mut after = start;
         while let Some(first) = self.next((after, end), wanted)? {
             after = (first - 1).saturating_add(length).min(end);
@@ -206,12 +268,22 @@ impl<'c> Log<'c> {
         let (kinds, channel, assignee) = wanted.values();
         let sql = format!("SELECT {EVENT} FROM rows WHERE {MATCHING} ORDER BY seq LIMIT ?7");
         let mut statement = self.connection.prepare_cached(&sql)?;
-        let most = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
+        let most = usize::try_from(limit)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1);
         let veil = Veil::of(self.connection)?;
         let mut found = Found::with_room(0);
         self.stretches(span, wanted, |start, end| {
             let left = i64::try_from(most.saturating_sub(found.events.len())).unwrap_or(i64::MAX);
-            let values = params![self.entity, int(start), int(end), kinds, channel, assignee, left];
+            let values = params![
+                self.entity,
+                int(start),
+                int(end),
+                kinds,
+                channel,
+                assignee,
+                left
+            ];
             let mut rows = statement.query(values)?;
             while let Some(row) = rows.next()? {
                 if !found.take(row, 4, &veil)? {
@@ -232,7 +304,9 @@ impl<'c> Log<'c> {
             return Ok(messages + self.count((start, end), &wanted.of_others())?);
         }
         let (kinds, channel, assignee) = wanted.values();
-        let mut statement = self.connection.prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
+        let mut statement = self
+            .connection
+            .prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
         let mut total = 0;
         self.stretches((start, end), wanted, |start, end| {
             let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
@@ -243,7 +317,8 @@ impl<'c> Log<'c> {
     }
 }
 
-/// Rows of one entity that are read one after the other before the next that may match is looked for.
+/// Rows of one entity that are read one after the other before the next that may match is looked
+/// for.
 const STRETCH: u64 = 64;
 
 const MATCHING: &str = "entity = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 >> happened) & 1
@@ -264,7 +339,11 @@ fn of_entity(
         return Ok(Err(ReadError::NoCursor("after")));
     }
     let floor = slices::floor(connection, scope.number())?;
-    let trimmed = if floor == 0 { 0 } else { log.last_where(|_, number| number <= floor)? };
+    let trimmed = if floor == 0 {
+        0
+    } else {
+        log.last_where(|_, number| number <= floor)?
+    };
     if query.after > 0 && query.after < trimmed {
         return Ok(Err(ReadError::Expired));
     }
@@ -287,15 +366,23 @@ fn of_entity(
         true => u64::try_from(found.events.len()).unwrap_or(u64::MAX),
         false => 0,
     };
-    found.page(query, (total, cursor, more)).map(|page| Ok(Some(page)))
+    found
+        .page(query, (total, cursor, more))
+        .map(|page| Ok(Some(page)))
 }
 
-/// The event at this position, if it is stored: what is to be delivered is delivered, also where retention has taken it
-/// out of the lists meanwhile.
+/// The event at this position, if it is stored: what is to be delivered is delivered, also where
+/// retention has taken it out of the lists meanwhile.
 pub(super) fn at(connection: &Connection, position: i64) -> rusqlite::Result<Option<Arc<Event>>> {
-    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL");
+    let sql = format!(
+        "SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL"
+    );
     let veil = Veil::of(connection)?;
-    Ok(connection.prepare_cached(&sql)?.query_row([position], |row| shown(row, &veil)).optional()?.map(Arc::new))
+    Ok(connection
+        .prepare_cached(&sql)?
+        .query_row([position], |row| shown(row, &veil))
+        .optional()?
+        .map(Arc::new))
 }
 
 /// The first field of an endpoint, as its rows hold it; no other record has it.
@@ -305,8 +392,14 @@ struct Endpoint {
 }
 
 /// The next events and changes of endpoints behind this position.
-pub(super) fn behind(connection: &Connection, position: i64, limit: u32) -> rusqlite::Result<Vec<FeedRow>> {
-    let sql = format!("SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND payload IS NOT NULL ORDER BY pos");
+pub(super) fn behind(
+    connection: &Connection,
+    position: i64,
+    limit: u32,
+) -> rusqlite::Result<Vec<FeedRow>> {
+    let sql = format!(
+        "SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND payload IS NOT NULL ORDER BY pos"
+    );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([position])?;
     let veil = Veil::of(connection)?;
@@ -329,11 +422,22 @@ fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>>
             Err(error) => Err(error),
         };
     }
-    let (position, number, payload) = (row.get(0)?, uint(row.get(3)?), row.get_ref(10)?.as_blob_or_null()?);
-    let shown = payload.and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));
+    let (position, number, payload) = (
+        row.get(0)?,
+        uint(row.get(3)?),
+        row.get_ref(10)?.as_blob_or_null()?,
+    );
+    let shown = payload
+        .and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));
     let deleted = row.get::<_, i64>(5)? == Happened::RecordDeleted as i64;
-    Ok(shown.filter(|(_, endpoint)| endpoint.webhook_id.number() == number).map(|(payload, _)| {
-        let body = (!deleted).then(|| Bytes::copy_from_slice(payload));
-        FeedRow::Endpoint { position, number, body }
-    }))
+    Ok(shown
+        .filter(|(_, endpoint)| endpoint.webhook_id.number() == number)
+        .map(|(payload, _)| {
+            let body = (!deleted).then(|| Bytes::copy_from_slice(payload));
+            FeedRow::Endpoint {
+                position,
+                number,
+                body,
+            }
+        }))
 }

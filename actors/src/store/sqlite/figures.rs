@@ -17,20 +17,26 @@ pub(super) struct Figures {
 impl Figures {
     pub(super) fn commit(&self, rows: usize) {
         self.commits.fetch_add(1, Ordering::Relaxed);
-        self.rows.fetch_add(u64::try_from(rows).unwrap_or(0), Ordering::Relaxed);
+        self.rows
+            .fetch_add(u64::try_from(rows).unwrap_or(0), Ordering::Relaxed);
     }
 
     pub(super) fn batch(&self, _works: usize, took: Duration) {
         self.batches.fetch_add(1, Ordering::Relaxed);
-        self.batch_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(0), Ordering::Relaxed);
+        self.batch_micros.fetch_add(
+            u64::try_from(took.as_micros()).unwrap_or(0),
+            Ordering::Relaxed,
+        );
     }
 
     pub(super) fn queue(&self, waiting: usize) {
-        self.queue_max.fetch_max(u64::try_from(waiting).unwrap_or(0), Ordering::Relaxed);
+        self.queue_max
+            .fetch_max(u64::try_from(waiting).unwrap_or(0), Ordering::Relaxed);
     }
 
     pub(super) fn renames_waiting(&self, customers: usize) {
-        self.renames.store(u64::try_from(customers).unwrap_or(0), Ordering::Relaxed);
+        self.renames
+            .store(u64::try_from(customers).unwrap_or(0), Ordering::Relaxed);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]

@@ -1,6 +1,7 @@
-//! The newest events of each account and mode, in memory until they are written into slices. The writer fills it between
-//! the fsync and the replies and takes away only what a durable slice holds. So a reader that looks here first and into
-//! the file afterwards finds each number in one or the other: nothing needs to be held for it.
+//! The newest events of each account and mode, in memory until they are written into slices. The
+//! writer fills it between the fsync and the replies and takes away only what a durable slice
+//! holds. So a reader that looks here first and into the file afterwards finds each number in one
+//! or the other: nothing needs to be held for it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,7 +37,10 @@ pub(super) struct Fresh(RwLock<HashMap<i64, Tail>>);
 impl Fresh {
     /// The newest entries of a scope, with the number of the first. To be asked before the file is.
     pub(super) fn of(&self, scope: i64) -> Option<(u64, Vec<Entry>)> {
-        self.0.read().get(&scope).map(|tail| (tail.first, tail.entries.iter().copied().collect()))
+        self.0
+            .read()
+            .get(&scope)
+            .map(|tail| (tail.first, tail.entries.iter().copied().collect()))
     }
 }
 
@@ -79,7 +83,10 @@ impl Slicing {
             let entry = Entry {
                 pos,
                 at: commit.at,
-                assignee: row.seen.and_then(|seen| seen.assignee).map_or(0, |user| user.number()),
+                assignee: row
+                    .seen
+                    .and_then(|seen| seen.assignee)
+                    .map_or(0, |user| user.number()),
                 happened: row.happened as u8,
                 channel: channel_code(row.seen.map(|seen| seen.channel.code())),
             };
@@ -97,7 +104,11 @@ impl Slicing {
         for (scope, number, entry) in self.noted.drain(..) {
             let tail = tails.entry(scope).or_insert_with(|| {
                 self.waiting.insert(entry.pos, scope);
-                Tail { first: number, entries: VecDeque::new(), since: now }
+                Tail {
+                    first: number,
+                    entries: VecDeque::new(),
+                    since: now,
+                }
             });
             tail.entries.push_back(entry);
             if number % SLICE == 0 && self.full.insert(scope) {
@@ -109,17 +120,29 @@ impl Slicing {
     /// Whole slices, however new.
     pub(super) fn whole(&self) -> Vec<Due> {
         let tails = self.fresh.0.read();
-        let whole = |scope: &i64| tails.get(scope).map(|tail| Due::of(*scope, tail, tail.whole()));
+        let whole = |scope: &i64| {
+            tails
+                .get(scope)
+                .map(|tail| Due::of(*scope, tail, tail.whole()))
+        };
         self.full.iter().take(MOST).filter_map(whole).collect()
     }
 
     /// What is older than `age`, or has been a whole slice for as long as `whole`.
     pub(super) fn aged(&self, age: Duration, whole: Duration) -> Vec<Due> {
-        let mut due =
-            if self.full_since.is_some_and(|since| since.elapsed() >= whole) { self.whole() } else { Vec::new() };
+        let mut due = if self
+            .full_since
+            .is_some_and(|since| since.elapsed() >= whole)
+        {
+            self.whole()
+        } else {
+            Vec::new()
+        };
         let tails = self.fresh.0.read();
         for scope in self.waiting.values() {
-            let Some(tail) = tails.get(scope) else { continue };
+            let Some(tail) = tails.get(scope) else {
+                continue;
+            };
             if due.len() >= MOST || tail.since.elapsed() < age {
                 break;
             }
@@ -130,27 +153,50 @@ impl Slicing {
     }
 
     /// Writes what is due into the running transaction. Rows from `end` on are not known here yet.
-    pub(super) fn write(&self, connection: &Connection, due: &[Due], end: i64) -> rusqlite::Result<()> {
+    pub(super) fn write(
+        &self,
+        connection: &Connection,
+        due: &[Due],
+        end: i64,
+    ) -> rusqlite::Result<()> {
         for due in due {
             slices::append(connection, due.scope, due.from, &due.entries)?;
         }
         let mark = self.low_water(due, end);
-        connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'fed'")?.execute([mark])?;
+        connection
+            .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'fed'")?
+            .execute([mark])?;
         Ok(())
     }
 
     /// Where a restart has to begin to look when this is written too.
     fn low_water(&self, due: &[Due], end: i64) -> i64 {
         let writing = |scope: i64| due.iter().any(|due| due.scope == scope);
-        let waiting = self.waiting.iter().find(|(_, scope)| !writing(**scope)).map(|(pos, _)| *pos);
-        due.iter().filter_map(|due| due.left).chain(waiting).min().unwrap_or(end)
+        let waiting = self
+            .waiting
+            .iter()
+            .find(|(_, scope)| !writing(**scope))
+            .map(|(pos, _)| *pos);
+        due.iter()
+            .filter_map(|due| due.left)
+            .chain(waiting)
+            .min()
+            .unwrap_or(end)
     }
 
     /// What was due is durable in slices.
     pub(super) fn wrote(&mut self, due: &[Due]) {
         let mut tails = self.fresh.0.write();
-        for Due { scope, entries, left, .. } in due {
-            let Some(tail) = tails.get_mut(scope) else { continue };
+        for Due {
+            scope,
+            entries,
+            left,
+            ..
+        } in due
+        {
+            let Some(tail) = tails.get_mut(scope) else {
+                continue;
+            };
             self.full.remove(scope);
             if let Some(first) = tail.entries.front() {
                 self.waiting.remove(&first.pos);
@@ -167,13 +213,22 @@ impl Slicing {
                 }
             }
         }
-        self.full_since = if self.full.is_empty() { None } else { self.full_since };
+        self.full_since = if self.full.is_empty() {
+            None
+        } else {
+            self.full_since
+        };
     }
 }
 
 impl Due {
     fn of(scope: i64, tail: &Tail, count: usize) -> Self {
         let entries = tail.entries.iter().take(count).copied().collect();
-        Due { scope, from: tail.first, entries, left: tail.entries.get(count).map(|entry| entry.pos) }
+        Due {
+            scope,
+            from: tail.first,
+            entries,
+            left: tail.entries.get(count).map(|entry| entry.pos),
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Between long reads and whoever has to empty the log, which takes a moment without any of them. Nobody waits for that
-//! moment while commits do: it is brought about by letting no further ones begin.
+//! Between long reads and whoever has to empty the log, which takes a moment without any of them.
+//! Nobody waits for that moment while commits do: it is brought about by letting no further ones
+//! begin.
 
 use std::time::{Duration, Instant};
 

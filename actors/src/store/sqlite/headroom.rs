@@ -1,5 +1,6 @@
-//! Room in the log's file before it is needed. A write beyond the end of a file changes its length, which a file system
-//! commits to a journal of its own with every fsync; a write into zeros that stand there already does not.
+//! Room in the log's file before it is needed. A write beyond the end of a file changes its length,
+//! which a file system commits to a journal of its own with every fsync; a write into zeros that
+//! stand there already does not.
 
 use std::fs::File;
 use std::io;
@@ -24,8 +25,9 @@ impl Headroom {
         Some(Headroom { file, length: 0 })
     }
 
-    /// Lengthens the file if SQLite has come to its end. Zeros are no frame: whoever recovers the log stops before them.
-    /// Only within a write transaction of this thread, so that nobody else writes there.
+    /// Lengthens the file if SQLite has come to its end. Zeros are no frame: whoever recovers the
+    /// log stops before them. Only within a write transaction of this thread, so that nobody else
+    /// writes there.
     ///
     /// # Errors
     /// No room on the disk, for instance: nothing is lost by it.

@@ -1,6 +1,7 @@
-//! The view of lagging headers: what lists must add to a conversation's header, because a message's commit does not
-//! write it. The writer folds entries into their headers in slices; a folded entry is held on to for longer than any
-//! read transaction lives, so that a list that read the older header still finds it.
+//! The view of lagging headers: what lists must add to a conversation's header, because a message's
+//! commit does not write it. The writer folds entries into their headers in slices; a folded entry
+//! is held on to for longer than any read transaction lives, so that a list that read the older
+//! header still finds it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -39,7 +40,9 @@ impl Lagging {
     fn shard(&self, n: u64) -> &RwLock<HashMap<u64, Entry>> {
         let [first, ..] = &self.shards;
         // The low 12 bits count within a millisecond; the next ones differ between entities.
-        self.shards.get(usize::try_from((n ^ (n >> 12)) % 16).unwrap_or(0)).unwrap_or(first)
+        self.shards
+            .get(usize::try_from((n ^ (n >> 12)) % 16).unwrap_or(0))
+            .unwrap_or(first)
     }
 
     /// The newest numbers, where the header may hold older ones.
@@ -52,7 +55,12 @@ impl Lagging {
         let mut all = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
-            all.extend(shard.iter().filter(|(_, entry)| entry.lag.scope == scope).map(|(n, entry)| (*n, entry.lag)));
+            all.extend(
+                shard
+                    .iter()
+                    .filter(|(_, entry)| entry.lag.scope == scope)
+                    .map(|(n, entry)| (*n, entry.lag)),
+            );
         }
         all.sort_unstable_by_key(|(n, lag)| std::cmp::Reverse((lag.updated_at, *n)));
         all
@@ -75,7 +83,13 @@ impl Fold {
     pub(super) fn note(&mut self, lagging: &Lagging, n: u64, lag: Lag, rows: u32, pos: i64) {
         let now = Instant::now();
         let mut shard = lagging.shard(n).write();
-        let entry = shard.entry(n).or_insert(Entry { lag, tail: 0, since: now, first_pos: pos, folded: Some(now) });
+        let entry = shard.entry(n).or_insert(Entry {
+            lag,
+            tail: 0,
+            since: now,
+            first_pos: pos,
+            folded: Some(now),
+        });
         entry.lag = lag;
         if entry.folded.take().is_some() {
             entry.tail = 0;
@@ -124,18 +138,28 @@ impl Fold {
     /// Puts back what could not be folded.
     pub(super) fn put_back(&mut self, lagging: &Lagging, due: &[(u64, Lag)]) {
         for (n, _) in due {
-            let held = lagging.shard(*n).read().get(n).map(|entry| (*n, entry.since, entry.first_pos));
+            let held = lagging
+                .shard(*n)
+                .read()
+                .get(n)
+                .map(|entry| (*n, entry.since, entry.first_pos));
             if let Some(entry) = held {
                 self.by_age.push_front(entry);
             }
         }
         // The low-water mark is the front's: it must stay the lowest.
-        self.by_age.make_contiguous().sort_unstable_by_key(|(_, _, pos)| *pos);
+        self.by_age
+            .make_contiguous()
+            .sort_unstable_by_key(|(_, _, pos)| *pos);
     }
 
     /// Where a restart has to begin to look for lagging headers, if the log ends before `end`.
     pub(super) fn low_water(&self, end: i64) -> i64 {
-        self.by_age.iter().map(|(_, _, pos)| *pos).next().unwrap_or(end)
+        self.by_age
+            .iter()
+            .map(|(_, _, pos)| *pos)
+            .next()
+            .unwrap_or(end)
     }
 
     /// Lets go of entries that every reader now finds in their headers.

@@ -1,5 +1,5 @@
-//! Lists out of the file: pages of conversations and records. A total comes from a counter wherever one field, alone or
-//! with `status`, is asked for.
+//! Lists out of the file: pages of conversations and records. A total comes from a counter wherever
+//! one field, alone or with `status`, is asked for.
 
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -14,7 +14,8 @@ use crate::conversation::messages::Status;
 use crate::id::first_number_at;
 use crate::page::{Order, Start};
 use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, Kind, RecordQuery, StoredPage, StoredRecord, Subject,
+    ConversationHeader, ConversationQuery, Facets, Kind, RecordQuery, StoredPage, StoredRecord,
+    Subject,
 };
 
 /// The most that an offset may be: SQLite's integers.
@@ -25,10 +26,14 @@ pub(super) fn offset(start: Start) -> u64 {
     }
 }
 
-/// How many rows are read for a page: one more than it shows, to know whether any follow; none where it begins behind the last
-/// of them, so that nothing is gone over only to be skipped.
+/// How many rows are read for a page: one more than it shows, to know whether any follow; none
+/// where it begins behind the last of them, so that nothing is gone over only to be skipped.
 pub(super) fn rows_read(limit: u32, skip: u64, total: u64) -> i64 {
-    if skip > 0 && skip >= total { 0 } else { i64::from(limit) + 1 }
+    if skip > 0 && skip >= total {
+        0
+    } else {
+        i64::from(limit) + 1
+    }
 }
 
 /// In which direction rows are read: `Before` reads the page backwards.
@@ -43,9 +48,21 @@ impl Scan {
     pub(super) fn new(order: Order, start: Start) -> Self {
         let descending = order == Order::Desc;
         match start {
-            Start::Offset(_) => Scan { descending, reversed: false, bound: None },
-            Start::After(at) => Scan { descending, reversed: false, bound: Some(at.number) },
-            Start::Before(at) => Scan { descending: !descending, reversed: true, bound: Some(at.number) },
+            Start::Offset(_) => Scan {
+                descending,
+                reversed: false,
+                bound: None,
+            },
+            Start::After(at) => Scan {
+                descending,
+                reversed: false,
+                bound: Some(at.number),
+            },
+            Start::Before(at) => Scan {
+                descending: !descending,
+                reversed: true,
+                bound: Some(at.number),
+            },
         }
     }
 
@@ -58,14 +75,30 @@ impl Scan {
     }
 
     /// Turns `limit + 1` rows that were read into a page.
-    pub(super) fn page<T>(self, mut items: Vec<T>, limit: usize, total: u64, skipped: bool) -> StoredPage<T> {
+    pub(super) fn page<T>(
+        self,
+        mut items: Vec<T>,
+        limit: usize,
+        total: u64,
+        skipped: bool,
+    ) -> StoredPage<T> {
         let more = items.len() > limit;
         items.truncate(limit);
         if self.reversed {
             items.reverse();
-            return StoredPage { items, total, before: more, after: true };
+            return StoredPage {
+                items,
+                total,
+                before: more,
+                after: true,
+            };
         }
-        StoredPage { items, total, before: skipped, after: more }
+        StoredPage {
+            items,
+            total,
+            before: skipped,
+            after: more,
+        }
     }
 }
 
@@ -79,7 +112,8 @@ pub(super) struct Where {
 impl Where {
     pub(super) fn and(&mut self, condition: &str, value: impl Into<Value>) {
         self.values.push(value.into());
-        self.conditions.push(condition.replace('?', &format!("?{}", self.values.len())));
+        self.conditions
+            .push(condition.replace('?', &format!("?{}", self.values.len())));
     }
 
     pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
@@ -90,7 +124,15 @@ impl Where {
 
 /// The filters other than status.
 fn filters(query: &ConversationQuery) -> Where {
-    let Facets { channel, priority, customer, assignee, created_after, created_before, .. } = query.facets;
+    let Facets {
+        channel,
+        priority,
+        customer,
+        assignee,
+        created_after,
+        created_before,
+        ..
+    } = query.facets;
     let mut filter = Where::default();
     filter.and("scope = ?", query.scope.number());
     if let Some(customer) = customer {
@@ -136,7 +178,11 @@ pub(super) fn conversations(
     query: &ConversationQuery,
 ) -> rusqlite::Result<Result<StoredPage<ConversationHeader>, &'static str>> {
     if let Some((at, field)) = query.paging.start.cursor() {
-        let subject = Subject { kind: Kind::Conversation, number: at.number, tail: at.tail };
+        let subject = Subject {
+            kind: Kind::Conversation,
+            number: at.number,
+            tail: at.tail,
+        };
         if !known::is_there(connection, query.scope, subject)? {
             return Ok(Err(field));
         }
@@ -158,7 +204,10 @@ fn page_of_conversations(
     if let Some(bound) = scan.bound {
         filter.and(&format!("n {} ?", scan.compare()), int(bound));
     }
-    let statuses = query.facets.status.map_or(Status::ALL.to_vec(), |status| vec![status]);
+    let statuses = query
+        .facets
+        .status
+        .map_or(Status::ALL.to_vec(), |status| vec![status]);
     let conditions = filter.conditions.join(" AND ");
     // Each index has the status before the number: three ordered ranges, merged as they are read.
     let arms: Vec<String> = statuses
@@ -186,7 +235,12 @@ fn page_of_conversations(
     while let Some(row) = rows.next()? {
         items.push(fresh(codec::listed(row)?, lagging));
     }
-    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0 || scan.bound.is_some()))
+    Ok(scan.page(
+        items,
+        usize::try_from(query.paging.limit).unwrap_or(0),
+        total,
+        skip > 0 || scan.bound.is_some(),
+    ))
 }
 
 /// A header with the numbers that it lags behind by.
@@ -201,13 +255,24 @@ fn overlaid(header: ConversationHeader, seq: u64, lag: Lag) -> ConversationHeade
     if lag.seq <= seq {
         return header;
     }
-    let Lag { messages, last_message_at, updated_at, .. } = lag;
-    ConversationHeader { messages, last_message_at, updated_at, ..header }
+    let Lag {
+        messages,
+        last_message_at,
+        updated_at,
+        ..
+    } = lag;
+    ConversationHeader {
+        messages,
+        last_message_at,
+        updated_at,
+        ..header
+    }
 }
 
-/// A page in order of the last change: the headers' index, merged with those that lag behind what is known. Which of the two
-/// shows a conversation is decided by its header as this transaction reads it, for both alike: the writer may have written it
-/// since it told what lags, and then the index has its place.
+/// A page in order of the last change: the headers' index, merged with those that lag behind what
+/// is known. Which of the two shows a conversation is decided by its header as this transaction
+/// reads it, for both alike: the writer may have written it since it told what lags, and then the
+/// index has its place.
 fn by_update(
     connection: &Connection,
     lagging: &Lagging,
@@ -215,7 +280,11 @@ fn by_update(
     total: u64,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
     let ascending = query.paging.order == Order::Asc;
-    let scan = Scan { descending: !ascending, reversed: false, bound: None };
+    let scan = Scan {
+        descending: !ascending,
+        reversed: false,
+        bound: None,
+    };
     let skip = usize::try_from(offset(query.paging.start)).unwrap_or(usize::MAX);
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
     if rows_read(query.paging.limit, offset(query.paging.start), total) == 0 {
@@ -232,7 +301,11 @@ fn by_update(
         filter.and("status = ?", status.code());
     }
     let narrow = query.facets.customer.is_some() || query.facets.assignee.is_some();
-    let index = if narrow { index(&query.facets) } else { "conversations_by_update" };
+    let index = if narrow {
+        index(&query.facets)
+    } else {
+        "conversations_by_update"
+    };
     let columns = format!("SELECT {STATE}, {LISTED} FROM conversations");
     let conditions = filter.conditions.join(" AND ");
     let direction = if ascending { "ASC" } else { "DESC" };
@@ -240,23 +313,36 @@ fn by_update(
         "{columns} INDEXED BY {index} WHERE {conditions} ORDER BY updated_at {direction}, n {direction}"
     ))?;
     let known = filter.values.clone();
-    let mut one = connection.prepare_cached(&format!("{columns} WHERE {conditions} AND n = {}", filter.value(0)))?;
+    let mut one = connection.prepare_cached(&format!(
+        "{columns} WHERE {conditions} AND n = {}",
+        filter.value(0)
+    ))?;
     let mut rows = all
         .query_map(params_from_iter(known.clone()), codec::listed)?
-        .filter(|row| row.as_ref().map_or(true, |(header, seq)| !is_behind(header.id.number(), *seq)))
+        .filter(|row| {
+            row.as_ref()
+                .map_or(true, |(header, seq)| !is_behind(header.id.number(), *seq))
+        })
         .map(|row| row.map(|(header, _)| header))
         .peekable();
     let mut moved = lagging
         .into_iter()
         .filter_map(|(n, lag)| {
             let values = known.iter().cloned().chain([int(n).into()]);
-            let found = one.query_row(params_from_iter(values), codec::listed).optional();
+            let found = one
+                .query_row(params_from_iter(values), codec::listed)
+                .optional();
             let behind = found.map(|found| found.filter(|(_, seq)| lag.seq > *seq));
-            behind.map(|behind| behind.map(|(header, seq)| overlaid(header, seq, lag))).transpose()
+            behind
+                .map(|behind| behind.map(|(header, seq)| overlaid(header, seq, lag)))
+                .transpose()
         })
         .peekable();
     let merged = std::iter::from_fn(|| next_of(&mut moved, &mut rows, ascending));
-    let items = merged.skip(skip).take(limit + 1).collect::<rusqlite::Result<Vec<_>>>()?;
+    let items = merged
+        .skip(skip)
+        .take(limit + 1)
+        .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(scan.page(items, limit, total, skip > 0))
 }
 
@@ -267,16 +353,30 @@ fn next_of(
     ascending: bool,
 ) -> Option<rusqlite::Result<ConversationHeader>> {
     let moved_first = match (moved.peek(), rows.peek()) {
-        (Some(Ok(moved)), Some(Ok(row))) => ((moved.updated_at, moved.id) < (row.updated_at, row.id)) == ascending,
+        (Some(Ok(moved)), Some(Ok(row))) => {
+            ((moved.updated_at, moved.id) < (row.updated_at, row.id)) == ascending
+        }
         (_, Some(Err(_))) | (None, _) => false,
         (Some(_), _) => true,
     };
-    if moved_first { moved.next() } else { rows.next() }
+    if moved_first {
+        moved.next()
+    } else {
+        rows.next()
+    }
 }
 
 /// How many conversations match.
 fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result<u64> {
-    let Facets { status, channel, priority, customer, assignee, created_after, created_before } = query.facets;
+    let Facets {
+        status,
+        channel,
+        priority,
+        customer,
+        assignee,
+        created_after,
+        created_before,
+    } = query.facets;
     let fields = [
         channel.map(|channel| (Counted::Channel, channel.code())),
         priority.map(|priority| (Counted::Priority, priority.code())),
@@ -293,8 +393,14 @@ fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result
     if let Some(status) = status {
         filter.and("status = ?", status.code());
     }
-    let sql = format!("SELECT count(*) FROM conversations WHERE {}", filter.conditions.join(" AND "));
-    connection.prepare_cached(&sql)?.query_row(params_from_iter(filter.values), |row| row.get(0)).map(uint)
+    let sql = format!(
+        "SELECT count(*) FROM conversations WHERE {}",
+        filter.conditions.join(" AND ")
+    );
+    connection
+        .prepare_cached(&sql)?
+        .query_row(params_from_iter(filter.values), |row| row.get(0))
+        .map(uint)
 }
 
 pub(super) fn counted(
@@ -312,7 +418,10 @@ pub(super) fn counted(
 }
 
 /// A page of records in order of creation.
-pub(super) fn records(connection: &Connection, query: &RecordQuery) -> rusqlite::Result<StoredPage<StoredRecord>> {
+pub(super) fn records(
+    connection: &Connection,
+    query: &RecordQuery,
+) -> rusqlite::Result<StoredPage<StoredRecord>> {
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = Where::default();
     filter.and("scope = ?", query.scope.number());
@@ -326,9 +435,18 @@ pub(super) fn records(connection: &Connection, query: &RecordQuery) -> rusqlite:
             .push(format!("n IN (SELECT n FROM names WHERE scope = {scope} AND field = {field} AND value = {value})"));
     }
     let total = if query.names.is_empty() {
-        counted(connection, query.scope.number(), Counted::Records, query.kind as i64, None)?
+        counted(
+            connection,
+            query.scope.number(),
+            Counted::Records,
+            query.kind as i64,
+            None,
+        )?
     } else {
-        let sql = format!("SELECT count(*) FROM records WHERE {}", filter.conditions.join(" AND "));
+        let sql = format!(
+            "SELECT count(*) FROM records WHERE {}",
+            filter.conditions.join(" AND ")
+        );
         connection
             .prepare_cached(&sql)?
             .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
@@ -346,9 +464,16 @@ pub(super) fn records(connection: &Connection, query: &RecordQuery) -> rusqlite:
         scan.direction()
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(filter.values), |row| codec::record(row, query.kind))?;
+    let rows = statement.query_map(params_from_iter(filter.values), |row| {
+        codec::record(row, query.kind)
+    })?;
     let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(scan.page(items, usize::try_from(query.paging.limit).unwrap_or(0), total, skip > 0 || scan.bound.is_some()))
+    Ok(scan.page(
+        items,
+        usize::try_from(query.paging.limit).unwrap_or(0),
+        total,
+        skip > 0 || scan.bound.is_some(),
+    ))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Lists in the order of the last change, page by page, against a plain model: with ties, in both orders, while headers lag
-//! behind what is known and while what is known lags behind headers that have just been written.
+//! Lists in the order of the last change, page by page, against a plain model: with ties, in both
+//! orders, while headers lag behind what is known and while what is known lags behind headers that
+//! have just been written.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -12,7 +13,8 @@ use crate::caller::{Mode, Scope};
 use crate::page::{Cursor, Paging};
 use crate::store::{DocumentOrder, DocumentQuery};
 
-/// A conversation: what its header says, and what the writer has told beside it, each with a sequence and a time.
+/// A conversation: what its header says, and what the writer has told beside it, each with a
+/// sequence and a time.
 #[derive(Debug, Clone)]
 struct Talk {
     header: (u64, i64),
@@ -23,7 +25,9 @@ struct Talk {
 impl Talk {
     /// What a list must show.
     fn shown(&self) -> (u64, i64) {
-        self.told.filter(|told| told.0 > self.header.0).unwrap_or(self.header)
+        self.told
+            .filter(|told| told.0 > self.header.0)
+            .unwrap_or(self.header)
     }
 }
 
@@ -33,13 +37,25 @@ fn scope() -> Scope {
 
 fn talks() -> impl Strategy<Value = Vec<Talk>> {
     // Few instants, so that many are the same. A later sequence has no earlier time.
-    let talk = (1..5_u64, 0..6_i64, proptest::option::of((0..4_u64, 0..6_i64, any::<bool>())), 0..3_i64);
+    let talk = (
+        1..5_u64,
+        0..6_i64,
+        proptest::option::of((0..4_u64, 0..6_i64, any::<bool>())),
+        0..3_i64,
+    );
     let talk = talk.prop_map(|(seq, at, told, status)| {
         let told = told.map(|(steps, later, ahead)| match (ahead, steps) {
             (true, _) => (seq + steps, if steps == 0 { at } else { at + later }),
-            (false, _) => (seq.saturating_sub(steps), if steps == 0 { at } else { (at - later).max(0) }),
+            (false, _) => (
+                seq.saturating_sub(steps),
+                if steps == 0 { at } else { (at - later).max(0) },
+            ),
         });
-        Talk { header: (seq, at), told, status }
+        Talk {
+            header: (seq, at),
+            told,
+            status,
+        }
     });
     proptest::collection::vec(talk, 0..60)
 }
@@ -49,7 +65,9 @@ fn a_store() -> (tempfile::TempDir, Connection) {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let mut connection = connect(&folder.path().join("c.db"), flags).unwrap();
     schema::migrate(&mut connection).unwrap();
-    connection.pragma_update(None, "synchronous", "OFF").unwrap();
+    connection
+        .pragma_update(None, "synchronous", "OFF")
+        .unwrap();
     (folder, connection)
 }
 
@@ -60,7 +78,9 @@ fn number(index: usize) -> u64 {
 /// Writes the headers, and tells what lags.
 fn put(connection: &Connection, talks: &[Talk]) -> Lagging {
     let (lagging, mut fold) = (Lagging::default(), Fold::default());
-    connection.execute_batch("BEGIN; DELETE FROM conversations; DELETE FROM counters").unwrap();
+    connection
+        .execute_batch("BEGIN; DELETE FROM conversations; DELETE FROM counters")
+        .unwrap();
     let mut insert = connection
         .prepare(
             "INSERT INTO conversations VALUES (?1, 1, ?2, 7, 7, 'Ada', 1, ?3, 1, 1, NULL, NULL, '{}', NULL, ?4, ?4, NULL, ?5,
@@ -70,9 +90,17 @@ fn put(connection: &Connection, talks: &[Talk]) -> Lagging {
     for (index, talk) in talks.iter().enumerate() {
         let n = number(index);
         let (seq, at) = talk.header;
-        insert.execute([int(n), scope().number(), talk.status, int(seq), at]).unwrap();
+        insert
+            .execute([int(n), scope().number(), talk.status, int(seq), at])
+            .unwrap();
         if let Some((seq, updated_at)) = talk.told {
-            let lag = Lag { scope: scope().number(), seq, messages: seq, last_message_at: None, updated_at };
+            let lag = Lag {
+                scope: scope().number(),
+                seq,
+                messages: seq,
+                last_message_at: None,
+                updated_at,
+            };
             fold.note(&lagging, n, lag, 1, 1);
         }
     }

@@ -1,6 +1,7 @@
-//! Emptying the log after a redaction, so that no redacted text stays in it. A reader of older pages is in the way of it:
-//! one that is short is waited for, for a moment; the long ones are kept from beginning, so that soon there is none. No
-//! commit waits for a reader longer than that moment.
+//! Emptying the log after a redaction, so that no redacted text stays in it. A reader of older
+//! pages is in the way of it: one that is short is waited for, for a moment; the long ones are kept
+//! from beginning, so that soon there is none. No commit waits for a reader longer than that
+//! moment.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,14 +28,16 @@ enum Step {
     Empty,
     /// The next attempt is made at this instant.
     At(Instant),
-    /// Readers were in the way: no further ones begin. It is tried when none is left, at the latest then.
+    /// Readers were in the way: no further ones begin. It is tried when none is left, at the latest
+    /// then.
     Barred(Instant),
 }
 
 /// What the writer does for it between batches.
 #[derive(Debug)]
 pub(super) struct LogErasing {
-    /// So long after a redaction, with all that were redacted meanwhile: emptying costs as much for one as for many.
+    /// So long after a redaction, with all that were redacted meanwhile: emptying costs as much for
+    /// one as for many.
     within: Duration,
     step: Step,
     again: Duration,
@@ -43,7 +46,12 @@ pub(super) struct LogErasing {
 
 impl LogErasing {
     pub(super) fn new(within: Duration, gate: Arc<Gate>) -> Self {
-        LogErasing { within, step: Step::Empty, again: AGAIN_FIRST, gate }
+        LogErasing {
+            within,
+            step: Step::Empty,
+            again: AGAIN_FIRST,
+            gate,
+        }
     }
 
     /// A text was redacted.
@@ -93,7 +101,9 @@ impl LogErasing {
 /// Whether no reader was in the way.
 fn empty(connection: &Connection, wait: Duration) -> rusqlite::Result<bool> {
     connection.busy_timeout(wait)?;
-    let tried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    let tried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+        row.get::<_, i64>(0)
+    });
     connection.busy_timeout(BUSY_MAX)?;
     tried.map(|busy| busy == 0)
 }

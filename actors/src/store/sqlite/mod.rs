@@ -1,6 +1,7 @@
 //! The embedded store: one SQLite file, one writing thread, a few reading ones.
 //!
-//! Acknowledged means that the transaction's fsync has returned. What makes it lean, and why, stands in `schema`.
+//! Acknowledged means that the transaction's fsync has returned. What makes it lean, and why,
+//! stands in `schema`.
 
 mod arrivals;
 mod batch;
@@ -68,11 +69,12 @@ use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use super::{
-    ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery, DeliveryQuery, DeliverySlice,
-    DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect, EndpointTotals, EventPage, EventQuery, FeedRow,
-    FramedVersion, KeptRow, Kind, Later, MessageQuery, ReadError, RecordQuery, RevisionQuery, Settle, Span, Store,
-    Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed, TimedQuery,
-    Unwritten, VersionQuery, WebhookState, Written,
+    ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery,
+    DeliveryQuery, DeliverySlice, DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect,
+    EndpointTotals, EventPage, EventQuery, FeedRow, FramedVersion, KeptRow, Kind, Later,
+    MessageQuery, ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, Stored,
+    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed,
+    TimedQuery, Unwritten, VersionQuery, WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
@@ -96,7 +98,9 @@ pub enum OpenError {
     #[error("{0} is in use by another process; stop that one, or set [store] path to another file")]
     InUse(PathBuf),
     /// Written by a newer version.
-    #[error("the store has schema version {found}, this server knows {known}; start a newer server")]
+    #[error(
+        "the store has schema version {found}, this server knows {known}; start a newer server"
+    )]
     Newer {
         /// The file's.
         found: usize,
@@ -148,11 +152,21 @@ impl Views {
     fn take_in(&self, effect: Effect, sequence: u64) {
         match effect {
             Effect::Account(view, number) => {
-                self.identity.put_account(KnownAccount { view: *view, number });
+                self.identity.put_account(KnownAccount {
+                    view: *view,
+                    number,
+                });
                 self.timers.now();
             }
             Effect::Key(view, account, secrets) => {
-                self.identity.put_key(KnownKey { view: *view, account, last_used_ms: Arc::default() }, secrets);
+                self.identity.put_key(
+                    KnownKey {
+                        view: *view,
+                        account,
+                        last_used_ms: Arc::default(),
+                    },
+                    secrets,
+                );
             }
             Effect::User(account, id, role) => self.identity.put_user(account, id, role),
             Effect::UserGone(account, id) => {
@@ -160,7 +174,9 @@ impl Views {
                 self.chores.notify_one();
             }
             Effect::Snoozed(until) => self.timers.no_later_than(until),
-            Effect::CustomerRenamed(customer, name) => self.names.rename(customer.number(), &name, sequence),
+            Effect::CustomerRenamed(customer, name) => {
+                self.names.rename(customer.number(), &name, sequence)
+            }
             // The feed has them, in the order of commits.
             Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
         }
@@ -203,8 +219,16 @@ pub struct StoreSettings<'s> {
 impl StoreSettings<'static> {
     /// A token is set, events are kept for ever, and nothing that a test asks is refused.
     pub(crate) fn for_tests() -> Self {
-        let reads = QueueBounds { each: 1_000, all: 10_000, wait: Duration::from_secs(60) };
-        StoreSettings { operator_token: Some("op_a-token"), events_kept: None, reads }
+        let reads = QueueBounds {
+            each: 1_000,
+            all: 10_000,
+            wait: Duration::from_secs(60),
+        };
+        StoreSettings {
+            operator_token: Some("op_a-token"),
+            events_kept: None,
+            reads,
+        }
     }
 }
 
@@ -219,7 +243,8 @@ pub struct SqliteStore {
     contents: Readers<ReadClass>,
     /// What streams and replays catch up with.
     streams: Readers<ReadClass>,
-    /// What the server asks by itself: due deliveries, timers, what the search index has not taken in.
+    /// What the server asks by itself: due deliveries, timers, what the search index has not taken
+    /// in.
     chores: Readers<ReadClass>,
     lagging: Arc<Lagging>,
     fresh: Arc<Fresh>,
@@ -234,8 +259,15 @@ impl SqliteStore {
     ///
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
-    pub fn open(path: &Path, views: Views, settings: StoreSettings<'_>) -> Result<(Self, Operator), OpenError> {
-        let pace = Pace { events_kept: settings.events_kept, ..Pace::default() };
+    pub fn open(
+        path: &Path,
+        views: Views,
+        settings: StoreSettings<'_>,
+    ) -> Result<(Self, Operator), OpenError> {
+        let pace = Pace {
+            events_kept: settings.events_kept,
+            ..Pace::default()
+        };
         Self::open_at(pace, path, views, settings)
     }
 
@@ -247,21 +279,29 @@ impl SqliteStore {
         settings: StoreSettings<'_>,
     ) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
-        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let mut connection = connect(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        )?;
         connection.busy_timeout(OPENING_MAX)?;
         schema::migrate(&mut connection)?;
         let counts = recovery::recover(&mut connection)?;
         recovery::fill(&connection, &views)?;
         let operator = recovery::operator(&connection, settings.operator_token)?;
-        views.feed.opened(counts.next_pos - 1, recovery::endpoints(&connection)?);
+        views
+            .feed
+            .opened(counts.next_pos - 1, recovery::endpoints(&connection)?);
         let gate = Arc::new(Gate::default());
         let housekeeping = Housekeeping::open(pace, &connection, &views, Arc::clone(&gate))?;
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
         let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
         connection.busy_timeout(BUSY_MAX)?;
         let checkpointing = Checkpointing::start(path, &mut connection)?;
-        let (lagging, figures, healthy) =
-            (Arc::new(Lagging::default()), Arc::new(Figures::default()), Arc::new(AtomicBool::new(true)));
+        let (lagging, figures, healthy) = (
+            Arc::new(Lagging::default()),
+            Arc::new(Figures::default()),
+            Arc::new(AtomicBool::new(true)),
+        );
         let slicing = Slicing::default();
         let fresh = slicing.fresh();
         let writer = Writer {
@@ -312,15 +352,23 @@ impl SqliteStore {
     }
 }
 
-/// The reading threads: for loads, lists, contents, streams and chores. What is read for no account in particular is bounded
-/// by those who ask.
-fn readers(path: &Path, bounds: QueueBounds, gate: &Arc<Gate>) -> Result<[Readers<ReadClass>; 5], OpenError> {
+/// The reading threads: for loads, lists, contents, streams and chores. What is read for no account
+/// in particular is bounded by those who ask.
+fn readers(
+    path: &Path,
+    bounds: QueueBounds,
+    gate: &Arc<Gate>,
+) -> Result<[Readers<ReadClass>; 5], OpenError> {
     let start = |name: &'static str, connections: usize, bounds| {
         let connect = |_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         let connections = (0..connections).map(connect).collect::<Result<_, _>>()?;
-        Readers::start(name, connections, bounds).map_err(|error| OpenError::File(path.to_owned(), error))
+        Readers::start(name, connections, bounds)
+            .map_err(|error| OpenError::File(path.to_owned(), error))
     };
-    let shared = QueueBounds { each: bounds.all, ..bounds };
+    let shared = QueueBounds {
+        each: bounds.all,
+        ..bounds
+    };
     Ok([
         start("loads", 1, shared)?,
         start("lists", 3, bounds)?.short().behind(gate),
@@ -344,7 +392,12 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     }
     let mut beside = path.as_os_str().to_owned();
     beside.push(".lock");
-    let lock = File::options().create(true).truncate(false).write(true).open(&beside).map_err(failed)?;
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&beside)
+        .map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
@@ -364,25 +417,33 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
         ("temp_store", "MEMORY"),
     ];
     for (name, value) in settings {
-        if !(reads_only && matches!(name, "journal_mode" | "wal_autocheckpoint" | "secure_delete")) {
+        if !(reads_only
+            && matches!(
+                name,
+                "journal_mode" | "wal_autocheckpoint" | "secure_delete"
+            ))
+        {
             connection.pragma_update(None, name, value)?;
         }
     }
-    // Without it, each new value of a parameter that an index depends on has its statement planned anew: a third of the
-    // cost of a list.
+    // Without it, each new value of a parameter that an index depends on has its statement planned
+    // anew: a third of the cost of a list.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(96);
     connection.busy_timeout(BUSY_MAX)?;
     Ok(connection)
 }
 
-/// A salt and the salted hash of each payload: the audit chain goes over these, so that a text can be erased without
-/// breaking it.
+/// A salt and the salted hash of each payload: the audit chain goes over these, so that a text can
+/// be erased without breaking it.
 fn seals(commit: &Commit) -> Seals {
     let seal = |payload: &[u8]| {
         let mut salt = [0; 16];
         crate::random::fill(&mut salt);
-        let digest = Sha256::new().chain_update(salt).chain_update(payload).finalize();
+        let digest = Sha256::new()
+            .chain_update(salt)
+            .chain_update(payload)
+            .finalize();
         (salt, digest.into())
     };
     commit.rows.iter().map(|row| seal(&row.payload)).collect()
@@ -391,22 +452,32 @@ fn seals(commit: &Commit) -> Seals {
 impl Store for SqliteStore {
     fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle) {
         let seals = seals(&commit);
-        if let Err(Work::Commit { settle, .. }) =
-            self.send(Work::Commit { incarnation, commit: Box::new(commit), seals, settle })
-        {
+        if let Err(Work::Commit { settle, .. }) = self.send(Work::Commit {
+            incarnation,
+            commit: Box::new(commit),
+            seals,
+            settle,
+        }) {
             settle(Err(CommitFailure::Away));
         }
     }
 
     fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle) {
-        if let Err(Work::Barrier { settle, .. }) = self.send(Work::Barrier { subject, incarnation, settle }) {
+        if let Err(Work::Barrier { settle, .. }) = self.send(Work::Barrier {
+            subject,
+            incarnation,
+            settle,
+        }) {
             settle(Err(CommitFailure::Away));
         }
     }
 
     fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>> {
-        let found =
-            self.loads.read(ReadClass::Entities(subject.kind), move |connection| loads::load(connection, subject));
+        let found = self
+            .loads
+            .read(ReadClass::Entities(subject.kind), move |connection| {
+                loads::load(connection, subject)
+            });
         Box::pin(async move { Ok(found.await?) })
     }
 
@@ -417,38 +488,68 @@ impl Store for SqliteStore {
         Box::pin(async move { answer.await.unwrap_or(Err(LoadError::Away)) })
     }
 
-    fn message(&self, conversation: Subject, message: MessageId) -> Later<Result<Option<StoredMessage>, ReadError>> {
+    fn message(
+        &self,
+        conversation: Subject,
+        message: MessageId,
+    ) -> Later<Result<Option<StoredMessage>, ReadError>> {
         let class = ReadClass::Entities(conversation.kind);
-        self.loads.read(class, move |connection| known::message(connection, conversation, message))
+        self.loads.read(class, move |connection| {
+            known::message(connection, conversation, message)
+        })
     }
 
-    fn revisions(&self, query: RevisionQuery) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>> {
-        self.lists.read(ReadClass::of(query.scope), move |connection| revisions::page(connection, &query))
+    fn revisions(
+        &self,
+        query: RevisionQuery,
+    ) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>> {
+        self.lists
+            .read(ReadClass::of(query.scope), move |connection| {
+                revisions::page(connection, &query)
+            })
     }
 
-    fn messages(&self, query: MessageQuery) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {
-        let page =
-            self.lists.read(ReadClass::of(query.scope), move |connection| transcript::messages(connection, &query));
+    fn messages(
+        &self,
+        query: MessageQuery,
+    ) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {
+        let page = self
+            .lists
+            .read(ReadClass::of(query.scope), move |connection| {
+                transcript::messages(connection, &query)
+            });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn conversations(&self, query: ConversationQuery) -> Later<Result<StoredPage<ConversationHeader>, ReadError>> {
+    fn conversations(
+        &self,
+        query: ConversationQuery,
+    ) -> Later<Result<StoredPage<ConversationHeader>, ReadError>> {
         let lagging = Arc::clone(&self.lagging);
         let page = self
             .lists
-            .read(ReadClass::of(query.scope), move |connection| lists::conversations(connection, &lagging, &query));
+            .read(ReadClass::of(query.scope), move |connection| {
+                lists::conversations(connection, &lagging, &query)
+            });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {
-        self.lists.read(ReadClass::of(query.scope), move |connection| lists::records(connection, &query))
+        self.lists
+            .read(ReadClass::of(query.scope), move |connection| {
+                lists::records(connection, &query)
+            })
     }
 
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
         let fresh = Arc::clone(&self.fresh);
         let (Span::Scope(scope) | Span::Entity(scope, _)) = query.span;
         // Whoever follows needs no total, and must not wait for those who list.
-        let readers = if query.total { &self.lists } else { &self.streams };
+        let readers = if query.total {
+            &self.lists
+        } else {
+            &self.streams
+        };
         let page = readers.read(ReadClass::of(scope), move |connection| {
             // Before anything is read: what memory has let go by then is in the file.
             let fresh = match query.span {
@@ -461,22 +562,42 @@ impl Store for SqliteStore {
     }
 
     fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>> {
-        let page = self.lists.read(ReadClass::of(query.scope), move |connection| documents::list(connection, &query));
+        let page = self
+            .lists
+            .read(ReadClass::of(query.scope), move |connection| {
+                documents::list(connection, &query)
+            });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>> {
-        let page =
-            self.lists.read(ReadClass::of(query.scope), move |connection| documents::versions(connection, &query));
+        let page = self
+            .lists
+            .read(ReadClass::of(query.scope), move |connection| {
+                documents::versions(connection, &query)
+            });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn document(&self, scope: Scope, number: u64) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| documents::row(connection, scope, number))
+    fn document(
+        &self,
+        scope: Scope,
+        number: u64,
+    ) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            documents::row(connection, scope, number)
+        })
     }
 
-    fn version(&self, whom: Scope, document: Subject, number: u64) -> Later<Result<Option<FramedVersion>, ReadError>> {
-        self.contents.read(ReadClass::of(whom), move |connection| documents::one(connection, document, number))
+    fn version(
+        &self,
+        whom: Scope,
+        document: Subject,
+        number: u64,
+    ) -> Later<Result<Option<FramedVersion>, ReadError>> {
+        self.contents.read(ReadClass::of(whom), move |connection| {
+            documents::one(connection, document, number)
+        })
     }
 
     fn version_ids(
@@ -485,42 +606,68 @@ impl Store for SqliteStore {
         document: Subject,
         numbers: Vec<u64>,
     ) -> Later<Result<Vec<VersionId>, ReadError>> {
-        self.contents
-            .read(ReadClass::of(whom), move |connection| documents::version_ids(connection, document, &numbers))
+        self.contents.read(ReadClass::of(whom), move |connection| {
+            documents::version_ids(connection, document, &numbers)
+        })
     }
 
     fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>> {
-        let page =
-            self.lists.read(ReadClass::of(query.scope), move |connection| documents::activity(connection, &query));
+        let page = self
+            .lists
+            .read(ReadClass::of(query.scope), move |connection| {
+                documents::activity(connection, &query)
+            });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>> {
-        self.loads.read(ReadClass::Links, move |connection| documents::link(connection, &hash))
+        self.loads.read(ReadClass::Links, move |connection| {
+            documents::link(connection, &hash)
+        })
     }
 
-    fn overdue_documents(&self, before: i64, most: u32) -> Later<Result<Vec<(Subject, Scope)>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| documents::overdue(connection, before, most))
+    fn overdue_documents(
+        &self,
+        before: i64,
+        most: u32,
+    ) -> Later<Result<Vec<(Subject, Scope)>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            documents::overdue(connection, before, most)
+        })
     }
 
-    fn documents_behind(&self, number: u64, most: u32) -> Later<Result<Vec<(u64, Scope)>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| documents::behind(connection, number, most))
+    fn documents_behind(
+        &self,
+        number: u64,
+        most: u32,
+    ) -> Later<Result<Vec<(u64, Scope)>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            documents::behind(connection, number, most)
+        })
     }
 
     fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| events::behind(connection, position, limit))
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            events::behind(connection, position, limit)
+        })
     }
 
     fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>> {
-        self.loads.read(ReadClass::Deliveries, move |connection| events::at(connection, position))
+        self.loads.read(ReadClass::Deliveries, move |connection| {
+            events::at(connection, position)
+        })
     }
 
     fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {
-        self.loads.read(ReadClass::SERVER, move |connection| loads::kept(connection, position))
+        self.loads.read(ReadClass::SERVER, move |connection| {
+            loads::kept(connection, position)
+        })
     }
 
     fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>> {
-        self.loads.read(ReadClass::SERVER, move |connection| older_keys::find(connection, &slices, &key))
+        self.loads.read(ReadClass::SERVER, move |connection| {
+            older_keys::find(connection, &slices, &key)
+        })
     }
 
     fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>> {
@@ -542,21 +689,42 @@ impl Store for SqliteStore {
     }
 
     fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>> {
-        self.chores.read(ReadClass::Deliveries, move |connection| waiting::due(connection, &query))
+        self.chores.read(ReadClass::Deliveries, move |connection| {
+            waiting::due(connection, &query)
+        })
     }
 
-    fn deliveries(&self, query: DeliveryQuery) -> Later<Result<StoredPage<StoredDelivery>, ReadError>> {
-        let page = self.lists.read(ReadClass::of(query.scope), move |connection| waiting::page(connection, &query));
+    fn deliveries(
+        &self,
+        query: DeliveryQuery,
+    ) -> Later<Result<StoredPage<StoredDelivery>, ReadError>> {
+        let page = self
+            .lists
+            .read(ReadClass::of(query.scope), move |connection| {
+                waiting::page(connection, &query)
+            });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn delivery(&self, endpoint: u64, number: i64) -> Later<Result<Option<StoredDelivery>, ReadError>> {
-        self.loads.read(ReadClass::Deliveries, move |connection| waiting::one(connection, endpoint, number))
+    fn delivery(
+        &self,
+        endpoint: u64,
+        number: i64,
+    ) -> Later<Result<Option<StoredDelivery>, ReadError>> {
+        self.loads.read(ReadClass::Deliveries, move |connection| {
+            waiting::one(connection, endpoint, number)
+        })
     }
 
-    fn endpoint_totals(&self, endpoints: Vec<u64>) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
+    fn endpoint_totals(
+        &self,
+        endpoints: Vec<u64>,
+    ) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
         self.lists.read(ReadClass::SERVER, move |connection| {
-            endpoints.iter().map(|endpoint| waiting::totals(connection, *endpoint)).collect()
+            endpoints
+                .iter()
+                .map(|endpoint| waiting::totals(connection, *endpoint))
+                .collect()
         })
     }
 
@@ -566,7 +734,9 @@ impl Store for SqliteStore {
 
     fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>> {
         let lagging = Arc::clone(&self.lagging);
-        self.chores.read(ReadClass::SERVER, move |connection| timed::timed(connection, &lagging, &query))
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            timed::timed(connection, &lagging, &query)
+        })
     }
 
     fn chore_done(&self, chore: Chore) {
@@ -575,14 +745,21 @@ impl Store for SqliteStore {
     }
 
     fn close(&self) {
-        // Whoever comes from here on is told so at once: behind the writer's end nothing would ever be settled.
+        // Whoever comes from here on is told so at once: behind the writer's end nothing would ever
+        // be settled.
         let inbox = self.inbox.lock().take();
         let (done, closed) = sync_channel(1);
         if inbox.is_some_and(|inbox| inbox.send(Work::Close { done }).is_ok()) {
             // An error means that the writer is gone already.
             let _ = closed.recv();
         }
-        for readers in [&self.loads, &self.lists, &self.contents, &self.streams, &self.chores] {
+        for readers in [
+            &self.loads,
+            &self.lists,
+            &self.contents,
+            &self.streams,
+            &self.chores,
+        ] {
             readers.close();
         }
         if let Some(thread) = self.writer.lock().take() {

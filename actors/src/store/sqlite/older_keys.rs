@@ -1,6 +1,7 @@
-//! Idempotency keys that memory does not hold: slices of (key, position), each sorted by key and cut into blocks, so
-//! that one is found by reading one block. Their filters are kept with them, so that a start reads no key. Slices of about
-//! the same size become one, so that there are few to look through. All of it is written and deleted a few blocks at a time.
+//! Idempotency keys that memory does not hold: slices of (key, position), each sorted by key and
+//! cut into blocks, so that one is found by reading one block. Their filters are kept with them, so
+//! that a start reads no key. Slices of about the same size become one, so that there are few to
+//! look through. All of it is written and deleted a few blocks at a time.
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -48,7 +49,12 @@ impl Shelving {
             [],
             |row| row.get(0),
         )?;
-        Ok(Shelving { next, putting: None, merging: None, sweeping: true })
+        Ok(Shelving {
+            next,
+            putting: None,
+            merging: None,
+            sweeping: true,
+        })
     }
 
     /// Lets the next turns look for slices whose keys are no longer kept.
@@ -57,7 +63,12 @@ impl Shelving {
     }
 
     /// A few blocks of whatever is to be done; whether there was anything.
-    pub(super) fn run(&mut self, connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<bool> {
+    pub(super) fn run(
+        &mut self,
+        connection: &Connection,
+        keys: &Keys,
+        now: Timestamp,
+    ) -> rusqlite::Result<bool> {
         if let Some(writing) = self.putting.take() {
             self.putting = self.go_on(writing, connection, keys)?;
         } else if let Some(oldest) = keys.overflow() {
@@ -93,8 +104,21 @@ impl Shelving {
         if !whole {
             return Ok(Some(writing));
         }
-        let Writing { number, filter, in_memory, in_place_of, .. } = writing;
-        keys.put_behind(Slice { number, filter, keys: in_memory }, &in_place_of);
+        let Writing {
+            number,
+            filter,
+            in_memory,
+            in_place_of,
+            ..
+        } = writing;
+        keys.put_behind(
+            Slice {
+                number,
+                filter,
+                keys: in_memory,
+            },
+            &in_place_of,
+        );
         Ok(None)
     }
 }
@@ -118,8 +142,11 @@ impl Run {
                 )?
                 .query_row([slice, from], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
-            self.rest = block.as_ref().and_then(|(first, _)| Some((slice, first.checked_add(1)?)));
-            let entries: Vec<(i64, i64)> = block.iter().flat_map(|(_, block)| entries(block)).collect();
+            self.rest = block
+                .as_ref()
+                .and_then(|(first, _)| Some((slice, first.checked_add(1)?)));
+            let entries: Vec<(i64, i64)> =
+                block.iter().flat_map(|(_, block)| entries(block)).collect();
             self.held = entries.into_iter().peekable();
         }
         Ok(self.held.peek().copied())
@@ -130,7 +157,10 @@ impl Run {
 fn entries(block: &[u8]) -> impl Iterator<Item = (i64, i64)> {
     block.chunks_exact(ENTRY).filter_map(|entry| {
         let (key, position) = entry.split_first_chunk::<8>()?;
-        Some((i64::from_le_bytes(*key), i64::from_le_bytes(position.try_into().ok()?)))
+        Some((
+            i64::from_le_bytes(*key),
+            i64::from_le_bytes(position.try_into().ok()?),
+        ))
     })
 }
 
@@ -150,22 +180,29 @@ struct Writing {
 
 impl Writing {
     fn of_memory(number: i64, in_memory: Vec<(Short, i64)>, now: Timestamp) -> Self {
-        let mut keys: Vec<(i64, i64)> = in_memory.iter().map(|(short, pos)| (signed(*short), *pos)).collect();
+        let mut keys: Vec<(i64, i64)> = in_memory
+            .iter()
+            .map(|(short, pos)| (signed(*short), *pos))
+            .collect();
         keys.sort_unstable();
         Writing {
             number,
             filter: Filter::sized(keys.len()),
             last_pos: keys.iter().map(|(_, pos)| *pos).max().unwrap_or(0),
             at: now.0,
-            runs: vec![Run { held: keys.into_iter().peekable(), rest: None }],
+            runs: vec![Run {
+                held: keys.into_iter().peekable(),
+                rest: None,
+            }],
             in_memory,
             in_place_of: Vec::new(),
         }
     }
 
     fn of_slices(number: i64, connection: &Connection, slices: Vec<i64>) -> rusqlite::Result<Self> {
-        let mut find =
-            connection.prepare_cached("SELECT last_pos, at, length(filter) FROM key_slices WHERE slice = ?1")?;
+        let mut find = connection.prepare_cached(
+            "SELECT last_pos, at, length(filter) FROM key_slices WHERE slice = ?1",
+        )?;
         let (mut last_pos, mut at, mut bytes, mut runs) = (0, 0, 0, Vec::new());
         for slice in &slices {
             let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -173,13 +210,25 @@ impl Writing {
             last_pos = last_pos.max(found.0);
             at = at.max(found.1);
             bytes += usize::try_from(found.2).unwrap_or(0);
-            runs.push(Run { held: Vec::new().into_iter().peekable(), rest: Some((*slice, i64::MIN)) });
+            runs.push(Run {
+                held: Vec::new().into_iter().peekable(),
+                rest: Some((*slice, i64::MIN)),
+            });
         }
         let filter = Filter::sized(Filter::from_bytes(vec![0; bytes]).keys());
-        Ok(Writing { number, runs, filter, last_pos, at, in_memory: Vec::new(), in_place_of: slices })
+        Ok(Writing {
+            number,
+            runs,
+            filter,
+            last_pos,
+            at,
+            in_memory: Vec::new(),
+            in_place_of: slices,
+        })
     }
 
-    /// Writes the next blocks into the running transaction, and the slice itself when all of it is there.
+    /// Writes the next blocks into the running transaction, and the slice itself when all of it is
+    /// there.
     fn write(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
         let mut insert = connection.prepare_cached("INSERT INTO older_keys VALUES (?1, ?2, ?3)")?;
         for _ in 0..BLOCKS_AT_ONCE {
@@ -191,7 +240,9 @@ impl Writing {
                 self.filter.add(unsigned(key));
                 block.extend(key.to_le_bytes().into_iter().chain(pos.to_le_bytes()));
             }
-            let Some(first) = first else { return self.end(connection).map(|()| true) };
+            let Some(first) = first else {
+                return self.end(connection).map(|()| true);
+            };
             insert.execute(params![self.number, first, block])?;
         }
         Ok(false)
@@ -206,17 +257,22 @@ impl Writing {
             }
         }
         let Some(least) = least else { return Ok(None) };
-        let of_it = self.runs.iter_mut().filter_map(|run| run.held.next_if(|(key, _)| *key == least));
+        let of_it = self
+            .runs
+            .iter_mut()
+            .filter_map(|run| run.held.next_if(|(key, _)| *key == least));
         Ok(of_it.map(|(_, pos)| pos).max().map(|pos| (least, pos)))
     }
 
     fn end(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.prepare_cached("INSERT INTO key_slices VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-            self.number,
-            self.last_pos,
-            self.at,
-            self.filter.bytes()
-        ])?;
+        connection
+            .prepare_cached("INSERT INTO key_slices VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![
+                self.number,
+                self.last_pos,
+                self.at,
+                self.filter.bytes()
+            ])?;
         let mut delete = connection.prepare_cached("DELETE FROM key_slices WHERE slice = ?1")?;
         for slice in &self.in_place_of {
             delete.execute([slice])?;
@@ -226,20 +282,31 @@ impl Writing {
 }
 
 /// The position of a key's answer, if one of these slices has it; the newest counts.
-pub(super) fn find(connection: &Connection, slices: &[i64], key: &KeyHash) -> rusqlite::Result<Option<i64>> {
+pub(super) fn find(
+    connection: &Connection,
+    slices: &[i64],
+    key: &KeyHash,
+) -> rusqlite::Result<Option<i64>> {
     let wanted = signed(short(key));
-    let mut query = connection
-        .prepare_cached("SELECT keys FROM older_keys WHERE slice = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1")?;
+    let mut query = connection.prepare_cached(
+        "SELECT keys FROM older_keys WHERE slice = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1",
+    )?;
     let mut newest = None;
     for slice in slices {
-        let block: Option<Vec<u8>> = query.query_row([*slice, wanted], |row| row.get(0)).optional()?;
-        let found = block.iter().flat_map(|block| entries(block)).filter(|(key, _)| *key == wanted);
+        let block: Option<Vec<u8>> = query
+            .query_row([*slice, wanted], |row| row.get(0))
+            .optional()?;
+        let found = block
+            .iter()
+            .flat_map(|block| entries(block))
+            .filter(|(key, _)| *key == wanted);
         newest = newest.max(found.map(|(_, pos)| pos).max());
     }
     Ok(newest)
 }
 
-/// Lets go of slices that are older than a key is kept, and deletes some blocks of no slice; whether there may be more.
+/// Lets go of slices that are older than a key is kept, and deletes some blocks of no slice;
+/// whether there may be more.
 fn sweep(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<bool> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let over: Vec<i64> = connection
@@ -253,7 +320,10 @@ fn sweep(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Resu
                 "DELETE FROM older_keys WHERE slice = ?1 AND first IN
                  (SELECT first FROM older_keys WHERE slice = ?1 ORDER BY first LIMIT ?2)",
             )?
-            .execute(params![slice, i64::try_from(BLOCKS_AT_ONCE).unwrap_or(i64::MAX)])?;
+            .execute(params![
+                slice,
+                i64::try_from(BLOCKS_AT_ONCE).unwrap_or(i64::MAX)
+            ])?;
     }
     connection.execute_batch("COMMIT")?;
     for slice in over {
@@ -264,10 +334,14 @@ fn sweep(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Resu
 
 /// The number of blocks that belong to no slice.
 fn left_over(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    let mut next = connection.prepare_cached("SELECT slice FROM older_keys WHERE slice > ?1 ORDER BY slice LIMIT 1")?;
+    let mut next = connection
+        .prepare_cached("SELECT slice FROM older_keys WHERE slice > ?1 ORDER BY slice LIMIT 1")?;
     let mut is_slice = connection.prepare_cached("SELECT 1 FROM key_slices WHERE slice = ?1")?;
     let mut behind = 0;
-    while let Some(slice) = next.query_row([behind], |row| row.get::<_, i64>(0)).optional()? {
+    while let Some(slice) = next
+        .query_row([behind], |row| row.get::<_, i64>(0))
+        .optional()?
+    {
         if !is_slice.exists([slice])? {
             return Ok(Some(slice));
         }
@@ -279,14 +353,22 @@ fn left_over(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 /// Gives memory the filters, and the keys that are newer than every slice.
 pub(super) fn fill(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<()> {
     let oldest = now.0 - KEPT_MS;
-    let mut query = connection.prepare("SELECT slice, filter FROM key_slices WHERE at >= ?1 ORDER BY slice")?;
+    let mut query =
+        connection.prepare("SELECT slice, filter FROM key_slices WHERE at >= ?1 ORDER BY slice")?;
     let mut rows = query.query([oldest])?;
     while let Some(row) = rows.next()? {
-        let slice = Slice { number: row.get(0)?, filter: Filter::from_bytes(row.get(1)?), keys: Vec::new() };
+        let slice = Slice {
+            number: row.get(0)?,
+            filter: Filter::from_bytes(row.get(1)?),
+            keys: Vec::new(),
+        };
         keys.put_behind(slice, &[]);
     }
-    let behind: i64 =
-        connection.query_row("SELECT coalesce(max(last_pos), 0) FROM key_slices", [], |row| row.get(0))?;
+    let behind: i64 = connection.query_row(
+        "SELECT coalesce(max(last_pos), 0) FROM key_slices",
+        [],
+        |row| row.get(0),
+    )?;
     let mut query = connection.prepare(
         "SELECT pos, key, at FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL AND pos > ?1 ORDER BY pos DESC",
     )?;

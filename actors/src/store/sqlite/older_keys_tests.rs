@@ -1,5 +1,10 @@
-//! That no key is lost while slices are written, become one and go, and what a new key costs however many are kept.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and tells what it measured")]
+//! That no key is lost while slices are written, become one and go, and what a new key costs
+//! however many are kept.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells what it measured"
+)]
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +31,10 @@ fn hash(key: u64) -> KeyHash {
     let mut hash = [0; 16];
     let (half, _) = hash.split_at_mut(8);
     half.copy_from_slice(
-        &key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_le_bytes(),
+        &key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            .to_le_bytes(),
     );
     hash
 }
@@ -35,15 +43,29 @@ impl Desk {
     fn new(bounds: (usize, usize)) -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("colloquy.db");
-        let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE).unwrap();
+        let mut connection = connect(
+            &path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        )
+        .unwrap();
         schema::migrate(&mut connection).unwrap();
         // What a machine's crash would leave is of no matter here.
-        connection.pragma_update(None, "synchronous", "OFF").unwrap();
+        connection
+            .pragma_update(None, "synchronous", "OFF")
+            .unwrap();
         let shelving = Shelving::open(&connection).unwrap();
-        Desk { folder, connection, shelving, keys: Arc::new(Keys::bounded(bounds.0, bounds.1)), bounds, now: 1 }
+        Desk {
+            folder,
+            connection,
+            shelving,
+            keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
+            bounds,
+            now: 1,
+        }
     }
 
-    /// The process is killed and started again; what stood in memory only is noted anew from the rows, which are not here.
+    /// The process is killed and started again; what stood in memory only is noted anew from the
+    /// rows, which are not here.
     fn crash(&mut self, position: i64) {
         let path = self.folder.path().join("colloquy.db");
         self.connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
@@ -52,16 +74,21 @@ impl Desk {
         fill(&self.connection, &self.keys, Timestamp(self.now)).unwrap();
         let last: i64 = self.one("SELECT coalesce(max(last_pos), 0) FROM key_slices");
         for position in last + 1..=position {
-            self.keys.done_before(&hash(position.unsigned_abs()), position);
+            self.keys
+                .done_before(&hash(position.unsigned_abs()), position);
         }
     }
 
     fn step(&mut self) -> bool {
-        self.shelving.run(&self.connection, &self.keys, Timestamp(self.now)).unwrap()
+        self.shelving
+            .run(&self.connection, &self.keys, Timestamp(self.now))
+            .unwrap()
     }
 
     fn one(&self, sql: &str) -> i64 {
-        self.connection.query_row(sql, [], |row| row.get(0)).unwrap()
+        self.connection
+            .query_row(sql, [], |row| row.get(0))
+            .unwrap()
     }
 
     /// The position of a key, wherever it is, and in how many slices it was looked for.
@@ -69,7 +96,10 @@ impl Desk {
         match self.keys.look(hash(key), Fingerprint::numbered(0)) {
             Looked::Done { position } => (Some(position), 0),
             Looked::Running => (None, 0),
-            Looked::Fresh(_, slices) => (find(&self.connection, &slices, &hash(key)).unwrap(), slices.len()),
+            Looked::Fresh(_, slices) => (
+                find(&self.connection, &slices, &hash(key)).unwrap(),
+                slices.len(),
+            ),
         }
     }
 }
@@ -91,15 +121,27 @@ fn no_key_is_lost_while_slices_become_one_and_a_crash_comes_at_any_time() {
                     desk.crash(position);
                 }
             }
-            for key in [1, position / 2, position - 1_500, position].into_iter().filter(|key| *key > 0) {
-                assert_eq!(desk.look(key.unsigned_abs()).0, Some(key), "of {position}, a crash every {crash_every}");
+            for key in [1, position / 2, position - 1_500, position]
+                .into_iter()
+                .filter(|key| *key > 0)
+            {
+                assert_eq!(
+                    desk.look(key.unsigned_abs()).0,
+                    Some(key),
+                    "of {position}, a crash every {crash_every}"
+                );
             }
         }
         while desk.step() {}
         assert!((1..=position).all(|key| desk.look(key.unsigned_abs()).0 == Some(key)));
         assert!(desk.one("SELECT count(*) FROM key_slices") <= 9);
-        let strays = "SELECT count(*) FROM older_keys WHERE slice NOT IN (SELECT slice FROM key_slices)";
-        assert_eq!(desk.one(strays), 0, "what was being written at a crash is taken away");
+        let strays =
+            "SELECT count(*) FROM older_keys WHERE slice NOT IN (SELECT slice FROM key_slices)";
+        assert_eq!(
+            desk.one(strays),
+            0,
+            "what was being written at a crash is taken away"
+        );
     }
 }
 
@@ -126,7 +168,10 @@ fn a_slice_goes_in_pieces_when_its_day_is_over() {
         desk.keys.done(hash(key), i64::try_from(key).unwrap());
     }
     while desk.step() {}
-    assert_eq!((desk.look(777).0, desk.look(40_001)), (Some(777), (None, 0)));
+    assert_eq!(
+        (desk.look(777).0, desk.look(40_001)),
+        (Some(777), (None, 0))
+    );
     let wrong = (50_000..60_000).filter(|key| desk.look(*key).1 > 0).count();
     assert!(wrong < 200, "{wrong} of 10,000 new keys would cost a read");
     desk.now += KEPT_MS;
@@ -150,10 +195,16 @@ fn a_slice_goes_in_pieces_when_its_day_is_over() {
 #[test]
 fn a_new_key_is_looked_for_in_few_slices_however_many_are_kept() {
     const NEW: u64 = 20_000;
-    let most = std::env::var("KEYS").ok().and_then(|keys| keys.parse().ok()).unwrap_or(400_000);
+    let most = std::env::var("KEYS")
+        .ok()
+        .and_then(|keys| keys.parse().ok())
+        .unwrap_or(400_000);
     let mut desk = Desk::new((200_000, 25_000));
     let (mut kept, mut longest, mut wrote) = (0_u64, Duration::ZERO, Duration::ZERO);
-    for until in [200_000, 400_000, 2_000_000, 10_000_000].into_iter().filter(|until| *until <= most) {
+    for until in [200_000, 400_000, 2_000_000, 10_000_000]
+        .into_iter()
+        .filter(|until| *until <= most)
+    {
         while kept < until {
             for _ in 0..1_000 {
                 kept += 1;
@@ -168,9 +219,12 @@ fn a_new_key_is_looked_for_in_few_slices_however_many_are_kept() {
         let bytes = desk.one("SELECT coalesce(sum(length(filter)), 0) FROM key_slices");
         let request = Fingerprint::numbered(0);
         let begun = Instant::now();
-        let looked: Vec<Looked> = (0..NEW).map(|key| desk.keys.look(hash(1_000_000_000 + key), request)).collect();
+        let looked: Vec<Looked> = (0..NEW)
+            .map(|key| desk.keys.look(hash(1_000_000_000 + key), request))
+            .collect();
         let in_memory = begun.elapsed();
-        let may_be = |looked: &&Looked| matches!(looked, Looked::Fresh(_, slices) if !slices.is_empty());
+        let may_be =
+            |looked: &&Looked| matches!(looked, Looked::Fresh(_, slices) if !slices.is_empty());
         let reads = looked.iter().filter(may_be).count();
         drop(looked);
         let begun = Instant::now();
@@ -180,11 +234,18 @@ fn a_new_key_is_looked_for_in_few_slices_however_many_are_kept() {
              of them read; the writer: at worst {longest:?} at once, {:?} for each key",
             in_memory / u32::try_from(NEW).unwrap(),
             begun.elapsed() / u32::try_from(NEW).unwrap(),
-            100.0 * f64::from(u32::try_from(reads).unwrap()) / f64::from(u32::try_from(NEW).unwrap()),
+            100.0 * f64::from(u32::try_from(reads).unwrap())
+                / f64::from(u32::try_from(NEW).unwrap()),
             wrote / u32::try_from(kept).unwrap(),
         );
         assert!(slices <= 19, "{slices} slices of {kept} keys");
-        assert!(bytes <= i64::try_from(kept).unwrap() * 10 / 8 + 64, "{bytes} bytes for {kept} keys");
-        assert!(u64::try_from(reads).unwrap() < NEW / 5, "{reads} of {NEW} new keys cost a read");
+        assert!(
+            bytes <= i64::try_from(kept).unwrap() * 10 / 8 + 64,
+            "{bytes} bytes for {kept} keys"
+        );
+        assert!(
+            u64::try_from(reads).unwrap() < NEW / 5,
+            "{reads} of {NEW} new keys cost a read"
+        );
     }
 }

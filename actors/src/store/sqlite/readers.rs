@@ -1,5 +1,6 @@
-//! Read-only connections, each on a thread of its own, and the queue before them: bounded, and fair between those who ask.
-//! Nothing is read for whoever has left, and what is being read for him is broken off.
+//! Read-only connections, each on a thread of its own, and the queue before them: bounded, and fair
+//! between those who ask. Nothing is read for whoever has left, and what is being read for him is
+//! broken off.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -99,8 +100,15 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
             each_max,
             closed: false,
         };
-        let desk = Arc::new(Desk { state: Mutex::new(state), news: Condvar::new() });
-        let readers = Readers { desk, threads: Mutex::default(), gate: Arc::default() };
+        let desk = Arc::new(Desk {
+            state: Mutex::new(state),
+            news: Condvar::new(),
+        });
+        let readers = Readers {
+            desk,
+            threads: Mutex::default(),
+            gate: Arc::default(),
+        };
         for mut connection in connections {
             let desk = Arc::clone(&readers.desk);
             let thread = threads::spawn(name, move || {
@@ -112,8 +120,9 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
         Ok(readers)
     }
 
-    /// Reads here are short as a rule: the thread that reads does the next ones, too, as long as there are few. To wake another
-    /// one for each would cost more than the reading; where one turns out to be long, others are woken all the same.
+    /// Reads here are short as a rule: the thread that reads does the next ones, too, as long as
+    /// there are few. To wake another one for each would cost more than the reading; where one
+    /// turns out to be long, others are woken all the same.
     pub(super) fn short(self) -> Self {
         self.desk.state.lock().wake_from = FEW;
         self
@@ -121,7 +130,10 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
 
     /// Reads here may be long: they begin by this gate.
     pub(super) fn behind(self, gate: &Arc<Gate>) -> Self {
-        Readers { gate: Arc::clone(gate), ..self }
+        Readers {
+            gate: Arc::clone(gate),
+            ..self
+        }
     }
 
     /// Reads on one of the threads, for this one. Whoever drops the answer has left.
@@ -146,7 +158,8 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
                         for_asker.strong_count() > 0
                     };
                     let timed = || timed(connection, look, read);
-                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(timed)).unwrap_or(Err(ReadError::Away))
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(timed))
+                        .unwrap_or(Err(ReadError::Away))
                 }
                 None => Err(ReadError::Busy),
             };
@@ -223,8 +236,14 @@ impl<K: Copy + Eq + Hash> Desk<K> {
 
 impl<K: Copy + Eq + Hash> State<K> {
     fn begin(&mut self) -> Option<(K, Job)> {
-        let State { queue, running, each_max, .. } = self;
-        let (whom, job) = queue.pop(|whom| running.get(&whom).is_none_or(|running| running < each_max))?;
+        let State {
+            queue,
+            running,
+            each_max,
+            ..
+        } = self;
+        let (whom, job) =
+            queue.pop(|whom| running.get(&whom).is_none_or(|running| running < each_max))?;
         *running.entry(whom).or_insert(0) += 1;
         self.busy += 1;
         Some((whom, job))
@@ -248,9 +267,9 @@ fn rest() {
     }
 }
 
-/// Lets this thread count as long once it has been reading for so long: several reads of some ms in a row take a core as one
-/// long read does. Those that end before the first look at the clock do not count, for whoever asks for many of them needs the
-/// cores for the answers.
+/// Lets this thread count as long once it has been reading for so long: several reads of some ms in
+/// a row take a core as one long read does. Those that end before the first look at the clock do
+/// not count, for whoever asks for many of them needs the cores for the answers.
 fn keep_aside_if_long() {
     LOOKED_AT.set(true);
     let since = BUSY_SINCE.get().unwrap_or_else(Instant::now);
@@ -286,7 +305,10 @@ fn in_one_transaction<T>(
         connection.execute_batch("ROLLBACK")?;
     }
     let begun = Instant::now();
-    connection.progress_handler(LOOK_EVERY, Some(move || !goes_on() || begun.elapsed() > READ_MAX))?;
+    connection.progress_handler(
+        LOOK_EVERY,
+        Some(move || !goes_on() || begun.elapsed() > READ_MAX),
+    )?;
     // From the cache: to parse these two costs as much as to read a row.
     connection.prepare_cached("BEGIN")?.execute([])?;
     let found = read(connection);
@@ -306,16 +328,25 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn readers(connections: usize, bounds: QueueBounds) -> Readers<u32> {
-        let connections = (0..connections).map(|_| Connection::open_in_memory().unwrap()).collect();
+        let connections = (0..connections)
+            .map(|_| Connection::open_in_memory().unwrap())
+            .collect();
         Readers::start("test", connections, bounds).unwrap()
     }
 
     fn roomy() -> QueueBounds {
-        QueueBounds { each: 100, all: 1_000, wait: SOON }
+        QueueBounds {
+            each: 100,
+            all: 1_000,
+            wait: SOON,
+        }
     }
 
     fn wait<T>(later: Later<T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(later)
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(later)
     }
 
     /// A statement that ends only by being interrupted.
@@ -346,7 +377,11 @@ mod tests {
         for _ in 0..2 {
             let begun = Instant::now();
             assert_eq!(wait(readers.read(1, endless)), Err(ReadError::TooSlow));
-            assert!((READ_MAX..SOON).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+            assert!(
+                (READ_MAX..SOON).contains(&begun.elapsed()),
+                "{:?}",
+                begun.elapsed()
+            );
         }
         assert_eq!(wait(readers.read(1, one)), Ok(1));
         readers.close();
@@ -374,7 +409,11 @@ mod tests {
         let left = Instant::now();
         drop(running);
         assert_eq!(wait(readers.read(1, one)), Ok(1));
-        assert!(left.elapsed() < READ_MAX && !was_read.load(Ordering::SeqCst), "{:?}", left.elapsed());
+        assert!(
+            left.elapsed() < READ_MAX && !was_read.load(Ordering::SeqCst),
+            "{:?}",
+            left.elapsed()
+        );
         readers.close();
     }
 
@@ -389,7 +428,10 @@ mod tests {
         begins.recv_timeout(SOON).unwrap();
         assert_eq!(wait(readers.read(2, one)), Ok(1));
         let still_reads = readers.desk.state.lock().running.contains_key(&1);
-        assert!(still_reads, "it was read beside the long one, not behind it");
+        assert!(
+            still_reads,
+            "it was read beside the long one, not behind it"
+        );
         assert_eq!(wait(long), Err(ReadError::TooSlow));
         readers.close();
     }
@@ -399,7 +441,11 @@ mod tests {
         let readers = readers(3, roomy());
         let held = [hold(&readers, 1), hold(&readers, 1)];
         let third = readers.read(1, one);
-        assert_eq!(wait(readers.read(2, one)), Ok(1), "another one is read at once");
+        assert_eq!(
+            wait(readers.read(2, one)),
+            Ok(1),
+            "another one is read at once"
+        );
         drop(held);
         assert_eq!(wait(third), Ok(1));
         readers.close();
@@ -414,7 +460,10 @@ mod tests {
             let done = Arc::clone(&done);
             readers.read(1, move |_| Ok(done.fetch_add(1, Ordering::SeqCst)))
         };
-        let mut waiting = [count(), count(), count()].into_iter().map(Some).collect::<Vec<_>>();
+        let mut waiting = [count(), count(), count()]
+            .into_iter()
+            .map(Some)
+            .collect::<Vec<_>>();
         assert_eq!(wait(waiting.pop().unwrap().unwrap()), Err(ReadError::Busy));
         let closing = std::thread::spawn({
             let readers = Arc::clone(&readers);

@@ -1,4 +1,5 @@
-//! What a start does before anything is served: headers that a crash left behind are folded, the views are filled.
+//! What a start does before anything is served: headers that a crash left behind are folded, the
+//! views are filled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,10 @@ use crate::time::Timestamp;
 
 /// Folds what lags and finds where the counts stand.
 pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
-    let folded: i64 = connection.query_row("SELECT value FROM meta WHERE key = 'folded'", [], |row| row.get(0))?;
+    let folded: i64 =
+        connection.query_row("SELECT value FROM meta WHERE key = 'folded'", [], |row| {
+            row.get(0)
+        })?;
     let transaction = connection.transaction()?;
     transaction.execute(
         "UPDATE conversations SET (seq, messages, last_message_at, updated_at) =
@@ -50,16 +54,21 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
             Some(folded),
         )?;
     }
-    let last: Option<i64> = transaction.query_row("SELECT max(pos) FROM rows", [], |row| row.get(0))?;
+    let last: Option<i64> =
+        transaction.query_row("SELECT max(pos) FROM rows", [], |row| row.get(0))?;
     let next_pos = last.unwrap_or(0) + 1;
-    transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'folded'", [next_pos])?;
+    transaction.execute(
+        "UPDATE meta SET value = ?1 WHERE key = 'folded'",
+        [next_pos],
+    )?;
     for (scope, number) in &numbers {
         transaction.execute(
             "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
             [scope, number],
         )?;
     }
-    let newest: Option<i64> = transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
+    let newest: Option<i64> =
+        transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
     crate::id::never_below(uint(newest.unwrap_or(0)));
     transaction.commit()?;
     feed(connection, next_pos)?;
@@ -71,9 +80,13 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
 /// Positions that are taken into the feed by account in one transaction.
 const FED_AT_ONCE: i64 = 50_000;
 
-/// Writes what a crash left out of the feed by account; all of it where the file comes from an older version.
+/// Writes what a crash left out of the feed by account; all of it where the file comes from an
+/// older version.
 fn feed(connection: &mut Connection, next_pos: i64) -> rusqlite::Result<()> {
-    let mut from: i64 = connection.query_row("SELECT value FROM meta WHERE key = 'fed'", [], |row| row.get(0))?;
+    let mut from: i64 =
+        connection.query_row("SELECT value FROM meta WHERE key = 'fed'", [], |row| {
+            row.get(0)
+        })?;
     while from < next_pos {
         let to = from.saturating_add(FED_AT_ONCE).min(next_pos);
         let transaction = connection.transaction()?;
@@ -88,7 +101,11 @@ fn feed(connection: &mut Connection, next_pos: i64) -> rusqlite::Result<()> {
 }
 
 /// The events at these positions, by scope, with the number of the first.
-fn unfed(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<HashMap<i64, (u64, Vec<Entry>)>> {
+fn unfed(
+    connection: &Connection,
+    from: i64,
+    to: i64,
+) -> rusqlite::Result<HashMap<i64, (u64, Vec<Entry>)>> {
     let mut query = connection.prepare_cached(
         "SELECT scope, number, pos, at, assignee, happened, channel FROM rows
          WHERE pos >= ?1 AND pos < ?2 AND number IS NOT NULL ORDER BY pos",
@@ -96,7 +113,8 @@ fn unfed(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<HashMa
     let mut rows = query.query([from, to])?;
     let mut found = HashMap::new();
     while let Some(row) = rows.next()? {
-        let (scope, number, assignee): (i64, i64, Option<i64>) = (row.get(0)?, row.get(1)?, row.get(4)?);
+        let (scope, number, assignee): (i64, i64, Option<i64>) =
+            (row.get(0)?, row.get(1)?, row.get(4)?);
         let entry = Entry {
             pos: row.get(2)?,
             at: row.get(3)?,
@@ -104,7 +122,11 @@ fn unfed(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<HashMa
             happened: row.get(5)?,
             channel: slices::channel_code(row.get(6)?),
         };
-        found.entry(scope).or_insert_with(|| (uint(number), Vec::new())).1.push(entry);
+        found
+            .entry(scope)
+            .or_insert_with(|| (uint(number), Vec::new()))
+            .1
+            .push(entry);
     }
     Ok(found)
 }
@@ -118,27 +140,38 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
         uses.insert(row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
     }
     for kind in [Kind::Account, Kind::Key, Kind::User] {
-        let mut query = connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
+        let mut query =
+            connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
         let mut rows = query.query([kind as i64])?;
         while let Some(row) = rows.next()? {
             let record = codec::record(row, kind)?;
-            let used = uses.get(&codec::int(record.subject.number)).copied().unwrap_or(0);
+            let used = uses
+                .get(&codec::int(record.subject.number))
+                .copied()
+                .unwrap_or(0);
             take_in(&views.identity, &record, used)?;
         }
     }
     Ok(older_keys::fill(connection, &views.keys, Timestamp::now())?)
 }
 
-/// Takes one record into the view of who may come in. One that can't be read is told; it stops the start only where going on
-/// would lose something.
+/// Takes one record into the view of who may come in. One that can't be read is told; it stops the
+/// start only where going on would lose something.
 fn take_in(identity: &Identity, record: &StoredRecord, used: i64) -> Result<(), OpenError> {
-    let StoredRecord { subject, scope, body, .. } = record;
+    let StoredRecord {
+        subject,
+        scope,
+        body,
+        ..
+    } = record;
     let told = |error: serde_json::Error| Unreadable::found(subject, error);
     let (number, tail) = (codec::int(subject.number), codec::int(subject.tail));
     match subject.kind {
         // Without it, its number would be given to another account, which would see its data.
         Kind::Account => {
-            identity.put_account(restore_account(body).map_err(|error| OpenError::Record(*subject, error))?);
+            identity.put_account(
+                restore_account(body).map_err(|error| OpenError::Record(*subject, error))?,
+            );
         }
         // Left out, it lets nobody in.
         Kind::Key => match restore_key(body).map_err(told) {
@@ -149,7 +182,8 @@ fn take_in(identity: &Identity, record: &StoredRecord, used: i64) -> Result<(), 
             Err(_) => identity.put_unreadable_key(codec::id(number, tail), scope.account_number()),
         },
         Kind::User => {
-            // Left out, the user would go from whatever names it; as an agent, a user may do the least.
+            // Left out, the user would go from whatever names it; as an agent, a user may do the
+            // least.
             let unknown = (*scope, codec::id(number, tail), Role::Agent);
             let (account, id, role) = restore_user(body, *scope).map_err(told).unwrap_or(unknown);
             identity.put_user(account, id, role);
@@ -162,21 +196,34 @@ fn take_in(identity: &Identity, record: &StoredRecord, used: i64) -> Result<(), 
 /// Whose webhook endpoints there are.
 pub(super) fn endpoints(connection: &Connection) -> rusqlite::Result<Vec<(WebhookId, Scope)>> {
     let mut query = connection.prepare("SELECT n, tail, scope FROM records WHERE kind = ?1")?;
-    let endpoint = |row: &rusqlite::Row<'_>| Ok((codec::id(row.get(0)?, row.get(1)?), Scope::from_number(row.get(2)?)));
+    let endpoint = |row: &rusqlite::Row<'_>| {
+        Ok((
+            codec::id(row.get(0)?, row.get(1)?),
+            Scope::from_number(row.get(2)?),
+        ))
+    };
     query.query_map([Kind::Webhook as i64], endpoint)?.collect()
 }
 
 /// How operators are known: by the token that is set, else by the one that the first start made.
 pub(super) fn operator(connection: &Connection, set: Option<&str>) -> rusqlite::Result<Operator> {
     if let Some(token) = set {
-        return Ok(Operator { hash: secret_hash(token), fresh: None });
+        return Ok(Operator {
+            hash: secret_hash(token),
+            fresh: None,
+        });
     }
-    let made = connection.query_row("SELECT hash FROM operator", [], |row| row.get(0)).optional()?;
+    let made = connection
+        .query_row("SELECT hash FROM operator", [], |row| row.get(0))
+        .optional()?;
     if let Some(hash) = made {
         return Ok(Operator { hash, fresh: None });
     }
     let token = secret::generate("op_");
     let hash = secret_hash(&token);
     connection.execute("INSERT INTO operator VALUES (?1)", [hash])?;
-    Ok(Operator { hash, fresh: Some(token) })
+    Ok(Operator {
+        hash,
+        fresh: Some(token),
+    })
 }

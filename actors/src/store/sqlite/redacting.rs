@@ -1,6 +1,7 @@
-//! Earlier texts of redacted messages leave the file in slices, so that no commit waits for a message that was edited a
-//! thousand times. From the redaction on they are shown to nobody: until the file has lost them, what is read of a message
-//! goes through [`Veil`]. What a redaction has still to erase stands in the file, so a crash only delays it.
+//! Earlier texts of redacted messages leave the file in slices, so that no commit waits for a
+//! message that was edited a thousand times. From the redaction on they are shown to nobody: until
+//! the file has lost them, what is read of a message goes through [`Veil`]. What a redaction has
+//! still to erase stands in the file, so a crash only delays it.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -35,34 +36,56 @@ struct Redaction {
 }
 
 /// Erases what the running transaction has room for, in bytes of text, and notes what is left.
-pub(super) fn begin(connection: &Connection, entity: u64, original: u64, room: &mut usize) -> rusqlite::Result<()> {
-    let mut redaction = Redaction { entity: int(entity), original: int(original), next: 0, delivery: 0 };
+pub(super) fn begin(
+    connection: &Connection,
+    entity: u64,
+    original: u64,
+    room: &mut usize,
+) -> rusqlite::Result<()> {
+    let mut redaction = Redaction {
+        entity: int(entity),
+        original: int(original),
+        next: 0,
+        delivery: 0,
+    };
     if redaction.erase(connection, room)? {
         return Ok(());
     }
-    connection.prepare_cached("INSERT OR REPLACE INTO redactions VALUES (?1, ?2, ?3, ?4)")?.execute([
-        redaction.entity,
-        redaction.original,
-        redaction.next,
-        redaction.delivery,
-    ])?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO redactions VALUES (?1, ?2, ?3, ?4)")?
+        .execute([
+            redaction.entity,
+            redaction.original,
+            redaction.next,
+            redaction.delivery,
+        ])?;
     Ok(())
 }
 
 /// Goes on with one redaction, for about so many bytes of text; whether there was any.
 pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<bool> {
     let read = |row: &Row<'_>| {
-        Ok(Redaction { entity: row.get(0)?, original: row.get(1)?, next: row.get(2)?, delivery: row.get(3)? })
+        Ok(Redaction {
+            entity: row.get(0)?,
+            original: row.get(1)?,
+            next: row.get(2)?,
+            delivery: row.get(3)?,
+        })
     };
     let found = connection
         .prepare_cached("SELECT entity, original, next, delivery FROM redactions LIMIT 1")?
         .query_row([], read)
         .optional()?;
-    let Some(mut redaction) = found else { return Ok(false) };
+    let Some(mut redaction) = found else {
+        return Ok(false);
+    };
     let mut room = bytes;
-    let Redaction { entity, original, .. } = redaction;
+    let Redaction {
+        entity, original, ..
+    } = redaction;
     if redaction.erase(connection, &mut room)? {
-        let mut done = connection.prepare_cached("DELETE FROM redactions WHERE entity = ?1 AND original = ?2")?;
+        let mut done = connection
+            .prepare_cached("DELETE FROM redactions WHERE entity = ?1 AND original = ?2")?;
         done.execute([entity, original])?;
     } else {
         connection
@@ -82,9 +105,13 @@ struct Text {
 impl Redaction {
     /// Erases texts as long as there is room; whether none is left.
     fn erase(&mut self, connection: &Connection, room: &mut usize) -> rusqlite::Result<bool> {
-        let Some((last, redacted)) = self.redacted(connection)? else { return Ok(true) };
+        let Some((last, redacted)) = self.redacted(connection)? else {
+            return Ok(true);
+        };
         while *room > 0 {
-            let Some(text) = self.next_text(connection, last)? else { return Ok(true) };
+            let Some(text) = self.next_text(connection, last)? else {
+                return Ok(true);
+            };
             if self.delivery == 0 {
                 *room = room.saturating_sub(ROW_BYTES + text.bytes);
                 self.erase_text(connection, redacted.as_ref(), &text)?;
@@ -97,15 +124,20 @@ impl Redaction {
         Ok(false)
     }
 
-    /// The position of the redaction, and the message as that left it; no message where it can't be read.
-    fn redacted(&self, connection: &Connection) -> rusqlite::Result<Option<(i64, Option<MessageView>)>> {
-        let sql =
-            "SELECT e.pos, e.payload FROM rows r JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2";
+    /// The position of the redaction, and the message as that left it; no message where it can't be
+    /// read.
+    fn redacted(
+        &self,
+        connection: &Connection,
+    ) -> rusqlite::Result<Option<(i64, Option<MessageView>)>> {
+        let sql = "SELECT e.pos, e.payload FROM rows r JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2";
         connection
             .prepare_cached(sql)?
             .query_row([self.entity, self.original], |row| {
                 let position: i64 = row.get(0)?;
-                let unreadable = |error| Unreadable::found(format_args!("position {position}: a redaction"), error);
+                let unreadable = |error| {
+                    Unreadable::found(format_args!("position {position}: a redaction"), error)
+                };
                 Ok((position, known::text(row, 1).map_err(unreadable).ok()))
             })
             .optional()
@@ -121,31 +153,52 @@ impl Redaction {
         };
         let text = |row: &Row<'_>| {
             let bytes = row.get::<_, Option<i64>>(2)?.unwrap_or(0);
-            Ok(Text { pos: row.get(0)?, at: row.get(1)?, bytes: usize::try_from(bytes).unwrap_or(0) })
+            Ok(Text {
+                pos: row.get(0)?,
+                at: row.get(1)?,
+                bytes: usize::try_from(bytes).unwrap_or(0),
+            })
         };
-        connection.prepare_cached(sql)?.query_row([self.entity, self.original, self.next, last], text).optional()
+        connection
+            .prepare_cached(sql)?
+            .query_row([self.entity, self.original, self.next, last], text)
+            .optional()
     }
 
-    /// Leaves of a text what its redaction left of the message, with the time of the edit. What is made of a text goes with
-    /// it: the salt of its digest, and the digest of the request that brought it, which may have begun the conversation.
-    fn erase_text(&self, connection: &Connection, redacted: Option<&MessageView>, text: &Text) -> rusqlite::Result<()> {
+    /// Leaves of a text what its redaction left of the message, with the time of the edit. What is
+    /// made of a text goes with it: the salt of its digest, and the digest of the request that
+    /// brought it, which may have begun the conversation.
+    fn erase_text(
+        &self,
+        connection: &Connection,
+        redacted: Option<&MessageView>,
+        text: &Text,
+    ) -> rusqlite::Result<()> {
         let edited_at = (self.next > 0).then_some(Timestamp(text.at));
-        let left = |redacted: &MessageView| crate::json::bytes(&MessageView { edited_at, ..redacted.clone() });
+        let left = |redacted: &MessageView| {
+            crate::json::bytes(&MessageView {
+                edited_at,
+                ..redacted.clone()
+            })
+        };
         // It goes, also where nobody can tell any more what would be left of it.
         let payload = redacted.map_or_else(|| Bytes::from_static(b"null"), left);
         if self.next == 0 {
             forget_request(connection, text.pos)?;
         }
         connection
-            .prepare_cached("UPDATE rows SET payload = ?2, answer = NULL, salt = NULL WHERE pos = ?1")?
+            .prepare_cached(
+                "UPDATE rows SET payload = ?2, answer = NULL, salt = NULL WHERE pos = ?1",
+            )?
             .execute(params![text.pos, &payload[..]])?;
         Ok(())
     }
 }
 
-/// Takes the digest of the body from the request that brought the message at this position, and from the one that began
-/// its conversation with it, which stands before. Earlier versions kept that of a whole bulk request beside each of its
-/// operations: it goes from all of them that stand near.
+/// Takes the digest of the body from the request that brought the message at this position, and
+/// from the one that began its conversation with it, which stands before. Earlier versions kept
+/// that of a whole bulk request beside each of its operations: it goes from all of them that stand
+/// near.
 fn forget_request(connection: &Connection, pos: i64) -> rusqlite::Result<()> {
     let request: Option<Option<Vec<u8>>> = connection
         .prepare_cached("SELECT request FROM rows WHERE pos = ?1")?
@@ -175,29 +228,44 @@ pub(super) struct Veil<'c>(Option<&'c Connection>);
 impl<'c> Veil<'c> {
     /// As of the running transaction; mostly nothing is hidden.
     pub(super) fn of(connection: &'c Connection) -> rusqlite::Result<Self> {
-        let any = connection.prepare_cached("SELECT 1 FROM redactions")?.exists([])?;
+        let any = connection
+            .prepare_cached("SELECT 1 FROM redactions")?
+            .exists([])?;
         Ok(Veil(any.then_some(connection)))
     }
 
     /// The payload of an entity's row as it may be shown.
-    pub(super) fn shown(&self, entity: i64, happened: i64, payload: Vec<u8>) -> rusqlite::Result<Vec<u8>> {
+    pub(super) fn shown(
+        &self,
+        entity: i64,
+        happened: i64,
+        payload: Vec<u8>,
+    ) -> rusqlite::Result<Vec<u8>> {
         if !self.hides(entity, happened, &payload)? {
             return Ok(payload);
         }
         let text = serde_json::from_slice::<MessageView>(&payload);
-        let mut text = text.map_err(|error| codec::damaged(format_args!("entity {entity}: a hidden text"), error))?;
+        let mut text = text.map_err(|error| {
+            codec::damaged(format_args!("entity {entity}: a hidden text"), error)
+        })?;
         text.erase();
         Ok(crate::json::text(&text).into_bytes())
     }
 
     /// Whether the text at this position is hidden.
     pub(super) fn hides_at(&self, position: i64) -> rusqlite::Result<bool> {
-        let Some(connection) = self.0 else { return Ok(false) };
+        let Some(connection) = self.0 else {
+            return Ok(false);
+        };
         let found: Option<(i64, i64, Option<Vec<u8>>)> = connection
             .prepare_cached("SELECT entity, happened, payload FROM rows WHERE pos = ?1")?
-            .query_row([position], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row([position], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
             .optional()?;
-        let Some((entity, happened, Some(payload))) = found else { return Ok(false) };
+        let Some((entity, happened, Some(payload))) = found else {
+            return Ok(false);
+        };
         self.hides(entity, happened, &payload)
     }
 
@@ -207,9 +275,17 @@ impl<'c> Veil<'c> {
         struct Named {
             message_id: MessageId,
         }
-        let Some(connection) = self.0 else { return Ok(false) };
-        let texts = [Happened::MessageCreated as i64, Happened::MessageUpdated as i64];
-        let (true, Ok(named)) = (texts.contains(&happened), serde_json::from_slice::<Named>(payload)) else {
+        let Some(connection) = self.0 else {
+            return Ok(false);
+        };
+        let texts = [
+            Happened::MessageCreated as i64,
+            Happened::MessageUpdated as i64,
+        ];
+        let (true, Ok(named)) = (
+            texts.contains(&happened),
+            serde_json::from_slice::<Named>(payload),
+        ) else {
             return Ok(false);
         };
         connection

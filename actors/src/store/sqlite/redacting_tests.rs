@@ -1,5 +1,11 @@
-//! Redactions that take many slices: what they leave to be seen meanwhile, across a crash, and of files of before.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+//! Redactions that take many slices: what they leave to be seen meanwhile, across a crash, and of
+//! files of before.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::atomic::Ordering;
 
@@ -19,8 +25,8 @@ use crate::page::{Order, Paging, Start};
 use crate::runtime::Incarnation;
 use crate::store::contract::{Bench, House, wait};
 use crate::store::{
-    Commit, EventQuery, FeedRow, Happened, Kind, NewRow, RevisionQuery, Span, StoredMessage, StoredPage, Subject,
-    Tallies,
+    Commit, EventQuery, FeedRow, Happened, Kind, NewRow, RevisionQuery, Span, StoredMessage,
+    StoredPage, Subject, Tallies,
 };
 use crate::time::Timestamp;
 
@@ -54,18 +60,35 @@ impl Often {
         house.store().close();
         let bare = Bare::on(house.bench().killed());
         let first: MessageView = serde_json::from_slice(&sent.body).unwrap();
-        let tallies = Tallies { customer: 1, last_message_at: Some(first.sent_at.0), ..Tallies::default() };
-        let mut often = Often { bare, conversation: id, first, tallies, sequence: 2 };
-        let edits: Vec<Commit> =
-            (1..=EDITS).map(|n| often.edit(&format!("{MARKER} {n} {}", "x".repeat(900)))).collect();
+        let tallies = Tallies {
+            customer: 1,
+            last_message_at: Some(first.sent_at.0),
+            ..Tallies::default()
+        };
+        let mut often = Often {
+            bare,
+            conversation: id,
+            first,
+            tallies,
+            sequence: 2,
+        };
+        let edits: Vec<Commit> = (1..=EDITS)
+            .map(|n| often.edit(&format!("{MARKER} {n} {}", "x".repeat(900))))
+            .collect();
         let incarnation = Incarnation::next();
-        let settled = often.bare.batch(edits.into_iter().map(|edit| (incarnation, edit)).collect());
+        let settled = often
+            .bare
+            .batch(edits.into_iter().map(|edit| (incarnation, edit)).collect());
         assert!(settled.iter().all(Result::is_ok));
         often
     }
 
     fn subject(&self) -> Subject {
-        Subject { kind: Kind::Conversation, number: self.conversation.number(), tail: self.conversation.tail() }
+        Subject {
+            kind: Kind::Conversation,
+            number: self.conversation.number(),
+            tail: self.conversation.tail(),
+        }
     }
 
     fn id(&self) -> MessageId {
@@ -75,28 +98,49 @@ impl Often {
     /// One row more of the message.
     fn edit(&mut self, content: &str) -> Commit {
         let at = self.first.sent_at.0 + i64::try_from(self.sequence).unwrap();
-        let text = MessageView { content: content.to_owned(), edited_at: Some(Timestamp(at)), ..self.first.clone() };
+        let text = MessageView {
+            content: content.to_owned(),
+            edited_at: Some(Timestamp(at)),
+            ..self.first.clone()
+        };
         self.row(&text, at)
     }
 
     fn redaction(&mut self) -> Commit {
         let mut text = self.first.clone();
         text.erase();
-        Commit { redacts: Some(2), ..self.row(&text, self.first.sent_at.0 + 1_000_000) }
+        Commit {
+            redacts: Some(2),
+            ..self.row(&text, self.first.sent_at.0 + 1_000_000)
+        }
     }
 
     fn row(&mut self, text: &MessageView, at: i64) -> Commit {
         let payload = Bytes::from(serde_json::to_vec(text).unwrap());
-        let row =
-            NewRow { happened: Happened::MessageUpdated, payload, tallies: self.tallies, seen: None, edits: Some(2) };
+        let row = NewRow {
+            happened: Happened::MessageUpdated,
+            payload,
+            tallies: self.tallies,
+            seen: None,
+            edits: Some(2),
+        };
         self.sequence += 1;
-        let caller = Caller { scope: scope(), by: By::server("a test") };
-        Commit { rows: vec![row], ..Commit::new(self.subject(), self.sequence - 1, caller, at) }
+        let caller = Caller {
+            scope: scope(),
+            by: By::server("a test"),
+        };
+        Commit {
+            rows: vec![row],
+            ..Commit::new(self.subject(), self.sequence - 1, caller, at)
+        }
     }
 
     fn redact(&mut self) {
         let redaction = self.redaction();
-        assert_eq!(self.bare.batch(vec![(Incarnation::next(), redaction)]), [Ok(())]);
+        assert_eq!(
+            self.bare.batch(vec![(Incarnation::next(), redaction)]),
+            [Ok(())]
+        );
     }
 
     /// Everything that readers show of it.
@@ -105,21 +149,39 @@ impl Often {
         let mut shown = Vec::new();
         for span in [Span::Entity(scope(), self.subject()), Span::Scope(scope())] {
             let filter = EventFilter::default();
-            let query = EventQuery { span, after: 0, until: None, filter, limit: 10_000, total: true };
+            let query = EventQuery {
+                span,
+                after: 0,
+                until: None,
+                filter,
+                limit: 10_000,
+                total: true,
+            };
             let fresh = match query.span {
                 Span::Scope(scope) => self.bare.writer.slicing.fresh().of(scope.number()),
                 Span::Entity(..) => None,
             };
-            let page = events::page(connection, fresh, &query).unwrap().unwrap().unwrap();
+            let page = events::page(connection, fresh, &query)
+                .unwrap()
+                .unwrap()
+                .unwrap();
             assert!(page.events.len() > EDITS);
             shown.extend(page.events.iter().map(|event| event.payload.clone()));
         }
         for row in events::behind(connection, 0, 10_000).unwrap() {
             let FeedRow::Event(event) = row else { continue };
-            shown.push(events::at(connection, event.position).unwrap().unwrap().payload.clone());
+            shown.push(
+                events::at(connection, event.position)
+                    .unwrap()
+                    .unwrap()
+                    .payload
+                    .clone(),
+            );
             shown.push(event.payload.clone());
         }
-        let mut keyed = connection.prepare("SELECT pos FROM rows WHERE key IS NOT NULL").unwrap();
+        let mut keyed = connection
+            .prepare("SELECT pos FROM rows WHERE key IS NOT NULL")
+            .unwrap();
         for pos in keyed.query_map([], |row| row.get(0)).unwrap() {
             shown.push(loads::kept(connection, pos.unwrap()).unwrap().unwrap().body);
         }
@@ -128,38 +190,73 @@ impl Often {
     }
 
     fn revisions(&self, skip: u64, limit: u32, order: Order) -> StoredPage<Bytes> {
-        let paging = Paging { limit, start: Start::Offset(skip), order };
-        let query = RevisionQuery { scope: scope(), conversation: self.subject(), message: self.id(), paging };
-        revisions::page(&self.bare.writer.connection, &query).unwrap().unwrap()
+        let paging = Paging {
+            limit,
+            start: Start::Offset(skip),
+            order,
+        };
+        let query = RevisionQuery {
+            scope: scope(),
+            conversation: self.subject(),
+            message: self.id(),
+            paging,
+        };
+        revisions::page(&self.bare.writer.connection, &query)
+            .unwrap()
+            .unwrap()
     }
 
     fn under_way(&self) -> i64 {
         let sql = "SELECT count(*) FROM redactions";
-        self.bare.writer.connection.query_row(sql, [], |row| row.get(0)).unwrap()
+        self.bare
+            .writer
+            .connection
+            .query_row(sql, [], |row| row.get(0))
+            .unwrap()
     }
 }
 
 fn holds_marker(shown: &[Bytes]) -> usize {
-    shown.iter().filter(|bytes| String::from_utf8_lossy(bytes).contains(MARKER)).count()
+    shown
+        .iter()
+        .filter(|bytes| String::from_utf8_lossy(bytes).contains(MARKER))
+        .count()
 }
 
 fn message(house: &House<Folder>, often: (ConversationId, MessageId)) -> StoredMessage {
     let (id, message) = often;
-    let subject = Subject { kind: Kind::Conversation, number: id.number(), tail: id.tail() };
-    wait(house.store().message(subject, message)).unwrap().unwrap()
+    let subject = Subject {
+        kind: Kind::Conversation,
+        number: id.number(),
+        tail: id.tail(),
+    };
+    wait(house.store().message(subject, message))
+        .unwrap()
+        .unwrap()
 }
 
 #[test]
 fn a_redaction_in_slices_shows_nothing_meanwhile_and_goes_on_after_a_crash() {
     let mut often = Often::new();
-    assert!(holds_marker(&often.shown()) > 4 * EDITS, "the test looks where texts are");
+    assert!(
+        holds_marker(&often.shown()) > 4 * EDITS,
+        "the test looks where texts are"
+    );
     often.redact();
     let mut slices = 0;
     while slices < 2 {
-        assert_eq!(often.under_way(), 1, "one transaction has no room for so much");
+        assert_eq!(
+            often.under_way(),
+            1,
+            "one transaction has no room for so much"
+        );
         let shown = often.shown();
         assert_eq!(holds_marker(&shown), 0, "after {slices} slices");
-        assert!(shown.iter().all(|bytes| serde_json::from_slice::<Value>(bytes).is_ok()));
+        assert!(
+            shown
+                .iter()
+                .all(|bytes| serde_json::from_slice::<Value>(bytes).is_ok())
+        );
         often.bare.writer.keep_house(false);
         slices += 1;
     }
@@ -173,10 +270,19 @@ fn a_redaction_in_slices_shows_nothing_meanwhile_and_goes_on_after_a_crash() {
     assert_eq!(held.edits, u64::try_from(EDITS).unwrap() + 1);
     let idempotency = Idempotency::new(house.views.keys.clone(), house.store());
     for request in [1, 2] {
-        let known = wait(async { idempotency.look(scope(), "its key", Fingerprint::numbered(request)).await });
-        let Known::Replay(again) = known.unwrap() else { panic!("the key is not known") };
+        let known = wait(async {
+            idempotency
+                .look(scope(), "its key", Fingerprint::numbered(request))
+                .await
+        });
+        let Known::Replay(again) = known.unwrap() else {
+            panic!("the key is not known")
+        };
         let again: MessageView = serde_json::from_slice(&again.body).unwrap();
-        assert!(again.redacted && again.content.is_empty() && again.edited_at.is_none(), "{again:?}");
+        assert!(
+            again.redacted && again.content.is_empty() && again.edited_at.is_none(),
+            "{again:?}"
+        );
     }
     house.is_sound();
 }
@@ -190,10 +296,18 @@ fn texts_go_also_where_their_redaction_can_t_be_read() {
     assert_eq!(writer.connection.execute(sql, []).unwrap(), 1);
     while often.under_way() > 0 {
         often.bare.writer.keep_house(false);
-        assert!(often.bare.writer.healthy.load(Ordering::Relaxed), "the writer goes on");
+        assert!(
+            often.bare.writer.healthy.load(Ordering::Relaxed),
+            "the writer goes on"
+        );
     }
     let sql = "SELECT count(*) FROM rows WHERE instr(payload, ?1)";
-    let left: i64 = often.bare.writer.connection.query_row(sql, [MARKER.as_bytes()], |row| row.get(0)).unwrap();
+    let left: i64 = often
+        .bare
+        .writer
+        .connection
+        .query_row(sql, [MARKER.as_bytes()], |row| row.get(0))
+        .unwrap();
     assert_eq!(left, 0);
 }
 
@@ -202,21 +316,53 @@ fn revisions_are_numbered_whichever_way_they_are_paged() {
     let often = Often::new();
     let content = |revision: &Bytes| {
         let revision: Value = serde_json::from_slice(revision).unwrap();
-        let number = revision["content"].as_str().unwrap().split(' ').nth(1).unwrap().parse::<usize>().unwrap();
+        let number = revision["content"]
+            .as_str()
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse::<usize>()
+            .unwrap();
         let replaced = Timestamp(often.first.sent_at.0 + i64::try_from(number).unwrap() + 2);
-        assert_eq!(revision["replaced_at"], json!(replaced), "the time of the edit behind it");
+        assert_eq!(
+            revision["replaced_at"],
+            json!(replaced),
+            "the time of the edit behind it"
+        );
         number
     };
     let total = u64::try_from(EDITS).unwrap();
-    for (skip, limit) in [(0, 1), (0, 20), (17, 100), (total - 5, 20), (total, 20), (u64::MAX, 1)] {
-        let expected: Vec<usize> = (0..EDITS).skip(usize::try_from(skip).unwrap()).take(limit).collect();
+    for (skip, limit) in [
+        (0, 1),
+        (0, 20),
+        (17, 100),
+        (total - 5, 20),
+        (total, 20),
+        (u64::MAX, 1),
+    ] {
+        let expected: Vec<usize> = (0..EDITS)
+            .skip(usize::try_from(skip).unwrap())
+            .take(limit)
+            .collect();
         let page = often.revisions(skip, u32::try_from(limit).unwrap(), Order::Asc);
-        assert_eq!(page.items.iter().map(content).collect::<Vec<_>>(), expected, "{skip}");
+        assert_eq!(
+            page.items.iter().map(content).collect::<Vec<_>>(),
+            expected,
+            "{skip}"
+        );
         assert_eq!((page.total, page.before), (total, skip > 0));
-        assert_eq!(page.after, skip.saturating_add(u64::try_from(limit).unwrap()) < total);
+        assert_eq!(
+            page.after,
+            skip.saturating_add(u64::try_from(limit).unwrap()) < total
+        );
         let page = often.revisions(skip, u32::try_from(limit).unwrap(), Order::Desc);
         let expected: Vec<usize> = expected.iter().map(|number| EDITS - 1 - number).collect();
-        assert_eq!(page.items.iter().map(content).collect::<Vec<_>>(), expected, "{skip}, newest first");
+        assert_eq!(
+            page.items.iter().map(content).collect::<Vec<_>>(),
+            expected,
+            "{skip}, newest first"
+        );
     }
 }
 
@@ -224,13 +370,28 @@ fn revisions_are_numbered_whichever_way_they_are_paged() {
 fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
     let mut often = Often::new();
     let connection = &often.bare.writer.connection;
-    connection.execute_batch("DROP TABLE edits; DROP TABLE redactions; PRAGMA user_version = 4").unwrap();
-    connection.execute_batch("UPDATE rows SET request = substr(request, 1, 16) WHERE key IS NOT NULL").unwrap();
-    often = Often { bare: Bare::on(often.bare.folder.killed()), ..often };
+    connection
+        .execute_batch("DROP TABLE edits; DROP TABLE redactions; PRAGMA user_version = 4")
+        .unwrap();
+    connection
+        .execute_batch("UPDATE rows SET request = substr(request, 1, 16) WHERE key IS NOT NULL")
+        .unwrap();
+    often = Often {
+        bare: Bare::on(often.bare.folder.killed()),
+        ..often
+    };
     assert_eq!(often.revisions(0, 10_000, Order::Asc).items.len(), EDITS);
-    assert!(!Veil::of(&often.bare.writer.connection).unwrap().hides_at(5).unwrap());
+    assert!(
+        !Veil::of(&often.bare.writer.connection)
+            .unwrap()
+            .hides_at(5)
+            .unwrap()
+    );
     let house = House::<Folder>::at(often.bare.folder.killed());
-    house.reopened(often.conversation).ask(Request::Redact(often.id())).unwrap();
+    house
+        .reopened(often.conversation)
+        .ask(Request::Redact(often.id()))
+        .unwrap();
     let held = message(&house, (often.conversation, often.id()));
     assert!(held.now.redacted);
     house.until("the text is gone", || !house.holds(MARKER));
@@ -238,23 +399,51 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
     house.store().close();
     let connection = Connection::open(house.bench().path()).unwrap();
     let kept = "SELECT count(*) FROM rows WHERE key IS NOT NULL AND length(request) > 8";
-    assert_eq!(connection.query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap(), 0, "the request's digest goes too");
+    assert_eq!(
+        connection
+            .query_row(kept, [], |row| row.get::<_, i64>(0))
+            .unwrap(),
+        0,
+        "the request's digest goes too"
+    );
 }
 
 #[test]
 fn what_is_left_of_requests_tells_them_apart_and_confirms_no_text() {
     let bare = Bare::on(Folder::new());
     let connection = &bare.writer.connection;
-    let head = |path| crate::idempotency::RequestHead { method: "POST", path, query: "", user: "" };
-    let (mine, theirs) = (Fingerprint::of(head("/a"), b"hello"), Fingerprint::of(head("/b"), b"hello"));
+    let head = |path| crate::idempotency::RequestHead {
+        method: "POST",
+        path,
+        query: "",
+        user: "",
+    };
+    let (mine, theirs) = (
+        Fingerprint::of(head("/a"), b"hello"),
+        Fingerprint::of(head("/b"), b"hello"),
+    );
     let other = Fingerprint::of(head("/a"), b"other");
-    let left =
-        |kept: &[u8]| -> Vec<u8> { connection.query_row("SELECT substr(?1, 17)", [kept], |row| row.get(0)).unwrap() };
-    assert!(mine.is_of(&mine.bytes()) && !other.is_of(&mine.bytes()) && !theirs.is_of(&mine.bytes()));
+    let left = |kept: &[u8]| -> Vec<u8> {
+        connection
+            .query_row("SELECT substr(?1, 17)", [kept], |row| row.get(0))
+            .unwrap()
+    };
+    assert!(
+        mine.is_of(&mine.bytes()) && !other.is_of(&mine.bytes()) && !theirs.is_of(&mine.bytes())
+    );
     let left_of_mine = left(&mine.bytes());
-    assert_eq!(left_of_mine, left(&other.bytes()), "nothing of the body is left");
-    assert!(mine.is_of(&left_of_mine) && other.is_of(&left_of_mine) && !theirs.is_of(&left_of_mine));
+    assert_eq!(
+        left_of_mine,
+        left(&other.bytes()),
+        "nothing of the body is left"
+    );
+    assert!(
+        mine.is_of(&left_of_mine) && other.is_of(&left_of_mine) && !theirs.is_of(&left_of_mine)
+    );
     let earlier = &mine.bytes()[..16];
     assert!(mine.is_of(earlier) && !other.is_of(earlier));
-    assert!(theirs.is_of(&left(earlier)), "of what earlier versions kept nothing is left");
+    assert!(
+        theirs.is_of(&left(earlier)),
+        "of what earlier versions kept nothing is left"
+    );
 }

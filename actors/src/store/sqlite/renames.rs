@@ -1,5 +1,6 @@
-//! Customers' new names on their way into the headers of their conversations: in slices that are bounded in time, whatever
-//! number of conversations a customer has, or of customers were renamed. Until then lists take them from [`Names`].
+//! Customers' new names on their way into the headers of their conversations: in slices that are
+//! bounded in time, whatever number of conversations a customer has, or of customers were renamed.
+//! Until then lists take them from [`Names`].
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -20,8 +21,9 @@ pub(super) const SLICE: Duration = Duration::from_micros(500);
 struct Rename {
     name: Box<str>,
     revision: u64,
-    /// Conversations up to this number have the name. A conversation's number never changes, whatever else of it does, so
-    /// that none is passed over; those that are made meanwhile begin with the new name.
+    /// Conversations up to this number have the name. A conversation's number never changes,
+    /// whatever else of it does, so that none is passed over; those that are made meanwhile begin
+    /// with the new name.
     behind: i64,
 }
 
@@ -39,7 +41,8 @@ impl Renames {
         let mut query = connection.prepare("SELECT customer, name, revision FROM renames")?;
         let mut found = query.query([])?;
         while let Some(row) = found.next()? {
-            let (customer, name, revision): (i64, Box<str>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (customer, name, revision): (i64, Box<str>, i64) =
+                (row.get(0)?, row.get(1)?, row.get(2)?);
             names.rename(uint(customer), &name, uint(revision));
             renames.add(uint(customer), &name, uint(revision));
         }
@@ -48,7 +51,11 @@ impl Renames {
 
     /// A customer has a new name: what was copied of an older one is copied over.
     pub(super) fn add(&mut self, customer: u64, name: &str, revision: u64) {
-        let rename = Rename { name: name.into(), revision, behind: 0 };
+        let rename = Rename {
+            name: name.into(),
+            revision,
+            behind: 0,
+        };
         if self.by_customer.insert(customer, rename).is_none() {
             self.order.push_back(customer);
         }
@@ -74,7 +81,9 @@ impl Renames {
         let mut reached = None;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for customer in &self.order {
-            let Some(rename) = self.by_customer.get(customer) else { continue };
+            let Some(rename) = self.by_customer.get(customer) else {
+                continue;
+            };
             let behind = rename.copy(connection, *customer, || begun.elapsed() < at_most)?;
             match behind {
                 Some(behind) => reached = Some((*customer, behind)),
@@ -100,7 +109,8 @@ impl Renames {
 }
 
 impl Rename {
-    /// Copies page by page while there is time; gives how far it came, none where everything is copied.
+    /// Copies page by page while there is time; gives how far it came, none where everything is
+    /// copied.
     fn copy(
         &self,
         connection: &Connection,
@@ -133,7 +143,8 @@ impl Rename {
     }
 }
 
-/// The next conversations of a customer by number: one ordered range of the index for each status, merged as they are read.
+/// The next conversations of a customer by number: one ordered range of the index for each status,
+/// merged as they are read.
 fn next_page() -> String {
     let arm = |status: Status| {
         format!(
@@ -167,24 +178,36 @@ mod tests {
         let sql = "INSERT INTO conversations(n, tail, scope, customer, customer_tail, customer_name, customer_revision, status,
              channel, priority, metadata, seq, messages, updated_at)
              VALUES (?1, 0, 5, ?2, 0, 'old', 1, ?3, 0, 0, '{}', 1, 0, 0)";
-        connection.execute(sql, params![n, int(customer), status]).unwrap();
+        connection
+            .execute(sql, params![n, int(customer), status])
+            .unwrap();
     }
 
     fn named(connection: &Connection, customer: u64, name: &str) -> usize {
         let sql = "SELECT count(*) FROM conversations WHERE customer = ?1 AND customer_name = ?2";
-        let count: i64 = connection.query_row(sql, params![int(customer), name], |row| row.get(0)).unwrap();
+        let count: i64 = connection
+            .query_row(sql, params![int(customer), name], |row| row.get(0))
+            .unwrap();
         usize::try_from(count).unwrap()
     }
 
     /// As the commit leaves it.
-    fn rename(connection: &Connection, renames: &mut Renames, (customer, name, revision): (u64, &str, u64)) {
+    fn rename(
+        connection: &Connection,
+        renames: &mut Renames,
+        (customer, name, revision): (u64, &str, u64),
+    ) {
         let sql = "INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)";
-        connection.execute(sql, params![int(customer), name, int(revision)]).unwrap();
+        connection
+            .execute(sql, params![int(customer), name, int(revision)])
+            .unwrap();
         renames.add(customer, name, revision);
     }
 
     fn left(connection: &Connection) -> i64 {
-        connection.query_row("SELECT count(*) FROM renames", [], |row| row.get(0)).unwrap()
+        connection
+            .query_row("SELECT count(*) FROM renames", [], |row| row.get(0))
+            .unwrap()
     }
 
     #[test]
@@ -196,9 +219,19 @@ mod tests {
         let page = usize::try_from(PAGE).unwrap();
         for slices in 1..=100_usize.div_ceil(page) {
             assert!(renames.slice(&connection, &names, Duration::ZERO).unwrap());
-            assert_eq!(named(&connection, CUSTOMER, "new"), (slices * page).min(100));
+            assert_eq!(
+                named(&connection, CUSTOMER, "new"),
+                (slices * page).min(100)
+            );
         }
-        assert_eq!((renames.waiting(), left(&connection), named(&connection, OTHER, "old")), (0, 0, 1));
+        assert_eq!(
+            (
+                renames.waiting(),
+                left(&connection),
+                named(&connection, OTHER, "old")
+            ),
+            (0, 0, 1)
+        );
         assert!(!renames.slice(&connection, &names, Duration::ZERO).unwrap());
     }
 
@@ -214,14 +247,18 @@ mod tests {
         let mut renames = Renames::open(&connection, &names).unwrap();
         renames.slice(&connection, &names, Duration::MAX).unwrap();
         let all: i64 = connection
-            .query_row("SELECT count(*) FROM conversations WHERE customer_name = 'new'", [], |row| row.get(0))
+            .query_row(
+                "SELECT count(*) FROM conversations WHERE customer_name = 'new'",
+                [],
+                |row| row.get(0),
+            )
             .unwrap();
         assert_eq!((renames.waiting(), left(&connection), all), (0, 0, 1_000));
     }
 
     proptest! {
-        /// Whatever status conversations move to between slices, and however often the customer is renamed again: in the end
-        /// each has the last name.
+        /// Whatever status conversations move to between slices, and however often the customer is
+        /// renamed again: in the end each has the last name.
         #[test]
         fn no_conversation_is_passed_over(
             steps in proptest::collection::vec((1_i64..=60, 0_i64..3, 0_u8..8), 1..40),

@@ -1,6 +1,6 @@
-//! Retention: events older than is set are no events any more. Each account's floor, the last number that was taken away,
-//! moves up at once; what the rows below it need not hold is freed later, a slice at a time. Rows stay, so that sequences
-//! and numbers have no gap.
+//! Retention: events older than is set are no events any more. Each account's floor, the last
+//! number that was taken away, moves up at once; what the rows below it need not hold is freed
+//! later, a slice at a time. Rows stay, so that sequences and numbers have no gap.
 
 use std::time::{Duration, Instant};
 
@@ -29,19 +29,33 @@ pub(super) struct Retention {
 }
 
 impl Retention {
-    /// Begins with the first turn, and looks again after `every` or sooner; without a duration events are kept for ever.
+    /// Begins with the first turn, and looks again after `every` or sooner; without a duration
+    /// events are kept for ever.
     pub(super) fn new(kept: Option<Duration>, every: Duration) -> Self {
-        Retention { kept, every, next_at: Instant::now(), behind: None }
+        Retention {
+            kept,
+            every,
+            next_at: Instant::now(),
+            behind: None,
+        }
     }
 
     /// How long an event may wait for its slice: the floor passes only what is written.
     pub(super) fn patience(&self) -> Duration {
-        self.kept.map_or(Duration::MAX, |kept| (kept / 4).max(LOOK_AT_LEAST).min(self.every))
+        self.kept.map_or(Duration::MAX, |kept| {
+            (kept / 4).max(LOOK_AT_LEAST).min(self.every)
+        })
     }
 
     /// One turn; whether there was anything to do.
-    pub(super) fn run(&mut self, connection: &Connection, now: Timestamp) -> rusqlite::Result<bool> {
-        let Some(kept) = self.kept else { return Ok(false) };
+    pub(super) fn run(
+        &mut self,
+        connection: &Connection,
+        now: Timestamp,
+    ) -> rusqlite::Result<bool> {
+        let Some(kept) = self.kept else {
+            return Ok(false);
+        };
         if self.behind.is_none() && self.next_at > Instant::now() {
             return Ok(false);
         }
@@ -55,8 +69,11 @@ impl Retention {
                 return Ok(true);
             };
             let trimmed = match trim(connection, scope, until, now) {
-                // Told where it was found. The floors of other accounts move on, and so does what comes behind this.
-                Err(error) if connection.is_autocommit() && codec::unreadable(&error).is_some() => false,
+                // Told where it was found. The floors of other accounts move on, and so does what
+                // comes behind this.
+                Err(error) if connection.is_autocommit() && codec::unreadable(&error).is_some() => {
+                    false
+                }
                 trimmed => trimmed?,
             };
             if trimmed {
@@ -76,13 +93,16 @@ fn next_scope(connection: &Connection, behind: i64) -> rusqlite::Result<Option<i
         .optional()
 }
 
-/// Moves the floor over what is older than `until` and frees one slice below it; whether there was anything to do.
+/// Moves the floor over what is older than `until` and frees one slice below it; whether there was
+/// anything to do.
 fn trim(connection: &Connection, scope: i64, until: i64, now: Timestamp) -> rusqlite::Result<bool> {
     let before = slices::floor(connection, scope)?;
     let floor = reached(connection, scope, before, until)?;
     // An answer that is kept may be the payload of its row.
     let free_until = until.min(now.0 - KEPT_MS);
-    let free = |slice: &Slice| slice.first < first_of(floor) && slice.entries.iter().all(|entry| entry.at < free_until);
+    let free = |slice: &Slice| {
+        slice.first < first_of(floor) && slice.entries.iter().all(|entry| entry.at < free_until)
+    };
     let freed = slices::oldest(connection, scope, 0)?.filter(free);
     if floor == before && freed.is_none() {
         return Ok(false);
@@ -103,11 +123,20 @@ fn trim(connection: &Connection, scope: i64, until: i64, now: Timestamp) -> rusq
 }
 
 /// How far the floor gets: up to the first event that is not older.
-fn reached(connection: &Connection, scope: i64, mut floor: u64, until: i64) -> rusqlite::Result<u64> {
+fn reached(
+    connection: &Connection,
+    scope: i64,
+    mut floor: u64,
+    until: i64,
+) -> rusqlite::Result<u64> {
     for _ in 0..SLICES {
-        let Some(slice) = slices::read(connection, scope, first_of(floor + 1))? else { break };
+        let Some(slice) = slices::read(connection, scope, first_of(floor + 1))? else {
+            break;
+        };
         let behind = slice.numbered().skip_while(|(number, _)| *number <= floor);
-        let Some((last, _)) = behind.take_while(|(_, entry)| entry.at < until).last() else { break };
+        let Some((last, _)) = behind.take_while(|(_, entry)| entry.at < until).last() else {
+            break;
+        };
         floor = last;
         if floor < slice.first + SLICE - 1 {
             break;
@@ -116,8 +145,9 @@ fn reached(connection: &Connection, scope: i64, mut floor: u64, until: i64) -> r
     Ok(floor)
 }
 
-/// Messages and their edits hold state and stay, and so does what an entity ends with, and what is still to be delivered.
-/// Events of documents stay too: a search index that lags, put back from a copy perhaps, learns from them what has changed.
+/// Messages and their edits hold state and stay, and so does what an entity ends with, and what is
+/// still to be delivered. Events of documents stay too: a search index that lags, put back from a
+/// copy perhaps, learns from them what has changed.
 fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
     let mut free = connection.prepare_cached(
         "UPDATE rows SET payload = NULL, salt = NULL WHERE pos = ?1 AND happened IN (1, 2, 3)

@@ -10,18 +10,32 @@ use crate::page::{Order, Start};
 use crate::store::{RevisionQuery, StoredPage};
 use crate::time::Timestamp;
 
-/// A page of a message's earlier texts, as JSON; none where the message is not there for this caller.
-pub(super) fn page(connection: &Connection, query: &RevisionQuery) -> rusqlite::Result<Option<StoredPage<Bytes>>> {
+/// A page of a message's earlier texts, as JSON; none where the message is not there for this
+/// caller.
+pub(super) fn page(
+    connection: &Connection,
+    query: &RevisionQuery,
+) -> rusqlite::Result<Option<StoredPage<Bytes>>> {
     let found = known::message(connection, query.conversation, query.message)?;
-    let Some(message) = found.filter(|found| found.scope == query.scope) else { return Ok(None) };
+    let Some(message) = found.filter(|found| found.scope == query.scope) else {
+        return Ok(None);
+    };
     let skip = match query.paging.start {
         Start::Offset(skip) => skip.min(message.edits),
         Start::After(_) | Start::Before(_) => 0,
     };
     let count = u64::from(query.paging.limit).min(message.edits - skip);
     let descending = query.paging.order == Order::Desc;
-    let first = if descending { message.edits - skip - count } else { skip };
-    let mut items = read(connection, (int(query.conversation.number), int(message.sequence)), (first, count))?;
+    let first = if descending {
+        message.edits - skip - count
+    } else {
+        skip
+    };
+    let mut items = read(
+        connection,
+        (int(query.conversation.number), int(message.sequence)),
+        (first, count),
+    )?;
     if message.now.redacted {
         // What the file still holds of it is nobody's to see.
         items.iter_mut().for_each(|(text, _)| text.erase());
@@ -29,15 +43,34 @@ pub(super) fn page(connection: &Connection, query: &RevisionQuery) -> rusqlite::
     if descending {
         items.reverse();
     }
-    let shown = items.into_iter().map(|(MessageView { content, metadata, .. }, at)| {
-        // A shape of ours: it can't fail.
-        serde_json::to_vec(&RevisionView { content, metadata, replaced_at: Timestamp(at) }).unwrap_or_default().into()
-    });
+    let shown = items.into_iter().map(
+        |(
+            MessageView {
+                content, metadata, ..
+            },
+            at,
+        )| {
+            // A shape of ours: it can't fail.
+            serde_json::to_vec(&RevisionView {
+                content,
+                metadata,
+                replaced_at: Timestamp(at),
+            })
+            .unwrap_or_default()
+            .into()
+        },
+    );
     let items = shown.collect();
-    Ok(Some(StoredPage { items, total: message.edits, before: skip > 0, after: skip + count < message.edits }))
+    Ok(Some(StoredPage {
+        items,
+        total: message.edits,
+        before: skip > 0,
+        after: skip + count < message.edits,
+    }))
 }
 
-/// The texts from this one on, counted from 0, the message's own; each with the time of the edit that replaced it.
+/// The texts from this one on, counted from 0, the message's own; each with the time of the edit
+/// that replaced it.
 fn read(
     connection: &Connection,
     (entity, original): (i64, i64),
@@ -49,7 +82,8 @@ fn read(
          JOIN rows r ON r.pos = coalesce(t.pos, (SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2))
          WHERE n.entity = ?1 AND n.original = ?2 AND n.number > ?3 ORDER BY n.number LIMIT ?4",
     )?;
-    let rows =
-        query.query_map([entity, original, int(first), int(count)], |row| Ok((known::text(row, 0)?, row.get(1)?)))?;
+    let rows = query.query_map([entity, original, int(first), int(count)], |row| {
+        Ok((known::text(row, 0)?, row.get(1)?))
+    })?;
     rows.collect()
 }

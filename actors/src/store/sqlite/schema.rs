@@ -9,10 +9,11 @@ pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
-/// Numbers of entities are those of their identifiers (60 bits, in order of creation), so that no index is needed to
-/// find one. `rows.edit` of a message points to its latest edit, that of an edit to the one before. `counters` holds a
-/// total for (scope, field, value, status), where status is 0 for what has none. `older_keys` holds idempotency keys that
-/// memory does not: blocks of (key, position), sorted by key, whose filters stand in `key_slices`.
+/// Numbers of entities are those of their identifiers (60 bits, in order of creation), so that no
+/// index is needed to find one. `rows.edit` of a message points to its latest edit, that of an edit
+/// to the one before. `counters` holds a total for (scope, field, value, status), where status is 0
+/// for what has none. `older_keys` holds idempotency keys that memory does not: blocks of (key,
+/// position), sorted by key, whose filters stand in `key_slices`.
 const V1: &str = "
 CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE rows(
@@ -61,12 +62,15 @@ INSERT INTO meta VALUES ('folded', 0);
 
 /// The feed by account, webhooks, timers.
 ///
-/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what filters see of it, `at`
-/// is the newest instant in it; its `before` and that of `feed_assignees` hold totals up to the slice, so that a page and a
-/// total cost the same wherever they begin. Rows before the position `fed` are in there. `scopes.floor` is the last number that retention took away. A delivery is one row, from its match to its
-/// end; `due` is set where nothing before it in its lane (endpoint, lane, entity) waits, so that what is to be tried next
-/// is found by an index. Rows up to an endpoint's `given_up` that still wait count as failed; `unsettled` says that
-/// some are left that do not say so themselves (1), or that the endpoint is no more and its rows go (2). `roused_at` is when a conversation last came to need somebody: made, reopened or woken.
+/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what
+/// filters see of it, `at` is the newest instant in it; its `before` and that of `feed_assignees`
+/// hold totals up to the slice, so that a page and a total cost the same wherever they begin. Rows
+/// before the position `fed` are in there. `scopes.floor` is the last number that retention took
+/// away. A delivery is one row, from its match to its end; `due` is set where nothing before it in
+/// its lane (endpoint, lane, entity) waits, so that what is to be tried next is found by an index.
+/// Rows up to an endpoint's `given_up` that still wait count as failed; `unsettled` says that some
+/// are left that do not say so themselves (1), or that the endpoint is no more and its rows go (2).
+/// `roused_at` is when a conversation last came to need somebody: made, reopened or woken.
 const V2: &str = "
 ALTER TABLE conversations ADD COLUMN snoozed_until INTEGER;
 ALTER TABLE conversations ADD COLUMN roused_at INTEGER NOT NULL DEFAULT 0;
@@ -102,11 +106,12 @@ INSERT INTO meta VALUES ('matched', 0), ('last_delivery', 0);
 
 /// Documents.
 ///
-/// `documents.body` is what the entity reads back; the other columns are what lists sort and filter by. `readers` says who
-/// may read what: users by number, 0 for everybody of the account. `departed` keeps the other half of the identifiers of
-/// users who were deleted, for what they did is still told. A version's `frame` is its content against that of
-/// `base`. `erasures` names documents that are gone and whose texts are still to be erased, in
-/// slices: versions and comments first, then what stands in rows, up to the position `erased_to` so far.
+/// `documents.body` is what the entity reads back; the other columns are what lists sort and filter
+/// by. `readers` says who may read what: users by number, 0 for everybody of the account.
+/// `departed` keeps the other half of the identifiers of users who were deleted, for what they did
+/// is still told. A version's `frame` is its content against that of `base`. `erasures` names
+/// documents that are gone and whose texts are still to be erased, in slices: versions and comments
+/// first, then what stands in rows, up to the position `erased_to` so far.
 const V3: &str = "
 CREATE TABLE documents(
   n INTEGER PRIMARY KEY, tail INTEGER NOT NULL, scope INTEGER NOT NULL, seq INTEGER NOT NULL, updated_at INTEGER NOT NULL,
@@ -134,8 +139,8 @@ CREATE TABLE departed(n INTEGER PRIMARY KEY, tail INTEGER NOT NULL) STRICT;
 CREATE TABLE erasures(document INTEGER PRIMARY KEY, erased_to INTEGER NOT NULL) STRICT;
 ";
 
-/// Uses of share links: each is a row of its own. Headers count them too, as of when they were written; a count never goes
-/// down, so the larger one holds.
+/// Uses of share links: each is a row of its own. Headers count them too, as of when they were
+/// written; a count never goes down, so the larger one holds.
 const V4: &str = "
 CREATE TABLE link_uses(document INTEGER NOT NULL, share INTEGER NOT NULL, uses INTEGER NOT NULL,
   PRIMARY KEY(document, share)) STRICT, WITHOUT ROWID;
@@ -143,10 +148,10 @@ CREATE TABLE link_uses(document INTEGER NOT NULL, share INTEGER NOT NULL, uses I
 
 /// Messages' edits by number, and redactions that are under way.
 ///
-/// `edits` holds where the edits of a message stand, 1, 2, 3 …, the last of which `rows.edit` of the message points to: so
-/// a page of its earlier texts costs what it shows. `redactions` names messages that are redacted and whose earlier texts
-/// are still to be erased, in slices: from edit `next` on (0: the message's own row), and there from the delivery behind
-/// `delivery` on.
+/// `edits` holds where the edits of a message stand, 1, 2, 3 …, the last of which `rows.edit` of
+/// the message points to: so a page of its earlier texts costs what it shows. `redactions` names
+/// messages that are redacted and whose earlier texts are still to be erased, in slices: from edit
+/// `next` on (0: the message's own row), and there from the delivery behind `delivery` on.
 const V5: &str = "
 CREATE TABLE IF NOT EXISTS edits(entity INTEGER NOT NULL, original INTEGER NOT NULL, number INTEGER NOT NULL, pos INTEGER NOT NULL,
   PRIMARY KEY(entity, original, number)) STRICT, WITHOUT ROWID;
@@ -158,13 +163,14 @@ CREATE TABLE IF NOT EXISTS redactions(entity INTEGER NOT NULL, original INTEGER 
   PRIMARY KEY(entity, original)) STRICT, WITHOUT ROWID;
 ";
 
-/// Where the comments of a document stand whose own rows say something else, all of them in one row: a new head can move
-/// thousands.
+/// Where the comments of a document stand whose own rows say something else, all of them in one
+/// row: a new head can move thousands.
 const V6: &str = "
 CREATE TABLE IF NOT EXISTS anchors(document INTEGER PRIMARY KEY, places BLOB NOT NULL) STRICT;
 ";
 
-/// What was done to a document, by kind: nobody else pays for the index. A query has to name its condition to use it.
+/// What was done to a document, by kind: nobody else pays for the index. A query has to name its
+/// condition to use it.
 const V7: &str = "
 CREATE INDEX IF NOT EXISTS rows_of_documents ON rows(entity, happened, seq) WHERE happened >= 6 AND happened <= 14;
 ";
@@ -178,12 +184,19 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
         .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
         .map(|v| usize::try_from(v).unwrap_or(usize::MAX))?;
     if version > MIGRATIONS.len() {
-        return Err(OpenError::Newer { found: version, known: MIGRATIONS.len() });
+        return Err(OpenError::Newer {
+            found: version,
+            known: MIGRATIONS.len(),
+        });
     }
     for (index, script) in MIGRATIONS.iter().enumerate().skip(version) {
         let transaction = connection.transaction()?;
         transaction.execute_batch(script)?;
-        transaction.pragma_update(None, "user_version", i64::try_from(index + 1).unwrap_or(i64::MAX))?;
+        transaction.pragma_update(
+            None,
+            "user_version",
+            i64::try_from(index + 1).unwrap_or(i64::MAX),
+        )?;
         transaction.commit()?;
     }
     Ok(())

@@ -1,6 +1,7 @@
-//! The feed by account, written behind: slices of consecutive numbers of one scope. Each holds where its events stand and
-//! what filters see of them, and before them the totals up to it, so that how many match is a difference of two slices and
-//! where the next match stands is a search over totals, however much lies between.
+//! The feed by account, written behind: slices of consecutive numbers of one scope. Each holds
+//! where its events stand and what filters see of them, and before them the totals up to it, so
+//! that how many match is a difference of two slices and where the next match stands is a search
+//! over totals, however much lies between.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,8 +11,9 @@ use super::codec::{self, int, uint};
 use crate::feed::EventFilter;
 use crate::store::Happened;
 
-/// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers, smaller ones the writer,
-/// who touches a page for each assignee of a slice. Tests want many of them.
+/// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers,
+/// smaller ones the writer, who touches a page for each assignee of a slice. Tests want many of
+/// them.
 pub(super) const SLICE: u64 = if cfg!(test) { 8 } else { 512 };
 
 /// Bytes of one entry: position, instant, assignee, kind, channel.
@@ -46,10 +48,19 @@ pub(super) struct Wanted {
 
 impl Wanted {
     pub(super) fn new(filter: &EventFilter) -> Self {
-        let kinds = filter.kinds.iter().fold(0, |kinds, kind| kinds | bit(*kind as u8));
+        let kinds = filter
+            .kinds
+            .iter()
+            .fold(0, |kinds, kind| kinds | bit(*kind as u8));
         Wanted {
-            kinds: if filter.kinds.is_empty() { u64::MAX } else { kinds },
-            channel: filter.channel.map(|channel| channel_code(Some(channel.code()))),
+            kinds: if filter.kinds.is_empty() {
+                u64::MAX
+            } else {
+                kinds
+            },
+            channel: filter
+                .channel
+                .map(|channel| channel_code(Some(channel.code()))),
             assignee: filter.assignee.map(|user| user.number()),
         }
     }
@@ -67,12 +78,18 @@ impl Wanted {
     /// Whether messages' own rows pass by kind, and whether any other of a conversation does.
     pub(super) fn sides(&self) -> (bool, bool) {
         let own = bit(Happened::MessageCreated as u8);
-        (self.kinds & own != 0, self.kinds & CONVERSATIONS & !own != 0)
+        (
+            self.kinds & own != 0,
+            self.kinds & CONVERSATIONS & !own != 0,
+        )
     }
 
     /// The same kinds without messages' own rows.
     pub(super) fn of_others(&self) -> Self {
-        Wanted { kinds: self.kinds & CONVERSATIONS & !bit(Happened::MessageCreated as u8), ..*self }
+        Wanted {
+            kinds: self.kinds & CONVERSATIONS & !bit(Happened::MessageCreated as u8),
+            ..*self
+        }
     }
 
     /// Whether channel and assignee are of no matter.
@@ -81,7 +98,8 @@ impl Wanted {
     }
 
     pub(super) fn admits(&self, entry: &Entry) -> bool {
-        self.admits_kind(entry.happened, entry.channel) && self.assignee.is_none_or(|user| user == entry.assignee)
+        self.admits_kind(entry.happened, entry.channel)
+            && self.assignee.is_none_or(|user| user == entry.assignee)
     }
 
     fn admits_kind(&self, happened: u8, channel: u8) -> bool {
@@ -91,7 +109,11 @@ impl Wanted {
     /// As SQL compares: the bits of kinds, the channel's code, the assignee.
     pub(super) fn values(&self) -> (i64, Option<i64>, Option<i64>) {
         let kinds = i64::from_le_bytes(self.kinds.to_le_bytes());
-        (kinds, self.channel.map(|channel| i64::from(channel) - 1), self.assignee.map(int))
+        (
+            kinds,
+            self.channel.map(|channel| i64::from(channel) - 1),
+            self.assignee.map(int),
+        )
     }
 }
 
@@ -104,7 +126,8 @@ fn bit(happened: u8) -> u64 {
 
 /// A channel as entries hold it.
 pub(super) fn channel_code(code: Option<i64>) -> u8 {
-    code.and_then(|code| u8::try_from(code + 1).ok()).unwrap_or(0)
+    code.and_then(|code| u8::try_from(code + 1).ok())
+        .unwrap_or(0)
 }
 
 impl Totals {
@@ -114,7 +137,8 @@ impl Totals {
 
     /// How many of them pass by kind and channel.
     pub(super) fn of(&self, wanted: &Wanted) -> u64 {
-        let passes = |((happened, channel), _): &(&(u8, u8), &u64)| wanted.admits_kind(*happened, *channel);
+        let passes =
+            |((happened, channel), _): &(&(u8, u8), &u64)| wanted.admits_kind(*happened, *channel);
         self.0.iter().filter(passes).map(|(_, total)| total).sum()
     }
 
@@ -128,7 +152,10 @@ impl Totals {
     fn from_bytes(bytes: &[u8]) -> Self {
         let total = |chunk: &[u8]| {
             let (code, total) = chunk.split_first_chunk::<2>()?;
-            Some(((code[0], code[1]), u64::from_le_bytes(total.try_into().ok()?)))
+            Some((
+                (code[0], code[1]),
+                u64::from_le_bytes(total.try_into().ok()?),
+            ))
         };
         Totals(bytes.chunks_exact(TOTAL).filter_map(total).collect())
     }
@@ -136,8 +163,15 @@ impl Totals {
 
 impl Entry {
     fn bytes(&self) -> impl Iterator<Item = u8> + use<> {
-        let (pos, at, assignee) = (self.pos.to_le_bytes(), self.at.to_le_bytes(), self.assignee.to_le_bytes());
-        pos.into_iter().chain(at).chain(assignee).chain([self.happened, self.channel])
+        let (pos, at, assignee) = (
+            self.pos.to_le_bytes(),
+            self.at.to_le_bytes(),
+            self.assignee.to_le_bytes(),
+        );
+        pos.into_iter()
+            .chain(at)
+            .chain(assignee)
+            .chain([self.happened, self.channel])
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
@@ -173,7 +207,11 @@ pub(super) fn first_of(number: u64) -> u64 {
 impl Slice {
     /// The empty one at the beginning.
     pub(super) fn beginning() -> Self {
-        Slice { first: 1, before: Totals::default(), entries: Vec::new() }
+        Slice {
+            first: 1,
+            before: Totals::default(),
+            entries: Vec::new(),
+        }
     }
 
     /// The number behind its last.
@@ -187,8 +225,10 @@ impl Slice {
 
     /// How many of its entries up to and with this number pass.
     pub(super) fn count(&self, wanted: &Wanted, upto: u64) -> u64 {
-        let matches =
-            self.numbered().take_while(|(number, _)| *number <= upto).filter(|(_, entry)| wanted.admits(entry));
+        let matches = self
+            .numbered()
+            .take_while(|(number, _)| *number <= upto)
+            .filter(|(_, entry)| wanted.admits(entry));
         u64::try_from(matches.count()).unwrap_or(u64::MAX)
     }
 
@@ -206,35 +246,70 @@ fn slice(row: &rusqlite::Row<'_>) -> rusqlite::Result<Slice> {
     let first = uint(row.get(0)?);
     let (before, entries) = (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?);
     if before.len() % TOTAL != 0 || entries.len() % ENTRY != 0 {
-        return Err(codec::damaged(format_args!("the feed's slice from {first}"), "it is cut off"));
+        return Err(codec::damaged(
+            format_args!("the feed's slice from {first}"),
+            "it is cut off",
+        ));
     }
-    let entries = entries.chunks_exact(ENTRY).filter_map(Entry::from_bytes).collect();
-    Ok(Slice { first, before: Totals::from_bytes(before), entries })
+    let entries = entries
+        .chunks_exact(ENTRY)
+        .filter_map(Entry::from_bytes)
+        .collect();
+    Ok(Slice {
+        first,
+        before: Totals::from_bytes(before),
+        entries,
+    })
 }
 
 /// The slice that begins with this number.
-pub(super) fn read(connection: &Connection, scope: i64, first: u64) -> rusqlite::Result<Option<Slice>> {
+pub(super) fn read(
+    connection: &Connection,
+    scope: i64,
+    first: u64,
+) -> rusqlite::Result<Option<Slice>> {
     let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first = ?2");
-    connection.prepare_cached(&sql)?.query_row([scope, int(first)], slice).optional()
+    connection
+        .prepare_cached(&sql)?
+        .query_row([scope, int(first)], slice)
+        .optional()
 }
 
 /// The newest slice.
 pub(super) fn newest(connection: &Connection, scope: i64) -> rusqlite::Result<Option<Slice>> {
     let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 ORDER BY first DESC LIMIT 1");
-    connection.prepare_cached(&sql)?.query_row([scope], slice).optional()
+    connection
+        .prepare_cached(&sql)?
+        .query_row([scope], slice)
+        .optional()
 }
 
 /// The oldest slice, from this number on.
-pub(super) fn oldest(connection: &Connection, scope: i64, from: u64) -> rusqlite::Result<Option<Slice>> {
-    let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first >= ?2 ORDER BY first LIMIT 1");
-    connection.prepare_cached(&sql)?.query_row([scope, int(from)], slice).optional()
+pub(super) fn oldest(
+    connection: &Connection,
+    scope: i64,
+    from: u64,
+) -> rusqlite::Result<Option<Slice>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first >= ?2 ORDER BY first LIMIT 1"
+    );
+    connection
+        .prepare_cached(&sql)?
+        .query_row([scope, int(from)], slice)
+        .optional()
 }
 
 /// The totals before a slice.
-pub(super) fn totals(connection: &Connection, scope: i64, first: u64) -> rusqlite::Result<Option<Totals>> {
+pub(super) fn totals(
+    connection: &Connection,
+    scope: i64,
+    first: u64,
+) -> rusqlite::Result<Option<Totals>> {
     connection
         .prepare_cached("SELECT before FROM feed WHERE scope = ?1 AND first = ?2")?
-        .query_row([scope, int(first)], |row| Ok(Totals::from_bytes(row.get_ref(0)?.as_blob()?)))
+        .query_row([scope, int(first)], |row| {
+            Ok(Totals::from_bytes(row.get_ref(0)?.as_blob()?))
+        })
         .optional()
 }
 
@@ -247,17 +322,28 @@ pub(super) fn floor(connection: &Connection, scope: i64) -> rusqlite::Result<u64
     Ok(uint(floor.unwrap_or(0)))
 }
 
-/// Writes entries behind those that are written; `from` is the number of the first, and what is written already is left
-/// out. In the caller's transaction.
-pub(super) fn append(connection: &Connection, scope: i64, from: u64, entries: &[Entry]) -> rusqlite::Result<()> {
+/// Writes entries behind those that are written; `from` is the number of the first, and what is
+/// written already is left out. In the caller's transaction.
+pub(super) fn append(
+    connection: &Connection,
+    scope: i64,
+    from: u64,
+    entries: &[Entry],
+) -> rusqlite::Result<()> {
     let mut open = match newest(connection, scope) {
         Ok(newest) => newest.unwrap_or_else(Slice::beginning),
-        // Told; its account's lists answer with that. The commits of all others, which it goes along with, go on.
+        // Told; its account's lists answer with that. The commits of all others, which it goes
+        // along with, go on.
         Err(error) if codec::unreadable(&error).is_some() => return Ok(()),
         Err(error) => return Err(error),
     };
     if from > open.end() {
-        tracing::error!(scope, from, written = open.end(), "the feed by account has a gap; run `colloquy check`");
+        tracing::error!(
+            scope,
+            from,
+            written = open.end(),
+            "the feed by account has a gap; run `colloquy check`"
+        );
         return Ok(());
     }
     let written = usize::try_from(open.end() - from).unwrap_or(usize::MAX);
@@ -265,10 +351,15 @@ pub(super) fn append(connection: &Connection, scope: i64, from: u64, entries: &[
     while !left.is_empty() {
         let room = SLICE.saturating_sub(open.end() - open.first);
         if room == 0 {
-            open = Slice { first: open.end(), before: open.after(), entries: Vec::new() };
+            open = Slice {
+                first: open.end(),
+                before: open.after(),
+                entries: Vec::new(),
+            };
             continue;
         }
-        let (now, later) = left.split_at(left.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+        let (now, later) =
+            left.split_at(left.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
         open.entries.extend_from_slice(now);
         put(connection, scope, &open, now)?;
         left = later;
@@ -276,25 +367,45 @@ pub(super) fn append(connection: &Connection, scope: i64, from: u64, entries: &[
     Ok(())
 }
 
-fn put(connection: &Connection, scope: i64, slice: &Slice, added: &[Entry]) -> rusqlite::Result<()> {
+fn put(
+    connection: &Connection,
+    scope: i64,
+    slice: &Slice,
+    added: &[Entry],
+) -> rusqlite::Result<()> {
     let newest_at = slice.entries.iter().map(|entry| entry.at).max();
     let entries: Vec<u8> = slice.entries.iter().flat_map(Entry::bytes).collect();
-    connection.prepare_cached("INSERT OR REPLACE INTO feed VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
-        scope,
-        int(slice.first),
-        newest_at,
-        slice.before.bytes(),
-        entries
-    ])?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO feed VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![
+            scope,
+            int(slice.first),
+            newest_at,
+            slice.before.bytes(),
+            entries
+        ])?;
     let mut upsert = connection.prepare_cached(
         "INSERT INTO feed_assignees SELECT ?1, ?2, ?3, coalesce((SELECT before + here FROM feed_assignees
            WHERE scope = ?1 AND assignee = ?2 AND first < ?3 ORDER BY first DESC LIMIT 1), 0), ?4 WHERE true
          ON CONFLICT DO UPDATE SET here = excluded.here",
     )?;
-    let assignees: HashSet<u64> = added.iter().map(|entry| entry.assignee).filter(|user| *user != 0).collect();
+    let assignees: HashSet<u64> = added
+        .iter()
+        .map(|entry| entry.assignee)
+        .filter(|user| *user != 0)
+        .collect();
     for assignee in assignees {
-        let here = slice.entries.iter().filter(|entry| entry.assignee == assignee).count();
-        upsert.execute(params![scope, int(assignee), int(slice.first), i64::try_from(here).unwrap_or(i64::MAX)])?;
+        let here = slice
+            .entries
+            .iter()
+            .filter(|entry| entry.assignee == assignee)
+            .count();
+        upsert.execute(params![
+            scope,
+            int(assignee),
+            int(slice.first),
+            i64::try_from(here).unwrap_or(i64::MAX)
+        ])?;
     }
     Ok(())
 }
@@ -308,14 +419,24 @@ pub(super) struct Share {
 }
 
 /// The assignee's last slice that begins with this number or before.
-pub(super) fn share_until(c: &Connection, scope: i64, assignee: u64, first: u64) -> rusqlite::Result<Option<Share>> {
+pub(super) fn share_until(
+    c: &Connection,
+    scope: i64,
+    assignee: u64,
+    first: u64,
+) -> rusqlite::Result<Option<Share>> {
     let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first <= ?3
                ORDER BY first DESC LIMIT 1";
     share(c, sql, [scope, int(assignee), int(first)])
 }
 
 /// The assignee's first slice that begins behind this number.
-pub(super) fn share_behind(c: &Connection, scope: i64, assignee: u64, first: u64) -> rusqlite::Result<Option<Share>> {
+pub(super) fn share_behind(
+    c: &Connection,
+    scope: i64,
+    assignee: u64,
+    first: u64,
+) -> rusqlite::Result<Option<Share>> {
     let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first > ?3
                ORDER BY first LIMIT 1";
     share(c, sql, [scope, int(assignee), int(first)])
@@ -323,9 +444,16 @@ pub(super) fn share_behind(c: &Connection, scope: i64, assignee: u64, first: u64
 
 fn share(connection: &Connection, sql: &str, values: [i64; 3]) -> rusqlite::Result<Option<Share>> {
     let share = |row: &rusqlite::Row<'_>| {
-        Ok(Share { first: uint(row.get(0)?), before: uint(row.get(1)?), here: uint(row.get(2)?) })
+        Ok(Share {
+            first: uint(row.get(0)?),
+            before: uint(row.get(1)?),
+            here: uint(row.get(2)?),
+        })
     };
-    connection.prepare_cached(sql)?.query_row(values, share).optional()
+    connection
+        .prepare_cached(sql)?
+        .query_row(values, share)
+        .optional()
 }
 
 /// Deletes a slice that retention has taken whole.
@@ -333,8 +461,9 @@ pub(super) fn delete(connection: &Connection, scope: i64, slice: &Slice) -> rusq
     connection
         .prepare_cached("DELETE FROM feed WHERE scope = ?1 AND first = ?2")?
         .execute([scope, int(slice.first)])?;
-    let mut delete =
-        connection.prepare_cached("DELETE FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first = ?3")?;
+    let mut delete = connection.prepare_cached(
+        "DELETE FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first = ?3",
+    )?;
     let assignees: HashSet<u64> = slice.entries.iter().map(|entry| entry.assignee).collect();
     for assignee in assignees {
         delete.execute([scope, int(assignee), int(slice.first)])?;

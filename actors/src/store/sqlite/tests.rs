@@ -1,5 +1,9 @@
 //! The contract on the embedded store, and what only it can do.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,13 +25,17 @@ use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::retention::Retention;
 use super::writer::{Work, Writer};
-use super::{ReadClass, SqliteStore, StoreSettings, Views, check, connect, log_of, recovery, schema};
+use super::{
+    ReadClass, SqliteStore, StoreSettings, Views, check, connect, log_of, recovery, schema,
+};
 use crate::caller::{By, Caller, Mode, Scope};
 use crate::feed::EventFilter;
 use crate::idempotency::KEPT_MS;
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{Broken, Commit, EventQuery, Happened, Kind, NewRow, Span, Store, Subject, Tallies};
+use crate::store::{
+    Broken, Commit, EventQuery, Happened, Kind, NewRow, Span, Store, Subject, Tallies,
+};
 use crate::time::Timestamp;
 
 /// What is waited for takes no longer, however busy the machine is.
@@ -52,7 +60,11 @@ impl Folder {
     }
 
     fn open_at(&self, pace: Pace, views: Views) -> Opened {
-        Arc::new(SqliteStore::open_at(pace, &self.path(), views, StoreSettings::for_tests()).unwrap().0)
+        Arc::new(
+            SqliteStore::open_at(pace, &self.path(), views, StoreSettings::for_tests())
+                .unwrap()
+                .0,
+        )
     }
 }
 
@@ -66,16 +78,29 @@ impl Bench for Folder {
     }
 
     fn open_lagging(&self, views: Views) -> Opened {
-        self.open_at(Pace { age_max: Duration::from_secs(3600), ..QUICK }, views)
+        self.open_at(
+            Pace {
+                age_max: Duration::from_secs(3600),
+                ..QUICK
+            },
+            views,
+        )
     }
 
     fn open_keeping(&self, views: Views, kept: Duration) -> Opened {
-        self.open_at(Pace { events_kept: Some(kept), ..QUICK }, views)
+        self.open_at(
+            Pace {
+                events_kept: Some(kept),
+                ..QUICK
+            },
+            views,
+        )
     }
 
     fn killed(&self) -> Self {
         let copy = Self::new();
-        // A checkpoint between the two would tear the copy; it can't come before so much has been written.
+        // A checkpoint between the two would tear the copy; it can't come before so much has been
+        // written.
         for name in ["colloquy.db", "colloquy.db-wal"] {
             let from = self.0.path().join(name);
             if from.exists() {
@@ -89,7 +114,11 @@ impl Bench for Folder {
         let files = std::fs::read_dir(self.0.path()).unwrap();
         files
             .map(|file| std::fs::read(file.unwrap().path()).unwrap())
-            .any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+            .any(|bytes| {
+                bytes
+                    .windows(text.len())
+                    .any(|window| window == text.as_bytes())
+            })
     }
 
     fn findings(&self) -> Vec<String> {
@@ -160,14 +189,19 @@ impl Bare {
     /// On files that are there.
     pub(super) fn on(folder: Folder) -> Self {
         let path = folder.path();
-        let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE).unwrap();
+        let mut connection = connect(
+            &path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        )
+        .unwrap();
         schema::migrate(&mut connection).unwrap();
         let counts = recovery::recover(&mut connection).unwrap();
         let views = Views::default();
         let checkpointing = Checkpointing::start(&path, &mut connection).unwrap();
         let writer = Writer {
             checkpointing,
-            housekeeping: Housekeeping::open(Pace::default(), &connection, &views, Arc::default()).unwrap(),
+            housekeeping: Housekeeping::open(Pace::default(), &connection, &views, Arc::default())
+                .unwrap(),
             connection,
             counts,
             sequences: HashMap::new(),
@@ -185,7 +219,10 @@ impl Bare {
     }
 
     /// One batch of commits.
-    pub(super) fn batch(&mut self, commits: Vec<(Incarnation, Commit)>) -> Vec<Result<(), CommitFailure<Broken>>> {
+    pub(super) fn batch(
+        &mut self,
+        commits: Vec<(Incarnation, Commit)>,
+    ) -> Vec<Result<(), CommitFailure<Broken>>> {
         let mut works = Vec::new();
         let outcomes: Vec<Outcome> = commits
             .into_iter()
@@ -193,32 +230,66 @@ impl Bare {
                 let (settled, outcome) = sync_channel(1);
                 let seals = super::seals(&commit);
                 let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
-                works.push(Work::Commit { incarnation, commit: Box::new(commit), seals, settle });
+                works.push(Work::Commit {
+                    incarnation,
+                    commit: Box::new(commit),
+                    seals,
+                    settle,
+                });
                 outcome
             })
             .collect();
         self.writer.take(&mut works);
-        outcomes.into_iter().map(|outcome| outcome.recv().unwrap()).collect()
+        outcomes
+            .into_iter()
+            .map(|outcome| outcome.recv().unwrap())
+            .collect()
     }
 
     fn rows(&self) -> i64 {
-        self.writer.connection.query_row("SELECT count(*) FROM rows", [], |row| row.get(0)).unwrap()
+        self.writer
+            .connection
+            .query_row("SELECT count(*) FROM rows", [], |row| row.get(0))
+            .unwrap()
     }
 
     fn gaps(&self) -> i64 {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM rows GROUP BY scope HAVING count(*) <> max(number))";
-        self.writer.connection.query_row(sql, [], |row| row.get(0)).unwrap()
+        self.writer
+            .connection
+            .query_row(sql, [], |row| row.get(0))
+            .unwrap()
     }
 }
 
 /// A message of an entity, of so many bytes.
 pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
-    let tallies = Tallies { customer: expected + 1, last_message_at: Some(1), ..Tallies::default() };
+    let tallies = Tallies {
+        customer: expected + 1,
+        last_message_at: Some(1),
+        ..Tallies::default()
+    };
     let payload = Bytes::from(vec![b'x'; bytes]);
-    let row = NewRow { happened: Happened::MessageCreated, payload, tallies, seen: None, edits: None };
-    let subject = Subject { kind: Kind::Conversation, number: entity, tail: 1 };
-    let caller = Caller { scope: Scope::of(1, Mode::Live), by: By::server("a test") };
-    Commit { rows: vec![row], ..Commit::new(subject, expected, caller, 1) }
+    let row = NewRow {
+        happened: Happened::MessageCreated,
+        payload,
+        tallies,
+        seen: None,
+        edits: None,
+    };
+    let subject = Subject {
+        kind: Kind::Conversation,
+        number: entity,
+        tail: 1,
+    };
+    let caller = Caller {
+        scope: Scope::of(1, Mode::Live),
+        by: By::server("a test"),
+    };
+    Commit {
+        rows: vec![row],
+        ..Commit::new(subject, expected, caller, 1)
+    }
 }
 
 #[test]
@@ -239,7 +310,9 @@ fn the_log_grows_in_steps_and_what_stands_before_the_zeros_is_recovered() {
     std::fs::copy(bare.folder.path(), &path).unwrap();
     std::fs::copy(&log, log_of(&path)).unwrap();
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
-    let rows: i64 = connection.query_row("SELECT count(*) FROM rows", [], |row| row.get(0)).unwrap();
+    let rows: i64 = connection
+        .query_row("SELECT count(*) FROM rows", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(rows, bare.rows());
     assert_eq!(rows, i64::try_from(COMMITS).unwrap());
 }
@@ -249,29 +322,68 @@ fn a_full_disk_acknowledges_nothing_and_later_goes_on() {
     let mut bare = Bare::new();
     let first = Incarnation::next();
     assert_eq!(bare.batch(vec![(first, row_of(1, 0, 10))]), [Ok(())]);
-    bare.writer.connection.query_row("PRAGMA max_page_count = 1", [], |_| Ok(())).unwrap();
+    bare.writer
+        .connection
+        .query_row("PRAGMA max_page_count = 1", [], |_| Ok(()))
+        .unwrap();
     let other = Incarnation::next();
-    let refused =
-        bare.batch(vec![(other, row_of(2, 0, 10)), (first, row_of(1, 1, 500_000)), (first, row_of(1, 2, 10))]);
-    assert_eq!(refused, [Err(CommitFailure::Away), Err(CommitFailure::Away), Err(CommitFailure::Away)]);
+    let refused = bare.batch(vec![
+        (other, row_of(2, 0, 10)),
+        (first, row_of(1, 1, 500_000)),
+        (first, row_of(1, 2, 10)),
+    ]);
+    assert_eq!(
+        refused,
+        [
+            Err(CommitFailure::Away),
+            Err(CommitFailure::Away),
+            Err(CommitFailure::Away)
+        ]
+    );
     assert_eq!(bare.rows(), 1);
     assert!(!bare.writer.healthy.load(Ordering::Relaxed));
-    bare.writer.connection.query_row("PRAGMA max_page_count = 1000000", [], |_| Ok(())).unwrap();
-    assert_eq!(bare.batch(vec![(first, row_of(1, 1, 10))]), [Err(CommitFailure::Away)], "it lost a commit");
+    bare.writer
+        .connection
+        .query_row("PRAGMA max_page_count = 1000000", [], |_| Ok(()))
+        .unwrap();
+    assert_eq!(
+        bare.batch(vec![(first, row_of(1, 1, 10))]),
+        [Err(CommitFailure::Away)],
+        "it lost a commit"
+    );
     let again = Incarnation::next();
-    assert_eq!(bare.batch(vec![(again, row_of(1, 1, 500_000)), (again, row_of(1, 2, 10))]), [Ok(()), Ok(())]);
-    assert_eq!((bare.rows(), bare.gaps()), (3, 0), "positions and numbers were given back");
+    assert_eq!(
+        bare.batch(vec![
+            (again, row_of(1, 1, 500_000)),
+            (again, row_of(1, 2, 10))
+        ]),
+        [Ok(()), Ok(())]
+    );
+    assert_eq!(
+        (bare.rows(), bare.gaps()),
+        (3, 0),
+        "positions and numbers were given back"
+    );
     assert!(bare.writer.healthy.load(Ordering::Relaxed));
 }
 
 #[test]
 fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
     let mut bare = Bare::new();
-    bare.writer.connection.execute_batch("PRAGMA query_only = 1").unwrap();
-    assert_eq!(bare.batch(vec![(Incarnation::next(), row_of(1, 0, 10))]), [Err(CommitFailure::Away)]);
+    bare.writer
+        .connection
+        .execute_batch("PRAGMA query_only = 1")
+        .unwrap();
+    assert_eq!(
+        bare.batch(vec![(Incarnation::next(), row_of(1, 0, 10))]),
+        [Err(CommitFailure::Away)]
+    );
     bare.writer.keep_house(false);
     assert!(!bare.writer.healthy.load(Ordering::Relaxed));
-    bare.writer.connection.execute_batch("PRAGMA query_only = 0").unwrap();
+    bare.writer
+        .connection
+        .execute_batch("PRAGMA query_only = 0")
+        .unwrap();
     let begun = Instant::now();
     while !bare.writer.healthy.load(Ordering::Relaxed) {
         bare.writer.keep_house(false);
@@ -288,9 +400,22 @@ fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
     let many = (2..200).map(|entity| (Incarnation::next(), row_of(entity, 0, 10)));
     let begun = Instant::now();
-    let refused = bare.batch(std::iter::once((one, row_of(1, 1, 10))).chain(many).collect());
-    assert!(refused.iter().all(|outcome| *outcome == Err(CommitFailure::Away)), "{refused:?}");
-    assert!(begun.elapsed() < 3 * super::BUSY_MAX, "waited once for all of them: {:?}", begun.elapsed());
+    let refused = bare.batch(
+        std::iter::once((one, row_of(1, 1, 10)))
+            .chain(many)
+            .collect(),
+    );
+    assert!(
+        refused
+            .iter()
+            .all(|outcome| *outcome == Err(CommitFailure::Away)),
+        "{refused:?}"
+    );
+    assert!(
+        begun.elapsed() < 3 * super::BUSY_MAX,
+        "waited once for all of them: {:?}",
+        begun.elapsed()
+    );
     bare.writer.keep_house(false);
     assert!(!bare.writer.healthy.load(Ordering::Relaxed));
     stranger.execute_batch("ROLLBACK").unwrap();
@@ -304,19 +429,41 @@ fn a_damaged_slice_of_one_accounts_events_keeps_no_commit_out() {
     let mut bare = Bare::new();
     let of = |account: u32, expected: u64| {
         let scope = Scope::of(account, Mode::Live);
-        (Incarnation::next(), Commit { scope, ..row_of(account.into(), expected, 10) })
+        (
+            Incarnation::next(),
+            Commit {
+                scope,
+                ..row_of(account.into(), expected, 10)
+            },
+        )
     };
     for expected in 0..20 {
         assert_eq!(bare.batch(vec![of(1, expected)]), [Ok(())]);
     }
-    assert!(bare.writer.connection.execute("UPDATE feed SET entries = x'00'", []).unwrap() > 0);
+    assert!(
+        bare.writer
+            .connection
+            .execute("UPDATE feed SET entries = x'00'", [])
+            .unwrap()
+            > 0
+    );
     for expected in 20..40 {
-        assert_eq!(bare.batch(vec![of(1, expected), of(2, expected - 20)]), [Ok(()), Ok(())]);
+        assert_eq!(
+            bare.batch(vec![of(1, expected), of(2, expected - 20)]),
+            [Ok(()), Ok(())]
+        );
     }
     let whole = "SELECT count(*) FROM feed WHERE scope = ?1 AND length(entries) > 1";
-    let slices: i64 =
-        bare.writer.connection.query_row(whole, [Scope::of(2, Mode::Live).number()], |row| row.get(0)).unwrap();
-    assert_eq!((slices, bare.rows()), (2, 60), "the other's are written along with its commits");
+    let slices: i64 = bare
+        .writer
+        .connection
+        .query_row(whole, [Scope::of(2, Mode::Live).number()], |row| row.get(0))
+        .unwrap();
+    assert_eq!(
+        (slices, bare.rows()),
+        (2, 60),
+        "the other's are written along with its commits"
+    );
 }
 
 #[test]
@@ -325,15 +472,34 @@ fn a_commit_that_can_not_be_written_fails_alone() {
     let [one, two, three] = [(); 3].map(|()| Incarnation::next());
     let mut poisoned = row_of(2, 0, 10);
     poisoned.rows[0].edits = Some(77);
-    let batch = vec![(one, row_of(1, 0, 10)), (two, poisoned), (two, row_of(2, 0, 10)), (three, row_of(3, 0, 10))];
-    assert_eq!(bare.batch(batch), [Ok(()), Err(CommitFailure::Away), Err(CommitFailure::Away), Ok(())]);
+    let batch = vec![
+        (one, row_of(1, 0, 10)),
+        (two, poisoned),
+        (two, row_of(2, 0, 10)),
+        (three, row_of(3, 0, 10)),
+    ];
+    assert_eq!(
+        bare.batch(batch),
+        [
+            Ok(()),
+            Err(CommitFailure::Away),
+            Err(CommitFailure::Away),
+            Ok(())
+        ]
+    );
     assert_eq!((bare.rows(), bare.gaps()), (2, 0));
 }
 
 #[test]
 fn the_low_water_mark_never_passes_what_is_not_folded() {
     let (lagging, mut fold) = (Lagging::default(), Fold::default());
-    let lag = |seq| Lag { scope: 1, seq, messages: seq, last_message_at: None, updated_at: 1 };
+    let lag = |seq| Lag {
+        scope: 1,
+        seq,
+        messages: seq,
+        last_message_at: None,
+        updated_at: 1,
+    };
     for n in 1..=10 {
         fold.note(&lagging, n, lag(1), 1, i64::try_from(n).unwrap());
     }
@@ -349,8 +515,15 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
             left.retain(|held| *held != n);
             fold.wrote(&lagging, n, lag);
         }
-        let lowest = left.iter().min().map_or(100, |n| i64::try_from(*n).unwrap());
-        assert!(fold.low_water(100) <= lowest, "{} of {left:?}", fold.low_water(100));
+        let lowest = left
+            .iter()
+            .min()
+            .map_or(100, |n| i64::try_from(*n).unwrap());
+        assert!(
+            fold.low_water(100) <= lowest,
+            "{} of {left:?}",
+            fold.low_water(100)
+        );
     }
 }
 
@@ -361,18 +534,34 @@ fn a_reader_of_older_pages_holds_up_neither_commits_nor_for_ever_the_redaction()
     let scope = Scope::of(1, Mode::Live);
     let customer = house.customer(scope, "Ada");
     let mut conversation = house.conversation(scope, customer, None);
-    let id = conversation.send(MARKER).unwrap().id.unwrap().parse().unwrap();
-    let reader = Connection::open_with_flags(house.bench().path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let id = conversation
+        .send(MARKER)
+        .unwrap()
+        .id
+        .unwrap()
+        .parse()
+        .unwrap();
+    let reader =
+        Connection::open_with_flags(house.bench().path(), OpenFlags::SQLITE_OPEN_READ_ONLY)
+            .unwrap();
     reader.execute_batch("BEGIN").unwrap();
-    reader.query_row("SELECT count(*) FROM rows", [], |_| Ok(())).unwrap();
-    conversation.ask(crate::conversation::messages::Request::Redact(id)).unwrap();
+    reader
+        .query_row("SELECT count(*) FROM rows", [], |_| Ok(()))
+        .unwrap();
+    conversation
+        .ask(crate::conversation::messages::Request::Redact(id))
+        .unwrap();
     let (begun, mut sent) = (Instant::now(), 0);
     // So long that the log was to be emptied meanwhile.
     while sent < 20 || begun.elapsed() < 10 * QUICK.erase_within {
         conversation.send("goes on").unwrap();
         sent += 1;
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{sent} commits took {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{sent} commits took {:?}",
+        begun.elapsed()
+    );
     assert!(house.holds(MARKER), "the reader still sees it");
     drop(reader);
     house.until("the text is gone", || !house.holds(MARKER));
@@ -388,8 +577,9 @@ struct Told {
 
 type Telling = (Mutex<Told>, Condvar);
 
-/// Begins a read, and ends it after some commits when another one has begun, or after more of them while none may begin; false
-/// where neither happens. Few enough for the time that readers are kept off, on a busy machine too.
+/// Begins a read, and ends it after some commits when another one has begun, or after more of them
+/// while none may begin; false where neither happens. Few enough for the time that readers are kept
+/// off, on a busy machine too.
 fn overlapping(connection: &Connection, (told, news): &Telling) -> rusqlite::Result<bool> {
     const SOME: usize = 3;
     const MORE: usize = 15;
@@ -406,13 +596,17 @@ fn overlapping(connection: &Connection, (told, news): &Telling) -> rusqlite::Res
 }
 
 #[test]
-fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the_log_after_a_redaction() {
+fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the_log_after_a_redaction()
+ {
     const MARKER: &str = "abracadabra-271828";
-    /// More than fit on the page of the first: what is committed behind these brings that page into the log no more.
+    /// More than fit on the page of the first: what is committed behind these brings that page into
+    /// the log no more.
     const BEFORE: u64 = 100;
     let folder = Folder::new();
     let path = folder.path();
-    let store = SqliteStore::open_at(QUICK, &path, Views::default(), StoreSettings::for_tests()).unwrap().0;
+    let store = SqliteStore::open_at(QUICK, &path, Views::default(), StoreSettings::for_tests())
+        .unwrap()
+        .0;
     let telling: Arc<Telling> = Arc::default();
     let tell = |change: fn(&mut Told)| {
         change(&mut telling.0.lock());
@@ -425,7 +619,11 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
         }
         commit.redacts = redacts;
         let (settled, outcome) = sync_channel(1);
-        store.submit(Incarnation::next(), commit, Box::new(move |outcome| settled.send(outcome).unwrap()));
+        store.submit(
+            Incarnation::next(),
+            commit,
+            Box::new(move |outcome| settled.send(outcome).unwrap()),
+        );
         assert_eq!(outcome.recv().unwrap(), Ok(()));
         tell(|told| told.commits_settled += 1);
     };
@@ -439,13 +637,18 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
             threads.spawn(move || {
                 while !telling.0.lock().over {
                     let told = Arc::clone(telling);
-                    let read =
-                        store.lists.read(ReadClass::Account(account), move |connection| overlapping(connection, &told));
+                    let read = store
+                        .lists
+                        .read(ReadClass::Account(account), move |connection| {
+                            overlapping(connection, &told)
+                        });
                     assert_eq!(wait(read), Ok(true), "neither a read nor a commit goes on");
                 }
             });
         }
-        telling.1.wait_while_for(&mut telling.0.lock(), |told| told.reads_begun < 2, SOON);
+        telling
+            .1
+            .wait_while_for(&mut telling.0.lock(), |told| told.reads_begun < 2, SOON);
         submit(BEFORE, Some(1_000));
         let begun = Instant::now();
         let mut expected = BEFORE + 1;
@@ -460,7 +663,9 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    bytes
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
 }
 
 #[test]
@@ -470,11 +675,23 @@ fn a_check_finds_what_was_altered() {
     let customer = house.customer(scope, "Ada");
     let assignee = house.user(scope, "ada@example.org").unwrap().id;
     let mut conversation = house.conversation(scope, customer, Some("one"));
-    let id = conversation.send("two").unwrap().id.unwrap().parse().unwrap();
+    let id = conversation
+        .send("two")
+        .unwrap()
+        .id
+        .unwrap()
+        .parse()
+        .unwrap();
     let edit = Box::new(serde_json::from_value(serde_json::json!({"content": "three"})).unwrap());
-    conversation.ask(crate::conversation::messages::Request::Edit(id, edit)).unwrap();
+    conversation
+        .ask(crate::conversation::messages::Request::Edit(id, edit))
+        .unwrap();
     let assign = serde_json::from_value(serde_json::json!({"assignee_id": assignee})).unwrap();
-    conversation.ask(crate::conversation::messages::Request::Change(Box::new(assign))).unwrap();
+    conversation
+        .ask(crate::conversation::messages::Request::Change(Box::new(
+            assign,
+        )))
+        .unwrap();
     assert_eq!(wait(house.store().chores()).unwrap(), []);
     house.rest();
     house.store().close();
@@ -507,7 +724,10 @@ fn a_check_finds_what_was_altered() {
     ] {
         let altered = house.bench().killed();
         assert_eq!(altered.findings(), Vec::<String>::new());
-        Connection::open(altered.path()).unwrap().execute_batch(plant).unwrap();
+        Connection::open(altered.path())
+            .unwrap()
+            .execute_batch(plant)
+            .unwrap();
         assert!(!altered.findings().is_empty(), "{plant}");
     }
 }
@@ -529,28 +749,76 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
     for pos in 1..=2000_i64 {
         let entity = pos * 7 % 5;
         let scope = if entity < 3 { 1 } else { 2 };
-        let (sequence, number) =
-            (&mut sequences[usize::try_from(entity).unwrap()], &mut numbers[usize::try_from(scope).unwrap()]);
+        let (sequence, number) = (
+            &mut sequences[usize::try_from(entity).unwrap()],
+            &mut numbers[usize::try_from(scope).unwrap()],
+        );
         *sequence += 1;
         *number += 1;
-        let (happened, channel) = (if pos % 97 == 0 { 2 } else { 1 + pos % 5 / 4 * 4 }, pos % 3);
+        let (happened, channel) = (
+            if pos % 97 == 0 {
+                2
+            } else {
+                1 + pos % 5 / 4 * 4
+            },
+            pos % 3,
+        );
         let assignee = (pos % 11 == 0).then_some(77 + pos % 2);
-        insert.execute(params![pos, 100 + entity, *sequence, happened, scope, *number, channel, assignee]).unwrap();
+        insert
+            .execute(params![
+                pos,
+                100 + entity,
+                *sequence,
+                happened,
+                scope,
+                *number,
+                channel,
+                assignee
+            ])
+            .unwrap();
     }
     drop(insert);
     connection.execute_batch("COMMIT").unwrap();
     drop(connection);
     assert_eq!(folder.findings(), Vec::<String>::new());
     let house = House::<Folder>::at(folder);
-    for (scope, number) in [(Scope::of(0, Mode::Live), 1200), (Scope::of(0, Mode::Test), 800)] {
-        let filter = EventFilter { kinds: vec![Happened::ConversationUpdated], ..EventFilter::default() };
-        let query = EventQuery { span: Span::Scope(scope), after: 0, until: None, filter, limit: 5, total: true };
+    for (scope, number) in [
+        (Scope::of(0, Mode::Live), 1200),
+        (Scope::of(0, Mode::Test), 800),
+    ] {
+        let filter = EventFilter {
+            kinds: vec![Happened::ConversationUpdated],
+            ..EventFilter::default()
+        };
+        let query = EventQuery {
+            span: Span::Scope(scope),
+            after: 0,
+            until: None,
+            filter,
+            limit: 5,
+            total: true,
+        };
         let page = wait(house.store().events(query.clone())).unwrap().unwrap();
-        let rare: Vec<i64> = (1..=2000).filter(|pos| pos % 97 == 0 && (pos * 7 % 5 < 3) == (number == 1200)).collect();
+        let rare: Vec<i64> = (1..=2000)
+            .filter(|pos| pos % 97 == 0 && (pos * 7 % 5 < 3) == (number == 1200))
+            .collect();
         assert_eq!(page.total, u64::try_from(rare.len()).unwrap());
-        assert_eq!(page.events.iter().map(|event| event.position).collect::<Vec<_>>(), &rare[..5]);
-        let all = EventQuery { filter: EventFilter::default(), after: 1, ..query };
-        assert_eq!(wait(house.store().events(all)).unwrap().unwrap().total, number - 1);
+        assert_eq!(
+            page.events
+                .iter()
+                .map(|event| event.position)
+                .collect::<Vec<_>>(),
+            &rare[..5]
+        );
+        let all = EventQuery {
+            filter: EventFilter::default(),
+            after: 1,
+            ..query
+        };
+        assert_eq!(
+            wait(house.store().events(all)).unwrap().unwrap().total,
+            number - 1
+        );
     }
     house.is_sound();
 }
@@ -558,7 +826,11 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
 #[test]
 fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
     let mut bare = Bare::new();
-    let happened = [Happened::ConversationCreated, Happened::ConversationUpdated, Happened::MessageCreated];
+    let happened = [
+        Happened::ConversationCreated,
+        Happened::ConversationUpdated,
+        Happened::MessageCreated,
+    ];
     for expected in 0..30_u64 {
         let mut commit = row_of(1, expected, 10);
         commit.rows[0].happened = happened[usize::try_from(expected % 3).unwrap()];
@@ -571,14 +843,25 @@ fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
         let sql = "SELECT count(*) FILTER (WHERE payload IS NULL AND salt IS NULL AND happened < 4),
                    count(*) FILTER (WHERE payload IS NULL), (SELECT count(*) FROM feed), (SELECT max(floor) FROM scopes)
                    FROM rows";
-        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap()
+        connection
+            .query_row(sql, [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })
+            .unwrap()
     };
     assert_eq!(freed(), (0, 0, 4, 0));
     retention.run(connection, Timestamp(2000)).unwrap();
-    assert_eq!(freed(), (0, 0, 4, 30), "an answer may still be a row's payload");
+    assert_eq!(
+        freed(),
+        (0, 0, 4, 30),
+        "an answer may still be a row's payload"
+    );
     for _ in 0..10 {
-        retention.run(connection, Timestamp(KEPT_MS + 2000)).unwrap();
+        retention
+            .run(connection, Timestamp(KEPT_MS + 2000))
+            .unwrap();
     }
-    // Three slices of eight; what stands with the floor in the fourth waits for it to be left behind.
+    // Three slices of eight; what stands with the floor in the fourth waits for it to be left
+    // behind.
     assert_eq!(freed(), (16, 16, 1, 30));
 }

@@ -1,4 +1,5 @@
-//! Conversations in the order of the time at which they do something by themselves, each from an index of its own.
+//! Conversations in the order of the time at which they do something by themselves, each from an
+//! index of its own.
 
 use rusqlite::{Connection, Row, params};
 
@@ -8,7 +9,11 @@ use crate::caller::Scope;
 use crate::store::{Timed, TimedQuery, Timing};
 
 /// The next of them; the last is the first that is not due.
-pub(super) fn timed(connection: &Connection, lagging: &Lagging, query: &TimedQuery) -> rusqlite::Result<Vec<Timed>> {
+pub(super) fn timed(
+    connection: &Connection,
+    lagging: &Lagging,
+    query: &TimedQuery,
+) -> rusqlite::Result<Vec<Timed>> {
     match query.timing {
         Timing::Snooze => snoozed(connection, query),
         Timing::Inactivity(scope) => idle(connection, lagging, scope, query),
@@ -34,11 +39,17 @@ fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<
     Ok(found)
 }
 
-/// The index shows the activity as of the headers; whoever has spoken since stands in the view of those that lag. They are
-/// read over again until their headers are folded: at most for a minute.
-fn idle(connection: &Connection, lagging: &Lagging, scope: Scope, query: &TimedQuery) -> rusqlite::Result<Vec<Timed>> {
+/// The index shows the activity as of the headers; whoever has spoken since stands in the view of
+/// those that lag. They are read over again until their headers are folded: at most for a minute.
+fn idle(
+    connection: &Connection,
+    lagging: &Lagging,
+    scope: Scope,
+    query: &TimedQuery,
+) -> rusqlite::Result<Vec<Timed>> {
     let (at, n) = query.behind.unwrap_or((i64::MIN, 0));
-    // Row values don't use an index over an expression: the first term does, the second leaves out what was read.
+    // Row values don't use an index over an expression: the first term does, the second leaves out
+    // what was read.
     let mut statement = connection.prepare_cached(
         "SELECT n, tail, scope, max(roused_at, ifnull(last_message_at, 0)) active_at, seq
          FROM conversations INDEXED BY conversations_idle
@@ -53,7 +64,9 @@ fn idle(connection: &Connection, lagging: &Lagging, scope: Scope, query: &TimedQ
         let listed_due = one.listed_at <= query.until;
         let header = uint(row.get(4)?);
         let newer = lagging.of(one.id.number()).filter(|lag| lag.seq > header);
-        one.at = newer.and_then(|lag| lag.last_message_at).map_or(one.at, |said| said.max(one.at));
+        one.at = newer
+            .and_then(|lag| lag.last_message_at)
+            .map_or(one.at, |said| said.max(one.at));
         found.push(one);
         if !listed_due {
             break;
@@ -64,5 +77,10 @@ fn idle(connection: &Connection, lagging: &Lagging, scope: Scope, query: &TimedQ
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Timed> {
     let at = row.get(3)?;
-    Ok(Timed { id: id(row.get(0)?, row.get(1)?), scope: Scope::from_number(row.get(2)?), listed_at: at, at })
+    Ok(Timed {
+        id: id(row.get(0)?, row.get(1)?),
+        scope: Scope::from_number(row.get(2)?),
+        listed_at: at,
+        at,
+    })
 }

@@ -1,5 +1,6 @@
-//! A page of an account's events and how many match, out of the slices and what is too new for them. Where a page begins
-//! and how much is stored does not matter: places are found by binary search over the slices' totals.
+//! A page of an account's events and how many match, out of the slices and what is too new for
+//! them. Where a page begins and how much is stored does not matter: places are found by binary
+//! search over the slices' totals.
 
 use rusqlite::Connection;
 
@@ -23,7 +24,8 @@ pub(super) struct Places {
 struct Timeline<'c> {
     connection: &'c Connection,
     scope: i64,
-    /// From the last slice's first number to the newest event. Everything before stands in full slices.
+    /// From the last slice's first number to the newest event. Everything before stands in full
+    /// slices.
     tail: Slice,
     floor: u64,
     wanted: Wanted,
@@ -41,7 +43,13 @@ pub(super) fn page(
         tail.entries.extend(entries.into_iter().skip(written));
     }
     let floor = slices::floor(connection, scope)?;
-    let timeline = Timeline { connection, scope, tail, floor, wanted: Wanted::new(&query.filter) };
+    let timeline = Timeline {
+        connection,
+        scope,
+        tail,
+        floor,
+        wanted: Wanted::new(&query.filter),
+    };
     if query.after > timeline.last() {
         return Ok(Err(ReadError::NoCursor("after")));
     }
@@ -73,11 +81,21 @@ impl Timeline<'_> {
             true => u64::try_from(found.len()).unwrap_or(u64::MAX),
             false => 0,
         };
-        Ok(Places { positions: found.into_iter().map(|(_, pos)| pos).collect(), total, cursor, more })
+        Ok(Places {
+            positions: found.into_iter().map(|(_, pos)| pos).collect(),
+            total,
+            cursor,
+            more,
+        })
     }
 
     /// The next numbers that match, with their positions, and whether more of them follow.
-    fn find(&self, start: u64, end: u64, limit: usize) -> rusqlite::Result<(Vec<(u64, i64)>, bool)> {
+    fn find(
+        &self,
+        start: u64,
+        end: u64,
+        limit: usize,
+    ) -> rusqlite::Result<(Vec<(u64, i64)>, bool)> {
         let mut found = Vec::new();
         let mut more = false;
         self.walk(start, end, |number, entry| {
@@ -91,10 +109,19 @@ impl Timeline<'_> {
     }
 
     /// Shows what matches behind `start`, up to `end`, for as long as it is wanted.
-    fn walk(&self, start: u64, end: u64, mut goes_on: impl FnMut(u64, &Entry) -> bool) -> rusqlite::Result<()> {
+    fn walk(
+        &self,
+        start: u64,
+        end: u64,
+        mut goes_on: impl FnMut(u64, &Entry) -> bool,
+    ) -> rusqlite::Result<()> {
         let mut next = Some(first_of(start + 1).min(self.tail.first));
         while let Some(first) = next.filter(|first| *first <= end) {
-            let read = if first < self.tail.first { slices::read(self.connection, self.scope, first)? } else { None };
+            let read = if first < self.tail.first {
+                slices::read(self.connection, self.scope, first)?
+            } else {
+                None
+            };
             let slice = read.as_ref().unwrap_or(&self.tail);
             for (number, entry) in slice.numbered().skip_while(|(number, _)| *number <= start) {
                 if number > end {
@@ -104,7 +131,11 @@ impl Timeline<'_> {
                     return Ok(());
                 }
             }
-            next = if first < self.tail.first { Some(self.next_slice(first)?) } else { None };
+            next = if first < self.tail.first {
+                Some(self.next_slice(first)?)
+            } else {
+                None
+            };
         }
         Ok(())
     }
@@ -119,7 +150,8 @@ impl Timeline<'_> {
         if !self.wanted.by_kind() || low >= self.tail.first {
             return Ok(low.min(self.tail.first));
         }
-        // The last slice before which nothing more stands than before `low`: first in growing steps, then between two.
+        // The last slice before which nothing more stands than before `low`: first in growing
+        // steps, then between two.
         let rank = self.before(low)?;
         let mut step = SLICE;
         let mut high = self.tail.first + SLICE;
@@ -134,7 +166,11 @@ impl Timeline<'_> {
         }
         while low + SLICE < high {
             let middle = low + (high - low) / SLICE / 2 * SLICE;
-            if self.before(middle)? > rank { high = middle } else { low = middle }
+            if self.before(middle)? > rank {
+                high = middle
+            } else {
+                low = middle
+            }
         }
         Ok(low)
     }
@@ -145,7 +181,9 @@ impl Timeline<'_> {
             return Ok(self.tail.before.of(&self.wanted));
         }
         let totals = slices::totals(self.connection, self.scope, first)?;
-        Ok(totals.as_ref().map_or(0, |totals: &Totals| totals.of(&self.wanted)))
+        Ok(totals
+            .as_ref()
+            .map_or(0, |totals: &Totals| totals.of(&self.wanted)))
     }
 
     /// How many match behind `start`, up to `end`.
@@ -167,7 +205,11 @@ impl Timeline<'_> {
     /// How many match up to this number, from wherever the totals begin.
     fn count(&self, upto: u64) -> rusqlite::Result<u64> {
         let first = first_of(upto).min(self.tail.first);
-        let read = if first < self.tail.first { slices::read(self.connection, self.scope, first)? } else { None };
+        let read = if first < self.tail.first {
+            slices::read(self.connection, self.scope, first)?
+        } else {
+            None
+        };
         let slice = read.as_ref().unwrap_or(&self.tail);
         let here = slice.count(&self.wanted, upto);
         match self.wanted.assignee {
@@ -189,16 +231,28 @@ impl Timeline<'_> {
 
     /// The last number that stands at this position or before.
     fn last_at(&self, position: i64) -> rusqlite::Result<u64> {
-        if self.tail.entries.first().is_some_and(|entry| entry.pos <= position) {
+        if self
+            .tail
+            .entries
+            .first()
+            .is_some_and(|entry| entry.pos <= position)
+        {
             return Ok(last_within(&self.tail, position));
         }
-        let oldest = slices::oldest(self.connection, self.scope, 0)?.map_or(self.tail.first, |slice| slice.first);
+        let oldest = slices::oldest(self.connection, self.scope, 0)?
+            .map_or(self.tail.first, |slice| slice.first);
         let (mut low, mut high) = (oldest, self.tail.first);
         let mut found = oldest - 1;
         while low < high {
             let middle = low + (high - low) / SLICE / 2 * SLICE;
-            let Some(slice) = slices::read(self.connection, self.scope, middle)? else { break };
-            if slice.entries.first().is_some_and(|entry| entry.pos <= position) {
+            let Some(slice) = slices::read(self.connection, self.scope, middle)? else {
+                break;
+            };
+            if slice
+                .entries
+                .first()
+                .is_some_and(|entry| entry.pos <= position)
+            {
                 found = last_within(&slice, position);
                 low = middle + SLICE;
             } else {

@@ -1,5 +1,5 @@
-//! A conversation's messages, page by page. Each row carries how many messages stand up to it, so that a message's
-//! place is a binary search over rows and the last row is the total.
+//! A conversation's messages, page by page. Each row carries how many messages stand up to it, so
+//! that a message's place is a binary search over rows and the last row is the total.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::id::MessageId;
 use crate::page::{Cursor, Order, Start};
 use crate::store::{MessageQuery, StoredPage, Tallies};
 
-/// Rows that are gone over one by one before the next message is searched for; few in tests, so that they meet both.
+/// Rows that are gone over one by one before the next message is searched for; few in tests, so
+/// that they meet both.
 const WINDOW: u64 = if cfg!(test) { 3 } else { 1_024 };
 
 /// Ranks count the messages that the filter lets through, from 1.
@@ -31,8 +32,8 @@ fn sequence(at: Cursor) -> u64 {
 /// A page of messages as JSON.
 pub(super) type Messages = Option<StoredPage<Arc<str>>>;
 
-/// A page of messages; none where the conversation is not there for this caller, the name of the cursor where it is no
-/// message of it.
+/// A page of messages; none where the conversation is not there for this caller, the name of the
+/// cursor where it is no message of it.
 pub(super) fn messages(
     connection: &Connection,
     query: &MessageQuery,
@@ -42,14 +43,24 @@ pub(super) fn messages(
     }
     let entity = int(query.conversation.number);
     if let Some((at, field)) = query.paging.start.cursor()
-        && known::message(connection, query.conversation, MessageId::from_parts(at.number, at.tail))?.is_none()
+        && known::message(
+            connection,
+            query.conversation,
+            MessageId::from_parts(at.number, at.tail),
+        )?
+        .is_none()
     {
         return Ok(Err(field));
     }
     let last: Option<i64> = connection
         .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
         .query_row([entity], |row| row.get(0))?;
-    let transcript = Transcript { connection, entity, sender: query.sender, last: uint(last.unwrap_or(0)) };
+    let transcript = Transcript {
+        connection,
+        entity,
+        sender: query.sender,
+        last: uint(last.unwrap_or(0)),
+    };
     transcript.page(query).map(|page| Ok(Some(page)))
 }
 
@@ -65,8 +76,17 @@ impl Transcript<'_> {
             items.reverse();
         }
         let (below, above) = (first > 1, end <= total);
-        let (before, after) = if descending { (above, below) } else { (below, above) };
-        Ok(StoredPage { items, total, before, after })
+        let (before, after) = if descending {
+            (above, below)
+        } else {
+            (below, above)
+        };
+        Ok(StoredPage {
+            items,
+            total,
+            before,
+            after,
+        })
     }
 
     /// The ranks that stand on the page: from the first to one beyond the last.
@@ -84,7 +104,11 @@ impl Transcript<'_> {
                 None => total + 1,
             };
             let from_the_end = descending || query.after_seq.is_none();
-            let (first, end) = if from_the_end { below(high) } else { beyond(low) };
+            let (first, end) = if from_the_end {
+                below(high)
+            } else {
+                beyond(low)
+            };
             return Ok((first.max(low), end.min(high).max(first.max(low))));
         }
         Ok(match (query.paging.start, descending) {
@@ -114,7 +138,9 @@ impl Transcript<'_> {
         let found = self
             .connection
             .prepare_cached(&sql)?
-            .query_row([self.entity, int(sequence.min(self.last))], |row| codec::tallies(row, 0))
+            .query_row([self.entity, int(sequence.min(self.last))], |row| {
+                codec::tallies(row, 0)
+            })
             .optional()?;
         Ok(found.unwrap_or_default())
     }
@@ -134,7 +160,8 @@ impl Transcript<'_> {
         self.first_row(|tallies| self.rank(tallies) >= rank)
     }
 
-    /// The first row for which it holds, one beyond the last where it never does. It must hold from some row on.
+    /// The first row for which it holds, one beyond the last where it never does. It must hold from
+    /// some row on.
     fn first_row(&self, holds: impl Fn(&Tallies) -> bool) -> rusqlite::Result<u64> {
         let (mut low, mut high) = (1, self.last + 1);
         while low < high {
@@ -148,8 +175,8 @@ impl Transcript<'_> {
         Ok(low)
     }
 
-    /// So many messages from this rank on. Where few of many rows are wanted, the next one is searched for and not all that
-    /// lie between are gone over.
+    /// So many messages from this rank on. Where few of many rows are wanted, the next one is
+    /// searched for and not all that lie between are gone over.
     fn read(&self, first: u64, count: u64) -> rusqlite::Result<Vec<Arc<str>>> {
         let mut query = self.connection.prepare_cached(
             "SELECT CAST(coalesce(e.payload, r.payload) AS TEXT) FROM rows r LEFT JOIN rows e ON e.pos = r.edit
@@ -159,7 +186,9 @@ impl Transcript<'_> {
         let sender = self.sender.map(SenderType::code);
         let text = |row: &Row<'_>| {
             let text: Arc<str> = row.get(0)?;
-            codec::check_json(text.as_bytes(), || format!("conversation {}: a message's text", self.entity))?;
+            codec::check_json(text.as_bytes(), || {
+                format!("conversation {}: a message's text", self.entity)
+            })?;
             Ok(text)
         };
         let mut items = Vec::new();
@@ -169,7 +198,13 @@ impl Transcript<'_> {
             if from > self.last {
                 break;
             }
-            let window = params![self.entity, int(from), sender, int(count - read), int(from + WINDOW)];
+            let window = params![
+                self.entity,
+                int(from),
+                sender,
+                int(count - read),
+                int(from + WINDOW)
+            ];
             let rows = query.query_map(window, text)?;
             let before = items.len();
             for row in rows {

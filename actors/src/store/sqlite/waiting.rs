@@ -11,20 +11,32 @@ use crate::caller::Scope;
 use crate::damage::Unreadable;
 use crate::page::{Cursor, Start};
 use crate::store::{
-    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, Happened, Kind, LaneKey, Matched, Replay,
-    StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
+    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, Happened, Kind, LaneKey,
+    Matched, Replay, StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
 };
 
 /// What whoever delivers begins with.
 pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
     let meta = |key: &str| -> rusqlite::Result<i64> {
-        connection.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+        connection.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+            row.get(0)
+        })
     };
-    let within: Option<i64> =
-        connection.query_row("SELECT value FROM meta WHERE key = 'matched_within'", [], |row| row.get(0)).optional()?;
-    let matched = Matched { position: meta("matched")?, within: uint(within.unwrap_or(0)) };
-    let newest: Option<i64> = connection.query_row("SELECT max(d) FROM deliveries", [], |row| row.get(0))?;
-    let last_lane: Option<i64> = connection.query_row("SELECT max(lane) FROM replays", [], |row| row.get(0))?;
+    let within: Option<i64> = connection
+        .query_row(
+            "SELECT value FROM meta WHERE key = 'matched_within'",
+            [],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let matched = Matched {
+        position: meta("matched")?,
+        within: uint(within.unwrap_or(0)),
+    };
+    let newest: Option<i64> =
+        connection.query_row("SELECT max(d) FROM deliveries", [], |row| row.get(0))?;
+    let last_lane: Option<i64> =
+        connection.query_row("SELECT max(lane) FROM replays", [], |row| row.get(0))?;
     Ok(WebhookState {
         matched,
         last_delivery: meta("last_delivery")?.max(newest.unwrap_or(0)),
@@ -46,12 +58,23 @@ fn endpoints(connection: &Connection, matched: i64) -> rusqlite::Result<Vec<Stor
     while let Some(row) = rows.next()? {
         let record = codec::record(row, Kind::Webhook)?;
         let n = int(record.subject.number);
-        let as_matched: Option<Option<Vec<u8>>> = version.query_row([n, matched], |row| row.get(0)).optional()?;
-        let failing_since: Option<Option<i64>> = failing.query_row([n], |row| row.get(0)).optional()?;
+        let as_matched: Option<Option<Vec<u8>>> = version
+            .query_row([n, matched], |row| row.get(0))
+            .optional()?;
+        let failing_since: Option<Option<i64>> =
+            failing.query_row([n], |row| row.get(0)).optional()?;
         found.push(StoredEndpoint {
-            made: made.query_row([n], |row| row.get(0)).optional()?.unwrap_or(0),
+            made: made
+                .query_row([n], |row| row.get(0))
+                .optional()?
+                .unwrap_or(0),
             as_matched: as_matched.flatten().map(Into::into),
-            pending: total(connection, record.subject.number, None, Some(DeliveryState::Pending))?,
+            pending: total(
+                connection,
+                record.subject.number,
+                None,
+                Some(DeliveryState::Pending),
+            )?,
             failing_since: failing_since.flatten(),
             record,
         });
@@ -83,7 +106,10 @@ fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
         };
         Ok(Some((replay, uint(row.get(8)?))))
     };
-    query.query_map([], replay)?.filter_map(Result::transpose).collect()
+    query
+        .query_map([], replay)?
+        .filter_map(Result::transpose)
+        .collect()
 }
 
 fn given_up(connection: &Connection, endpoint: u64) -> rusqlite::Result<i64> {
@@ -100,7 +126,10 @@ const WAITING: &str = "d, lane, entity, pos, attempts, due";
 fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
     Ok(Waiting {
         number: row.get(0)?,
-        key: LaneKey { lane: row.get(1)?, entity: uint(row.get(2)?) },
+        key: LaneKey {
+            lane: row.get(1)?,
+            entity: uint(row.get(2)?),
+        },
         position: row.get(3)?,
         attempts: row.get(4)?,
         due: row.get(5)?,
@@ -109,7 +138,12 @@ fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
 
 /// Heads of lanes that are due, each with what follows it, as far as there is room.
 pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result<DueLanes> {
-    let DueQuery { endpoint, until, lanes, deliveries } = *query;
+    let DueQuery {
+        endpoint,
+        until,
+        lanes,
+        deliveries,
+    } = *query;
     let given_up = given_up(connection, endpoint)?;
     let mut heads = connection.prepare_cached(&format!(
         "SELECT {WAITING} FROM deliveries INDEXED BY deliveries_due
@@ -125,7 +159,10 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
         }
         found.lanes.push(vec![head]);
     }
-    let spare = deliveries.saturating_sub(found.lanes.len()).checked_div(found.lanes.len()).unwrap_or(0);
+    let spare = deliveries
+        .saturating_sub(found.lanes.len())
+        .checked_div(found.lanes.len())
+        .unwrap_or(0);
     let mut behind = connection.prepare_cached(&format!(
         "SELECT {WAITING} FROM deliveries INDEXED BY deliveries_waiting
          WHERE state = 0 AND endpoint = ?1 AND lane = ?2 AND entity = ?3 AND d > ?4 ORDER BY d LIMIT ?5"
@@ -133,8 +170,16 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
     let spare = i64::try_from(spare).unwrap_or(i64::MAX);
     for lane in found.lanes.iter_mut().filter(|_| spare > 0) {
         let Some(head) = lane.first() else { continue };
-        let bounds = params![int(endpoint), head.key.lane, int(head.key.entity), head.number, spare];
-        let run = behind.query_map(bounds, waiting)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let bounds = params![
+            int(endpoint),
+            head.key.lane,
+            int(head.key.entity),
+            head.number,
+            spare
+        ];
+        let run = behind
+            .query_map(bounds, waiting)?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
         lane.extend(run);
     }
     Ok(found)
@@ -149,11 +194,18 @@ fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
     let (number, lane) = (row.get(0)?, row.get(1)?);
     let is_given_up = number <= given_up && lane >= 0;
     let stored = codec::word("a delivery's state", row.get(7)?, DeliveryState::from_code)?;
-    let state = if stored == DeliveryState::Pending && is_given_up { DeliveryState::Failed } else { stored };
+    let state = if stored == DeliveryState::Pending && is_given_up {
+        DeliveryState::Failed
+    } else {
+        stored
+    };
     let due: Option<i64> = row.get(9)?;
     Ok(StoredDelivery {
         number,
-        key: LaneKey { lane, entity: uint(row.get(2)?) },
+        key: LaneKey {
+            lane,
+            entity: uint(row.get(2)?),
+        },
         position: row.get(3)?,
         event_at: row.get(4)?,
         happened: codec::word("what a delivery tells", row.get(5)?, Happened::from_code)?,
@@ -166,27 +218,45 @@ fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
 }
 
 /// One delivery with its log.
-pub(super) fn one(connection: &Connection, endpoint: u64, number: i64) -> rusqlite::Result<Option<StoredDelivery>> {
+pub(super) fn one(
+    connection: &Connection,
+    endpoint: u64,
+    number: i64,
+) -> rusqlite::Result<Option<StoredDelivery>> {
     let given_up = given_up(connection, endpoint)?;
     let found = connection
-        .prepare_cached(&format!("SELECT {DELIVERY}, log FROM deliveries WHERE d = ?1 AND endpoint = ?2"))?
+        .prepare_cached(&format!(
+            "SELECT {DELIVERY}, log FROM deliveries WHERE d = ?1 AND endpoint = ?2"
+        ))?
         .query_row([number, int(endpoint)], |row| {
-            Ok(StoredDelivery { log: read_log(row, 10)?, ..delivery(row, given_up)? })
+            Ok(StoredDelivery {
+                log: read_log(row, 10)?,
+                ..delivery(row, given_up)?
+            })
         })
         .optional()?;
-    let Some(mut found) = found else { return Ok(None) };
+    let Some(mut found) = found else {
+        return Ok(None);
+    };
     if Veil::of(connection)?.hides_at(found.position)? {
         found.log = found.log.into_iter().map(silent).collect();
     }
     Ok(Some(found))
 }
 
-/// A page of an endpoint's deliveries: a merge of what the index holds in order, by what happened and where it stands.
+/// A page of an endpoint's deliveries: a merge of what the index holds in order, by what happened
+/// and where it stands.
 pub(super) fn page(
     connection: &Connection,
     query: &DeliveryQuery,
 ) -> rusqlite::Result<Result<StoredPage<StoredDelivery>, &'static str>> {
-    let DeliveryQuery { endpoint, state, happened, paging, .. } = *query;
+    let DeliveryQuery {
+        endpoint,
+        state,
+        happened,
+        paging,
+        ..
+    } = *query;
     if let Some((cursor, parameter)) = paging.start.cursor()
         && !was_in(connection, endpoint, cursor)?
     {
@@ -197,8 +267,14 @@ pub(super) fn page(
     // A delivery's number is the tail of its identifier.
     let start = match paging.start {
         Start::Offset(_) => paging.start,
-        Start::After(at) => Start::After(Cursor { number: at.tail, ..at }),
-        Start::Before(at) => Start::Before(Cursor { number: at.tail, ..at }),
+        Start::After(at) => Start::After(Cursor {
+            number: at.tail,
+            ..at
+        }),
+        Start::Before(at) => Start::Before(Cursor {
+            number: at.tail,
+            ..at
+        }),
     };
     let scan = Scan::new(paging.order, start);
     let skip = match start {
@@ -207,9 +283,14 @@ pub(super) fn page(
     };
     let limit = usize::try_from(paging.limit).unwrap_or(0);
     let (direction, compare) = (scan.direction(), scan.compare());
-    let bound = scan.bound.map_or_else(String::new, |_| format!(" AND d {compare} ?3"));
+    let bound = scan
+        .bound
+        .map_or_else(String::new, |_| format!(" AND d {compare} ?3"));
     let mut parts = Vec::new();
-    for kind in Happened::EVENTS.iter().filter(|kind| happened.is_none_or(|wanted| wanted == **kind)) {
+    for kind in Happened::EVENTS
+        .iter()
+        .filter(|kind| happened.is_none_or(|wanted| wanted == **kind))
+    {
         for stored in stored_as(state) {
             parts.push(format!(
                 "SELECT d FROM (SELECT d FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1
@@ -223,12 +304,26 @@ pub(super) fn page(
          ORDER BY d {direction} LIMIT -1 OFFSET ?5",
         parts.join(" UNION ALL ")
     );
-    let most = int(skip).saturating_add(i64::from(paging.limit)).saturating_add(1);
-    let values = [int(endpoint), given_up, scan.bound.map_or(0, int), most, int(skip)].map(Value::from);
+    let most = int(skip)
+        .saturating_add(i64::from(paging.limit))
+        .saturating_add(1);
+    let values = [
+        int(endpoint),
+        given_up,
+        scan.bound.map_or(0, int),
+        most,
+        int(skip),
+    ]
+    .map(Value::from);
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(values), |row| delivery(row, given_up))?;
     let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(Ok(scan.page(items, limit, total, skip > 0 || scan.bound.is_some())))
+    Ok(Ok(scan.page(
+        items,
+        limit,
+        total,
+        skip > 0 || scan.bound.is_some(),
+    )))
 }
 
 /// How the rows of a state are found: as the row says it, and what may stand behind.
@@ -251,7 +346,11 @@ fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::R
     if let Some((of, at)) = found {
         return Ok(of == int(endpoint) && crate::id::first_number_at(at) == cursor.number);
     }
-    let last: i64 = connection.query_row("SELECT value FROM meta WHERE key = 'last_delivery'", [], |row| row.get(0))?;
+    let last: i64 = connection.query_row(
+        "SELECT value FROM meta WHERE key = 'last_delivery'",
+        [],
+        |row| row.get(0),
+    )?;
     Ok((1..=last).contains(&number))
 }
 
@@ -289,13 +388,20 @@ pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result
         oldest = oldest.into_iter().chain(first).min();
         newest = newest.into_iter().chain(last).max();
     }
-    let taken = newest.map(|number| one(connection, endpoint, number)).transpose()?.flatten();
-    let waits = oldest.map(|number| one(connection, endpoint, number)).transpose()?.flatten();
+    let taken = newest
+        .map(|number| one(connection, endpoint, number))
+        .transpose()?
+        .flatten();
+    let waits = oldest
+        .map(|number| one(connection, endpoint, number))
+        .transpose()?
+        .flatten();
     Ok(EndpointTotals {
         pending: count(DeliveryState::Pending)?,
         delivered: count(DeliveryState::Delivered)?,
         failed: count(DeliveryState::Failed)?,
-        last_success_at: taken.and_then(|taken| taken.log.last().map(|attempt| attempt.attempted_at.0)),
+        last_success_at: taken
+            .and_then(|taken| taken.log.last().map(|attempt| attempt.attempted_at.0)),
         oldest_pending_at: waits.map(|waits| waits.at),
     })
 }

@@ -1,5 +1,5 @@
-//! The one thread that writes. It takes what has gathered, commits it in one durable transaction, hands the batch to the
-//! views, and only then lets the replies go.
+//! The one thread that writes. It takes what has gathered, commits it in one durable transaction,
+//! hands the batch to the views, and only then lets the replies go.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use super::{Views, loads};
 use crate::feed::{Batch as Published, Event, Place, SeenNow};
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::store::{
-    Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten, Written,
+    Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten,
+    Written,
 };
 use crate::threads;
 
@@ -34,19 +35,41 @@ const SEQUENCES_MAX: usize = 200_000;
 
 /// What the writer is asked.
 pub(super) enum Work {
-    Commit { incarnation: Incarnation, commit: Box<Commit>, seals: Seals, settle: Settle },
-    Barrier { subject: Subject, incarnation: Incarnation, settle: Settle },
-    Reload { subject: Subject, reply: oneshot::Sender<Result<Option<Stored>, LoadError>> },
-    ChoreDone { chore: Chore },
-    Deliver { slice: Box<DeliverySlice>, reply: oneshot::Sender<Result<Written, Unwritten>> },
-    BeginDeliveries { reply: oneshot::Sender<i64> },
-    Close { done: std::sync::mpsc::SyncSender<()> },
+    Commit {
+        incarnation: Incarnation,
+        commit: Box<Commit>,
+        seals: Seals,
+        settle: Settle,
+    },
+    Barrier {
+        subject: Subject,
+        incarnation: Incarnation,
+        settle: Settle,
+    },
+    Reload {
+        subject: Subject,
+        reply: oneshot::Sender<Result<Option<Stored>, LoadError>>,
+    },
+    ChoreDone {
+        chore: Chore,
+    },
+    Deliver {
+        slice: Box<DeliverySlice>,
+        reply: oneshot::Sender<Result<Written, Unwritten>>,
+    },
+    BeginDeliveries {
+        reply: oneshot::Sender<i64>,
+    },
+    Close {
+        done: std::sync::mpsc::SyncSender<()>,
+    },
 }
 
 /// How a transaction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// No room, the disk refused to write, or another process holds the file: nothing of the batch stands.
+    /// No room, the disk refused to write, or another process holds the file: nothing of the batch
+    /// stands.
     Away,
     /// Something in the batch can't be written; the others may.
     Poisoned,
@@ -77,7 +100,11 @@ impl Writer {
     pub(super) fn run(mut self, inbox: &Receiver<Work>) {
         let (mut arrivals, mut closing) = (Arrivals::default(), false);
         while !closing {
-            let patience = if arrivals.are_left() { Duration::ZERO } else { self.housekeeping.tick() };
+            let patience = if arrivals.are_left() {
+                Duration::ZERO
+            } else {
+                self.housekeeping.tick()
+            };
             match inbox.recv_timeout(patience) {
                 Ok(first) => arrivals.push(first),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -99,7 +126,11 @@ impl Writer {
     }
 
     fn finish(self) {
-        let Writer { connection, checkpointing, .. } = self;
+        let Writer {
+            connection,
+            checkpointing,
+            ..
+        } = self;
         drop(checkpointing);
         // Everything is durable in the log already; this spares the next start the replay.
         if let Err(error) = connection.pragma_update(None, "wal_checkpoint", "TRUNCATE") {
@@ -164,15 +195,24 @@ impl Writer {
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.clear();
         }
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        self.connection
+            .prepare_cached("BEGIN IMMEDIATE")?
+            .execute([])?;
         let mut verdicts = Vec::with_capacity(works.len());
         let mut lost = HashMap::new();
         let mut batch = Batch::new(&self.connection, &mut self.counts, &mut self.sequences);
         for work in works {
             let verdict = match work {
-                Work::Commit { incarnation, commit, seals, .. } => {
+                Work::Commit {
+                    incarnation,
+                    commit,
+                    seals,
+                    ..
+                } => {
                     let entity = commit.subject.number;
-                    if is_banned(&self.banned, entity, *incarnation) || is_banned(&lost, entity, *incarnation) {
+                    if is_banned(&self.banned, entity, *incarnation)
+                        || is_banned(&lost, entity, *incarnation)
+                    {
                         Err(CommitFailure::Away)
                     } else {
                         match batch.apply(commit, seals)? {
@@ -189,22 +229,35 @@ impl Writer {
                     super::chores::done(&self.connection, *chore)?;
                     Ok(Done::Nothing)
                 }
-                Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(slice, &mut self.tidying, care)?)),
+                Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(
+                    slice,
+                    &mut self.tidying,
+                    care,
+                )?)),
                 Work::BeginDeliveries { .. } => {
                     super::deliveries::forget_gone(&self.connection)?;
                     Ok(Done::Nothing)
                 }
-                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => Ok(Done::Nothing),
+                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => {
+                    Ok(Done::Nothing)
+                }
             };
             verdicts.push(verdict);
         }
         batch.finish()?;
         if !due.is_empty() {
-            // The rows of this batch are not known to `fold` yet: a restart has to look from its begin.
-            super::chores::fold_into(&self.connection, (&self.counts, self.counts.begun_at()), &self.fold, due)?;
+            // The rows of this batch are not known to `fold` yet: a restart has to look from its
+            // begin.
+            super::chores::fold_into(
+                &self.connection,
+                (&self.counts, self.counts.begun_at()),
+                &self.fold,
+                due,
+            )?;
         }
         if !slices.is_empty() {
-            self.slicing.write(&self.connection, slices, self.counts.begun_at())?;
+            self.slicing
+                .write(&self.connection, slices, self.counts.begun_at())?;
         }
         if let Some(headroom) = &mut self.headroom {
             // Without it, the commit is slower, no more.
@@ -223,13 +276,22 @@ impl Writer {
         for work in works {
             let verdict = match self.transact(std::slice::from_ref(work), Care::Each) {
                 Ok(mut one) => one.pop().unwrap_or(Ok(Done::Nothing)),
-                Err(Failure::Poisoned) if matches!(work, Work::Deliver { .. }) => Ok(Done::Unwritable),
+                Err(Failure::Poisoned) if matches!(work, Work::Deliver { .. }) => {
+                    Ok(Done::Unwritable)
+                }
                 Err(failure) => {
                     warn!(?failure, "a commit could not be written");
                     Err(CommitFailure::Away)
                 }
             };
-            if let (Err(failure), Work::Commit { incarnation, commit, .. }) = (&verdict, work)
+            if let (
+                Err(failure),
+                Work::Commit {
+                    incarnation,
+                    commit,
+                    ..
+                },
+            ) = (&verdict, work)
                 && !matches!(failure, CommitFailure::Broken(_))
             {
                 ban(&mut self.banned, commit.subject.number, *incarnation);
@@ -241,18 +303,38 @@ impl Writer {
 
     /// The output gate: the batch is durable; the views first, then the replies.
     fn settle(&mut self, batch: &mut Vec<Work>, verdicts: Vec<Outcome>) {
-        let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> = Vec::with_capacity(batch.len());
+        let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> =
+            Vec::with_capacity(batch.len());
         let (mut reloads, mut delivered, mut begun) = (Vec::new(), Vec::new(), Vec::new());
         let feed = Arc::clone(&self.views.feed);
         let mut published = feed.batch();
         for (work, verdict) in batch.drain(..).zip(verdicts) {
             match work {
-                Work::Commit { incarnation, commit, settle, .. } => {
-                    replies.push((settle, self.absorb(incarnation, *commit, verdict, &mut published)));
+                Work::Commit {
+                    incarnation,
+                    commit,
+                    settle,
+                    ..
+                } => {
+                    replies.push((
+                        settle,
+                        self.absorb(incarnation, *commit, verdict, &mut published),
+                    ));
                 }
-                Work::Barrier { subject, incarnation, settle } => {
+                Work::Barrier {
+                    subject,
+                    incarnation,
+                    settle,
+                } => {
                     let lost = is_banned(&self.banned, subject.number, incarnation);
-                    replies.push((settle, if lost { Err(CommitFailure::Away) } else { Ok(()) }));
+                    replies.push((
+                        settle,
+                        if lost {
+                            Err(CommitFailure::Away)
+                        } else {
+                            Ok(())
+                        },
+                    ));
                 }
                 Work::Reload { subject, reply } => {
                     self.banned.remove(&subject.number);
@@ -283,7 +365,8 @@ impl Writer {
             let _ = reply.send(self.counts.next_pos - 1);
         }
         for (subject, reply) in reloads {
-            let loaded = loads::load(&self.connection, subject).map_err(|error| codec::failed(&error).into());
+            let loaded = loads::load(&self.connection, subject)
+                .map_err(|error| codec::failed(&error).into());
             // Whoever asked may have left.
             let _ = reply.send(loaded);
         }
@@ -337,7 +420,8 @@ impl Writer {
         }
         for effect in std::mem::take(&mut commit.effects) {
             if let Effect::CustomerRenamed(customer, name) = &effect {
-                self.housekeeping.rename(customer.number(), name, commit.expected + 1);
+                self.housekeeping
+                    .rename(customer.number(), name, commit.expected + 1);
             }
             self.views.take_in(effect, commit.expected + 1);
         }
@@ -349,16 +433,33 @@ impl Writer {
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
     pub(super) fn keep_house(&mut self, closing: bool) {
-        let Writer { connection, counts, fold, lagging, slicing, views, housekeeping, healthy, .. } = self;
-        // What failed before is not well again because nothing is due now; and what is due would wait where commits do.
+        let Writer {
+            connection,
+            counts,
+            fold,
+            lagging,
+            slicing,
+            views,
+            housekeeping,
+            healthy,
+            ..
+        } = self;
+        // What failed before is not well again because nothing is due now; and what is due would
+        // wait where commits do.
         if !closing && !healthy.load(Ordering::Relaxed) && !housekeeping.can_write(connection) {
             return;
         }
         if self.checkpointing.is_long() {
-            // Long reads one after the other are in the way of its beginning again: as after a redaction, they are kept off.
+            // Long reads one after the other are in the way of its beginning again: as after a
+            // redaction, they are kept off.
             housekeeping.erase_log();
         }
-        let done = housekeeping.run(connection, (counts, fold, slicing), (lagging, views), closing);
+        let done = housekeeping.run(
+            connection,
+            (counts, fold, slicing),
+            (lagging, views),
+            closing,
+        );
         self.figures.renames_waiting(housekeeping.renames_waiting());
         match done {
             Ok(()) => healthy.store(true, Ordering::Relaxed),
@@ -412,7 +513,13 @@ fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
             priority: Some(seen.priority),
             assignee: seen.assignee.map(|user| user.number()),
         });
-        published.event(Event::new(place, row.happened, commit.at, seen, row.payload.clone()));
+        published.event(Event::new(
+            place,
+            row.happened,
+            commit.at,
+            seen,
+            row.payload.clone(),
+        ));
     }
 }
 
@@ -426,7 +533,8 @@ fn ban(bans: &mut Bans, entity: u64, incarnation: Incarnation) {
 }
 
 fn is_banned(bans: &Bans, entity: u64, incarnation: Incarnation) -> bool {
-    bans.get(&entity).is_some_and(|lost| lost.contains(&incarnation))
+    bans.get(&entity)
+        .is_some_and(|lost| lost.contains(&incarnation))
 }
 
 /// What was written of one work.
@@ -465,7 +573,10 @@ impl Work {
         match self {
             Work::Commit { commit, .. } => Some(commit.subject.number),
             Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),
-            Work::ChoreDone { .. } | Work::Deliver { .. } | Work::BeginDeliveries { .. } | Work::Close { .. } => None,
+            Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::BeginDeliveries { .. }
+            | Work::Close { .. } => None,
         }
     }
 
@@ -484,29 +595,41 @@ impl Work {
 
     fn writes(&self) -> bool {
         match self {
-            Work::Commit { .. } | Work::ChoreDone { .. } | Work::Deliver { .. } | Work::BeginDeliveries { .. } => true,
+            Work::Commit { .. }
+            | Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::BeginDeliveries { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }
     }
 }
 
-/// A failed fsync is final: what the disk holds is not known any more, and only a new start finds out.
+/// A failed fsync is final: what the disk holds is not known any more, and only a new start finds
+/// out.
 pub(super) fn judge(error: &rusqlite::Error) -> Failure {
     let Some(cause) = error.sqlite_error() else {
         error!(%error, "a commit can't be written");
         return Failure::Poisoned;
     };
-    if matches!(cause.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) {
+    if matches!(
+        cause.extended_code,
+        ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC
+    ) {
         error!(%error, "fsync failed; stopping, so that the next start recovers what is on the disk");
         std::process::exit(threads::EXIT_CODE);
     }
-    if matches!(cause.code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed)
-    {
+    if matches!(
+        cause.code,
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed
+    ) {
         warn!(%error, "another process holds the store's file; it goes on when that lets go");
         Failure::Away
     } else if matches!(
         cause.code,
-        ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly
+        ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly
     ) {
         warn!(%error, "the store can't be written to; make room or mend the disk");
         Failure::Away

@@ -67,13 +67,30 @@ pub(super) struct ActivityQuery {
 }
 
 pub(super) async fn list(call: Call, query: CommentsQuery) -> Result<Output, Problem> {
-    let CommentsQuery { resolved, limit, offset, order } = query;
-    let paging = PlainQuery { limit, offset, order }.part().paging::<DocumentKind>(Order::Desc)?;
+    let CommentsQuery {
+        resolved,
+        limit,
+        offset,
+        order,
+    } = query;
+    let paging = PlainQuery {
+        limit,
+        offset,
+        order,
+    }
+    .part()
+    .paging::<DocumentKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.edge.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
-    let page = documents.comments(id, by, CommentList { resolved, paging }).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = documents
+        .comments(id, by, CommentList { resolved, paging })
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn add(call: Call, Json(add): Json<AddComment>) -> Result<Output, Problem> {
@@ -92,21 +109,42 @@ pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
 
 pub(super) async fn activity(call: Call, query: ActivityQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
-    let page = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let page = Part {
+        limit: query.limit,
+        offset: query.offset,
+        after,
+        before,
+        order: query.order,
+    };
     let paging = page.paging::<ActivityKind>(Order::Desc)?;
     let action = query.action.as_deref().map(action).transpose()?;
     let actor = query.actor.as_deref().map(actor).transpose()?;
     let id = call.id::<DocumentKind>(0)?;
-    let wanted = ActivityList { action, actor, since: query.since, until: query.until, paging };
+    let wanted = ActivityList {
+        action,
+        actor,
+        since: query.since,
+        until: query.until,
+        paging,
+    };
     let documents = &call.edge.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let page = documents.activity(id, by, wanted).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 fn action(word: &str) -> Result<Happened, Problem> {
     let found = Happened::from_word(word).filter(|happened| happened.is_of_document());
-    found.ok_or_else(|| Problem::invalid("action", "must be what happens to documents, such as document.updated"))
+    found.ok_or_else(|| {
+        Problem::invalid(
+            "action",
+            "must be what happens to documents, such as document.updated",
+        )
+    })
 }
 
 /// The user or key of this identifier.

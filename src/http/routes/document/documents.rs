@@ -1,7 +1,9 @@
 //! Documents as a whole: made, listed, read, changed, put into the bin and taken out of it.
 
 use colloquy_actors::document::access::DocumentRole;
-use colloquy_actors::document::messages::{ContentType, CreateDocument, Request, UpdateDocument, VersionName};
+use colloquy_actors::document::messages::{
+    ContentType, CreateDocument, Request, UpdateDocument, VersionName,
+};
 use colloquy_actors::document::{DocumentList, DocumentOrder};
 use colloquy_actors::id::{DocumentId, DocumentKind, UserId};
 use colloquy_actors::page::{Order, Start};
@@ -30,8 +32,8 @@ enum Sort {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    /// Only those in whose title or content all these words are, best first; words in quotation marks in this order, the
-    /// last one may go on.
+    /// Only those in whose title or content all these words are, best first; words in quotation
+    /// marks in this order, the last one may go on.
     q: Option<String>,
     /// Only this user's.
     #[param(inline)]
@@ -85,16 +87,35 @@ pub(super) struct DeleteQuery {
 }
 
 pub(super) async fn create(call: Call, Json(new): Json<CreateDocument>) -> Result<Output, Problem> {
-    let Call { edge, caller, reservation, .. } = call;
-    Ok(edge.system.documents.create(caller, new, reservation).await?.into())
+    let Call {
+        edge,
+        caller,
+        reservation,
+        ..
+    } = call;
+    Ok(edge
+        .system
+        .documents
+        .create(caller, new, reservation)
+        .await?
+        .into())
 }
 
 pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
-    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let part = Part {
+        limit: query.limit,
+        offset: query.offset,
+        after,
+        before,
+        order: query.order,
+    };
     let paging = part.paging::<DocumentKind>(Order::Desc)?;
     if query.q.is_some() && !matches!(paging.start, Start::Offset(_)) {
-        return Err(Problem::invalid("q", "goes with offset only, not with after or before"));
+        return Err(Problem::invalid(
+            "q",
+            "goes with offset only, not with after or before",
+        ));
     }
     let documents = &call.edge.system.documents;
     let wanted = DocumentList {
@@ -111,8 +132,14 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
         },
         paging,
     };
-    let page = documents.list(call.caller.scope, documents.who(&call.caller), wanted).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    let page = documents
+        .list(call.caller.scope, documents.who(&call.caller), wanted)
+        .await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, query: ReadQuery) -> Result<Output, Problem> {
@@ -122,13 +149,24 @@ pub(super) async fn read(call: Call, query: ReadQuery) -> Result<Output, Problem
     Ok(documents.read(id, by, query.version).await?.into())
 }
 
-pub(super) async fn update(call: Call, Maybe(update): Maybe<UpdateDocument>) -> Result<Output, Problem> {
+pub(super) async fn update(
+    call: Call,
+    Maybe(update): Maybe<UpdateDocument>,
+) -> Result<Output, Problem> {
     change(call, Request::Update(Box::new(update))).await
 }
 
 pub(super) async fn remove(call: Call, query: DeleteQuery) -> Result<Output, Problem> {
     let permanent = query.permanent.unwrap_or(false);
-    change(call, if permanent { Request::Erase } else { Request::Bin }).await
+    change(
+        call,
+        if permanent {
+            Request::Erase
+        } else {
+            Request::Bin
+        },
+    )
+    .await
 }
 
 pub(super) async fn restore(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {

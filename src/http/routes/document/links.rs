@@ -1,4 +1,5 @@
-//! What a share link opens for whoever holds it: the document as a page or as JSON, and what the link's role allows.
+//! What a share link opens for whoever holds it: the document as a page or as JSON, and what the
+//! link's role allows.
 
 use std::sync::Arc;
 
@@ -48,16 +49,31 @@ pub(super) async fn enter(call: Call, Form(entry): Form<Entry>) -> Result<Output
     shown.map_err(|problem| for_people(&call, Some(&entry.password), problem))
 }
 
-pub(super) async fn update(call: Call, Maybe(update): Maybe<UpdateDocument>) -> Result<Output, Problem> {
+pub(super) async fn update(
+    call: Call,
+    Maybe(update): Maybe<UpdateDocument>,
+) -> Result<Output, Problem> {
     let link = opened(&call, header(&call).as_deref()).await?;
     let if_match = call.if_match.clone();
-    Ok(ask(&call, &link, if_match, None, Request::Update(Box::new(update))).await?.into())
+    Ok(ask(
+        &call,
+        &link,
+        if_match,
+        None,
+        Request::Update(Box::new(update)),
+    )
+    .await?
+    .into())
 }
 
-pub(super) async fn comment(call: Call, Holders(add): Holders<AddComment>) -> Result<Output, Problem> {
+pub(super) async fn comment(
+    call: Call,
+    Holders(add): Holders<AddComment>,
+) -> Result<Output, Problem> {
     let link = opened(&call, header(&call).as_deref()).await?;
     let reservation = match call.idempotency_key.as_ref().zip(call.fingerprint) {
-        // Beside the account's own keys: a token has none of their characters before the first U+0000.
+        // Beside the account's own keys: a token has none of their characters before the first
+        // U+0000.
         Some((key, request)) => {
             let key = format!("{}\0{key}", call.segment(0));
             match idempotency::look(&call.edge, link.scope, &key, request).await? {
@@ -68,7 +84,15 @@ pub(super) async fn comment(call: Call, Holders(add): Holders<AddComment>) -> Re
         None => None,
     };
     let if_match = call.if_match.clone();
-    Ok(ask(&call, &link, if_match, reservation, Request::AddComment(Box::new(add))).await?.into())
+    Ok(ask(
+        &call,
+        &link,
+        if_match,
+        reservation,
+        Request::AddComment(Box::new(add)),
+    )
+    .await?
+    .into())
 }
 
 async fn ask(
@@ -79,7 +103,12 @@ async fn ask(
     request: Request,
 ) -> Result<Answer, Problem> {
     let by = (link.caller(&call.caller.by), link.who);
-    Ok(call.edge.system.documents.change(link.document, by, if_match, reservation, request).await?)
+    Ok(call
+        .edge
+        .system
+        .documents
+        .change(link.document, by, if_match, reservation, request)
+        .await?)
 }
 
 fn header(call: &Call) -> Option<String> {
@@ -88,19 +117,35 @@ fn header(call: &Call) -> Option<String> {
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// Whether there is such a link, whatever it takes to open it: nothing that is sent to any other is read.
+/// Whether there is such a link, whatever it takes to open it: nothing that is sent to any other is
+/// read.
 pub(super) fn known(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
-    async { Ok(call.edge.system.documents.knows_link(call.segment(0)).await?) }.boxed_local()
+    async {
+        Ok(call
+            .edge
+            .system
+            .documents
+            .knows_link(call.segment(0))
+            .await?)
+    }
+    .boxed_local()
 }
 
 /// The same for what a page's form sends.
 pub(super) fn known_to_people(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
-    known(call).map(|known| known.map_err(|problem| for_people(call, None, problem))).boxed_local()
+    known(call)
+        .map(|known| known.map_err(|problem| for_people(call, None, problem)))
+        .boxed_local()
 }
 
 /// The link, if it opens.
 async fn opened(call: &Call, password: Option<&str>) -> Result<Link, Problem> {
-    Ok(call.edge.system.documents.open_link(call.segment(0), password, &call.caller.by).await?)
+    Ok(call
+        .edge
+        .system
+        .documents
+        .open_link(call.segment(0), password, &call.caller.by)
+        .await?)
 }
 
 /// Shows the document, and counts the use before the answer leaves.
@@ -108,11 +153,21 @@ async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
     let documents = &call.edge.system.documents;
     let by = &call.caller.by;
     let link = opened(call, password).await?;
-    let answer = documents.read(link.document, (link.caller(by), link.who), None).await?;
+    let answer = documents
+        .read(link.document, (link.caller(by), link.who), None)
+        .await?;
     let as_json = accept::prefers_json(call.request.headers());
-    let known = answer.etag.as_ref().filter(|_| as_json && call.request.method() != Method::POST);
-    let has_already = known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
-    let room = if has_already { None } else { room(call, &answer.body, as_json).await? };
+    let known = answer
+        .etag
+        .as_ref()
+        .filter(|_| as_json && call.request.method() != Method::POST);
+    let has_already =
+        known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
+    let room = if has_already {
+        None
+    } else {
+        room(call, &answer.body, as_json).await?
+    };
     if !has_already && call.request.method() != Method::HEAD {
         documents.use_link(&link, by).await?;
     }
@@ -122,16 +177,34 @@ async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
     // The room goes along: whoever hangs up meanwhile does not end the work.
     let page = web::block(move || page::document(&answer.body).map(|page| (page, room)));
     let (body, room) = page.await.ok().flatten().ok_or_else(Problem::crashed)?;
-    Ok(Output::Text(Text { body, media_type: "text/html; charset=utf-8", keep: Keep::Not, room }))
+    Ok(Output::Text(Text {
+        body,
+        media_type: "text/html; charset=utf-8",
+        keep: Keep::Not,
+        room,
+    }))
 }
 
 /// Room for what is shown of a large document, before a page of it is made and its use is counted.
 async fn room(call: &Call, body: &Bytes, as_json: bool) -> Result<Option<BytesPermit>, Problem> {
-    let Some(holder) = call.holder.filter(|_| page::bytes_max(body.len()) > SMALL_MAX) else { return Ok(None) };
+    let Some(holder) = call
+        .holder
+        .filter(|_| page::bytes_max(body.len()) > SMALL_MAX)
+    else {
+        return Ok(None);
+    };
     let (answers, body) = (Arc::clone(&call.edge.answers), body.clone());
     let taken = web::block(move || {
-        let bytes = if as_json { body.len() } else { page::bytes(&body) };
-        if bytes <= SMALL_MAX { Some(None) } else { answers.take(holder, bytes, Slack::None).map(Some) }
+        let bytes = if as_json {
+            body.len()
+        } else {
+            page::bytes(&body)
+        };
+        if bytes <= SMALL_MAX {
+            Some(None)
+        } else {
+            answers.take(holder, bytes, Slack::None).map(Some)
+        }
     });
     let taken = taken.await.map_err(|_| Problem::crashed())?;
     taken.ok_or_else(|| Problem::unavailable(TOO_MANY_ANSWERS, Outcome::None, 1))
@@ -144,10 +217,15 @@ fn for_people(call: &Call, given: Option<&str>, problem: Problem) -> Problem {
         return problem;
     }
     let page = match (problem.kind, given.filter(|given| !given.is_empty())) {
-        (Kind::Unauthorized, Some(_)) => page::password(call.segment(0), "That is not the password."),
+        (Kind::Unauthorized, Some(_)) => {
+            page::password(call.segment(0), "That is not the password.")
+        }
         (Kind::Unauthorized, None) => page::password(call.segment(0), "It opens with a password."),
         (Kind::NotFound, _) => page::gone(),
         (_, _) => return page::refusal_page(headers, problem),
     };
-    Problem { more: Some(Box::new(More::Page(page))), ..problem }
+    Problem {
+        more: Some(Box::new(More::Page(page))),
+        ..problem
+    }
 }

@@ -11,7 +11,9 @@ use colloquy_actors::accounts::Permission;
 use colloquy_actors::answer::Answer;
 use colloquy_actors::document::ActivityView;
 use colloquy_actors::document::messages::{Part as DocumentPart, Request};
-use colloquy_actors::document::views::{CommentView, DocumentView, NewShareView, ShareView, VersionView};
+use colloquy_actors::document::views::{
+    CommentView, DocumentView, NewShareView, ShareView, VersionView,
+};
 use colloquy_actors::id::DocumentKind;
 use colloquy_actors::page::Order;
 
@@ -41,10 +43,18 @@ async fn change(call: Call, request: Request) -> Result<Output, Problem> {
 
 async fn answered(call: Call, request: Request) -> Result<Answer, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call { edge, caller, if_match, reservation, .. } = call;
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
     let documents = &edge.system.documents;
     let by = (caller.clone(), documents.who(&caller));
-    Ok(documents.change(id, by, if_match, reservation, request).await?)
+    Ok(documents
+        .change(id, by, if_match, reservation, request)
+        .await?)
 }
 
 /// A page of what the document in the path holds.
@@ -54,7 +64,11 @@ async fn part(call: Call, query: &PlainQuery, part: DocumentPart) -> Result<Outp
     let documents = &call.edge.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let page = documents.part(id, by, part, paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 /// All operations on documents.
@@ -161,22 +175,34 @@ fn versions() -> Vec<Operation> {
 
 fn people() -> Vec<Operation> {
     vec![
-        get("/api/v1/documents/{document_id}/collaborators", "listCollaborators", sharing::collaborators)
-            .about(TAG_PEOPLE, "List collaborators", "Newest first.")
-            .door(READ)
-            .lists::<CollaboratorShown>(),
-        post("/api/v1/documents/{document_id}/collaborators", "addCollaborator", sharing::add_collaborator)
-            .about(TAG_PEOPLE, "Add a collaborator", "By `user_id` or `email`.")
-            .door(SHARE)
-            .creates::<CollaboratorShown>(Home::Beneath)
-            .conditional()
-            .refuses(&[Kind::Conflict]),
+        get(
+            "/api/v1/documents/{document_id}/collaborators",
+            "listCollaborators",
+            sharing::collaborators,
+        )
+        .about(TAG_PEOPLE, "List collaborators", "Newest first.")
+        .door(READ)
+        .lists::<CollaboratorShown>(),
+        post(
+            "/api/v1/documents/{document_id}/collaborators",
+            "addCollaborator",
+            sharing::add_collaborator,
+        )
+        .about(TAG_PEOPLE, "Add a collaborator", "By `user_id` or `email`.")
+        .door(SHARE)
+        .creates::<CollaboratorShown>(Home::Beneath)
+        .conditional()
+        .refuses(&[Kind::Conflict]),
         put(
             "/api/v1/documents/{document_id}/collaborators/{user_id}",
             "changeCollaborator",
             sharing::change_collaborator,
         )
-        .about(TAG_PEOPLE, "Change a collaborator's role", "An owner is made with `transfer_owner_to`.")
+        .about(
+            TAG_PEOPLE,
+            "Change a collaborator's role",
+            "An owner is made with `transfer_owner_to`.",
+        )
         .door(SHARE)
         .shows::<CollaboratorShown>()
         .refuses(&[Kind::Conflict]),
@@ -185,62 +211,126 @@ fn people() -> Vec<Operation> {
             "removeCollaborator",
             sharing::remove_collaborator,
         )
-        .about(TAG_PEOPLE, "Remove a collaborator", "Holds for the user's very next request.")
+        .about(
+            TAG_PEOPLE,
+            "Remove a collaborator",
+            "Holds for the user's very next request.",
+        )
         .door(SHARE)
         .refuses(&[Kind::Conflict]),
-        get("/api/v1/documents/{document_id}/permissions", "getPermissions", sharing::permissions)
-            .about(TAG_PEOPLE, "Get the permission set", "Who may do what.")
-            .door(READ)
-            .shows::<PermissionsShown>(),
-        put("/api/v1/documents/{document_id}/permissions", "setPermissions", sharing::set_permissions)
-            .about(TAG_PEOPLE, "Set permissions", "All of it at once, or nothing; what is left out stays.")
-            .door(SHARE)
-            .shows::<PermissionsShown>(),
-        post("/api/v1/documents/{document_id}/share", "createShare", sharing::share)
-            .about(TAG_PEOPLE, "Make a share link", "The answer's `url` is shown only here.")
-            .door(SHARE)
-            .creates::<NewShareView<'_>>(Home::Beneath)
-            .conditional()
-            .secret()
-            .refuses(&[Kind::Conflict]),
-        get("/api/v1/documents/{document_id}/share", "listShares", sharing::shares)
-            .about(TAG_PEOPLE, "List share links", "Newest first.")
-            .door(READ)
-            .lists::<ShareView>(),
-        delete("/api/v1/documents/{document_id}/share/{share_id}", "removeShare", sharing::remove_share)
-            .about(TAG_PEOPLE, "Take a share link back", "Holds for the very next request with it.")
-            .door(SHARE),
+        get(
+            "/api/v1/documents/{document_id}/permissions",
+            "getPermissions",
+            sharing::permissions,
+        )
+        .about(TAG_PEOPLE, "Get the permission set", "Who may do what.")
+        .door(READ)
+        .shows::<PermissionsShown>(),
+        put(
+            "/api/v1/documents/{document_id}/permissions",
+            "setPermissions",
+            sharing::set_permissions,
+        )
+        .about(
+            TAG_PEOPLE,
+            "Set permissions",
+            "All of it at once, or nothing; what is left out stays.",
+        )
+        .door(SHARE)
+        .shows::<PermissionsShown>(),
+        post(
+            "/api/v1/documents/{document_id}/share",
+            "createShare",
+            sharing::share,
+        )
+        .about(
+            TAG_PEOPLE,
+            "Make a share link",
+            "The answer's `url` is shown only here.",
+        )
+        .door(SHARE)
+        .creates::<NewShareView<'_>>(Home::Beneath)
+        .conditional()
+        .secret()
+        .refuses(&[Kind::Conflict]),
+        get(
+            "/api/v1/documents/{document_id}/share",
+            "listShares",
+            sharing::shares,
+        )
+        .about(TAG_PEOPLE, "List share links", "Newest first.")
+        .door(READ)
+        .lists::<ShareView>(),
+        delete(
+            "/api/v1/documents/{document_id}/share/{share_id}",
+            "removeShare",
+            sharing::remove_share,
+        )
+        .about(
+            TAG_PEOPLE,
+            "Take a share link back",
+            "Holds for the very next request with it.",
+        )
+        .door(SHARE),
     ]
 }
 
 fn comments() -> Vec<Operation> {
     vec![
-        get("/api/v1/documents/{document_id}/comments", "listComments", comments::list)
-            .about(TAG, "List comments", "Newest first.")
-            .door(READ)
-            .lists::<CommentView>(),
-        post("/api/v1/documents/{document_id}/comments", "addComment", comments::add)
-            .about(TAG, "Comment", "On lines of a version; on the head's, it follows them from version to version.")
-            .door(WRITE)
-            .creates::<CommentView>(Home::Beneath)
-            .conditional()
-            .refuses(&[Kind::Conflict]),
-        patch("/api/v1/documents/{document_id}/comments/{comment_id}", "changeComment", comments::edit)
-            .about(
-                TAG,
-                "Change a comment",
-                "Who may comment may settle any; the words of others are the owner's to change.",
-            )
-            .door(WRITE)
-            .shows::<CommentView>()
-            .refuses(&[Kind::Conflict]),
-        delete("/api/v1/documents/{document_id}/comments/{comment_id}", "deleteComment", comments::remove)
-            .about(TAG, "Delete a comment", "One's own, or as the owner any.")
-            .door(WRITE),
-        get("/api/v1/documents/{document_id}/activity", "listActivity", comments::activity)
-            .about(TAG, "List what was done", "Newest first; nothing is ever taken out.")
-            .door(READ)
-            .lists::<ActivityView>(),
+        get(
+            "/api/v1/documents/{document_id}/comments",
+            "listComments",
+            comments::list,
+        )
+        .about(TAG, "List comments", "Newest first.")
+        .door(READ)
+        .lists::<CommentView>(),
+        post(
+            "/api/v1/documents/{document_id}/comments",
+            "addComment",
+            comments::add,
+        )
+        .about(
+            TAG,
+            "Comment",
+            "On lines of a version; on the head's, it follows them from version to version.",
+        )
+        .door(WRITE)
+        .creates::<CommentView>(Home::Beneath)
+        .conditional()
+        .refuses(&[Kind::Conflict]),
+        patch(
+            "/api/v1/documents/{document_id}/comments/{comment_id}",
+            "changeComment",
+            comments::edit,
+        )
+        .about(
+            TAG,
+            "Change a comment",
+            "Who may comment may settle any; the words of others are the owner's to change.",
+        )
+        .door(WRITE)
+        .shows::<CommentView>()
+        .refuses(&[Kind::Conflict]),
+        delete(
+            "/api/v1/documents/{document_id}/comments/{comment_id}",
+            "deleteComment",
+            comments::remove,
+        )
+        .about(TAG, "Delete a comment", "One's own, or as the owner any.")
+        .door(WRITE),
+        get(
+            "/api/v1/documents/{document_id}/activity",
+            "listActivity",
+            comments::activity,
+        )
+        .about(
+            TAG,
+            "List what was done",
+            "Newest first; nothing is ever taken out.",
+        )
+        .door(READ)
+        .lists::<ActivityView>(),
     ]
 }
 

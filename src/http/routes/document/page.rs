@@ -1,5 +1,6 @@
-//! Share links as pages for people: a document, the question for its password, and that there is none. Nothing of what
-//! others wrote becomes markup, nothing runs, nothing is loaded from elsewhere.
+//! Share links as pages for people: a document, the question for its password, and that there is
+//! none. Nothing of what others wrote becomes markup, nothing runs, nothing is loaded from
+//! elsewhere.
 
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
@@ -44,8 +45,12 @@ pub(super) fn document(body: &[u8]) -> Option<Bytes> {
     let shown: Shown = serde_json::from_slice(body).ok()?;
     let mut page = begun(&shown.title);
     page.reserve(bytes(body));
-    page.raw("<h1>").escaped(&shown.title).raw("</h1><p class=\"about\">Version ");
-    page.escaped(&shown.version_number.to_string()).raw(", changed <time datetime=\"").escaped(&shown.updated_at);
+    page.raw("<h1>")
+        .escaped(&shown.title)
+        .raw("</h1><p class=\"about\">Version ");
+    page.escaped(&shown.version_number.to_string())
+        .raw(", changed <time datetime=\"")
+        .escaped(&shown.updated_at);
     page.raw("\">")
         .escaped(&to_the_minute(&shown.updated_at))
         .raw("</time></p><pre>")
@@ -56,14 +61,20 @@ pub(super) fn document(body: &[u8]) -> Option<Bytes> {
 
 /// A time as people read it.
 fn to_the_minute(time: &str) -> String {
-    time.get(..16).map_or_else(|| time.to_owned(), |minute| format!("{} UTC", minute.replace('T', " ")))
+    time.get(..16).map_or_else(
+        || time.to_owned(),
+        |minute| format!("{} UTC", minute.replace('T', " ")),
+    )
 }
 
-/// The question for the password of this link, and what there is to say about the one that was given.
+/// The question for the password of this link, and what there is to say about the one that was
+/// given.
 pub(super) fn password(token: &str, said: &str) -> Bytes {
     let mut page = begun("A shared document");
-    page.raw("<h1>A shared document</h1><p role=\"status\">").escaped(said);
-    page.raw("</p><form method=\"post\" action=\"/s/").escaped(token);
+    page.raw("<h1>A shared document</h1><p role=\"status\">")
+        .escaped(said);
+    page.raw("</p><form method=\"post\" action=\"/s/")
+        .escaped(token);
     page.raw("\"><label>Password <input type=\"password\" name=\"password\" required autocomplete=\"off\"></label>");
     page.raw("<button>Open</button></form>");
     ended(page)
@@ -83,13 +94,19 @@ pub(in crate::http) fn refusal_page(headers: &HeaderMap, problem: Problem) -> Pr
         return problem;
     }
     let page = refused(problem.kind.message(), &problem.reason);
-    Problem { more: Some(Box::new(More::Page(page))), ..problem }
+    Problem {
+        more: Some(Box::new(More::Page(page))),
+        ..problem
+    }
 }
 
 /// That nothing is shown, and why.
 fn refused(message: &str, reason: &str) -> Bytes {
     let mut page = begun("Nothing to show");
-    page.raw("<h1>Nothing to show</h1><p>").escaped(message).raw(".</p><p class=\"about\">").escaped(reason);
+    page.raw("<h1>Nothing to show</h1><p>")
+        .escaped(message)
+        .raw(".</p><p class=\"about\">")
+        .escaped(reason);
     page.raw(".</p>");
     ended(page)
 }
@@ -98,7 +115,8 @@ fn begun(title: &str) -> Html {
     let mut page = Html::default();
     page.raw("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
     page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    page.raw("<meta name=\"robots\" content=\"noindex\"><title>").escaped(title);
+    page.raw("<meta name=\"robots\" content=\"noindex\"><title>")
+        .escaped(title);
     page.raw("</title><link rel=\"stylesheet\" href=\"/docs/share.css\"></head><body><main>");
     page
 }
@@ -122,9 +140,16 @@ mod tests {
         let body = body.to_string();
         assert!(document(body.as_bytes()).unwrap().len() <= bytes(body.as_bytes()));
         assert!(bytes(body.as_bytes()) <= bytes_max(body.len()));
-        for page in [document(body.as_bytes()).unwrap(), password(nasty, nasty), refused(nasty, nasty)] {
+        for page in [
+            document(body.as_bytes()).unwrap(),
+            password(nasty, nasty),
+            refused(nasty, nasty),
+        ] {
             let text = String::from_utf8(page.to_vec()).unwrap();
-            assert!(!text.contains("<script") && !text.contains("</pre></title>"), "{text}");
+            assert!(
+                !text.contains("<script") && !text.contains("</pre></title>"),
+                "{text}"
+            );
         }
     }
 }

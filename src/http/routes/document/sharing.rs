@@ -52,20 +52,40 @@ pub(super) async fn collaborators(call: Call, query: PlainQuery) -> Result<Outpu
     part(call, &query, DocumentPart::Collaborators).await
 }
 
-pub(super) async fn add_collaborator(call: Call, Json(new): Json<AddCollaborator>) -> Result<Output, Problem> {
+pub(super) async fn add_collaborator(
+    call: Call,
+    Json(new): Json<AddCollaborator>,
+) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call { edge, caller, if_match, reservation, .. } = call;
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
     let documents = &edge.system.documents;
     let by = (caller.clone(), documents.who(&caller));
-    Ok(documents.add_collaborator(id, by, new, if_match, reservation).await?.into())
+    Ok(documents
+        .add_collaborator(id, by, new, if_match, reservation)
+        .await?
+        .into())
 }
 
-pub(super) async fn change_collaborator(call: Call, Json(change): Json<ChangeCollaborator>) -> Result<Output, Problem> {
+pub(super) async fn change_collaborator(
+    call: Call,
+    Json(change): Json<ChangeCollaborator>,
+) -> Result<Output, Problem> {
     let user = call.id::<UserKind>(1)?;
     let scope = call.caller.scope;
     let edge = call.edge.clone();
     let answer = answered(call, Request::ChangeCollaborator(user, change.role)).await?;
-    Ok(edge.system.documents.collaborator_shown(scope, answer).await?.into())
+    Ok(edge
+        .system
+        .documents
+        .collaborator_shown(scope, answer)
+        .await?
+        .into())
 }
 
 pub(super) async fn remove_collaborator(call: Call) -> Result<Output, Problem> {
@@ -80,20 +100,39 @@ pub(super) async fn permissions(call: Call, _: NoQuery) -> Result<Output, Proble
     Ok(documents.permissions(id, by).await?.into())
 }
 
-pub(super) async fn set_permissions(call: Call, Maybe(set): Maybe<SetPermissions>) -> Result<Output, Problem> {
+pub(super) async fn set_permissions(
+    call: Call,
+    Maybe(set): Maybe<SetPermissions>,
+) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call { edge, caller, if_match, .. } = call;
+    let Call {
+        edge,
+        caller,
+        if_match,
+        ..
+    } = call;
     let documents = &edge.system.documents;
     let by = (caller.clone(), documents.who(&caller));
-    Ok(documents.set_permissions(id, by, if_match, set).await?.into())
+    Ok(documents
+        .set_permissions(id, by, if_match, set)
+        .await?
+        .into())
 }
 
 pub(super) async fn share(call: Call, Maybe(new): Maybe<CreateShare>) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call { edge, caller, if_match, reservation, .. } = call;
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
     let documents = &edge.system.documents;
     let by = (caller.clone(), documents.who(&caller));
-    let (answer, token) = documents.create_share(id, by, new, if_match, reservation).await?;
+    let (answer, token) = documents
+        .create_share(id, by, new, if_match, reservation)
+        .await?;
     let url = format!("{}/s/{token}", edge.public_url);
     Ok(with_url(answer, &url)?.into())
 }
@@ -110,7 +149,13 @@ pub(super) async fn remove_share(call: Call) -> Result<Output, Problem> {
 /// Shows where a new link opens, which no later answer does.
 fn with_url(answer: Answer, url: &str) -> Result<Answer, Problem> {
     // It stands last, as null; a replay has the same bytes but for it.
-    let before = answer.body.strip_suffix(b"null}").ok_or_else(Problem::crashed)?;
+    let before = answer
+        .body
+        .strip_suffix(b"null}")
+        .ok_or_else(Problem::crashed)?;
     let body = [before, b"\"", url.as_bytes(), b"\"}"].concat();
-    Ok(Answer { body: body.into(), ..answer })
+    Ok(Answer {
+        body: body.into(),
+        ..answer
+    })
 }

@@ -1,7 +1,9 @@
 //! Versions of a document: listed, read, added, restored, merged, compared.
 
 use actix_web::{HttpRequest, web};
-use colloquy_actors::document::messages::{AddVersion, Merge, Request, RestoreVersion, VersionName};
+use colloquy_actors::document::messages::{
+    AddVersion, Merge, Request, RestoreVersion, VersionName,
+};
 use colloquy_actors::document::{Comparison, DiffFormat};
 use colloquy_actors::id::{DocumentKind, VersionId, VersionKind};
 use colloquy_actors::page::Order;
@@ -88,13 +90,23 @@ pub(super) struct NotMerged {
 
 pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
-    let part = Part { limit: query.limit, offset: query.offset, after, before, order: query.order };
+    let part = Part {
+        limit: query.limit,
+        offset: query.offset,
+        after,
+        before,
+        order: query.order,
+    };
     let paging = part.paging::<VersionKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.edge.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let page = documents.versions(id, by, query.branch, paging).await?;
-    Ok(Output::Page(Listing { page, paging, style: Style::Plain }))
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: Style::Plain,
+    }))
 }
 
 pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
@@ -104,14 +116,21 @@ pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
     let documents = &call.edge.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let answer = documents.version(id, by, name).await?;
-    Ok(if lasting { Output::Lasting(answer) } else { answer.into() })
+    Ok(if lasting {
+        Output::Lasting(answer)
+    } else {
+        answer.into()
+    })
 }
 
 pub(super) async fn add(call: Call, Json(add): Json<AddVersion>) -> Result<Output, Problem> {
     change(call, Request::AddVersion(Box::new(add))).await
 }
 
-pub(super) async fn restore(call: Call, Maybe(restore): Maybe<RestoreVersion>) -> Result<Output, Problem> {
+pub(super) async fn restore(
+    call: Call,
+    Maybe(restore): Maybe<RestoreVersion>,
+) -> Result<Output, Problem> {
     let name = name(&call)?;
     change(call, Request::RestoreVersion(name, restore)).await
 }
@@ -119,34 +138,57 @@ pub(super) async fn restore(call: Call, Maybe(restore): Maybe<RestoreVersion>) -
 pub(super) async fn merge(call: Call, Json(merge): Json<Merge>) -> Result<Output, Problem> {
     let request = call.request.clone();
     match merged(call, merge).await {
-        Err(problem) if problem.kind == Kind::MergeConflict => Err(written(&request, problem).await),
+        Err(problem) if problem.kind == Kind::MergeConflict => {
+            Err(written(&request, problem).await)
+        }
         done => done,
     }
 }
 
 async fn merged(call: Call, merge: Merge) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call { edge, caller, if_match, reservation, .. } = call;
+    let Call {
+        edge,
+        caller,
+        if_match,
+        reservation,
+        ..
+    } = call;
     let documents = &edge.system.documents;
     let by = (caller.clone(), documents.who(&caller));
-    Ok(documents.merge(id, by, if_match, reservation, merge).await?.into())
+    Ok(documents
+        .merge(id, by, if_match, reservation, merge)
+        .await?
+        .into())
 }
 
 /// What a merge left undecided may be larger than the documents: it is written off the arbiters.
 async fn written(request: &HttpRequest, problem: Problem) -> Problem {
-    let instance = accept::prefers_problem(request.headers()).then(|| request.uri().path().to_owned());
+    let instance =
+        accept::prefers_problem(request.headers()).then(|| request.uri().path().to_owned());
     let write = move || {
         let body = problem.body(instance.as_deref());
-        Problem { more: Some(Box::new(More::Written(body))), ..problem }
+        Problem {
+            more: Some(Box::new(More::Written(body))),
+            ..problem
+        }
     };
-    web::block(write).await.unwrap_or_else(|_| Problem::crashed())
+    web::block(write)
+        .await
+        .unwrap_or_else(|_| Problem::crashed())
 }
 
 pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem> {
     let context = query.context.unwrap_or(CONTEXT_DEFAULT);
-    let context = usize::try_from(context).ok().filter(|_| context <= CONTEXT_MAX);
-    let context =
-        context.ok_or_else(|| Problem::invalid("context", format!("must be an integer from 0 to {CONTEXT_MAX}")))?;
+    let context = usize::try_from(context)
+        .ok()
+        .filter(|_| context <= CONTEXT_MAX);
+    let context = context.ok_or_else(|| {
+        Problem::invalid(
+            "context",
+            format!("must be an integer from 0 to {CONTEXT_MAX}"),
+        )
+    })?;
     let (format, media_type) = match query.format.unwrap_or(Format::Unified) {
         Format::Unified => (DiffFormat::Unified, "text/x-diff; charset=utf-8"),
         Format::Json => (DiffFormat::Json, "application/json"),
@@ -156,8 +198,24 @@ pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.edge.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
-    let body = documents.diff(id, by, Comparison { from: query.from, to: query.to, context, format }).await?;
-    Ok(Output::Text(Text { body, media_type, keep: Keep::Private, room: None }))
+    let body = documents
+        .diff(
+            id,
+            by,
+            Comparison {
+                from: query.from,
+                to: query.to,
+                context,
+                format,
+            },
+        )
+        .await?;
+    Ok(Output::Text(Text {
+        body,
+        media_type,
+        keep: Keep::Private,
+        room: None,
+    }))
 }
 
 /// The version that the path names; what can be no name is of nothing that exists.

@@ -219,6 +219,30 @@ impl Play {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
+    /// The body of a request that makes these changes.
+    fn change(&self, changes: &Changes) -> Value {
+        let Changes {
+            status,
+            priority,
+            assignee,
+            key,
+            snooze,
+        } = changes;
+        let until = |after: &Option<i64>| json!(after.map(|after| Timestamp(self.now + after)));
+        let user = |index: &Option<usize>| json!(index.map(|index| self.users[index]));
+        let members = [
+            ("snoozed_until", snooze.as_ref().map(until)),
+            ("status", status.map(|status| json!(status))),
+            ("priority", priority.map(|priority| json!(priority))),
+            ("assignee_id", assignee.as_ref().map(user)),
+            ("metadata", key.as_ref().map(|key| json!({"b": key}))),
+        ];
+        let given = members
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Value::Object(given.collect())
+    }
+
     fn request(&mut self, ask: &Ask) -> Option<Request> {
         self.texts += 1;
         let text = format!("text {}", self.texts);
@@ -229,35 +253,9 @@ impl Play {
         };
         Some(match ask {
             Ask::Read => Request::Read,
-            Ask::Change(Changes {
-                status,
-                priority,
-                assignee,
-                key,
-                snooze,
-            }) => {
-                let mut change = Map::new();
-                let until =
-                    |after: &Option<i64>| json!(after.map(|after| Timestamp(self.now + after)));
-                change.extend(
-                    snooze
-                        .as_ref()
-                        .map(|after| ("snoozed_until".to_owned(), until(after))),
-                );
-                change.extend(status.map(|status| ("status".to_owned(), json!(status))));
-                change.extend(priority.map(|priority| ("priority".to_owned(), json!(priority))));
-                change.extend(assignee.map(|user| {
-                    (
-                        "assignee_id".to_owned(),
-                        json!(user.map(|user| self.users[user])),
-                    )
-                }));
-                change.extend(
-                    key.clone()
-                        .map(|key| ("metadata".to_owned(), json!({"b": key}))),
-                );
-                Request::Change(Box::new(serde_json::from_value(change.into()).unwrap()))
-            }
+            Ask::Change(changes) => Request::Change(Box::new(
+                serde_json::from_value(self.change(changes)).unwrap(),
+            )),
             Ask::Close(reason) => {
                 Request::Close(serde_json::from_value(json!({"reason": reason})).unwrap())
             }

@@ -102,68 +102,101 @@ fn edit(sides: usize) -> impl Strategy<Value = Edit> {
         })
 }
 
+/// How a side ends: whether its last line does, how its lines end, and whether it is empty.
+type Last = (bool, Ends, bool);
+
+/// Everything that a base and its sides are made of.
+#[derive(Debug, Clone)]
+struct Draft {
+    base: Vec<String>,
+    vocabulary: &'static [&'static str],
+    edits: Vec<Edit>,
+    /// Where edits are.
+    anchors: [Index; 3],
+    /// How lines of the base end, and those of the sides with `same_end`.
+    all_end: Ends,
+    same_end: bool,
+    /// The base's end first, then that of each side.
+    last: Vec<Last>,
+}
+
+impl Draft {
+    /// The base, and then each side.
+    fn texts(&self) -> Vec<String> {
+        (0..self.last.len()).map(|side| self.text(side)).collect()
+    }
+
+    fn text(&self, side: usize) -> String {
+        let (newline, own_end, empty) = self.last[side];
+        if empty {
+            return String::new();
+        }
+        let word = |index: &Index| word(self.vocabulary, index);
+        let mut lines = self.base.clone();
+        let made_by_all = |edit: &&Edit| edit.side >= self.last.len();
+        self.edits
+            .iter()
+            .filter(|edit| side > 0 && (edit.side == side || made_by_all(edit)))
+            .for_each(|edit| change(&mut lines, edit, &self.anchors, &word));
+        let ends = if side == 0 || self.same_end {
+            self.all_end
+        } else {
+            own_end
+        };
+        write(&lines, ends, newline)
+    }
+}
+
+fn word(vocabulary: &[&str], index: &Index) -> String {
+    vocabulary[index.index(vocabulary.len())].to_owned()
+}
+
+/// Makes most lines unique, as in real prose.
+fn number(lines: &mut [String]) {
+    for (number, text) in lines.iter_mut().enumerate() {
+        if number % 3 != 0 {
+            *text += &number.to_string();
+        }
+    }
+}
+
 /// A base and as many sides as asked, each with edits of its own and some that all make.
 pub(super) fn documents(sides: usize, lines: Range<usize>) -> impl Strategy<Value = Vec<String>> {
     let vocabulary = prop_oneof![Just(TWO), Just(TINY), Just(PROSE), Just(CODE)];
-    let base = prop::collection::vec(any::<Index>(), lines);
-    let shape = (
-        any::<[Index; 3]>(),
-        ends(),
-        any::<bool>(),
-        0..40_u8,
-        prop::bool::weighted(0.5),
+    let base = (
+        vocabulary,
+        prop::collection::vec(any::<Index>(), lines),
+        prop::bool::weighted(0.25),
     );
-    let last = prop::collection::vec(
-        (
-            prop::bool::weighted(0.9),
-            ends(),
-            prop::bool::weighted(0.03),
-        ),
-        sides + 1,
+    let last = (
+        prop::bool::weighted(0.9),
+        ends(),
+        prop::bool::weighted(0.03),
     );
     (
-        vocabulary,
         base,
         prop::collection::vec(edit(sides), 0..9),
-        shape,
-        last,
+        any::<[Index; 3]>(),
+        (ends(), prop::bool::weighted(0.5)),
+        prop::collection::vec(last, sides + 1),
     )
         .prop_map(
-            move |(
-                vocabulary,
-                base,
-                edits,
-                (anchors, all_end, numbered, emptied, same_end),
-                last,
-            )| {
-                let word = |index: &Index| vocabulary[index.index(vocabulary.len())].to_owned();
-                let mut base: Vec<String> = base.iter().map(word).collect();
-                if numbered && emptied < 20 {
-                    // Mostly unique lines, as in real prose.
-                    base.iter_mut()
-                        .enumerate()
-                        .filter(|(line, _)| line % 3 != 0)
-                        .for_each(|(line, text)| *text += &line.to_string());
+            |((vocabulary, base, numbered), edits, anchors, (all_end, same_end), last)| {
+                let mut base: Vec<String> =
+                    base.iter().map(|index| word(vocabulary, index)).collect();
+                if numbered {
+                    number(&mut base);
                 }
-                let text = |side: usize| {
-                    let mut lines = base.clone();
-                    let mine = edits
-                        .iter()
-                        .filter(|edit| side > 0 && (edit.side == side || edit.side > sides));
-                    mine.for_each(|edit| change(&mut lines, edit, &anchors, &word));
-                    let (newline, own_end, empty) = last[side];
-                    let end = if same_end { all_end } else { own_end };
-                    if empty {
-                        String::new()
-                    } else {
-                        write(
-                            &lines,
-                            if side == 0 || same_end { all_end } else { end },
-                            newline,
-                        )
-                    }
+                let draft = Draft {
+                    base,
+                    vocabulary,
+                    edits,
+                    anchors,
+                    all_end,
+                    same_end,
+                    last,
                 };
-                (0..=sides).map(text).collect()
+                draft.texts()
             },
         )
 }

@@ -323,27 +323,38 @@ impl Play {
     }
 }
 
-#[test]
-fn a_kept_answer_has_no_secret_and_a_test_is_kept_without_a_change() {
+fn parsed(bytes: &Bytes) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+/// An endpoint of test data that was just made.
+fn made() -> Play {
     let mut play = Play {
         record: Record::vacant(WebhookId::new(1)),
         keys: Arc::default(),
     };
-    let scope = Scope::of(1, Mode::Test);
-    let new = || WebhookRequest::Create(from(json!({"url": "https://example.com"})));
-    let Decision::Change {
-        change,
-        commit,
-        reply,
-        ..
-    } = play.decide(scope, "a", new())
-    else {
+    let new = WebhookRequest::Create(from(json!({"url": "https://example.com"})));
+    let Decision::Change { change, .. } = play.decide(Scope::of(1, Mode::Test), "new", new) else {
         panic!()
     };
-    let body = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).unwrap();
-    let secret = body(&reply.body)["secret"].as_str().unwrap().to_owned();
+    play.record.apply(change);
+    play
+}
+
+#[test]
+fn a_kept_answer_has_no_secret() {
+    let play = Play {
+        record: Record::vacant(WebhookId::new(1)),
+        keys: Arc::default(),
+    };
+    let scope = Scope::of(1, Mode::Test);
+    let new = WebhookRequest::Create(from(json!({"url": "https://example.com"})));
+    let Decision::Change { commit, reply, .. } = play.decide(scope, "a", new) else {
+        panic!()
+    };
+    let secret = parsed(&reply.body)["secret"].as_str().unwrap().to_owned();
     let kept = commit.answer.unwrap();
-    assert_eq!(body(&kept.body.unwrap())["secret"], Value::Null);
+    assert_eq!(parsed(&kept.body.unwrap())["secret"], Value::Null);
     assert!(!String::from_utf8_lossy(&commit.rows[0].payload).contains(&secret));
     let [Effect::Endpoint(endpoint)] = commit.effects.as_slice() else {
         panic!()
@@ -352,8 +363,12 @@ fn a_kept_answer_has_no_secret_and_a_test_is_kept_without_a_change() {
         (&endpoint.secrets, endpoint.scope),
         (&vec![(secret, None)], scope)
     );
-    play.record.apply(change);
+}
 
+#[test]
+fn a_test_is_kept_without_a_change_while_its_endpoint_is_there() {
+    let mut play = made();
+    let scope = Scope::of(1, Mode::Test);
     let attempt = Bytes::from_static(b"{}");
     let tested = || WebhookRequest::Tested(attempt.clone());
     let Decision::Keep { commit, reply } = play.decide(scope, "b", tested()) else {

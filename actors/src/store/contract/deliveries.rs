@@ -125,7 +125,20 @@ fn total<B: Bench>(house: &House<B>, state: DeliveryState) -> u64 {
     list(house, Some(state), Start::Offset(0)).total
 }
 
-pub(in crate::store) fn the_first_of_each_lane_is_due_and_hands_over_when_it_ends<B: Bench>() {
+/// Hands in what became of deliveries, by number.
+fn change<B: Bench>(house: &House<B>, changes: impl Into<Vec<(i64, Change)>>) {
+    write(
+        house,
+        DeliverySlice {
+            changes: changes.into(),
+            ..DeliverySlice::default()
+        },
+    );
+}
+
+/// Seven in three lanes: the first was delivered, the second waits until 99, the third has failed
+/// for good; an eighth has ended already, and a ninth waits behind the second.
+fn three_lanes<B: Bench>() -> House<B> {
     let house = House::<B>::new();
     waiting(&house, 7);
     assert_eq!(
@@ -137,57 +150,42 @@ pub(in crate::store) fn the_first_of_each_lane_is_due_and_hands_over_when_it_end
         (2, Change::Attempted(fate(DeliveryState::Pending, 1, 99))),
         (3, Change::Attempted(fate(DeliveryState::Failed, 9, 0))),
     ];
-    // One that has ended already, and one behind what waits.
-    let ended = new(
-        8,
-        1,
-        Happened::ConversationClosed,
-        fate(DeliveryState::Delivered, 1, 0),
-    );
-    let behind = new(
-        9,
-        2,
-        Happened::MessageCreated,
-        fate(DeliveryState::Pending, 0, 10),
-    );
+    let delivered = fate(DeliveryState::Delivered, 1, 0);
+    let pending = fate(DeliveryState::Pending, 0, 10);
     write(
         &house,
         DeliverySlice {
             changes,
-            new: vec![ended, behind],
+            new: vec![
+                new(8, 1, Happened::ConversationClosed, delivered),
+                new(9, 2, Happened::MessageCreated, pending),
+            ],
             ..DeliverySlice::default()
         },
     );
+    house
+}
+
+pub(in crate::store) fn the_first_of_each_lane_is_due_and_hands_over_when_it_ends<B: Bench>() {
+    let house = three_lanes::<B>();
     let found = due(&house, 60);
     assert_eq!(
         (numbers(&found), found.next_due),
         (vec![vec![4, 7], vec![6]], Some(99))
     );
     assert_eq!(numbers(&due(&house, 99))[2], [2, 5, 9]);
-    write(
-        &house,
-        DeliverySlice {
-            changes: vec![(2, Change::Due(1))],
-            ..DeliverySlice::default()
-        },
-    );
+    house.is_sound();
+}
+
+pub(in crate::store) fn what_is_sent_again_is_due_at_once_beside_its_lane<B: Bench>() {
+    let house = three_lanes::<B>();
+    change(&house, [(2, Change::Due(1))]);
     assert_eq!(numbers(&due(&house, 1)), [[2, 5, 9]]);
-    // What has ended is sent again beside its lane.
-    write(
-        &house,
-        DeliverySlice {
-            changes: vec![(3, Change::Again(0))],
-            ..DeliverySlice::default()
-        },
-    );
-    assert_eq!(numbers(&due(&house, 0)), [[3]]);
-    assert_eq!(
-        (
-            total(&house, DeliveryState::Pending),
-            total(&house, DeliveryState::Delivered)
-        ),
-        (7, 2)
-    );
+    change(&house, [(3, Change::Again(0))]);
+    assert_eq!(numbers(&due(&house, 0)), [[3]], "it had ended");
+    let totals =
+        [DeliveryState::Pending, DeliveryState::Delivered].map(|state| total(&house, state));
+    assert_eq!(totals, [7, 2]);
     house.is_sound();
 }
 
@@ -254,7 +252,8 @@ pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: 
     assert!(wait(house.store().deliveries(query)).is_err());
 }
 
-pub(in crate::store) fn what_is_given_up_counts_as_failed_at_once_and_the_rows_follow<B: Bench>() {
+/// Of 500 that waited all are given up, in more slices than one; one more has come since.
+fn given_up<B: Bench>() -> House<B> {
     let house = House::<B>::new();
     waiting(&house, 500);
     let given_up = vec![GivenUp {
@@ -263,58 +262,43 @@ pub(in crate::store) fn what_is_given_up_counts_as_failed_at_once_and_the_rows_f
         gone: false,
     }];
     // Enabled again, it gets what comes then, whatever was given up of the same lane.
-    let later = new(
-        501,
-        1,
-        Happened::MessageCreated,
-        fate(DeliveryState::Pending, 0, 10),
-    );
-    let left = write(
-        &house,
-        DeliverySlice {
-            given_up,
-            new: vec![later],
-            ..DeliverySlice::default()
-        },
-    )
-    .left;
-    assert!(left);
-    assert_eq!(
-        (
-            total(&house, DeliveryState::Failed),
-            total(&house, DeliveryState::Pending)
-        ),
-        (500, 1)
-    );
-    assert_eq!(
-        list(&house, Some(DeliveryState::Failed), Start::Offset(497))
-            .items
-            .len(),
-        3
-    );
+    let pending = fate(DeliveryState::Pending, 0, 10);
+    let slice = DeliverySlice {
+        given_up,
+        new: vec![new(501, 1, Happened::MessageCreated, pending)],
+        ..DeliverySlice::default()
+    };
+    assert!(write(&house, slice).left);
+    house
+}
+
+fn failed_and_pending<B: Bench>(house: &House<B>) -> [u64; 2] {
+    [DeliveryState::Failed, DeliveryState::Pending].map(|state| total(house, state))
+}
+
+pub(in crate::store) fn what_is_given_up_counts_as_failed_at_once_and_the_rows_follow<B: Bench>() {
+    let house = given_up::<B>();
+    assert_eq!(failed_and_pending(&house), [500, 1]);
+    let last = list(&house, Some(DeliveryState::Failed), Start::Offset(497));
+    assert_eq!(last.items.len(), 3);
     assert_eq!(numbers(&due(&house, 60)), [[501]]);
-    let late = vec![(1, Change::Attempted(fate(DeliveryState::Delivered, 1, 0)))];
-    write(
-        &house,
-        DeliverySlice {
-            changes: late,
-            ..DeliverySlice::default()
-        },
-    );
-    assert_eq!(
-        total(&house, DeliveryState::Delivered),
-        0,
-        "what lands after the end does not count"
-    );
     while write(&house, DeliverySlice::default()).left {}
-    assert_eq!(
-        (
-            total(&house, DeliveryState::Failed),
-            total(&house, DeliveryState::Pending)
-        ),
-        (500, 1)
-    );
+    assert_eq!(failed_and_pending(&house), [500, 1]);
     house.is_sound();
+}
+
+pub(in crate::store) fn what_lands_after_it_was_given_up_does_not_count<B: Bench>() {
+    let house = given_up::<B>();
+    let delivered = fate(DeliveryState::Delivered, 1, 0);
+    change(&house, [(1, Change::Attempted(delivered))]);
+    assert_eq!(total(&house, DeliveryState::Delivered), 0);
+    while write(&house, DeliverySlice::default()).left {}
+    assert_eq!(failed_and_pending(&house), [500, 1]);
+    house.is_sound();
+}
+
+pub(in crate::store) fn deliveries_of_an_endpoint_that_is_no_more_go_with_it<B: Bench>() {
+    let house = given_up::<B>();
     let gone = vec![GivenUp {
         endpoint: ENDPOINT,
         up_to: 501,

@@ -156,35 +156,33 @@ fn all() -> DocumentQuery {
     }
 }
 
-pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
-    let house = House::<B>::new();
+/// A document of three versions: the second with two comments and their anchors, of which the
+/// third, on a side line, takes the first comment away.
+fn three_versions<B: Bench>(house: &House<B>) -> DocumentId {
     let id = DocumentId::new(1_000);
     house.put(id, 0, header("a"));
-    let comments = vec![
-        (1, Some("\"one\"".to_owned())),
-        (2, Some("\"two\"".to_owned())),
-    ];
-    let anchors = Some(Bytes::from_static(b"places"));
-    house.put(
-        id,
-        1,
-        DocumentHeader {
-            version: Some(version(2, Some(1), "two")),
-            comments,
-            anchors,
-            ..changed("b")
-        },
-    );
-    let comments = vec![(1, None)];
-    house.put(
-        id,
-        2,
-        DocumentHeader {
-            version: Some(version(3, Some(2), "three")),
-            comments,
-            ..changed("c")
-        },
-    );
+    let second = DocumentHeader {
+        version: Some(version(2, Some(1), "two")),
+        comments: vec![
+            (1, Some("\"one\"".to_owned())),
+            (2, Some("\"two\"".to_owned())),
+        ],
+        anchors: Some(Bytes::from_static(b"places")),
+        ..changed("b")
+    };
+    house.put(id, 1, second);
+    let third = DocumentHeader {
+        version: Some(version(3, Some(2), "three")),
+        comments: vec![(1, None)],
+        ..changed("c")
+    };
+    house.put(id, 2, third);
+    id
+}
+
+pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
+    let house = House::<B>::new();
+    let id = three_versions(&house);
     let stale = commit(id, 2, Header::Document(Box::new(changed("lost"))), "{}");
     assert_eq!(
         house.commit(stale),
@@ -211,21 +209,21 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
         .map(|one| (one.number, one.parents.clone()))
         .collect();
     assert_eq!(parents, [(1, vec![]), (2, vec![1]), (3, vec![2])]);
-    let (third, frames) = wait(house.store().version(live(), subject(id), 3))
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        (&third, frames),
-        (
-            &found.versions[2],
-            vec!["one".into(), "two".into(), "three".into()]
-        )
-    );
-    assert!(
-        wait(house.store().version(live(), subject(id), 4))
-            .unwrap()
-            .is_none()
-    );
+    house.is_sound();
+}
+
+pub(in crate::store) fn a_version_comes_back_with_the_frames_that_make_its_content<B: Bench>() {
+    let house = House::<B>::new();
+    let id = three_versions(&house);
+    let house = house.crash();
+    let Some(Stored::Document(found)) = wait(house.store().load(subject(id))).unwrap() else {
+        panic!("no document")
+    };
+    let read = |number| wait(house.store().version(live(), subject(id), number)).unwrap();
+    let (third, frames) = read(3).unwrap();
+    assert_eq!(third, found.versions[2]);
+    assert_eq!(frames, ["one", "two", "three"]);
+    assert!(read(4).is_none());
     let side = VersionQuery {
         scope: live(),
         document: subject(id),
@@ -233,120 +231,140 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
         paging: all().paging,
     };
     assert_eq!(wait(house.store().versions(side)).unwrap().total, 1);
-    house.is_sound();
+}
+
+/// Four documents, by title in their order, and a user who may read the last three.
+struct FourDocuments<B> {
+    house: House<B>,
+    ids: Vec<DocumentId>,
+    user: UserId,
+}
+
+impl<B: Bench> FourDocuments<B> {
+    fn new() -> Self {
+        let house = House::<B>::new();
+        let ids: Vec<DocumentId> = (0..4).map(|_| DocumentId::new(1_000)).collect();
+        let user = UserId::new(1);
+        let readers = [
+            vec![],
+            vec![(user.number(), 0)],
+            vec![(0, 0), (user.number(), 2)],
+            vec![(0, 1)],
+        ];
+        for ((id, title), readers) in ids.iter().zip(["d", "C", "b", "a"]).zip(readers) {
+            let new = DocumentHeader {
+                readers: Some(readers),
+                ..header(title)
+            };
+            house.put(*id, 0, new);
+        }
+        FourDocuments { house, ids, user }
+    }
+
+    /// What a list has: all titles in one, and its total.
+    fn list(&self, query: DocumentQuery) -> (String, u64) {
+        let (titles, total) = self.house.titles(query);
+        (titles.concat(), total)
+    }
+
+    /// The third goes into the bin.
+    fn bin_the_third(&self) {
+        let listed = DocumentListed {
+            deleted_at: Some(5),
+            ..header("b").listed
+        };
+        let binned = DocumentHeader {
+            listed,
+            ..changed("b")
+        };
+        self.house.put(self.ids[2], 1, binned);
+    }
 }
 
 pub(in crate::store) fn lists_of_documents_hold_and_count_what_one_may_read<B: Bench>() {
-    let house = House::<B>::new();
-    let ids: Vec<DocumentId> = (0..4).map(|_| DocumentId::new(1_000)).collect();
-    let user = UserId::new(1);
-    let readers = [
-        vec![],
-        vec![(user.number(), 0)],
-        vec![(0, 0), (user.number(), 2)],
-        vec![(0, 1)],
-    ];
-    for ((id, title), readers) in ids.iter().zip(["d", "C", "b", "a"]).zip(readers) {
-        house.put(
-            *id,
-            0,
-            DocumentHeader {
-                readers: Some(readers),
-                ..header(title)
-            },
-        );
-    }
-    let list = |query: DocumentQuery| {
-        let (titles, total) = house.titles(query);
-        (titles.concat(), total)
-    };
-    assert_eq!(list(all()), ("abCd".to_owned(), 4));
-    assert_eq!(
-        list(DocumentQuery {
-            scope: other(),
-            ..all()
-        }),
-        (String::new(), 0)
-    );
-    let mine = DocumentQuery {
-        reader: Some(user),
+    let four = FourDocuments::<B>::new();
+    assert_eq!(four.list(all()), ("abCd".to_owned(), 4));
+    let elsewhere = DocumentQuery {
+        scope: other(),
         ..all()
     };
-    assert_eq!(list(mine.clone()), ("abC".to_owned(), 3));
-    assert_eq!(
-        list(DocumentQuery {
-            role: Some(2),
-            ..mine.clone()
-        }),
-        ("b".to_owned(), 1)
-    );
+    assert_eq!(four.list(elsewhere), (String::new(), 0));
+    let mine = DocumentQuery {
+        reader: Some(four.user),
+        ..all()
+    };
+    assert_eq!(four.list(mine.clone()), ("abC".to_owned(), 3));
+    let as_editor = DocumentQuery {
+        role: Some(2),
+        ..mine
+    };
+    assert_eq!(four.list(as_editor), ("b".to_owned(), 1));
+    four.house.is_sound();
+}
+
+pub(in crate::store) fn a_list_of_documents_is_by_title_or_among_some_where_it_is_asked_so<
+    B: Bench,
+>() {
+    let four = FourDocuments::<B>::new();
     let ascending = Paging {
         order: Order::Asc,
         ..all().paging
     };
-    assert_eq!(
-        list(DocumentQuery {
-            sort: DocumentOrder::Title,
-            paging: ascending,
-            ..all()
-        })
-        .0,
-        "abCd"
-    );
-    let among: Arc<[u64]> = Arc::from([ids[0].number(), ids[3].number(), 7]);
-    assert_eq!(
-        list(DocumentQuery {
-            among: Some(among),
-            ..all()
-        }),
-        ("da".to_owned(), 2)
-    );
-    let binned = DocumentListed {
-        deleted_at: Some(5),
-        ..header("b").listed
+    let by_title = DocumentQuery {
+        sort: DocumentOrder::Title,
+        paging: ascending,
+        ..all()
     };
-    house.put(
-        ids[2],
-        1,
-        DocumentHeader {
-            listed: binned,
-            ..changed("b")
+    assert_eq!(four.list(by_title).0, "abCd");
+    let some: Arc<[u64]> = Arc::from([four.ids[0].number(), four.ids[3].number(), 7]);
+    let among = DocumentQuery {
+        among: Some(some),
+        ..all()
+    };
+    assert_eq!(four.list(among), ("da".to_owned(), 2));
+    let behind = wait(
+        four.house
+            .store()
+            .documents_behind(four.ids[0].number(), 10),
+    );
+    let others = [1, 2, 3].map(|place: usize| (four.ids[place].number(), live()));
+    assert_eq!(behind.unwrap(), others);
+}
+
+pub(in crate::store) fn a_document_in_the_bin_is_listed_there_only_and_is_still_a_place<
+    B: Bench,
+>() {
+    let four = FourDocuments::<B>::new();
+    four.bin_the_third();
+    assert_eq!(four.list(all()), ("aCd".to_owned(), 3));
+    let bin = DocumentQuery {
+        deleted: true,
+        ..all()
+    };
+    assert_eq!(four.list(bin), ("b".to_owned(), 1));
+    let third = four.ids[2];
+    let behind = DocumentQuery {
+        paging: Paging {
+            start: Start::After(Cursor {
+                number: third.number(),
+                tail: third.tail(),
+            }),
+            ..all().paging
         },
-    );
-    assert_eq!(list(all()), ("aCd".to_owned(), 3));
-    assert_eq!(
-        list(DocumentQuery {
-            deleted: true,
-            ..all()
-        }),
-        ("b".to_owned(), 1)
-    );
-    let after = Start::After(Cursor {
-        number: ids[2].number(),
-        tail: ids[2].tail(),
-    });
-    let behind = Paging {
-        start: after,
-        ..all().paging
+        ..all()
     };
-    assert_eq!(
-        list(DocumentQuery {
-            paging: behind,
-            ..all()
-        }),
-        ("Cd".to_owned(), 3),
-        "one in the bin is still a place"
-    );
-    let overdue = wait(house.store().overdue_documents(6, 10)).unwrap();
-    assert_eq!(overdue, [(subject(ids[2]), live())]);
-    assert_eq!(wait(house.store().overdue_documents(5, 10)).unwrap(), []);
-    let behind = wait(house.store().documents_behind(ids[0].number(), 10)).unwrap();
+    assert_eq!(four.list(behind), ("Cd".to_owned(), 3));
+    let store = four.house.store();
+    let overdue = |before| wait(store.overdue_documents(before, 10)).unwrap();
+    assert_eq!(overdue(6), [(subject(third), live())]);
+    assert_eq!(overdue(5), []);
+    let behind = wait(store.documents_behind(four.ids[1].number(), 1)).unwrap();
     assert_eq!(
         behind,
-        [1, 2, 3].map(|place: usize| (ids[place].number(), live())),
-        "the one in the bin too"
+        [(third.number(), live())],
+        "who reads all documents meets it"
     );
-    house.is_sound();
+    four.house.is_sound();
 }
 
 pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: Bench>() {

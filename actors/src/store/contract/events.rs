@@ -40,6 +40,20 @@ struct Known {
     position: i64,
 }
 
+impl Known {
+    /// What `EventFilter` admits, in the model's own words.
+    fn is_admitted_by(&self, filter: &EventFilter) -> bool {
+        let EventFilter {
+            kinds,
+            channel,
+            assignee,
+        } = filter;
+        (kinds.is_empty() || kinds.contains(&self.happened))
+            && channel.is_none_or(|channel| channel == self.channel)
+            && assignee.is_none_or(|user| Some(user) == self.assignee)
+    }
+}
+
 /// A conversation of which rows are committed as they come, without its rules.
 struct Talk {
     scope: Scope,
@@ -352,110 +366,114 @@ impl<B: Bench> Model<B> {
         assert_eq!(known.len(), 0);
     }
 
-    fn compare(&self, question: &Question) -> Result<(), TestCaseError> {
+    /// The events in which a question looks, in their order, and how the store is asked for them.
+    fn span(&self, question: &Question) -> (Span, Vec<&Known>) {
         let scope = scopes()[question.span];
         let talk = question
             .talk
             .and_then(|talk| self.talks.get(talk.checked_rem(self.talks.len())?));
-        let (span, of): (Span, Vec<&Known>) = match talk {
-            Some(talk) => {
-                let own = self
-                    .known
-                    .iter()
-                    .filter(|known| known.entity == talk.subject.number);
-                (Span::Entity(talk.scope, talk.subject), own.collect())
-            }
-            None => (
-                Span::Scope(scope),
-                self.known
-                    .iter()
-                    .filter(|known| known.scope == scope)
+        let all = self.known.iter();
+        match talk {
+            Some(talk) => (
+                Span::Entity(talk.scope, talk.subject),
+                all.filter(|known| known.entity == talk.subject.number)
                     .collect(),
             ),
-        };
-        let filter = EventFilter {
-            kinds: question
-                .kinds
-                .iter()
-                .map(|kind| Happened::EVENTS[*kind])
-                .collect(),
-            channel: question.channel.map(|channel| Channel::ALL[channel]),
-            assignee: question.assignee.map(|user| self.users[user]),
-        };
-        let last = of.len();
+            None => (
+                Span::Scope(scope),
+                all.filter(|known| known.scope == scope).collect(),
+            ),
+        }
+    }
+
+    /// The question as the store is asked it, about a span of so many events.
+    fn query(&self, question: &Question, span: Span, events: usize) -> EventQuery {
         let after = if question.after > 300 {
             0
         } else {
-            question.after % (last + 2)
+            question.after % (events + 2)
         };
-        let until = question.until.map(|index| {
-            self.known
-                .get(index)
-                .map_or(i64::try_from(index).unwrap(), |known| known.position)
-        });
-        let query = EventQuery {
+        let position = |index: usize| match self.known.get(index) {
+            Some(known) => known.position,
+            None => i64::try_from(index).unwrap(),
+        };
+        EventQuery {
             span,
             after: u64::try_from(after).unwrap(),
-            until,
-            filter: filter.clone(),
+            until: question.until.map(position),
+            filter: EventFilter {
+                kinds: question
+                    .kinds
+                    .iter()
+                    .map(|kind| Happened::EVENTS[*kind])
+                    .collect(),
+                channel: question.channel.map(|channel| Channel::ALL[channel]),
+                assignee: question.assignee.map(|user| self.users[user]),
+            },
             limit: question.limit,
             total: question.total,
-        };
-        let got = wait(self.house.store().events(query));
-        if after > last {
+        }
+    }
+
+    fn compare(&self, question: &Question) -> Result<(), TestCaseError> {
+        let (span, of) = self.span(question);
+        let query = self.query(question, span, of.len());
+        let got = wait(self.house.store().events(query.clone()));
+        if query.after > u64::try_from(of.len()).unwrap() {
             prop_assert_eq!(got.unwrap_err(), ReadError::NoCursor("after"));
             return Ok(());
         }
         let page = got.unwrap().unwrap();
-        let end = of
-            .iter()
-            .filter(|known| until.is_none_or(|until| known.position <= until))
-            .count();
-        let admits = |known: &Known| {
-            (filter.kinds.is_empty() || filter.kinds.contains(&known.happened))
-                && filter
-                    .channel
-                    .is_none_or(|channel| channel == known.channel)
-                && filter
-                    .assignee
-                    .is_none_or(|user| Some(user) == known.assignee)
-        };
-        let matching: Vec<(u64, i64)> = (1..)
-            .zip(&of)
-            .take(end)
-            .skip(after)
-            .filter(|(_, known)| admits(known))
-            .map(|(place, known)| (place, known.position))
-            .collect();
-        let limit = usize::try_from(question.limit).unwrap();
-        let shown: Vec<i64> = matching
-            .iter()
-            .take(limit)
-            .map(|(_, position)| *position)
-            .collect();
+        let expected = Expected::of(&query, &of);
+        let positions: Vec<i64> = page.events.iter().map(|event| event.position).collect();
+        prop_assert_eq!(positions, expected.positions);
         prop_assert_eq!(
-            page.events
-                .iter()
-                .map(|event| event.position)
-                .collect::<Vec<_>>(),
-            shown
-        );
-        let more = matching.len() > limit;
-        let cursor = if more {
-            matching[limit - 1].0
-        } else {
-            u64::try_from(end.max(after)).unwrap()
-        };
-        prop_assert_eq!((page.more, page.cursor), (more, cursor));
-        prop_assert_eq!(
-            page.total,
-            if question.total {
-                u64::try_from(matching.len()).unwrap()
-            } else {
-                0
-            }
+            (page.more, page.cursor, page.total),
+            (expected.more, expected.cursor, expected.total)
         );
         Ok(())
+    }
+}
+
+/// The page that the model answers a query with.
+struct Expected {
+    positions: Vec<i64>,
+    more: bool,
+    cursor: u64,
+    total: u64,
+}
+
+impl Expected {
+    /// Of these events, the whole span of the query.
+    fn of(query: &EventQuery, events: &[&Known]) -> Self {
+        let after = usize::try_from(query.after).unwrap();
+        let limit = usize::try_from(query.limit).unwrap();
+        let is_in = |known: &&&Known| query.until.is_none_or(|until| known.position <= until);
+        let end = events.iter().filter(is_in).count();
+        let matching: Vec<(u64, i64)> = (1..)
+            .zip(events)
+            .take(end)
+            .skip(after)
+            .filter(|(_, known)| known.is_admitted_by(&query.filter))
+            .map(|(place, known)| (place, known.position))
+            .collect();
+        let shown = matching.iter().take(limit);
+        let more = matching.len() > limit;
+        let count = |of: usize| u64::try_from(of).unwrap();
+        Expected {
+            positions: shown.map(|(_, position)| *position).collect(),
+            more,
+            cursor: if more {
+                matching[limit - 1].0
+            } else {
+                count(end.max(after))
+            },
+            total: if query.total {
+                count(matching.len())
+            } else {
+                0
+            },
+        }
     }
 }
 
@@ -578,71 +596,75 @@ fn talk_on(
     })
 }
 
+/// Reads so many events on a thread of its own; gives the place of each in its source.
+fn places_read(
+    mut reader: EventReader,
+    source: Source,
+    count: usize,
+) -> std::thread::JoinHandle<Vec<u64>> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let mut places = Vec::new();
+        while places.len() < count {
+            // A stream that looks at other things meanwhile drops the future again and again.
+            let next = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    next = reader.next() => Some(next.unwrap()),
+                    () = tokio::task::yield_now() => None,
+                }
+            });
+            let Some(event) = next else { continue };
+            places.push(if matches!(source, Source::Scope(_)) {
+                event.number
+            } else {
+                event.sequence
+            });
+            assert_eq!(reader.cursor(), places[places.len() - 1]);
+        }
+        places
+    })
+}
+
 pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twice<B: Bench>() {
+    /// How far the feed has come between one turn of readers and the next, of 2,100 positions.
+    const POSITIONS: i64 = 400;
     let house = House::<B>::new();
     let customer = house.customer(live(), "Ada");
     let mut talks: Vec<Talk> = (0..2).map(|_| Talk::new(live(), customer)).collect();
     for talk in &mut talks {
-        assert!(
-            talk.submit(&*house.store(), &[MESSAGE], Timestamp::now().0)
-                .recv()
-                .unwrap()
-        );
+        let sent = talk.submit(&*house.store(), &[MESSAGE], Timestamp::now().0);
+        assert!(sent.recv().unwrap());
     }
+    let begun_at = house.views.feed.last();
     let own = Source::Entity(live(), talks[0].subject);
     let writers: Vec<_> = talks
         .into_iter()
         .map(|talk| talk_on(talk, house.store(), 105, 10))
         .collect();
-    let kinds = |kind| EventFilter {
-        kinds: vec![kind],
-        ..EventFilter::default()
-    };
-    let (rare, often) = (
-        kinds(Happened::MessageUpdated),
-        kinds(Happened::MessageCreated),
-    );
+    let any = EventFilter::default();
+    let [rare, often] =
+        [Happened::MessageUpdated, Happened::MessageCreated].map(|kind| EventFilter {
+            kinds: vec![kind],
+            ..EventFilter::default()
+        });
     let mut readers = Vec::new();
     for turn in 0..4 {
-        std::thread::sleep(Duration::from_millis(3));
-        for (source, filter, all) in [
-            (Source::Scope(live()), EventFilter::default(), 2102),
-            (Source::Scope(live()), rare.clone(), 300),
-            (own, EventFilter::default(), 1051),
-            (own, often.clone(), 901),
+        while house.views.feed.last() < begun_at + turn * POSITIONS {
+            std::thread::yield_now();
+        }
+        let after = u64::from(turn % 2 != 0);
+        for (source, filter, all, first_is_of_it) in [
+            (Source::Scope(live()), &any, 2102, true),
+            (Source::Scope(live()), &rare, 300, false),
+            (own, &any, 1051, true),
+            (own, &often, 901, true),
         ] {
-            let after = if turn % 2 == 0 { 0 } else { 1 };
-            let mut reader = reader(&house, source, filter, after, Falling::Behind);
-            let all = if after == 1 && all != 300 {
-                all - 1
-            } else {
-                all
-            };
-            readers.push(std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .build()
-                    .unwrap();
-                let mut places = Vec::new();
-                while places.len() < all {
-                    // A stream that looks at other things meanwhile drops the future again and
-                    // again.
-                    let next = runtime.block_on(async {
-                        tokio::select! {
-                            biased;
-                            next = reader.next() => Some(next.unwrap()),
-                            () = tokio::task::yield_now() => None,
-                        }
-                    });
-                    let Some(event) = next else { continue };
-                    places.push(if matches!(source, Source::Scope(_)) {
-                        event.number
-                    } else {
-                        event.sequence
-                    });
-                    assert_eq!(reader.cursor(), places[places.len() - 1]);
-                }
-                places
-            }));
+            let reader = reader(&house, source, filter.clone(), after, Falling::Behind);
+            let count = all - usize::from(after == 1 && first_is_of_it);
+            readers.push(places_read(reader, source, count));
         }
     }
     for writer in writers {
@@ -655,11 +677,8 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
             "reader {index} went back"
         );
         if matches!(index % 4, 0 | 2) {
-            assert_eq!(
-                places[places.len() - 1] + 1 - places[0],
-                u64::try_from(places.len()).unwrap(),
-                "reader {index}"
-            );
+            let span = places[places.len() - 1] + 1 - places[0];
+            assert_eq!(span, u64::try_from(places.len()).unwrap(), "reader {index}");
         }
     }
 }
@@ -700,7 +719,10 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
     assert_eq!(wait(read.next()).unwrap().number, 1);
     let feed = Arc::clone(&house.views.feed);
     let closing = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(20));
+        // `read` listens already: it has read up to the end.
+        while feed.listeners() < 2 {
+            std::thread::yield_now();
+        }
         feed.close();
     });
     assert_eq!(wait(idle.next()).unwrap_err(), ReadEnd::Closed);
@@ -711,38 +733,46 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
     assert_eq!(wait(late.next()).unwrap_err(), ReadEnd::Closed);
 }
 
-pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {
-    let day = Duration::from_secs(86_400);
-    let house = House::<B>::keeping(5 * day);
-    let (now, days) = (Timestamp::now().0, i64::try_from(day.as_millis()).unwrap());
-    let mut talks: Vec<Talk> = [live(), live(), test()]
-        .into_iter()
-        .map(|scope| Talk::new(scope, house.customer(scope, "Ada")))
-        .collect();
-    let user = house.user(live(), "ada@example.org").unwrap().id;
-    let changed = (Happened::ConversationUpdated, Channel::Email, Some(user));
-    for round in 0..20 {
-        for talk in &mut talks {
-            let at = if round < 15 { now - 10 * days } else { now };
-            assert!(
-                talk.submit(&*house.store(), &[MESSAGE, changed], at)
-                    .recv()
-                    .unwrap()
-            );
+/// Conversations of which most events are older than they are kept for: of `live()`, the first 60
+/// of 80 in two conversations, and of `test()`, the first 30 of 40 in one.
+struct Trimmed<B> {
+    house: House<B>,
+    talks: Vec<Talk>,
+    /// To whom every second event is assigned.
+    user: UserId,
+}
+
+impl<B: Bench> Trimmed<B> {
+    /// When retention has taken them.
+    fn new() -> Self {
+        let day = Duration::from_secs(86_400);
+        let house = House::<B>::keeping(5 * day);
+        let (now, days) = (Timestamp::now().0, i64::try_from(day.as_millis()).unwrap());
+        let mut talks: Vec<Talk> = [live(), live(), test()]
+            .into_iter()
+            .map(|scope| Talk::new(scope, house.customer(scope, "Ada")))
+            .collect();
+        let user = house.user(live(), "ada@example.org").unwrap().id;
+        let changed = (Happened::ConversationUpdated, Channel::Email, Some(user));
+        for round in 0..20 {
+            for talk in &mut talks {
+                let at = if round < 15 { now - 10 * days } else { now };
+                let sent = talk.submit(&*house.store(), &[MESSAGE, changed], at);
+                assert!(sent.recv().unwrap());
+            }
         }
-    }
-    house.until("the floor has moved", || {
-        page(&house, of_scope(live(), 1)).is_err()
-    });
-    house.until("it has moved elsewhere", || {
-        page(&house, of_scope(test(), 1)).is_err()
-    });
-    let house = {
-        house.rest();
+        for (scope, last_expired) in [(live(), 59), (test(), 29)] {
+            house.until("the floor has moved", || {
+                page(&house, of_scope(scope, last_expired)).is_err()
+            });
+        }
         house.is_sound();
-        house
-    };
-    // Of the 80 of both conversations, 20 are left.
+        Trimmed { house, talks, user }
+    }
+}
+
+pub(in crate::store) fn what_retention_took_is_no_event_of_its_account_any_more<B: Bench>() {
+    let Trimmed { house, user, .. } = Trimmed::<B>::new();
     for after in [1, 59] {
         assert_eq!(
             page(&house, of_scope(live(), after)).unwrap_err(),
@@ -765,17 +795,18 @@ pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {
         ..EventFilter::default()
     };
     for filter in [assigned, messages] {
-        let found = page(
-            &house,
-            EventQuery {
-                filter,
-                limit: 3,
-                ..of_scope(live(), 0)
-            },
-        )
-        .unwrap();
+        let query = EventQuery {
+            filter,
+            limit: 3,
+            ..of_scope(live(), 0)
+        };
+        let found = page(&house, query).unwrap();
         assert_eq!((found.events.len(), found.total, found.more), (3, 10, true));
     }
+}
+
+pub(in crate::store) fn what_retention_took_is_no_event_of_its_entity_any_more<B: Bench>() {
+    let Trimmed { house, talks, .. } = Trimmed::<B>::new();
     let own = |after| EventQuery {
         span: Span::Entity(live(), talks[0].subject),
         ..of_scope(live(), after)
@@ -788,86 +819,84 @@ pub(in crate::store) fn what_retention_took_is_no_event_any_more<B: Bench>() {
             (31, 10, 40)
         );
     }
+}
+
+pub(in crate::store) fn what_retention_took_is_found_by_no_position<B: Bench>() {
+    let house = Trimmed::<B>::new().house;
     let left = wait(house.store().happened_behind(0, 1000)).unwrap();
     assert!(
         left.len() >= 80,
         "messages are stored for good: {}",
         left.len()
     );
-    let first = left.iter().find_map(|row| {
-        if let FeedRow::Event(event) = row {
-            Some(event.position)
-        } else {
-            None
+    let position = |row: &FeedRow| match row {
+        FeedRow::Event(event) => Some(event.position),
+        FeedRow::Endpoint { .. } => None,
+    };
+    let first = left.iter().find_map(position).unwrap();
+    let at = |position| wait(house.store().event_at(position)).unwrap();
+    assert!(at(first).is_some());
+    assert!(at(first - 1).is_none());
+}
+
+/// What becomes of a webhook endpoint, as its `expected`th row after the first.
+fn endpoint_commit(
+    (id, shown): (WebhookId, &Bytes),
+    expected: u64,
+    happened: Happened,
+    customer: CustomerId,
+) -> Commit {
+    let header = if happened == Happened::RecordDeleted {
+        Header::RecordGone
+    } else {
+        Header::Record {
+            new: happened == Happened::RecordCreated,
+            name: "a".into(),
+            body: "{}".into(),
+            names: Vec::new(),
         }
-    });
-    assert!(
-        wait(house.store().event_at(first.unwrap()))
-            .unwrap()
-            .is_some()
-    );
-    assert!(
-        wait(house.store().event_at(first.unwrap() - 1))
-            .unwrap()
-            .is_none()
-    );
+    };
+    let row = NewRow {
+        happened,
+        payload: shown.clone(),
+        tallies: Tallies::default(),
+        seen: None,
+        edits: None,
+    };
+    Commit {
+        subject: Subject {
+            kind: Kind::Webhook,
+            number: id.number(),
+            tail: id.tail(),
+        },
+        expected,
+        rows: vec![row],
+        header,
+        ..Talk::new(live(), customer).commit(&[], 1)
+    }
 }
 
 pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench>() {
     let house = House::<B>::new();
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
     let id = WebhookId::new(Timestamp::now().0);
-    let subject = Subject {
-        kind: Kind::Webhook,
-        number: id.number(),
-        tail: id.tail(),
-    };
     let shown = Bytes::from(format!(
         "{{\"webhook_id\":\"{id}\",\"url\":\"https://example.org\"}}"
     ));
     let mut wanted = Vec::new();
-    for (expected, happened) in [
+    for (expected, happened) in (0..).zip([
         Happened::RecordCreated,
         Happened::RecordUpdated,
         Happened::RecordDeleted,
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
-        let deleted = happened == Happened::RecordDeleted;
-        let header = if deleted {
-            Header::RecordGone
-        } else {
-            Header::Record {
-                new: expected == 0,
-                name: "a".into(),
-                body: "{}".into(),
-                names: Vec::new(),
-            }
-        };
-        let row = NewRow {
-            happened,
-            payload: shown.clone(),
-            tallies: Tallies::default(),
-            seen: None,
-            edits: None,
-        };
-        let commit = Commit {
-            subject,
-            expected: u64::try_from(expected).unwrap(),
-            rows: vec![row],
-            header,
-            ..Talk::new(live(), talk.customer).commit(&[], 1)
-        };
+        let commit = endpoint_commit((id, &shown), expected, happened, talk.customer);
         let (settled, outcome) = sync_channel(1);
-        house.store().submit(
-            Incarnation::next(),
-            commit,
-            Box::new(move |outcome| settled.send(outcome.is_ok()).unwrap()),
-        );
+        let settle = Box::new(move |outcome: Result<_, _>| settled.send(outcome.is_ok()).unwrap());
+        house.store().submit(Incarnation::next(), commit, settle);
         assert!(outcome.recv().unwrap());
-        wanted.extend([None, Some((id.number(), (!deleted).then(|| shown.clone())))]);
+        let shown = (happened != Happened::RecordDeleted).then(|| shown.clone());
+        wanted.extend([None, Some((id.number(), shown))]);
     }
     let rows = wait(house.store().happened_behind(0, 100)).unwrap();
     let got: Vec<_> = rows

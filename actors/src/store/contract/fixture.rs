@@ -194,14 +194,10 @@ impl<B: Bench> House<B> {
         outcome.recv().unwrap();
     }
 
-    /// Waits until everything behind has had many chances to be written.
-    pub(in crate::store) fn rest(&self) {
-        for _ in 0..20 {
-            self.settle();
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
+    /// Looks again and again until this holds; what is written behind has no other sign.
+    ///
+    /// # Panics
+    /// It does not hold within 20 s.
     pub(in crate::store) fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let begun = Instant::now();
         while !holds() {

@@ -380,30 +380,11 @@ impl<B: Bench> Model<B> {
             return Ok(());
         };
         let sender = question.sender.map(|index| SENDERS[index]);
-        let mut wanted: Vec<(u64, (u64, String))> = (1..)
-            .zip(&talk.said)
-            .filter(|(_, said)| sender.is_none_or(|sender| sender == said.sender))
-            .map(|(seq, said)| (said.id.sequence(), (seq, said.content.clone())))
-            .collect();
-        let (after_seq, before_seq) = if question.start.0 == 0 {
-            question.window
-        } else {
-            (None, None)
-        };
-        let all = wanted.len();
+        let (after_seq, before_seq) = question.seqs();
         let windowed = after_seq.is_some() || before_seq.is_some();
-        wanted.retain(|(_, (seq, _))| {
-            after_seq.is_none_or(|after| *seq > after)
-                && before_seq.is_none_or(|before| *seq < before)
-        });
-        if windowed && (question.descending || after_seq.is_none()) {
-            // The last ones below.
-            let limit = usize::try_from(question.limit).unwrap();
-            wanted.drain(..wanted.len().saturating_sub(limit));
-        }
-        if question.descending {
-            wanted.reverse();
-        }
+        let mut wanted = talk.messages_from(sender);
+        let all = u64::try_from(wanted.len()).unwrap();
+        question.narrow(&mut wanted);
         let start = if windowed {
             Start::Offset(0)
         } else {
@@ -423,7 +404,7 @@ impl<B: Bench> Model<B> {
             paging,
         };
         let mut page = wait(self.house.store().messages(query)).unwrap().unwrap();
-        prop_assert_eq!(page.total, u64::try_from(all).unwrap());
+        prop_assert_eq!(page.total, all);
         if windowed {
             // What stands around a window is not compared here.
             page.total = u64::try_from(wanted.len()).unwrap();
@@ -558,6 +539,32 @@ impl Question {
         }
     }
 
+    /// The places between which messages are asked for, without both of them.
+    fn seqs(&self) -> (Option<u64>, Option<u64>) {
+        if self.start.0 == 0 {
+            self.window
+        } else {
+            (None, None)
+        }
+    }
+
+    /// Leaves the messages that stand between the places that are asked for, in the order of the
+    /// page; of those, where only an upper end is given, the last.
+    fn narrow(&self, messages: &mut Vec<(u64, (u64, String))>) {
+        let (after, before) = self.seqs();
+        messages.retain(|(_, (seq, _))| {
+            after.is_none_or(|after| *seq > after) && before.is_none_or(|before| *seq < before)
+        });
+        let windowed = after.is_some() || before.is_some();
+        if windowed && (self.descending || after.is_none()) {
+            let limit = usize::try_from(self.limit).unwrap();
+            messages.drain(..messages.len().saturating_sub(limit));
+        }
+        if self.descending {
+            messages.reverse();
+        }
+    }
+
     /// An offset, or one of these cursors.
     fn start_among(&self, cursors: Vec<Cursor>, only_offset: bool) -> Start {
         let (kind, index) = self.start;
@@ -570,6 +577,15 @@ impl Question {
 }
 
 impl Talk {
+    /// The row of each of its messages from this kind of sender, with its place and text.
+    fn messages_from(&self, sender: Option<SenderType>) -> Vec<(u64, (u64, String))> {
+        (1..)
+            .zip(&self.said)
+            .filter(|(_, said)| sender.is_none_or(|sender| sender == said.sender))
+            .map(|(seq, said)| (said.id.sequence(), (seq, said.content.clone())))
+            .collect()
+    }
+
     fn take(&mut self, step: &Step, users: &[UserId], text: &str) {
         match *step {
             Step::Send { sender, .. } => {

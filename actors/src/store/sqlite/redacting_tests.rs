@@ -56,7 +56,6 @@ impl Often {
         let text = Request::Send(Box::new(serde_json::from_value(text).unwrap()));
         let sent = conversation.ask_with_key("its key", text).unwrap();
         let id = conversation.id;
-        house.rest();
         house.store().close();
         let bare = Bare::on(house.bench().killed());
         let first: MessageView = serde_json::from_slice(&sent.body).unwrap();

@@ -34,7 +34,7 @@ use crate::idempotency::KEPT_MS;
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
 use crate::store::{
-    Broken, Commit, EventQuery, Happened, Kind, NewRow, Span, Store, Subject, Tallies,
+    Broken, Commit, EventQuery, Happened, Kind, NewRow, ReadError, Span, Store, Subject, Tallies,
 };
 use crate::time::Timestamp;
 
@@ -133,7 +133,10 @@ impl Bench for Folder {
 contract! {
     Folder:
     a_document_comes_back_as_it_was_committed,
+    a_version_comes_back_with_the_frames_that_make_its_content,
     lists_of_documents_hold_and_count_what_one_may_read,
+    a_list_of_documents_is_by_title_or_among_some_where_it_is_asked_so,
+    a_document_in_the_bin_is_listed_there_only_and_is_still_a_place,
     a_link_leads_to_its_document_until_it_is_taken_back,
     what_was_erased_of_a_document_leaves_the_files,
     a_user_who_owns_documents_stays,
@@ -161,11 +164,16 @@ contract! {
     a_reader_that_joins_misses_nothing_and_sees_nothing_twice,
     a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
     a_reader_is_let_go_when_the_feed_closes,
-    what_retention_took_is_no_event_any_more,
+    what_retention_took_is_no_event_of_its_account_any_more,
+    what_retention_took_is_no_event_of_its_entity_any_more,
+    what_retention_took_is_found_by_no_position,
     endpoints_are_read_among_the_events_by_position,
     the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+    what_is_sent_again_is_due_at_once_beside_its_lane,
     deliveries_are_listed_newest_first_with_exact_totals,
     what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    what_lands_after_it_was_given_up_does_not_count,
+    deliveries_of_an_endpoint_that_is_no_more_go_with_it,
     deliveries_that_ended_go_when_they_are_old,
     what_receivers_answered_goes_with_the_redacted_message,
     whoever_delivers_finds_after_a_crash_what_it_had_written,
@@ -642,7 +650,12 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
                         .read(ReadClass::Account(account), move |connection| {
                             overlapping(connection, &told)
                         });
-                    assert_eq!(wait(read), Ok(true), "neither a read nor a commit goes on");
+                    // On a busy machine one may last longer than reads may: the next one begins.
+                    let read = wait(read);
+                    assert!(
+                        matches!(read, Ok(true) | Err(ReadError::TooSlow)),
+                        "neither a read nor a commit goes on: {read:?}"
+                    );
                 }
             });
         }
@@ -693,7 +706,6 @@ fn a_check_finds_what_was_altered() {
         )))
         .unwrap();
     assert_eq!(wait(house.store().chores()).unwrap(), []);
-    house.rest();
     house.store().close();
     for plant in [
         "UPDATE counters SET total = total + 1 WHERE field = 0",
@@ -732,8 +744,19 @@ fn a_check_finds_what_was_altered() {
     }
 }
 
-#[test]
-fn a_file_of_the_first_version_gets_its_feed_once() {
+/// Events in a file of the first version of the schema.
+const FIRST_ROWS: i64 = 2_000;
+/// Every so many of them is a change of a conversation.
+const RARE: i64 = 97;
+
+/// Which of five conversations the event at a position is about, and the scope of that.
+fn entity_and_scope(pos: i64) -> (i64, i64) {
+    let entity = pos * 7 % 5;
+    (entity, if entity < 3 { 1 } else { 2 })
+}
+
+/// A file of the first version of the schema, with events of five conversations in two scopes.
+fn file_of_the_first_version() -> Folder {
     let folder = Folder::new();
     let connection = Connection::open(folder.path()).unwrap();
     connection.execute_batch(schema::MIGRATIONS[0]).unwrap();
@@ -745,24 +768,18 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
              channel, assignee, by_request, hash, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 7, 0, 0, 0, ?7, ?8, '', x'', x'7b7d')",
         )
         .unwrap();
-    let (mut sequences, mut numbers) = ([0_i64; 5], [0_i64; 3]);
-    for pos in 1..=2000_i64 {
-        let entity = pos * 7 % 5;
-        let scope = if entity < 3 { 1 } else { 2 };
-        let (sequence, number) = (
-            &mut sequences[usize::try_from(entity).unwrap()],
-            &mut numbers[usize::try_from(scope).unwrap()],
-        );
+    let (mut sequences, mut numbers) = (HashMap::new(), HashMap::new());
+    for pos in 1..=FIRST_ROWS {
+        let (entity, scope) = entity_and_scope(pos);
+        let sequence: &mut i64 = sequences.entry(entity).or_default();
+        let number: &mut i64 = numbers.entry(scope).or_default();
         *sequence += 1;
         *number += 1;
-        let (happened, channel) = (
-            if pos % 97 == 0 {
-                2
-            } else {
-                1 + pos % 5 / 4 * 4
-            },
-            pos % 3,
-        );
+        let happened = if pos % RARE == 0 {
+            2
+        } else {
+            1 + pos % 5 / 4 * 4
+        };
         let assignee = (pos % 11 == 0).then_some(77 + pos % 2);
         insert
             .execute(params![
@@ -772,7 +789,7 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
                 happened,
                 scope,
                 *number,
-                channel,
+                pos % 3,
                 assignee
             ])
             .unwrap();
@@ -780,18 +797,21 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
     drop(insert);
     connection.execute_batch("COMMIT").unwrap();
     drop(connection);
+    folder
+}
+
+#[test]
+fn a_file_of_the_first_version_gets_its_feed_once() {
+    let folder = file_of_the_first_version();
     assert_eq!(folder.findings(), Vec::<String>::new());
     let house = House::<Folder>::at(folder);
-    for (scope, number) in [
-        (Scope::of(0, Mode::Live), 1200),
-        (Scope::of(0, Mode::Test), 800),
-    ] {
+    for (mode, in_file, events) in [(Mode::Live, 1, 1200), (Mode::Test, 2, 800)] {
         let filter = EventFilter {
             kinds: vec![Happened::ConversationUpdated],
             ..EventFilter::default()
         };
         let query = EventQuery {
-            span: Span::Scope(scope),
+            span: Span::Scope(Scope::of(0, mode)),
             after: 0,
             until: None,
             filter,
@@ -799,26 +819,19 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
             total: true,
         };
         let page = wait(house.store().events(query.clone())).unwrap().unwrap();
-        let rare: Vec<i64> = (1..=2000)
-            .filter(|pos| pos % 97 == 0 && (pos * 7 % 5 < 3) == (number == 1200))
+        let rare: Vec<i64> = (1..=FIRST_ROWS)
+            .filter(|pos| pos % RARE == 0 && entity_and_scope(*pos).1 == in_file)
             .collect();
         assert_eq!(page.total, u64::try_from(rare.len()).unwrap());
-        assert_eq!(
-            page.events
-                .iter()
-                .map(|event| event.position)
-                .collect::<Vec<_>>(),
-            &rare[..5]
-        );
+        let positions: Vec<i64> = page.events.iter().map(|event| event.position).collect();
+        assert_eq!(positions, &rare[..5]);
         let all = EventQuery {
             filter: EventFilter::default(),
             after: 1,
             ..query
         };
-        assert_eq!(
-            wait(house.store().events(all)).unwrap().unwrap().total,
-            number - 1
-        );
+        let total = wait(house.store().events(all)).unwrap().unwrap().total;
+        assert_eq!(total, events - 1);
     }
     house.is_sound();
 }

@@ -5,9 +5,8 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::process;
 use crate::support::server::Folder;
-use crate::support::{Setup, until_now};
+use crate::support::{Setup, process, until_now};
 
 const START_MAX: Duration = Duration::from_secs(30);
 const SECRETS: [&str; 4] = ["sk_test_", "sk_prod_", "sk_read_", "op_"];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::time::Timestamp;
+use colloquy_model::time::Timestamp;
 
 /// A time of the wall clock that only moves earlier until it is wound up again.
 #[derive(Debug)]

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use crate::accounts::record::{Record, RecordCommand, Rules};
-use crate::accounts::{
-    Account, AccountNumber, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest, KeyType,
-};
-use crate::answer::Answer;
-use crate::caller::{By, Caller, Scope};
-use crate::id::{AccountId, Id, KeyId};
+use crate::accounts::{Account, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest};
 use crate::runtime::{Decision, Entity, Incarnation};
 use crate::store::Store;
 use crate::store::sqlite::{OpenError, Views};
-use crate::text::Name;
-use crate::time::Timestamp;
+use colloquy_model::account::AccountNumber;
+use colloquy_model::answer::Answer;
+use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::id::{AccountId, Id, KeyId};
+use colloquy_model::key::KeyType;
+use colloquy_model::text::Name;
+use colloquy_model::time::Timestamp;
 
 /// What a first start made.
 #[derive(Debug)]

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
-use crate::id::UserId;
-use crate::page::{Order, Paging, Start};
 use crate::runtime::AskError;
 use crate::store::{Chore, ConversationQuery, Facets, Store};
 use crate::threads::Background;
+use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::id::UserId;
+use colloquy_model::page::{Order, Paging, Start};
 
 /// Looked after even if nobody calls: a chore may have failed because the store was away.
 const LOOK_EVERY: Duration = Duration::from_secs(30);

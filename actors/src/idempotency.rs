@@ -12,11 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 
-use crate::answer::Answer;
-use crate::caller::Scope;
-use crate::page::ListFailure;
-use crate::store::{KeptRow, ReadError, Store};
-use crate::time::Timestamp;
+use crate::store::{KeptRow, ListFailure, ReadError, Store};
+use colloquy_model::answer::Answer;
+use colloquy_model::caller::Scope;
+use colloquy_model::time::Timestamp;
 
 /// What identifies a key in its scope: a hash, so that a key's text is kept nowhere.
 pub type KeyHash = [u8; 16];

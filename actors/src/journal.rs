@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::accounts::names::Names;
-use crate::damage::Unreadable;
 use crate::runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
-use crate::store::{Broken, Commit, Store, Stored, Subject};
+use crate::store::{Broken, Commit, Store, Stored};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Subject;
 
 /// An entity that the store keeps.
 pub trait Kept: Entity<Commit = Commit, Broken = Broken> {

@@ -51,38 +51,25 @@
 
 mod bootstrap;
 mod chores;
-pub mod damage;
-mod json;
 mod permits;
 mod timers;
-mod words;
 
 pub mod accounts;
 pub mod alarm;
-pub mod answer;
-pub mod bounds;
-pub mod caller;
 pub mod conversation;
 pub mod cores;
 pub mod document;
 pub mod fair_queue;
 pub mod feed;
-pub mod id;
 pub mod idempotency;
 pub mod journal;
 pub mod limiter;
-pub mod metadata;
 pub mod metrics;
 pub mod offload;
-pub mod page;
-pub mod present;
-pub mod random;
 pub mod realtime;
 pub mod runtime;
 pub mod search;
 pub mod store;
 pub mod system;
-pub mod text;
 pub mod threads;
-pub mod time;
 pub mod webhook;

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::caller::Scope;
 use crate::cores::{self, Aside, Long};
 use crate::permits::{Permit, Permits};
 use crate::threads;
+use colloquy_model::caller::Scope;
 
 /// Computations for each core that may be under way; the next ones wait.
 const EACH_CORE: usize = 2;

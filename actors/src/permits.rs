@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::caller::Scope;
 use crate::fair_queue::{FairQueue, QueueBounds, Queued};
+use colloquy_model::caller::Scope;
 
 /// Requests of one account that may wait for permits of one kind …
 const WAITING_EACH: usize = 256;
@@ -215,7 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::caller::Mode;
+    use colloquy_model::caller::Mode;
 
     const LONG: Duration = Duration::from_secs(60);
 

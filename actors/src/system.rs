@@ -10,17 +10,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::accounts::record::{Record, Rules};
-use crate::accounts::{
-    Account, AccountNumber, Customer, Identity, Key, PlanRates, Records, SecretHash, User,
-    set_plans,
-};
+use crate::accounts::{Account, Customer, Identity, Key, PlanRates, Records, User, set_plans};
 use crate::alarm::Alarm;
-use crate::bootstrap;
 pub use crate::bootstrap::FirstStart;
-use crate::caller::{By, Caller};
-use crate::chores;
 use crate::conversation::{Conversation, Conversations};
-use crate::cores;
 use crate::document::shares::PasswordTries;
 use crate::document::{Document, Documents, Finder, HashPlaces, HashSettings};
 use crate::fair_queue::QueueBounds;
@@ -40,6 +33,10 @@ use crate::store::{Later, Store};
 use crate::threads::{self, Background};
 use crate::timers::Timers;
 use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
+use crate::{bootstrap, chores, cores};
+use colloquy_model::account::AccountNumber;
+use colloquy_model::caller::{By, Caller};
+use colloquy_model::key::SecretHash;
 
 /// What stands behind the store's path in the search index's.
 pub const SEARCH_ENDING: &str = ".search";

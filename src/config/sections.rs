@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use colloquy_actors::bounds::Bounds;
 use colloquy_actors::realtime::PRESENCE_MAX;
+use colloquy_model::bounds::Bounds;
 use ipnet::IpNet;
 use serde::Deserialize;
 

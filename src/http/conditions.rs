@@ -2,7 +2,7 @@
 //! carried out.
 
 use actix_web::http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
-use colloquy_actors::answer::Precondition;
+use colloquy_model::answer::Precondition;
 
 use super::problem::Problem;
 

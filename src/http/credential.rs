@@ -5,11 +5,13 @@ use std::net::IpAddr;
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
-use colloquy_actors::accounts::{KeyType, Permission, Principal, Role, secret_hash};
-use colloquy_actors::caller::Caller;
+use colloquy_actors::accounts::Principal;
 use colloquy_actors::document::access::Who as Owner;
-use colloquy_actors::feed::Happened;
-use colloquy_actors::id::UserId;
+use colloquy_model::caller::Caller;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::UserId;
+use colloquy_model::key::{KeyType, Permission, secret_hash};
+use colloquy_model::user::Role;
 use ipnet::IpNet;
 
 use super::call::Who;

@@ -12,17 +12,15 @@ use actix_web::HttpRequest;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::caller::{By, Caller, Scope};
 use colloquy_actors::limiter::Permit;
-use colloquy_actors::time::Timestamp;
+use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 
-use super::admission;
 use super::body::{Incoming, Pieces, check_media_type};
 use super::budget::Holder;
 use super::call::{Call, Who};
 use super::concurrency::UnderWay;
-use super::conditions;
 use super::credential::{self, Acting};
 use super::edge::Edge;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
@@ -31,9 +29,9 @@ use super::operation::{Door, Operation, Verb};
 use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::reply::Output;
-use super::respond;
 use super::router::{Found, Place};
 use super::routes::refusal_page;
+use super::{admission, conditions, respond};
 use crate::log::words;
 
 /// What has become known of a request so far; its response shows it, however it ends.
@@ -133,10 +131,7 @@ fn request_id(headers: &HeaderMap) -> Arc<str> {
         .filter(usable);
     given.map_or_else(
         || {
-            let (high, low) = (
-                colloquy_actors::random::u64(),
-                colloquy_actors::random::u64(),
-            );
+            let (high, low) = (colloquy_model::random::u64(), colloquy_model::random::u64());
             format!("req_{high:016x}{low:016x}").into()
         },
         Arc::from,

@@ -10,7 +10,7 @@
 )]
 
 use colloquy_actors::document::wordless;
-use colloquy_actors::feed::Happened;
+use colloquy_model::event_kind::Happened;
 use serde_json::{Map, Value, json};
 
 use super::openapi::document;

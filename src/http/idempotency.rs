@@ -1,8 +1,8 @@
 //! A request under an `Idempotency-Key`: decided anew, still running, or answered before.
 
-use colloquy_actors::answer::Answer;
-use colloquy_actors::caller::Scope;
 use colloquy_actors::idempotency::{Fingerprint, Known, Reservation};
+use colloquy_model::answer::Answer;
+use colloquy_model::caller::Scope;
 
 use serde_json::value::RawValue;
 

@@ -1,7 +1,7 @@
 //! `Link` headers (RFC 8288): the next and the previous page, in the style in which the list was
 //! asked for.
 
-use colloquy_actors::page::Start;
+use colloquy_model::page::Start;
 use serde::Deserialize;
 
 use super::reply::{Listing, Style};
@@ -89,7 +89,7 @@ fn others(query: &str) -> String {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use colloquy_actors::page::{Cursor, Order, Page, Paging};
+    use colloquy_model::page::{Cursor, Order, Page, Paging};
 
     use super::*;
 

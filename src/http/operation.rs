@@ -4,7 +4,7 @@
 
 use std::future::Future;
 
-use colloquy_actors::accounts::Permission;
+use colloquy_model::key::Permission;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;

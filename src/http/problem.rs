@@ -7,15 +7,15 @@ use std::convert::Infallible;
 use actix_web::http::StatusCode;
 use bytes::Bytes;
 use colloquy_actors::accounts::record::RecordError;
-use colloquy_actors::answer::Invalid;
 use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::document::Shut;
 use colloquy_actors::document::messages::DocumentError;
 use colloquy_actors::document::views::MergeConflict;
-use colloquy_actors::page::ListFailure;
 use colloquy_actors::runtime::{AskError, Cause};
+use colloquy_actors::store::ListFailure;
 use colloquy_actors::webhook::DeliveryError;
 use colloquy_actors::webhook::target::TargetError;
+use colloquy_model::answer::Invalid;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// How many characters of what a caller sent an error may show.

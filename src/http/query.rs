@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use colloquy_actors::bounds::Bounds;
-use colloquy_actors::id::{Id, Prefix};
-use colloquy_actors::page::{Cursor, Order, Paging, Start};
+use colloquy_model::bounds::Bounds;
+use colloquy_model::id::{Id, Prefix};
+use colloquy_model::page::{Cursor, Order, Paging, Start};
 use serde::de::value::{MapDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 
@@ -199,8 +199,8 @@ fn cursor<K: Prefix>(name: &'static str, text: &str) -> Result<Cursor, Problem> 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use colloquy_actors::conversation::messages::Status;
-    use colloquy_actors::id::{ConversationId, ConversationKind};
+    use colloquy_model::conversation::Status;
+    use colloquy_model::id::{ConversationId, ConversationKind};
 
     use super::*;
 

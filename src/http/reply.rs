@@ -2,9 +2,9 @@
 //! in `respond.rs`.
 
 use bytes::Bytes;
-use colloquy_actors::answer::Answer;
 use colloquy_actors::limiter::Permit;
-use colloquy_actors::page::{Page, Paging};
+use colloquy_model::answer::Answer;
+use colloquy_model::page::{Page, Paging};
 
 use super::budget::BytesPermit;
 use super::problem::Problem;

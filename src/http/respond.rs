@@ -12,8 +12,8 @@ use actix_web::http::header::{
 use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use bytes::{Bytes, BytesMut};
-use colloquy_actors::answer::{Answer, Done};
-use colloquy_actors::page::Start;
+use colloquy_model::answer::{Answer, Done};
+use colloquy_model::page::Start;
 
 use super::budget::{BytesPermit, Slack};
 use super::dispatch::{Exchange, Verdict};

@@ -8,12 +8,13 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
-use colloquy_actors::id::EventId;
-use colloquy_actors::store::Happened;
-use colloquy_actors::time::Timestamp;
 use colloquy_actors::webhook::signature::{self, Signing};
 use colloquy_actors::webhook::target::{self, TargetError};
-use colloquy_actors::webhook::{Attempt, Courier, Parcel};
+use colloquy_actors::webhook::{Courier, Parcel, attempt_of};
+use colloquy_model::attempt::Attempt;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::EventId;
+use colloquy_model::time::Timestamp;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, Response, redirect};
 use serde::Deserialize;
@@ -317,7 +318,7 @@ impl Listener {
             duration_ms,
             error,
             ..
-        } = Attempt::of(sent_at, started.elapsed(), came);
+        } = attempt_of(sent_at, started.elapsed(), came);
         let outcome = status
             .map(|status| status.to_string())
             .or(error)

@@ -11,24 +11,14 @@ use super::Identity;
 use super::identity::KnownAccount;
 use super::network::{networks, networks_present};
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use crate::answer::Invalid;
-use crate::id::{AccountId, AccountKind};
-use crate::present::present;
-use crate::store::{Effect, Kind};
-use crate::text::{Name, Text};
-use crate::time::Timestamp;
-
-/// What an account has booked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Plan {
-    /// 100 requests a minute, bursts of 150.
-    Basic,
-    /// 500 requests a minute, bursts of 750.
-    Pro,
-    /// Whatever the account says.
-    Enterprise,
-}
+use crate::store::Effect;
+use colloquy_model::account::{AccountNumber, AccountView, Plan};
+use colloquy_model::answer::Invalid;
+use colloquy_model::entity::Kind;
+use colloquy_model::id::{AccountId, AccountKind};
+use colloquy_model::present::present;
+use colloquy_model::text::{Name, Text};
+use colloquy_model::time::Timestamp;
 
 /// Makes an account.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -90,33 +80,6 @@ pub struct ChangeAccount {
     pub auto_close_after_minutes: Option<Option<u32>>,
 }
 
-/// An account as the interface shows it.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
-#[schema(as = Account)]
-pub struct AccountView {
-    /// Names it.
-    pub account_id: AccountId,
-    /// Need not be unique.
-    pub name: String,
-    /// What it has booked.
-    pub plan: Plan,
-    /// Requests a minute that each of its keys may make.
-    pub rate_per_minute: u32,
-    /// The most requests in any minute.
-    pub burst_per_minute: u32,
-    /// Requests per calendar month; 0: no bound.
-    pub monthly_quota: u64,
-    /// Addresses that may use its keys; empty: all.
-    #[schema(value_type = Vec<String>)]
-    pub allowed_ips: Vec<IpNet>,
-    /// After how long without a message a conversation closes; null: never.
-    pub auto_close_after_minutes: Option<u32>,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it was changed last.
-    pub updated_at: Timestamp,
-}
-
 /// What basic and pro accounts may do, as config.toml gives it.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,11 +120,6 @@ pub enum AccountRequest {
     /// Change it.
     Change(ChangeAccount),
 }
-
-/// The small number that stands for an account in every row of its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AccountNumber(pub u32);
 
 /// An account as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

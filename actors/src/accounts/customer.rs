@@ -6,13 +6,14 @@ use utoipa::ToSchema;
 
 use super::Identity;
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use crate::answer::Invalid;
-use crate::id::{CustomerId, CustomerKind};
-use crate::metadata::{Metadata, MetadataPatch};
-use crate::present::present;
-use crate::store::{Condition, Effect, Kind, NameField};
-use crate::text::{CustomerName, Email, ExternalId, Text};
-use crate::time::Timestamp;
+use crate::store::{Condition, Effect, NameField};
+use colloquy_model::answer::Invalid;
+use colloquy_model::entity::Kind;
+use colloquy_model::id::{CustomerId, CustomerKind};
+use colloquy_model::metadata::{Metadata, MetadataPatch};
+use colloquy_model::present::present;
+use colloquy_model::text::{CustomerName, Email, ExternalId, Text};
+use colloquy_model::time::Timestamp;
 
 /// Makes a customer.
 #[derive(Debug, Clone, Deserialize, ToSchema)]

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::{AccountView, KeyType, KeyView, Role};
-use crate::caller::{Mode, Scope};
-use crate::id::{AccountId, KeyId, UserId};
+use colloquy_model::account::AccountView;
+use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::id::{AccountId, KeyId, UserId};
+use colloquy_model::key::{KeyType, KeyView, SecretHash, Secrets, secret_hash};
+use colloquy_model::user::Role;
 
 /// A key as requests meet it.
 #[derive(Debug)]
@@ -59,23 +60,6 @@ impl Principal {
         Scope::of(self.account.number, mode)
     }
 }
-
-/// A secret as it is known: by its hash, and until when it holds.
-pub type SecretHash = [u8; 32];
-
-/// The hash under which a secret is known.
-#[must_use]
-pub fn secret_hash(secret: &str) -> SecretHash {
-    let digest = Sha256::digest(secret.as_bytes());
-    let mut hash = [0; 32];
-    for (to, from) in hash.iter_mut().zip(digest) {
-        *to = from;
-    }
-    hash
-}
-
-/// A key's secrets, each with the end of its overlap.
-pub type Secrets = Vec<(SecretHash, Option<i64>)>;
 
 #[derive(Debug, Default)]
 struct Tables {

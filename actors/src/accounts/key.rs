@@ -5,50 +5,18 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::identity::{KnownKey, Secrets};
+use super::identity::KnownKey;
 use super::network::{networks, networks_present};
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use super::{Identity, secret, secret_hash};
-use crate::answer::Invalid;
-use crate::id::{AccountId, KeyId, KeyKind, UserId};
-use crate::present::present;
-use crate::store::{Condition, Effect, Kind};
-use crate::text::{Name, Text};
-use crate::time::Timestamp;
-
-/// What a key may do by its kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum KeyType {
-    /// `sk_test_`: reads and writes test data.
-    Test,
-    /// `sk_prod_`: reads and writes live data.
-    Prod,
-    /// `sk_read_`: reads live data.
-    Read,
-}
-
-/// A part of the interface that a key may be narrowed to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[expect(missing_docs, reason = "the published names say it")]
-pub enum Permission {
-    #[serde(rename = "conversations:read")]
-    ConversationsRead,
-    #[serde(rename = "conversations:write")]
-    ConversationsWrite,
-    #[serde(rename = "documents:read")]
-    DocumentsRead,
-    #[serde(rename = "documents:write")]
-    DocumentsWrite,
-    #[serde(rename = "documents:share")]
-    DocumentsShare,
-    #[serde(rename = "webhooks:manage")]
-    WebhooksManage,
-    #[serde(rename = "analytics:read")]
-    AnalyticsRead,
-    #[serde(rename = "users:manage")]
-    UsersManage,
-}
+use super::{Identity, secret};
+use crate::store::{Condition, Effect};
+use colloquy_model::answer::Invalid;
+use colloquy_model::entity::Kind;
+use colloquy_model::id::{AccountId, KeyKind, UserId};
+use colloquy_model::key::{KeyType, KeyView, Permission, Secrets, secret_hash};
+use colloquy_model::present::present;
+use colloquy_model::text::{Name, Text};
+use colloquy_model::time::Timestamp;
 
 /// Makes a key.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -109,58 +77,6 @@ pub struct RotateKey {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, maximum = 31_536_000)]
     pub overlap_seconds: Option<u32>,
-}
-
-/// A key as the interface shows it.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
-#[schema(as = Key)]
-pub struct KeyView {
-    /// Names it.
-    pub key_id: KeyId,
-    /// Whose it is.
-    pub account_id: AccountId,
-    /// What it may do by its kind.
-    #[serde(rename = "type")]
-    pub kind: KeyType,
-    /// For people.
-    pub name: Option<String>,
-    /// How its secret begins.
-    pub prefix: String,
-    /// How its secret ends.
-    pub last4: String,
-    /// What it is narrowed to; null: nothing.
-    pub scopes: Option<Vec<Permission>>,
-    /// Addresses that may use it; empty: all.
-    #[schema(value_type = Vec<String>)]
-    pub allowed_ips: Vec<IpNet>,
-    /// When it ends.
-    pub expires_at: Option<Timestamp>,
-    /// The user that it acts as.
-    pub user_id: Option<UserId>,
-    /// Whether it takes only signed requests (RFC 9421).
-    pub require_signature: bool,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it was used last, to the minute.
-    pub last_used_at: Option<Timestamp>,
-    /// When it was revoked.
-    pub revoked_at: Option<Timestamp>,
-    /// The secret: shown once, where it was made.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(value_type = Option<String>)]
-    pub key: Option<Option<String>>,
-}
-
-impl KeyType {
-    /// How its secrets begin.
-    #[must_use]
-    pub fn prefix(self) -> &'static str {
-        match self {
-            KeyType::Test => "sk_test_",
-            KeyType::Prod => "sk_prod_",
-            KeyType::Read => "sk_read_",
-        }
-    }
 }
 
 /// What a key may be asked.

@@ -14,12 +14,9 @@ mod network;
 mod records;
 mod user;
 
-pub use account::{
-    Account, AccountNumber, AccountRequest, AccountView, ChangeAccount, CreateAccount, Plan,
-    PlanRates, set_plans,
-};
+pub use account::{Account, AccountRequest, ChangeAccount, CreateAccount, PlanRates, set_plans};
 pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerRequest, CustomerView};
-pub use identity::{Identity, KnownAccount, KnownKey, Principal, SecretHash, Secrets, secret_hash};
-pub use key::{ChangeKey, CreateKey, Key, KeyRequest, KeyType, KeyView, Permission, RotateKey};
+pub use identity::{Identity, KnownAccount, KnownKey, Principal};
+pub use key::{ChangeKey, CreateKey, Key, KeyRequest, RotateKey};
 pub use records::{Filter, Records};
-pub use user::{ChangeUser, CreateUser, Role, User, UserRequest, UserView};
+pub use user::{ChangeUser, CreateUser, User, UserRequest};

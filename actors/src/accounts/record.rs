@@ -10,17 +10,19 @@ use serde::de::DeserializeOwned;
 
 use super::Identity;
 use super::names::Names;
-use crate::answer::{Answer, Done, Invalid, Precondition};
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
-use crate::id::{Id, Prefix};
 use crate::idempotency::Reservation;
 use crate::journal::Kept;
 use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{
-    Broken, Chore, Commit, Condition, Effect, Happened, Header, KeptAnswer, Kind, NameField,
-    NewRow, Store, Stored, Subject, Tallies,
+    Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow, Store, Stored,
 };
+use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::conversation::Tallies;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{Id, Prefix};
 
 /// Why a record refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -311,7 +313,7 @@ impl<R: Rules> Turn<'_, R> {
         let header = Header::Record {
             new,
             name: state.label().to_owned(),
-            body: crate::json::text(&state),
+            body: colloquy_model::json::text(&state),
             names: state.names(),
         };
         let effects = state.effects(before, &self.setting);
@@ -527,7 +529,7 @@ impl<R: Rules> Kept for Record<R> {
 
 /// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
 pub(crate) fn to_json<T: Serialize>(shape: &T) -> Bytes {
-    crate::json::bytes(shape)
+    colloquy_model::json::bytes(shape)
 }
 
 #[cfg(test)]

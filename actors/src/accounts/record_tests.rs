@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::accounts::restore::{restore_account, restore_key};
 use crate::accounts::{
-    Account, AccountNumber, AccountRequest, Customer, CustomerRequest, Key, KeyRequest, KnownKey,
-    PlanRates, User, UserRequest, secret_hash, set_plans,
+    Account, AccountRequest, Customer, CustomerRequest, Key, KeyRequest, KnownKey, PlanRates, User,
+    UserRequest, set_plans,
 };
-use crate::caller::{By, Mode};
-use crate::id::AccountId;
+use colloquy_model::account::AccountNumber;
+use colloquy_model::caller::{By, Mode};
+use colloquy_model::id::AccountId;
+use colloquy_model::key::secret_hash;
 
 /// A record that takes what it decides, and the view that sees the effects.
 struct Play<R: Rules> {

@@ -6,14 +6,15 @@ use bytes::{BufMut, BytesMut};
 
 use super::Identity;
 use super::record::{Record, RecordCommand, RecordError, Rules, Secret};
-use crate::answer::{Answer, Precondition};
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
-use crate::id::Id;
 use crate::idempotency::Reservation;
-use crate::page::{ListFailure, Page, Paging};
 use crate::runtime::{AskError, Directory};
-use crate::store::{Kind, NameField, RecordQuery, Store};
+use crate::store::{ListFailure, NameField, RecordQuery, Store};
+use colloquy_model::answer::{Answer, Precondition};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Kind;
+use colloquy_model::id::Id;
+use colloquy_model::page::{Page, Paging};
 
 /// What customers may be filtered by.
 #[derive(Debug, Clone, Default)]

@@ -1,12 +1,13 @@
 //! Records out of the store, as the view of who may come in takes them.
 
-use super::Role;
 use super::account::Account;
-use super::identity::{KnownAccount, KnownKey, Secrets};
+use super::identity::{KnownAccount, KnownKey};
 use super::key::Key;
 use super::user::User;
-use crate::caller::Scope;
-use crate::id::UserId;
+use colloquy_model::caller::Scope;
+use colloquy_model::id::UserId;
+use colloquy_model::key::Secrets;
+use colloquy_model::user::Role;
 
 /// An account out of the store, for the view.
 ///

@@ -1,26 +1,18 @@
 //! A user: an agent or author of an account, in whose name keys may act.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Identity;
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use crate::id::{UserId, UserKind};
-use crate::present::present;
-use crate::store::{Chore, Condition, Effect, Kind, NameField};
-use crate::text::{Email, Name, Text};
-use crate::time::Timestamp;
-
-/// What a user may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Everything.
-    Admin,
-    /// All but users and webhooks.
-    Agent,
-}
+use crate::store::{Chore, Condition, Effect, NameField};
+use colloquy_model::entity::Kind;
+use colloquy_model::id::UserKind;
+use colloquy_model::present::present;
+use colloquy_model::text::{Email, Name, Text};
+use colloquy_model::time::Timestamp;
+use colloquy_model::user::{Role, UserView};
 
 /// Makes a user.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -50,24 +42,6 @@ pub struct ChangeUser {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub role: Option<Role>,
-}
-
-/// A user as the interface shows it.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
-#[schema(as = User)]
-pub struct UserView {
-    /// Names it.
-    pub user_id: UserId,
-    /// For people.
-    pub name: String,
-    /// Unique in the account.
-    pub email: String,
-    /// What the user may do.
-    pub role: Role,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it was changed last.
-    pub updated_at: Timestamp,
 }
 
 /// What a user may be asked.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::messages::{ConversationCommand, ConversationError, Request};
 use super::state::{Changed, Conversation, Found, Live};
 use crate::accounts::names::Names;
-use crate::answer::{Answer, Invalid};
-use crate::damage::Unreadable;
-use crate::id::{ConversationId, MessageId};
 use crate::journal::Kept;
 use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
-use crate::store::{Broken, Commit, Store, Stored, StoredConversation, Subject};
+use crate::store::{Broken, Commit, Store, Stored, StoredConversation};
+use colloquy_model::answer::{Answer, Invalid};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Subject;
+use colloquy_model::id::{ConversationId, MessageId};
 
 impl Conversation {
     /// As it was committed; its customer's name is the one that all its customer's conversations

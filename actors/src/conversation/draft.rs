@@ -8,18 +8,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::messages::{ConversationView, EmbeddedCustomer, MessageView, SenderType, Status};
+use super::messages::{ConversationView, EmbeddedCustomer};
 use super::state::{Asked, Changed, Conversation, Live};
 use super::talk::Said;
-use crate::answer::Answer;
-use crate::caller::Caller;
-use crate::id::{ConversationId, MessageId, UserId};
-use crate::metadata::Metadata;
 use crate::runtime::Decision;
-use crate::store::{
-    Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer, NewRow, Seen,
-};
-use crate::time::Timestamp;
+use crate::store::{Commit, Condition, Effect, Header, KeptAnswer, NewRow};
+use colloquy_model::answer::Answer;
+use colloquy_model::caller::Caller;
+use colloquy_model::conversation::{ConversationState, MessageView, Seen, SenderType, Status};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ConversationId, MessageId, UserId};
+use colloquy_model::metadata::Metadata;
+use colloquy_model::time::Timestamp;
 
 /// What an event of a conversation says.
 #[derive(Serialize)]
@@ -330,10 +330,10 @@ pub(super) fn raw(json: &str) -> &RawValue {
 }
 
 pub(super) fn compact(metadata: &Metadata) -> Box<str> {
-    crate::json::text(metadata).into()
+    colloquy_model::json::text(metadata).into()
 }
 
 /// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
-    crate::json::bytes(shape)
+    colloquy_model::json::bytes(shape)
 }

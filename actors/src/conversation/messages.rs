@@ -5,115 +5,21 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::accounts::Identity;
 use crate::accounts::names::CustomerName;
-use crate::answer::{Invalid, Precondition};
-use crate::caller::Caller;
-use crate::id::{ConversationId, CustomerId, MessageId, UserId};
 use crate::idempotency::Reservation;
-use crate::metadata::{Metadata, MetadataPatch};
-use crate::present::present;
-use crate::text::{Content, Reason};
-use crate::time::Timestamp;
-use crate::words::words;
-
-words! {
-    /// Who has to act.
-    Status {
-        /// Somebody must act.
-        Active = 0 "active",
-        /// Waiting for the customer.
-        Pending = 1 "pending",
-        /// Over.
-        Closed = 2 "closed",
-    }
-}
-words! {
-    /// How the customer came.
-    Channel {
-        /// A chat window.
-        Chat = 0 "chat",
-        /// E-mail.
-        Email = 1 "email",
-        /// A telephone call.
-        Voice = 2 "voice",
-    }
-}
-words! {
-    /// How urgent it is.
-    Priority {
-        /// May wait.
-        Low = 0 "low",
-        /// As usual.
-        Normal = 1 "normal",
-        /// First.
-        High = 2 "high",
-    }
-}
-words! {
-    /// What a message's content is.
-    MessageType {
-        /// Words.
-        Text = 0 "text",
-        /// The URL of an image.
-        Image = 1 "image",
-        /// The URL of a file.
-        File = 2 "file",
-    }
-}
-words! {
-    /// Who speaks.
-    SenderType {
-        /// The company's customer.
-        Customer = 0 "customer",
-        /// Somebody, or a bot, of the company.
-        Agent = 1 "agent",
-        /// The software.
-        System = 2 "system",
-    }
-}
-
-/// The one who sent a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SenderId {
-    /// A customer.
-    Customer(CustomerId),
-    /// A user of the account.
-    User(UserId),
-}
-
-impl Serialize for SenderId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            SenderId::Customer(id) => id.serialize(serializer),
-            SenderId::User(id) => id.serialize(serializer),
-        }
-    }
-}
-impl<'de> Deserialize<'de> for SenderId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let customer = text.parse().map(SenderId::Customer);
-        customer
-            .or_else(|_| text.parse().map(SenderId::User))
-            .map_err(|_| serde::de::Error::custom("must be a valid user ID or customer ID"))
-    }
-}
-impl utoipa::PartialSchema for SenderId {
-    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-        utoipa::openapi::ObjectBuilder::new()
-            .schema_type(utoipa::openapi::schema::Type::String)
-            .pattern(Some(
-                "^(usr|cus)_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$",
-            ))
-            .into()
-    }
-}
-impl ToSchema for SenderId {}
+use colloquy_model::answer::{Invalid, Precondition};
+use colloquy_model::caller::Caller;
+use colloquy_model::conversation::{Channel, MessageType, Priority, SenderId, SenderType, Status};
+use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::metadata::{Metadata, MetadataPatch};
+use colloquy_model::present::present;
+use colloquy_model::text::{Content, Reason};
+use colloquy_model::time::Timestamp;
 
 /// Starts a conversation.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -354,55 +260,4 @@ pub struct ConversationView<'a> {
     pub updated_at: Timestamp,
     /// When it was closed; null unless it is.
     pub closed_at: Option<Timestamp>,
-}
-
-/// A message as the interface shows it.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[schema(as = Message)]
-pub struct MessageView {
-    /// Names it.
-    pub message_id: MessageId,
-    /// Where it stands.
-    pub conversation_id: ConversationId,
-    /// 1, 2, 3 … in its conversation.
-    pub seq: u64,
-    /// What it says; empty once redacted.
-    pub content: String,
-    /// What the content is.
-    #[serde(rename = "type")]
-    pub kind: MessageType,
-    /// Who speaks.
-    pub sender_type: SenderType,
-    /// Who exactly.
-    pub sender_id: Option<SenderId>,
-    /// The caller's own data, read as it was accepted, whatever the bounds are today.
-    #[serde(deserialize_with = "Metadata::accepted")]
-    pub metadata: Metadata,
-    /// When it was accepted.
-    pub sent_at: Timestamp,
-    /// When it was last edited.
-    pub edited_at: Option<Timestamp>,
-    /// Whether its content was erased.
-    pub redacted: bool,
-}
-
-impl MessageView {
-    /// Redaction: what it says goes, the message stays.
-    pub(crate) fn erase(&mut self) {
-        self.content.clear();
-        self.metadata = Metadata::default();
-        self.redacted = true;
-    }
-}
-
-/// An earlier text of a message.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Revision)]
-pub struct RevisionView {
-    /// What it said.
-    pub content: String,
-    /// The metadata it had.
-    pub metadata: Metadata,
-    /// When that was replaced.
-    pub replaced_at: Timestamp,
 }

@@ -17,24 +17,26 @@ pub use self::state::{Changed, Conversation, Found};
 
 use self::draft::raw;
 use self::messages::{
-    Channel, ConversationCommand, ConversationError, ConversationView, CreateConversation,
-    CustomerShown, EmbeddedCustomer, MessageView, Priority, Request, SenderId, SenderType, Status,
+    ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
+    EmbeddedCustomer, Request,
 };
 use self::talk::read_message;
 use crate::accounts::Identity;
 use crate::accounts::names::Names;
-use crate::answer::{Answer, Invalid, Precondition};
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
-use crate::id::{ConversationId, CustomerId, MessageId, UserId};
 use crate::idempotency::Reservation;
-use crate::page::{ListFailure, Page, Paging};
 use crate::runtime::{AskError, Directory, LoadError};
 use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, Kind, MessageQuery, ReadError, RevisionQuery,
-    Store, Stored, StoredPage, Subject,
+    ConversationHeader, ConversationQuery, Facets, ListFailure, MessageQuery, ReadError,
+    RevisionQuery, Store, Stored, StoredPage,
 };
-use crate::time::Timestamp;
+use colloquy_model::answer::{Answer, Invalid, Precondition};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::conversation::{Channel, MessageView, Priority, SenderId, SenderType, Status};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::page::{Page, Paging};
+use colloquy_model::time::Timestamp;
 
 /// A list of conversations.
 #[derive(Debug, Clone, Copy)]

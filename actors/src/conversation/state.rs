@@ -5,23 +5,25 @@ use std::sync::Arc;
 
 use super::draft::{Draft, compact, to_json, view};
 use super::messages::{
-    ChangeConversation, Channel, CloseConversation, ConversationCommand, ConversationError,
-    CreateConversation, CustomerShown, MessageType, Priority, Request, SenderId, SenderType,
-    Status,
+    ChangeConversation, CloseConversation, ConversationCommand, ConversationError,
+    CreateConversation, CustomerShown, Request,
 };
 use super::talk::Said;
 use crate::accounts::Identity;
 use crate::accounts::names::CustomerName;
-use crate::answer::{Answer, Done, Invalid, Precondition};
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
-use crate::id::{ConversationId, UserId};
 use crate::idempotency::Reservation;
-use crate::metadata::Metadata;
 use crate::runtime::Decision;
-use crate::store::{
-    Condition, ConversationState, Happened, Header, Kind, StoredMessage, Subject, Tallies,
+use crate::store::{Condition, Header, StoredMessage};
+use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::conversation::{
+    Channel, ConversationState, MessageType, Priority, SenderId, SenderType, Status, Tallies,
 };
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::metadata::Metadata;
 
 /// A conversation, or the place of one that is not there.
 #[derive(Debug)]

@@ -17,13 +17,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::caller::{By, Mode};
-use crate::conversation::messages::MessageView;
-use crate::id::CustomerId;
-use crate::id::MessageId;
 use crate::idempotency::{Fingerprint, Keys, Looked};
 use crate::store::{Commit, NewRow};
-use crate::time::Timestamp;
+use colloquy_model::caller::{By, Mode};
+use colloquy_model::conversation::MessageView;
+use colloquy_model::id::{CustomerId, MessageId};
+use colloquy_model::time::Timestamp;
 
 /// Fields of a conversation whose change an event names.
 const CHANGING: [&str; 7] = [
@@ -118,7 +117,7 @@ impl Play {
         let scope = Scope::of(1, Mode::Live);
         let users = [UserId::new(1), UserId::new(1)];
         for user in users {
-            people.put_user(scope, user, crate::accounts::Role::Agent);
+            people.put_user(scope, user, colloquy_model::user::Role::Agent);
         }
         let id = ConversationId::new(1_000_000);
         // Other tests may have made later identifiers.

@@ -4,19 +4,18 @@
 use bytes::Bytes;
 
 use super::draft::{Draft, to_json};
-use super::messages::{
-    ConversationError, EditMessage, MessageType, SendMessage, SenderId, SenderType, Status,
-};
+use super::messages::{ConversationError, EditMessage, SendMessage};
 use super::state::{Asked, Conversation, Decided, Found, Live};
-use crate::answer::{Answer, Done, Invalid, Precondition};
-use crate::bounds::Bounds;
-use crate::caller::Scope;
-use crate::id::{MessageId, UserId};
-use crate::metadata::Metadata;
 use crate::runtime::Decision;
 use crate::store::{Header, StoredMessage};
-use crate::text::is_https_url;
-use crate::time::Timestamp;
+use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::bounds::Bounds;
+use colloquy_model::caller::Scope;
+use colloquy_model::conversation::{MessageType, SenderId, SenderType, Status};
+use colloquy_model::id::{MessageId, UserId};
+use colloquy_model::metadata::Metadata;
+use colloquy_model::text::is_https_url;
+use colloquy_model::time::Timestamp;
 
 impl Conversation {
     pub(super) fn send(&self, live: &Live, send: SendMessage, asked: Asked) -> Decided {

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::{ShareId, UserId};
-use crate::time::Timestamp;
+use colloquy_model::id::{ShareId, UserId};
+use colloquy_model::time::Timestamp;
 
 /// What somebody may do with a document; each may what those before it may.
 #[derive(

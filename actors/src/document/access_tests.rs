@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::DocumentRole::{Commenter, Editor, Owner, Viewer};
 use super::*;
-use crate::id::ShareId;
+use colloquy_model::id::ShareId;
 
 const NOW: Timestamp = Timestamp(1_000);
 

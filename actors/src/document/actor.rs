@@ -7,12 +7,13 @@ use super::messages::{DocumentCommand, DocumentError, Reply};
 use super::state::{Change, Changed, Document, Live};
 use super::work::{self, Job, Worked};
 use crate::accounts::names::Names;
-use crate::answer::Invalid;
-use crate::damage::Unreadable;
-use crate::id::DocumentId;
 use crate::journal::Kept;
 use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
-use crate::store::{Broken, Commit, Store, Stored, Subject};
+use crate::store::{Broken, Commit, Store, Stored};
+use colloquy_model::answer::Invalid;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Subject;
+use colloquy_model::id::DocumentId;
 
 impl Entity for Document {
     const KIND: &'static str = "document";

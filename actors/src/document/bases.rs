@@ -8,9 +8,9 @@ use super::documents::Failure;
 use super::graph::{Base, BaseMerge, Plan};
 use super::merge::{Labels, Options, Strategy, Style, merge};
 use super::myers::Steps;
-use crate::bounds::Bounds;
 use crate::offload::Turn;
 use crate::runtime::AskError;
+use colloquy_model::bounds::Bounds;
 
 /// How git calls the sides of such a merge; what a conflict's `base` shows.
 const LABELS: Labels<'static> = Labels {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::access::Who;
 use super::documents::Documents;
 use super::messages::Request;
-use crate::caller::{By, Caller};
-use crate::id::DocumentId;
 use crate::threads::Background;
-use crate::time::Timestamp;
+use colloquy_model::caller::{By, Caller};
+use colloquy_model::id::DocumentId;
+use colloquy_model::time::Timestamp;
 
 /// Erased before the store is asked again.
 const PAGE: u32 = 64;

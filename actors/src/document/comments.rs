@@ -10,12 +10,12 @@ use super::remarks::{Anchor, Comment, ListedComment, Standing};
 use super::state::{Asked, Decided, Document, Live, tag, to_json};
 use super::views::CommentView;
 use super::work::Worked;
-use crate::answer::{Answer, Done, Invalid};
-use crate::bounds::Bounds;
-use crate::id::{CommentId, VersionId};
-use crate::page::{Order, Start};
-use crate::store::Happened;
-use crate::time::Timestamp;
+use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::bounds::Bounds;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{CommentId, VersionId};
+use colloquy_model::page::{Order, Start};
+use colloquy_model::time::Timestamp;
 
 /// Comments of one document, all of which its actor holds.
 const COMMENTS_MAX: usize = 10_000;

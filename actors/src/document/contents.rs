@@ -8,11 +8,12 @@ use bytes::Bytes;
 use super::documents::{Failure, unavailable};
 use super::frames::{Frame, decode_chain};
 use super::messages::DocumentError;
-use crate::caller::Scope;
-use crate::damage::Unreadable;
 use crate::offload::{Effort, Load, Turn, Undone};
 use crate::runtime::{AskError, Cause, LoadError};
-use crate::store::{ReadError, Store, StoredVersion, Subject};
+use crate::store::{ReadError, Store, StoredVersion};
+use colloquy_model::caller::Scope;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Subject;
 
 /// What is to be computed over contents, and for whom.
 #[derive(Debug, Clone, Copy)]

@@ -13,15 +13,15 @@ use super::remarks::{Anchor, Comment};
 use super::state::{Asked, Change, Changed, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
 use super::work::{Followed, Packed};
-use crate::answer::Answer;
-use crate::caller::Caller;
-use crate::id::{CommentId, ShareId, VersionId};
-use crate::json::text;
 use crate::runtime::Decision;
-use crate::store::{
-    Commit, Condition, DocumentHeader, DocumentListed, Happened, Header, KeptAnswer, NewRow,
-    NewVersion, StoredVersion, Tallies,
-};
+use crate::store::{Commit, Condition, Header, KeptAnswer, NewRow, StoredVersion};
+use colloquy_model::answer::Answer;
+use colloquy_model::caller::Caller;
+use colloquy_model::conversation::Tallies;
+use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{CommentId, ShareId, VersionId};
+use colloquy_model::json::text;
 
 /// What a version is made of, beside its content.
 pub(super) struct Made {
@@ -417,7 +417,7 @@ pub(super) fn change(field: &str, from: Value, to: Value) -> Map<String, Value> 
 /// An answer without a body.
 pub(super) fn nothing_shown() -> Answer {
     Answer {
-        done: crate::answer::Done::Deleted,
+        done: colloquy_model::answer::Done::Deleted,
         id: None,
         etag: None,
         body: Bytes::new(),

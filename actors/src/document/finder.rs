@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 
 use super::contents::{unpack, unpacked_bytes};
 use super::state::Facts;
-use crate::caller::Scope;
 use crate::fair_queue::QueueBounds;
-use crate::feed::{Ended, Event, Feed, Interest, Item};
-use crate::id::DocumentId;
+use crate::feed::{Ended, Feed, Interest, Item};
 use crate::offload::{self, Effort, Load};
-use crate::page::ListFailure;
 use crate::search::{Closed, Entry, Found, INDEXER, Search, SearchError};
-use crate::store::{FeedRow, ReadError, Store};
+use crate::store::{FeedRow, ListFailure, ReadError, Store};
 use crate::threads::{Background, Restarts};
+use colloquy_model::caller::Scope;
+use colloquy_model::event::Event;
+use colloquy_model::id::DocumentId;
 
 /// How long a search waits for the index.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);

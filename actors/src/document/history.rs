@@ -9,16 +9,16 @@ use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
 use super::myers::Steps;
 use super::state::{Document, to_json};
 use super::views::VersionView;
-use crate::answer::{Answer, Done};
-use crate::bounds::Bounds;
-use crate::caller::{Caller, Scope};
-use crate::id::{DocumentId, VersionId};
 use crate::offload::Effort;
-use crate::page::{Page, Paging};
 use crate::runtime::{AskError, LoadError};
 use crate::store::{StoredVersion, VersionQuery};
-use crate::time::Timestamp;
 use bytes::Bytes;
+use colloquy_model::answer::{Answer, Done};
+use colloquy_model::bounds::Bounds;
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::id::{DocumentId, VersionId};
+use colloquy_model::page::{Page, Paging};
+use colloquy_model::time::Timestamp;
 use serde::Serialize;
 
 /// What is compared, and how it is shown.

@@ -10,14 +10,14 @@ use super::hashing::{Claim, HashPlace, NoPlace};
 use super::messages::{CreateShare, DocumentError, Opened, Part, Reply, Request};
 use super::shares::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
-use crate::answer::{Answer, Precondition};
-use crate::caller::{By, Caller, Scope};
-use crate::id::{DocumentId, ShareId};
 use crate::idempotency::Reservation;
 use crate::offload;
 use crate::runtime::{AskError, Cause, LoadError};
-use crate::store::Subject;
-use crate::time::Timestamp;
+use colloquy_model::answer::{Answer, Precondition};
+use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::entity::Subject;
+use colloquy_model::id::{DocumentId, ShareId};
+use colloquy_model::time::Timestamp;
 
 /// A share link that is open to whoever asks.
 #[derive(Debug, Clone)]

@@ -4,19 +4,21 @@ use super::access::{DocumentRole, Who, role_of};
 use super::documents::{Documents, Failure, invalid};
 use super::messages::{CommentList, ContentType, Part, Reply, Request};
 use super::state::{Document, Facts, to_json};
-use crate::answer::Invalid;
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
-use crate::id::{ActivityId, DocumentId, KeyId, UserId};
 use crate::offload::go_over;
-use crate::page::{ListFailure, Order, Page, Paging, Start};
 use crate::runtime::{AskError, LoadError};
 use crate::store::{
-    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, Happened, Kind,
-    ReadError, StoredPage, Subject,
+    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, ListFailure, ReadError,
+    StoredPage,
 };
-use crate::time::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
+use colloquy_model::answer::Invalid;
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ActivityId, DocumentId, KeyId, UserId};
+use colloquy_model::page::{Order, Page, Paging, Start};
+use colloquy_model::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

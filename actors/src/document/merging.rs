@@ -23,14 +23,14 @@ use super::myers::Steps;
 use super::state::{Document, to_json};
 use super::views::{ConflictView, MergeConflict};
 use super::work::{Following, Packed, pack};
-use crate::answer::{Answer, Done, Invalid, Precondition};
-use crate::bounds::Bounds;
-use crate::caller::{Caller, Scope};
-use crate::id::{DocumentId, VersionId};
 use crate::idempotency::Reservation;
 use crate::offload::{self, Effort, Turn};
 use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::StoredVersion;
+use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::bounds::Bounds;
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::id::{DocumentId, VersionId};
 
 /// How often a merge is computed again because the document has moved on.
 const AGAIN_MAX: usize = 3;

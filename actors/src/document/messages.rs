@@ -16,19 +16,20 @@ use super::access::{DocumentRole, Visibility, Who};
 use super::merging::{Computed, MergeJob};
 use super::remarks::ListedComment;
 use super::views::MergeConflict;
-use crate::accounts::{Identity, SecretHash};
-use crate::answer::{Answer, Invalid, Precondition};
-use crate::caller::Caller;
-use crate::id::{CommentId, ShareId, UserId, VersionId};
+use crate::accounts::Identity;
 use crate::idempotency::Reservation;
-use crate::metadata::Metadata;
-use crate::page::Paging;
-use crate::present::present;
-use crate::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
-use crate::time::Timestamp;
-use crate::words::words;
+use colloquy_model::answer::{Answer, Invalid, Precondition};
+use colloquy_model::caller::Caller;
+use colloquy_model::coded_enum;
+use colloquy_model::id::{CommentId, ShareId, UserId, VersionId};
+use colloquy_model::key::SecretHash;
+use colloquy_model::metadata::Metadata;
+use colloquy_model::page::Paging;
+use colloquy_model::present::present;
+use colloquy_model::text::{CommentBody, DocumentContent, Email, Mark, Name, Password, Reason};
+use colloquy_model::time::Timestamp;
 
-words! {
+coded_enum! {
     /// What a document's content is written in.
     ContentType {
         /// Markdown.
@@ -41,7 +42,7 @@ words! {
         Json = 3 "application/json",
     }
 }
-words! {
+coded_enum! {
     /// How a merge takes a conflict.
     MergeStrategy {
         /// It is refused.
@@ -54,7 +55,7 @@ words! {
         Union = 3 "union",
     }
 }
-words! {
+coded_enum! {
     /// How conflicts are shown.
     MergeStyle {
         /// Both sides, as small as can be.

@@ -5,16 +5,17 @@ use super::access::Who;
 use super::documents::{Documents, Failure, invalid};
 use super::messages::{AddCollaborator, Part, Reply, Request, SetPermissions};
 use super::state::{tag, to_json};
-use crate::answer::{Answer, Done, Precondition};
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
-use crate::id::{DocumentId, UserId};
 use crate::idempotency::Reservation;
-use crate::page::{Order, Paging, Start};
 use crate::runtime::{AskError, LoadError};
-use crate::store::{Kind, NameField, RecordQuery, Stored, Subject};
-use crate::text::Email;
+use crate::store::{NameField, RecordQuery, Stored};
 use bytes::Bytes;
+use colloquy_model::answer::{Answer, Done, Precondition};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::id::{DocumentId, UserId};
+use colloquy_model::page::{Order, Paging, Start};
+use colloquy_model::text::Email;
 use serde_json::{Value, json};
 
 impl Documents {

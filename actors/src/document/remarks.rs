@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::anchors::{Hunk, LineRange};
 use super::views::CommentView;
-use crate::damage::Unreadable;
-use crate::id::{CommentId, DocumentId, UserId, VersionId};
-use crate::json::text;
-use crate::time::Timestamp;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::id::{CommentId, DocumentId, UserId, VersionId};
+use colloquy_model::json::text;
+use colloquy_model::time::Timestamp;
 
 /// A comment's own part, who wrote what and when; the lines that it stands on are its [`Anchor`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 use super::access::DocumentRole;
-use crate::accounts::{SecretHash, secret, secret_hash};
-use crate::time::Timestamp;
+use crate::accounts::secret;
+use colloquy_model::key::{SecretHash, secret_hash};
+use colloquy_model::time::Timestamp;
 
 /// A new link's token: 256 random bits and a checksum, base62. It is shown once, in
 /// `{public_url}/s/{token}`; only its hash is kept.
@@ -174,7 +175,7 @@ pub fn hash_password(password: &str) -> Result<String, NoHash> {
         return Err(NoHash);
     }
     let mut salt = [0; SALT_BYTES];
-    crate::random::fill(&mut salt);
+    colloquy_model::random::fill(&mut salt);
     let hash: PasswordHash = argon2()?
         .hash_password_with_salt(password.as_bytes(), &salt)
         .map_err(|_| NoHash)?;

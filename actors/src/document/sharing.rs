@@ -9,12 +9,13 @@ use super::messages::{CreateShare, DocumentError, Opened, Reply, SetPermissions}
 use super::shares::{Opening, ShareTerms, ShareWanted, same_hash};
 use super::state::{Asked, Decided, Document, Live, Share, tag, to_json};
 use super::views::{NewShareView, ShareView};
-use crate::accounts::SecretHash;
-use crate::answer::{Answer, Done, Invalid};
-use crate::id::{ShareId, UserId};
 use crate::runtime::Decision;
-use crate::store::{Condition, Happened};
-use crate::time::Timestamp;
+use crate::store::Condition;
+use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ShareId, UserId};
+use colloquy_model::key::SecretHash;
+use colloquy_model::time::Timestamp;
 
 /// Links of one document, the expired ones included: all of them stand in its header.
 const SHARES_MAX: usize = 1_000;

@@ -21,15 +21,16 @@ use super::sharing::permissions_shown;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
 use super::work::{Following, Job, Worked};
 use crate::accounts::Identity;
-use crate::answer::{Answer, Done, Invalid};
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
-use crate::id::{DocumentId, ShareId, UserId, VersionId};
 use crate::idempotency::Reservation;
-use crate::metadata::Metadata;
 use crate::runtime::Decision;
-use crate::store::{Kind, StoredDocument, StoredVersion, Subject};
-use crate::time::Timestamp;
+use crate::store::{StoredDocument, StoredVersion};
+use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
+use colloquy_model::metadata::Metadata;
+use colloquy_model::time::Timestamp;
 
 /// A document, or the place of one that is not there.
 #[derive(Debug)]
@@ -668,7 +669,7 @@ pub(super) fn tag(body: &[u8]) -> String {
 }
 
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
-    crate::json::bytes(shape)
+    colloquy_model::json::bytes(shape)
 }
 
 #[cfg(test)]

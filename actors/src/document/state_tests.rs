@@ -14,14 +14,15 @@ use serde_json::{Value, json};
 
 use super::super::contents::unpack;
 use super::*;
-use crate::accounts::Role;
-use crate::answer::Precondition;
-use crate::caller::{By, Mode};
 use crate::document::merging::Computed;
 use crate::document::views::MergeConflict;
 use crate::offload::Turn;
 use crate::runtime::Entity;
-use crate::store::{Happened, Header};
+use crate::store::Header;
+use colloquy_model::answer::Precondition;
+use colloquy_model::caller::{By, Mode};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::user::Role;
 
 /// The account's own key.
 const ACCOUNT: Who = Who::Account(None);

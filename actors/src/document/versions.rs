@@ -18,11 +18,12 @@ use super::messages::{
 use super::remarks::Comments;
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
 use super::work::{Job, Packed, Task, Worked};
-use crate::answer::{Answer, Done, Invalid};
-use crate::caller::Scope;
 use crate::runtime::Decision;
-use crate::store::{Condition, Happened, StoredVersion};
-use crate::text::DocumentContent;
+use crate::store::{Condition, StoredVersion};
+use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::caller::Scope;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::text::DocumentContent;
 
 /// Where a version goes.
 struct Place {
@@ -163,7 +164,7 @@ impl Document {
             permissions: Permissions::of_new(user),
             shares: Vec::new(),
             head: 1,
-            head_id: crate::id::VersionId::from_parts(0, 0),
+            head_id: colloquy_model::id::VersionId::from_parts(0, 0),
             comments_made: 0,
             shown: 0,
             last_at: 0,
@@ -296,14 +297,14 @@ impl Document {
         found: Option<Worked>,
     ) -> Decided {
         let Place { parent, branch } = live.place(&add)?;
-        let label = add.label.map(crate::text::Text::into_string);
+        let label = add.label.map(colloquy_model::text::Text::into_string);
         if let Some(label) = &label {
             live.free("label", label)?;
             if *label == branch {
                 return Err(taken("label"));
             }
         }
-        let message = add.message.map(crate::text::Text::into_string);
+        let message = add.message.map(colloquy_model::text::Text::into_string);
         let packed = packed(found)?;
         let mut draft = Draft::new(self, live, &asked, false);
         let made = Made {
@@ -332,7 +333,7 @@ impl Document {
         live.version(name).ok_or(DocumentError::NotFound)?;
         let packed = packed(found)?;
         let mut draft = Draft::new(self, live, &asked, false);
-        let message = body.message.map(crate::text::Text::into_string);
+        let message = body.message.map(colloquy_model::text::Text::into_string);
         let made = Made {
             parents: vec![live.facts.head],
             branch: String::new(),
@@ -411,7 +412,7 @@ impl Document {
         let branch = live
             .node(sides.target)
             .map_or_else(String::new, |node| node.branch.to_string());
-        let message = merge.message.map(crate::text::Text::into_string);
+        let message = merge.message.map(colloquy_model::text::Text::into_string);
         let made = Made {
             parents: vec![sides.target, sides.source],
             branch,
@@ -428,7 +429,7 @@ impl Document {
 #[derive(Debug, Serialize)]
 struct UpToDate {
     up_to_date: bool,
-    version: crate::id::VersionId,
+    version: colloquy_model::id::VersionId,
 }
 
 impl Facts {

@@ -5,9 +5,9 @@ use utoipa::ToSchema;
 
 use super::access::DocumentRole;
 use super::messages::{ContentType, MergeStyle};
-use crate::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
-use crate::metadata::Metadata;
-use crate::time::Timestamp;
+use colloquy_model::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
+use colloquy_model::metadata::Metadata;
+use colloquy_model::time::Timestamp;
 
 /// A document as the interface shows it; lists leave its content out.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::access::{DocumentRole, Visibility};
 use super::messages::{ContentType, MAIN};
-use crate::time::Timestamp;
+use colloquy_model::time::Timestamp;
 
 /// What a field may keep.
 #[derive(Debug, Clone, Copy)]

@@ -14,11 +14,12 @@ use super::frames::{Base, Frame, encode};
 use super::lines::Change;
 use super::myers::Steps;
 use super::remarks::{Anchors, Moved};
-use crate::bounds::Bounds;
-use crate::caller::Scope;
 use crate::offload::Effort;
 use crate::runtime::{BoxFuture, LoadError};
-use crate::store::{Store, Subject};
+use crate::store::Store;
+use colloquy_model::bounds::Bounds;
+use colloquy_model::caller::Scope;
+use colloquy_model::entity::Subject;
 
 /// What is to be computed.
 #[derive(Debug)]

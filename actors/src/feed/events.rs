@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{Cursor, EventFilter, EventReader, Falling, Feed, Source};
+use super::{Cursor, EventReader, Falling, Feed, Source};
 use crate::accounts::Identity;
-use crate::answer::Invalid;
-use crate::caller::Scope;
-use crate::page::ListFailure;
-use crate::store::{EventQuery, Span, Store};
+use crate::store::{EventQuery, ListFailure, Span, Store};
+use colloquy_model::answer::Invalid;
+use colloquy_model::caller::Scope;
+use colloquy_model::event_filter::EventFilter;
 
 /// A list of events.
 #[derive(Debug, Clone)]

@@ -14,15 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Event;
 use super::inbox::Inbox;
 use super::queue::{Put, Queue, Share};
-use crate::caller::Scope;
-use crate::cores;
-use crate::id::WebhookId;
-use crate::store::{Kind, Subject};
-use crate::threads;
-use crate::webhook::Endpoint;
+use crate::{cores, threads};
+use colloquy_model::caller::Scope;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event::Event;
+use colloquy_model::id::WebhookId;
 
 /// Which events a subscriber gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

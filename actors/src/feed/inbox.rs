@@ -6,8 +6,9 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::Item;
 use super::hub::Message;
-use super::{Event, Item};
+use colloquy_model::event::Event;
 
 /// Bytes of what was published, at most.
 const BYTES_MAX: usize = 64 << 20;
@@ -122,9 +123,10 @@ impl Message {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{Happened, Place, SeenNow};
     use super::*;
-    use crate::caller::{Mode, Scope};
+    use colloquy_model::caller::{Mode, Scope};
+    use colloquy_model::event::{Place, SeenNow};
+    use colloquy_model::event_kind::Happened;
 
     fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
         let scope = Scope::of(account, Mode::Live);

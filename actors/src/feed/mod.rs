@@ -7,20 +7,14 @@
 //! nothing and sees nothing twice, across restarts.
 
 mod cursor;
-mod event;
 mod events;
-mod filter;
 mod hub;
 mod inbox;
 mod queue;
 mod reader;
 
 pub use cursor::Cursor;
-pub use event::{Event, Place, SeenNow};
 pub use events::{EventList, EventListing, Events};
-pub use filter::EventFilter;
 pub(crate) use hub::Batch;
 pub use hub::{Ended, Feed, Interest, Item, Subscription};
 pub use reader::{EventReader, Falling, ReadEnd, Source};
-
-pub use crate::store::Happened;

@@ -1,9 +1,10 @@
 //! Tests of queues and of what they hold together.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use super::super::{Event, Happened, Place, SeenNow};
 use super::*;
-use crate::caller::{Mode, Scope};
+use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::event_kind::Happened;
 
 /// An event at this position with so many bytes of data.
 fn event(position: i64, bytes: usize) -> Item {

@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Ended, Event, EventFilter, Feed, Interest, Item, Subscription};
-use crate::caller::Scope;
-use crate::id::ConversationId;
-use crate::store::{EventPage, EventQuery, Kind, Later, ReadError, Span, Store, Subject};
+use super::{Ended, Feed, Interest, Item, Subscription};
+use crate::store::{EventPage, EventQuery, Later, ReadError, Span, Store};
+use colloquy_model::caller::Scope;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event::Event;
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::id::ConversationId;
 
 /// Whose events.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::super::signs::Table;
 use super::*;
-use crate::caller::Mode;
+use colloquy_model::caller::Mode;
 
 /// A hub and the thread's side of it, with a clock of its own.
 struct House {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::id::{ConversationId, UserId};
+use colloquy_model::id::{ConversationId, UserId};
 
 /// Typing that waits for one line at most: it is stale by then.
 const TYPING_MAX: usize = 64;

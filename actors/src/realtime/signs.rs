@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Presence, Sign};
-use crate::caller::Scope;
-use crate::id::{ConversationId, UserId};
+use colloquy_model::caller::Scope;
+use colloquy_model::id::{ConversationId, UserId};
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(100);

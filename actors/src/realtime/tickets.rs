@@ -5,8 +5,9 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use crate::accounts::{SecretHash, secret, secret_hash};
-use crate::id::UserId;
+use crate::accounts::secret;
+use colloquy_model::id::UserId;
+use colloquy_model::key::{SecretHash, secret_hash};
 
 /// For whom a ticket opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::entity::Entity;
 use super::journal::LoadError;
 use super::slot::{Place, Slot};
-use crate::damage::Unreadable;
+use colloquy_model::damage::Unreadable;
 
 /// Why an ask brought no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
-use super::words;
-use super::{Entry, Found, Hit};
-use crate::caller::Scope;
+use super::{Entry, Found, Hit, words};
+use colloquy_model::caller::Scope;
 
 /// Marks the file as ours: "CoQs".
 const APPLICATION_ID: i32 = 0x436f_5173;

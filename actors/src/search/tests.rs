@@ -11,7 +11,7 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::caller::Mode;
+use colloquy_model::caller::Mode;
 
 const SOON: Duration = Duration::from_secs(20);
 const READS: QueueBounds = QueueBounds {

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use crate::caller::Scope;
+use colloquy_model::caller::Scope;
 
 /// Characters of a word that count. What is longer is no word; without a bound one of 8 MiB would
 /// be one.

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::index;
 use super::seal::Seal;
-use super::{Entry, Pace};
+use super::{Entry, Pace, index};
 use crate::offload;
 
 /// Texts of one transaction.

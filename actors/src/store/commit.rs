@@ -1,185 +1,21 @@
 //! What one command changes, as one unit.
 
-use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::documents::DocumentHeader;
-use crate::accounts::{AccountView, KeyView, Role, Secrets};
-use crate::answer::Done;
-use crate::caller::{By, Caller, Scope};
-use crate::conversation::messages::{Channel, Priority, SenderType, Status};
-use crate::id::{
-    AccountKind, ConversationKind, CustomerId, CustomerKind, DocumentKind, Id, KeyKind, Prefix,
-    ShareId, UserId, UserKind, WebhookId, WebhookKind,
-};
 use crate::idempotency::Reservation;
-use crate::webhook::Endpoint;
-
-/// Which sort of entity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Kind {
-    Account = 1,
-    Key = 2,
-    User = 3,
-    Customer = 4,
-    Conversation = 5,
-    Webhook = 6,
-    Document = 7,
-}
-
-/// An entity, as the store names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Subject {
-    /// Which sort.
-    pub kind: Kind,
-    /// The number of its identifier.
-    pub number: u64,
-    /// The rest of its identifier.
-    pub tail: u64,
-}
-
-impl Display for Subject {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        fn id<K: Prefix>(subject: &Subject) -> Id<K> {
-            Id::from_parts(subject.number, subject.tail)
-        }
-        match self.kind {
-            Kind::Account => id::<AccountKind>(self).fmt(f),
-            Kind::Key => id::<KeyKind>(self).fmt(f),
-            Kind::User => id::<UserKind>(self).fmt(f),
-            Kind::Customer => id::<CustomerKind>(self).fmt(f),
-            Kind::Conversation => id::<ConversationKind>(self).fmt(f),
-            Kind::Webhook => id::<WebhookKind>(self).fmt(f),
-            Kind::Document => id::<DocumentKind>(self).fmt(f),
-        }
-    }
-}
-
-/// What happened: the kind of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the published event names say it")]
-pub enum Happened {
-    ConversationCreated = 1,
-    ConversationUpdated = 2,
-    ConversationClosed = 3,
-    MessageCreated = 4,
-    MessageUpdated = 5,
-    DocumentCreated = 6,
-    DocumentUpdated = 7,
-    DocumentDeleted = 8,
-    DocumentRestored = 9,
-    DocumentVersionCreated = 10,
-    DocumentMerged = 11,
-    DocumentShared = 12,
-    DocumentPermissionsUpdated = 13,
-    DocumentCommented = 14,
-    RecordCreated = 20,
-    RecordUpdated = 21,
-    RecordDeleted = 22,
-}
-
-impl Happened {
-    /// Those that are published as events.
-    pub const EVENTS: &[Happened] = &[
-        Happened::ConversationCreated,
-        Happened::ConversationUpdated,
-        Happened::ConversationClosed,
-        Happened::MessageCreated,
-        Happened::MessageUpdated,
-        Happened::DocumentCreated,
-        Happened::DocumentUpdated,
-        Happened::DocumentDeleted,
-        Happened::DocumentRestored,
-        Happened::DocumentVersionCreated,
-        Happened::DocumentMerged,
-        Happened::DocumentShared,
-        Happened::DocumentPermissionsUpdated,
-        Happened::DocumentCommented,
-    ];
-
-    /// Its published name; empty for what is no public event.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Happened::ConversationCreated => "conversation.created",
-            Happened::ConversationUpdated => "conversation.updated",
-            Happened::ConversationClosed => "conversation.closed",
-            Happened::MessageCreated => "message.created",
-            Happened::MessageUpdated => "message.updated",
-            Happened::DocumentCreated => "document.created",
-            Happened::DocumentUpdated => "document.updated",
-            Happened::DocumentDeleted => "document.deleted",
-            Happened::DocumentRestored => "document.restored",
-            Happened::DocumentVersionCreated => "document.version_created",
-            Happened::DocumentMerged => "document.merged",
-            Happened::DocumentShared => "document.shared",
-            Happened::DocumentPermissionsUpdated => "document.permissions_updated",
-            Happened::DocumentCommented => "document.commented",
-            Happened::RecordCreated | Happened::RecordUpdated | Happened::RecordDeleted => "",
-        }
-    }
-
-    /// Whether it happens to documents.
-    #[must_use]
-    pub fn is_of_document(self) -> bool {
-        (Happened::DocumentCreated as i64..=Happened::DocumentCommented as i64)
-            .contains(&(self as i64))
-    }
-
-    /// The event of this name.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Happened::EVENTS
-            .iter()
-            .copied()
-            .find(|happened| happened.word() == word)
-    }
-
-    /// The event that the store wrote so.
-    #[must_use]
-    pub fn from_code(code: i64) -> Option<Self> {
-        Happened::EVENTS
-            .iter()
-            .copied()
-            .find(|happened| *happened as i64 == code)
-    }
-}
-
-/// Counts of messages by sender, and the time of the last: what stands up to a row.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tallies {
-    /// From customers.
-    pub customer: u64,
-    /// From agents.
-    pub agent: u64,
-    /// From the software.
-    pub system: u64,
-    /// When the last message was sent.
-    pub last_message_at: Option<i64>,
-}
-
-impl Tallies {
-    /// Messages in all.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.customer + self.agent + self.system
-    }
-
-    /// With one message more.
-    #[must_use]
-    pub fn plus(mut self, sender: SenderType, at: i64) -> Self {
-        match sender {
-            SenderType::Customer => self.customer += 1,
-            SenderType::Agent => self.agent += 1,
-            SenderType::System => self.system += 1,
-        }
-        self.last_message_at = Some(at);
-        self
-    }
-}
+use colloquy_model::account::AccountView;
+use colloquy_model::answer::Done;
+use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::conversation::{ConversationState, Seen, Tallies};
+use colloquy_model::document::DocumentHeader;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{CustomerId, ShareId, UserId, WebhookId};
+use colloquy_model::key::{KeyView, Secrets};
+use colloquy_model::user::Role;
 
 /// One event of a commit.
 #[derive(Debug)]
@@ -194,42 +30,6 @@ pub struct NewRow {
     pub seen: Option<Seen>,
     /// The sequence of the message row that this one edits.
     pub edits: Option<u64>,
-}
-
-/// What filters of events see of a conversation as of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// The channel.
-    pub channel: Channel,
-    /// The priority.
-    pub priority: Priority,
-    /// Who takes care of it.
-    pub assignee: Option<UserId>,
-    /// For a message: who sent it.
-    pub sender: Option<SenderType>,
-}
-
-/// What lists show of a conversation, and what its actor starts from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConversationState {
-    /// Whose conversation it is.
-    pub customer: CustomerId,
-    /// Who has to act.
-    pub status: Status,
-    /// How the customer came.
-    pub channel: Channel,
-    /// How urgent it is.
-    pub priority: Priority,
-    /// Who takes care of it.
-    pub assignee: Option<UserId>,
-    /// JSON.
-    pub metadata: Box<str>,
-    /// When it was closed.
-    pub closed_at: Option<i64>,
-    /// Until when it sleeps; only a pending one does.
-    pub snoozed_until: Option<i64>,
-    /// When it last came to need somebody: made, reopened or woken.
-    pub roused_at: i64,
 }
 
 /// What a commit does to the entity's header.

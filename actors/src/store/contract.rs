@@ -52,12 +52,13 @@ use serde_json::json;
 
 use self::fixture::{live, other, test};
 use crate::accounts::{Customer, CustomerRequest, User, UserRequest};
-use crate::answer::Done;
-use crate::conversation::messages::{ConversationError, Request, Status};
+use crate::conversation::messages::{ConversationError, Request};
 use crate::idempotency::{Fingerprint, Idempotency, Keys, Known, Looked};
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::{Broken, Chore, Facets, Stored, TimedQuery, Timing};
-use crate::time::Timestamp;
+use colloquy_model::answer::Done;
+use colloquy_model::conversation::Status;
+use colloquy_model::time::Timestamp;
 
 /// Makes a test of each promise for one store.
 macro_rules! contract {
@@ -642,7 +643,7 @@ pub(super) fn change(change: serde_json::Value) -> Request {
 
 impl<B: Bench> House<B> {
     /// What a key turns out to be for a request that is told apart by `request`.
-    fn look(&self, scope: crate::caller::Scope, key: &str, request: u8) -> Known {
+    fn look(&self, scope: colloquy_model::caller::Scope, key: &str, request: u8) -> Known {
         let idempotency = Idempotency::new(self.views.keys.clone(), self.store());
         wait(async move {
             idempotency

@@ -4,12 +4,13 @@
 
 use bytes::Bytes;
 
-use super::commit::{Commit, Happened};
+use super::commit::Commit;
 use super::stored::StoredRecord;
-use crate::caller::Scope;
-use crate::id::{DeliveryId, EventId, WebhookId};
-use crate::page::Paging;
-use crate::webhook::Attempt;
+use colloquy_model::attempt::Attempt;
+use colloquy_model::caller::Scope;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{DeliveryId, EventId, WebhookId};
+use colloquy_model::page::Paging;
 
 /// Where a delivery stands.
 #[derive(

@@ -4,71 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::commit::{Happened, Subject};
-use crate::caller::Scope;
-use crate::id::{UserId, VersionId};
-use crate::page::Paging;
-
-/// A document's header as a commit leaves it.
-#[derive(Debug)]
-pub struct DocumentHeader {
-    /// Whether it was in the bin before; none where it is new.
-    pub was_deleted: Option<bool>,
-    /// When what it shows changed last, in Unix milliseconds.
-    pub updated_at: i64,
-    /// What lists are sorted and filtered by.
-    pub listed: DocumentListed,
-    /// JSON, as the entity reads it back.
-    pub body: String,
-    /// Who may read it, where that has changed: users by number, 0 for everybody of the account,
-    /// with what they may do.
-    pub readers: Option<Vec<(u64, i64)>>,
-    /// Hashes of the tokens of its share links, where these have changed; the header counts their
-    /// uses.
-    pub links: Option<Vec<[u8; 32]>>,
-    /// A new version.
-    pub version: Option<NewVersion>,
-    /// Comments that are new or changed, by number, in JSON; none: it goes.
-    pub comments: Vec<(u64, Option<String>)>,
-    /// Where comments stand whose rows say something else, where that has changed.
-    pub anchors: Option<Bytes>,
-}
-
-/// What lists of documents are sorted and filtered by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DocumentListed {
-    /// The title.
-    pub title: String,
-    /// The content type's code.
-    pub content_type: i64,
-    /// Whose it is.
-    pub owner: Option<UserId>,
-    /// When it was put into the bin.
-    pub deleted_at: Option<i64>,
-}
-
-/// A version as a commit adds it.
-#[derive(Debug)]
-pub struct NewVersion {
-    /// Its number in the document.
-    pub number: u64,
-    /// Names it.
-    pub id: VersionId,
-    /// Its own name.
-    pub label: Option<String>,
-    /// Its line; empty: the head's.
-    pub branch: String,
-    /// The numbers of what it was made from.
-    pub parents: Vec<u64>,
-    /// What it is about.
-    pub message: Option<String>,
-    /// Who wrote it.
-    pub author: Option<UserId>,
-    /// The number of the version that its frame is against; none: it stands alone.
-    pub base: Option<u64>,
-    /// Its content.
-    pub frame: Bytes,
-}
+use colloquy_model::caller::Scope;
+use colloquy_model::entity::Subject;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{UserId, VersionId};
+use colloquy_model::page::Paging;
 
 /// A version as it is stored, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 mod commit;
 mod delivery;
 mod documents;
+mod list_failure;
 mod stored;
 
 pub mod sqlite;
@@ -21,31 +22,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use commit::{
-    Broken, Chore, Commit, Condition, ConversationState, Effect, Happened, Header, KeptAnswer,
-    Kind, NameField, NewRow, Seen, Subject, Tallies,
-};
+pub use commit::{Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow};
 pub use delivery::{
     Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate,
     GivenUp, LIVE, LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery,
     StoredEndpoint, Unwritten, Waiting, WebhookState, Written,
 };
 pub use documents::{
-    ActivityQuery, ActivityRow, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery,
-    DocumentRow, NewVersion, StoredDocument, StoredVersion, VersionQuery,
+    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, StoredDocument,
+    StoredVersion, VersionQuery,
 };
+pub use list_failure::ListFailure;
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
     MessageQuery, RecordQuery, RevisionQuery, Span, Stored, StoredConversation, StoredMessage,
     StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
-use crate::caller::Scope;
-use crate::damage::Unreadable;
-use crate::feed::Event;
-use crate::id::{MessageId, VersionId};
 use crate::idempotency::KeyHash;
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
+use colloquy_model::caller::Scope;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Subject;
+use colloquy_model::event::Event;
+use colloquy_model::id::{MessageId, VersionId};
 
 /// Called once, on the store's thread, when a commit's fate is known.
 pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<Broken>>) + Send>;

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::commit::{ConversationState, NameField, Subject, Tallies};
+use super::commit::NameField;
 use super::documents::StoredDocument;
-use crate::answer::Done;
-use crate::caller::Scope;
-use crate::conversation::messages::{Channel, MessageView, Priority, SenderType, Status};
-use crate::feed::{Event, EventFilter};
-use crate::id::{ConversationId, CustomerId, MessageId, UserId};
-use crate::page::Paging;
+use colloquy_model::answer::Done;
+use colloquy_model::caller::Scope;
+use colloquy_model::conversation::{
+    Channel, ConversationState, MessageView, Priority, SenderType, Status, Tallies,
+};
+use colloquy_model::entity::Subject;
+use colloquy_model::event::Event;
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::page::Paging;
 
 /// An entity as it is committed.
 #[derive(Debug)]
@@ -281,7 +285,7 @@ pub struct RecordQuery {
     /// Whose data.
     pub scope: Scope,
     /// Which sort.
-    pub kind: super::Kind,
+    pub kind: colloquy_model::entity::Kind,
     /// With this name.
     pub names: Vec<(NameField, String)>,
     /// Which part.

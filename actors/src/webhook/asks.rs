@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use super::line::Hurried;
 use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
 use super::post::{Mail, PostOffice, now_ms};
-use crate::answer::Answer;
 use crate::runtime::{LoadError, Turn};
 use crate::store::{Commit, DeliveryState, ReadError, StoredDelivery, Waiting};
+use colloquy_model::answer::Answer;
 
 /// What waits until everything up to a position is matched, or everything up to a slice is written.
 pub(super) enum Ask {
@@ -160,7 +160,7 @@ impl PostOffice {
 
     /// What memory knows of all endpoints.
     pub(super) fn health(&self) -> AllHealth {
-        let one = |target: &Arc<super::Endpoint>| {
+        let one = |target: &Arc<colloquy_model::endpoint::Endpoint>| {
             let line = self.queue.line(target.id.number());
             let health = Health {
                 id: target.id,

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use super::courier::{Lost, Reply};
 use super::queue::Places;
-use crate::time::Timestamp;
+use colloquy_model::attempt::Attempt;
+use colloquy_model::time::Timestamp;
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
@@ -45,47 +43,30 @@ impl WebhookSettings {
     }
 }
 
-/// One attempt, as the log of a delivery shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Attempt {
-    /// When it began.
-    pub attempted_at: Timestamp,
-    /// What the receiver answered; null where it did not.
-    pub status: Option<u16>,
-    /// How long it took, in milliseconds.
-    pub duration_ms: u64,
-    /// The first 4 KiB of the answer.
-    pub answer: Option<String>,
-    /// Why it failed; null where it did not.
-    pub error: Option<String>,
-}
-
-impl Attempt {
-    /// What became of a parcel that was sent at this instant.
-    #[must_use]
-    pub fn of(sent_at: Timestamp, took: Duration, came: Result<Reply, Lost>) -> Self {
-        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        match came {
-            Ok(Reply { status, answer, .. }) => {
-                let delivered = (200..300).contains(&status);
-                let error = (!delivered).then(|| format!("answered {status}, not 2xx"));
-                Attempt {
-                    attempted_at: sent_at,
-                    status: Some(status),
-                    duration_ms,
-                    answer: Some(answer),
-                    error,
-                }
+/// Describes an attempt that began at this instant, for the delivery's log.
+#[must_use]
+pub fn attempt_of(sent_at: Timestamp, took: Duration, came: Result<Reply, Lost>) -> Attempt {
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    match came {
+        Ok(Reply { status, answer, .. }) => {
+            let delivered = (200..300).contains(&status);
+            let error = (!delivered).then(|| format!("answered {status}, not 2xx"));
+            Attempt {
+                attempted_at: sent_at,
+                status: Some(status),
+                duration_ms,
+                answer: Some(answer),
+                error,
             }
-            Err(lost) => {
-                let error = Some(lost.to_string());
-                Attempt {
-                    attempted_at: sent_at,
-                    status: None,
-                    duration_ms,
-                    answer: None,
-                    error,
-                }
+        }
+        Err(lost) => {
+            let error = Some(lost.to_string());
+            Attempt {
+                attempted_at: sent_at,
+                status: None,
+                duration_ms,
+                answer: None,
+                error,
             }
         }
     }

@@ -22,20 +22,22 @@ use super::post::{Disable, Mail, Means, PostOffice};
 use super::record::{DisabledReason, WebhookView};
 use super::wanted::EventKinds;
 use crate::accounts::Identity;
-use crate::answer::{Answer, Done, Invalid};
-use crate::caller::{Caller, Scope};
-use crate::damage::Unreadable;
 use crate::feed::Feed;
-use crate::id::{AccountId, DeliveryId, WebhookId};
 use crate::idempotency::Reservation;
-use crate::page::{ListFailure, Page, Paging, Start};
-use crate::present::present;
 use crate::runtime::Alone;
 use crate::store::{
-    DeliveryQuery, DeliveryState, EndpointTotals, Happened, Kind, Store, Stored, StoredDelivery,
-    StoredRecord, Subject,
+    DeliveryQuery, DeliveryState, EndpointTotals, ListFailure, Store, Stored, StoredDelivery,
+    StoredRecord,
 };
-use crate::time::Timestamp;
+use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{AccountId, DeliveryId, WebhookId};
+use colloquy_model::page::{Page, Paging, Start};
+use colloquy_model::present::present;
+use colloquy_model::time::Timestamp;
 
 /// A list waits so long for the matcher, and an ask for its answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
@@ -363,14 +365,14 @@ fn json(shown: &impl Serialize) -> Bytes {
 /// stands before and behind it.
 fn part(all: AllHealth, paging: Paging) -> (Vec<Health>, bool, bool) {
     let mut all: Vec<Health> = all.into_values().collect();
-    if paging.order == crate::page::Order::Desc {
+    if paging.order == colloquy_model::page::Order::Desc {
         all.reverse();
     }
     let limit = usize::try_from(paging.limit).unwrap_or(0);
-    let place = |cursor: crate::page::Cursor| {
+    let place = |cursor: colloquy_model::page::Cursor| {
         let id = WebhookId::from_parts(cursor.number, cursor.tail);
         let beyond = |other: WebhookId| {
-            if paging.order == crate::page::Order::Desc {
+            if paging.order == colloquy_model::page::Order::Desc {
                 other < id
             } else {
                 other > id

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use super::endpoint::Endpoint;
 use super::matcher::Moved;
 use super::post::{Mail, PAUSE, PostOffice, now_ms};
 use super::queue::Keep;
 use super::restore::restore_endpoint;
-use crate::feed::{Ended, Event, Interest, Item, Subscription};
+use crate::feed::{Ended, Interest, Item, Subscription};
 use crate::runtime::Turn;
 use crate::store::{FeedRow, LIVE, ReadError, Store, WebhookState};
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::event::Event;
 
 /// Items waiting to be matched; beyond, they are read from the store.
 const QUEUE: usize = 4096;

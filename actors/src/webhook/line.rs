@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::feed::Event;
 use crate::store::{DueLanes, DueQuery, LaneKey, Waiting};
+use colloquy_model::event::Event;
 
 /// Deliveries that one line holds, at most.
 pub(super) const HELD_MAX: usize = 256;

@@ -6,10 +6,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::endpoint::Endpoint;
-use crate::caller::Scope;
-use crate::feed::Event;
 use crate::store::Matched;
+use colloquy_model::caller::Scope;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::event::Event;
 
 /// Endpoints as of a position.
 #[derive(Debug, Default)]
@@ -139,12 +139,12 @@ impl Matcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::Mode;
-    use crate::conversation::messages::Channel;
-    use crate::feed::{Place, SeenNow};
-    use crate::id::WebhookId;
-    use crate::store::Happened;
-    use crate::webhook::Wants;
+    use colloquy_model::caller::Mode;
+    use colloquy_model::conversation::Channel;
+    use colloquy_model::endpoint::Wants;
+    use colloquy_model::event::{Place, SeenNow};
+    use colloquy_model::event_kind::Happened;
+    use colloquy_model::id::WebhookId;
 
     fn scope() -> Scope {
         Scope::of(1, Mode::Live)

@@ -6,15 +6,17 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
-use super::attempt::Attempt;
 use super::record::DisabledReason;
-use crate::answer::{Answer, Done, Invalid};
-use crate::caller::{Caller, Scope};
-use crate::id::{AccountId, DeliveryId, EventId, WebhookId};
 use crate::idempotency::Reservation;
 use crate::runtime::LoadError;
-use crate::store::{Commit, DeliveryState, Happened, KeptAnswer, Kind, StoredDelivery, Subject};
-use crate::time::Timestamp;
+use crate::store::{Commit, DeliveryState, KeptAnswer, StoredDelivery};
+use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::attempt::Attempt;
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{AccountId, DeliveryId, EventId, WebhookId};
+use colloquy_model::time::Timestamp;
 
 /// A delivery as the interface shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]

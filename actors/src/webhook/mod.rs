@@ -4,7 +4,6 @@ mod asks;
 mod attempt;
 mod courier;
 mod deliveries;
-mod endpoint;
 mod figures;
 mod following;
 mod line;
@@ -23,10 +22,9 @@ mod trial;
 mod wanted;
 
 pub use crate::store::DeliveryState;
-pub use attempt::{Attempt, WebhookSettings};
+pub use attempt::{WebhookSettings, attempt_of};
 pub use courier::{Courier, Lost, Parcel, Reply};
 pub use deliveries::{Deliveries, DeliveryList, ReplayEvents};
-pub use endpoint::{Endpoint, Wants};
 pub use figures::DeliveryFigures;
 pub use messages::{DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayView};
 pub use record::{

@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 use super::asks::Ask;
 use super::attempt::WebhookSettings;
 use super::courier::{Courier, Lost, Parcel};
-use super::endpoint::Endpoint;
 use super::figures::Figures;
 use super::following::{Behind, Reading, Unmatched};
 use super::line::{Refill, Shipment};
@@ -24,16 +23,18 @@ use super::replaying::Jobs;
 use super::restore::restore_endpoint;
 use super::schedule::{Made, epitaph, judge, unread};
 use super::signature::{Signing, headers};
-use crate::caller::Scope;
-use crate::damage::Unreadable;
-use crate::feed::{Ended, Event, Feed, Item, Subscription};
-use crate::id::WebhookId;
+use crate::feed::{Ended, Feed, Item, Subscription};
 use crate::runtime::{Solo, Turn};
 use crate::store::{
     DeliverySlice, DueLanes, EventPage, Later, Matched, ReadError, Replay, Store, StoredDelivery,
     StoredEndpoint, Unwritten, WebhookState, Written,
 };
-use crate::time::Timestamp;
+use colloquy_model::caller::Scope;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::event::Event;
+use colloquy_model::id::WebhookId;
+use colloquy_model::time::Timestamp;
 
 /// With so much it is written at once.
 const NEWS_FULL: usize = 128;
@@ -388,7 +389,7 @@ impl PostOffice {
             }
         };
         #[expect(clippy::cast_precision_loss, reason = "chance needs no precision")]
-        let chance = crate::random::u64() as f64 / u64::MAX as f64;
+        let chance = colloquy_model::random::u64() as f64 / u64::MAX as f64;
         let mut outcome = judge(&self.means.settings, made, now, chance);
         let mut log = vec![outcome.attempt];
         let failing = self

@@ -15,13 +15,16 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
-use crate::answer::Done;
-use crate::caller::{By, Caller, Mode};
-use crate::page::{Order, Paging, Start};
 use crate::runtime::{Decision, Entity, Incarnation};
 use crate::store::sqlite::{SqliteStore, StoreSettings, Views};
-use crate::store::{Commit, DeliveryState, Happened, Kind, NewRow, Subject, Tallies};
+use crate::store::{Commit, DeliveryState, NewRow};
 use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, WebhookRequest};
+use colloquy_model::answer::Done;
+use colloquy_model::caller::{By, Caller, Mode};
+use colloquy_model::conversation::Tallies;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::page::{Order, Paging, Start};
 
 /// What the network would do, in order; then it answers 200.
 #[derive(Default)]

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use super::attempt::Attempt;
 use super::line::{Entry, HELD_MAX, Held, Hurried, Line, Refill, Shipment};
-use crate::feed::Event;
 use crate::store::{
     Change, Commit, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched,
     NewDelivery, ReplayChange,
 };
+use colloquy_model::attempt::Attempt;
+use colloquy_model::event::Event;
 
 /// Deliveries that all lines hold together, about; each may fill its places.
 const HELD_ALL: usize = 262_144;

@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::caller::{Mode, Scope};
-use crate::feed::{Place, SeenNow};
-use crate::store::{DueQuery, Happened, LIVE, Waiting};
+use crate::store::{DueQuery, LIVE, Waiting};
+use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::event::{Place, SeenNow};
+use colloquy_model::event_kind::Happened;
 
 const ENDPOINT: u64 = 9;
 const ACCOUNT: u32 = 1;

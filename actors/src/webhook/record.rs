@@ -7,18 +7,19 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::endpoint::{Endpoint, Wants};
 use super::wanted::{EventKind, EventKinds, WebhookFilter, accepted};
 use crate::accounts::Identity;
 use crate::accounts::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use crate::answer::Invalid;
-use crate::bounds::Bounds;
-use crate::caller::Scope;
-use crate::id::{WebhookId, WebhookKind};
-use crate::present::present;
-use crate::store::{Condition, Effect, Kind};
-use crate::text::{Description, Text, WebhookUrl};
-use crate::time::Timestamp;
+use crate::store::{Condition, Effect};
+use colloquy_model::answer::Invalid;
+use colloquy_model::bounds::Bounds;
+use colloquy_model::caller::Scope;
+use colloquy_model::endpoint::{Endpoint, Wants};
+use colloquy_model::entity::Kind;
+use colloquy_model::id::{WebhookId, WebhookKind};
+use colloquy_model::present::present;
+use colloquy_model::text::{Description, Text, WebhookUrl};
+use colloquy_model::time::Timestamp;
 
 /// Makes an endpoint.
 #[derive(Debug, Clone, Deserialize, ToSchema)]

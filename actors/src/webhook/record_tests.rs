@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::super::restore_endpoint;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
-use crate::caller::{By, Caller, Mode};
 use crate::idempotency::{Fingerprint, Keys, Looked};
 use crate::runtime::{Decision, Entity};
-use crate::store::Happened;
+use colloquy_model::caller::{By, Caller, Mode};
+use colloquy_model::event_kind::Happened;
 
 const SCOPE: Scope = Scope::OPERATORS;
 
@@ -246,7 +246,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
 
 #[test]
 fn an_endpoint_reads_back_from_its_record_and_from_its_rows() {
-    let document = crate::id::DocumentId::new(1);
+    let document = colloquy_model::id::DocumentId::new(1);
     let (id, webhook, secret) = created(json!({
         "url": "https://example.com", "events": ["message.created", "document.shared"], "enabled": false,
         "filter": {"channel": ["chat", "email"], "priority": ["high"], "document_id": [document]},

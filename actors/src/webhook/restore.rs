@@ -1,9 +1,9 @@
 //! An endpoint out of the store, as deliveries see it.
 
-use super::endpoint::Endpoint;
 use super::record::Webhook;
-use crate::caller::Scope;
-use crate::id::WebhookId;
+use colloquy_model::caller::Scope;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::id::WebhookId;
 
 /// An endpoint from its record, or from one of its rows: these hold everything but the secrets.
 ///

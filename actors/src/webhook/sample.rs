@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::caller::Scope;
-use crate::feed::{Event, Place, SeenNow};
-use crate::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
-use crate::store::Happened;
-use crate::time::Timestamp;
+use colloquy_model::caller::Scope;
+use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
+use colloquy_model::time::Timestamp;
 
 /// The kinds of identifiers that only samples make up.
 enum VersionKind {}
@@ -30,7 +30,7 @@ impl Prefix for CommentKind {
 /// A sample of this kind, as of now.
 pub(super) fn sample(happened: Happened, scope: Scope, now: Timestamp) -> Event {
     // So large that no real position is like it: the event's identifier is made of it.
-    let position = i64::try_from(crate::random::u64() >> 2).unwrap_or(i64::MAX);
+    let position = i64::try_from(colloquy_model::random::u64() >> 2).unwrap_or(i64::MAX);
     let place = Place {
         position,
         scope,
@@ -215,7 +215,7 @@ mod tests {
         reason = "a test fails by panicking"
     )]
     use super::*;
-    use crate::conversation::messages::MessageView;
+    use colloquy_model::conversation::MessageView;
 
     #[test]
     fn every_kind_has_a_sample_in_the_shape_of_an_event() {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::attempt::{Attempt, WebhookSettings};
+use super::attempt::{WebhookSettings, attempt_of};
 use super::courier::{Lost, Reply};
 use super::queue::Verdict;
 use super::record::DisabledReason;
-use crate::time::Timestamp;
+use colloquy_model::attempt::Attempt;
+use colloquy_model::time::Timestamp;
 
 /// What an attempt comes to.
 #[derive(Debug, PartialEq)]
@@ -60,7 +61,7 @@ pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f6
             Verdict::Later(now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
         }
     };
-    let attempt = Attempt::of(began, took, reply);
+    let attempt = attempt_of(began, took, reply);
     let disable = (status == Some(410)).then_some(DisabledReason::Gone);
     Outcome {
         verdict,

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::id::EventId;
+use colloquy_model::id::EventId;
 
 /// How a secret begins; the rest is base64 of its bytes.
 const PREFIX: &str = "whsec_";
@@ -32,7 +32,7 @@ pub struct Signing<'a> {
 #[must_use]
 pub fn new_secret() -> String {
     let mut bytes = [0; SECRET_BYTES];
-    crate::random::fill(&mut bytes);
+    colloquy_model::random::fill(&mut bytes);
     format!("{PREFIX}{}", STANDARD.encode(bytes))
 }
 

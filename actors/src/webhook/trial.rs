@@ -2,9 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::attempt::Attempt;
+use super::attempt::attempt_of;
 use super::courier::{Courier, Parcel};
-use super::endpoint::Endpoint;
 use super::record::{Webhook, WebhookRequest};
 use super::restore::restore_endpoint;
 use super::sample::sample;
@@ -12,14 +11,18 @@ use super::signature::{Signing, headers};
 use super::wanted::EventKind;
 use crate::accounts::Records;
 use crate::accounts::record::{RecordError, to_json};
-use crate::answer::{Answer, Done};
-use crate::caller::Caller;
-use crate::damage::Unreadable;
-use crate::id::WebhookId;
 use crate::idempotency::Reservation;
 use crate::runtime::AskError;
-use crate::store::{Happened, Kind, Stored, Subject};
-use crate::time::Timestamp;
+use crate::store::Stored;
+use colloquy_model::answer::{Answer, Done};
+use colloquy_model::attempt::Attempt;
+use colloquy_model::caller::Caller;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::WebhookId;
+use colloquy_model::time::Timestamp;
 
 type Tried<T> = Result<T, AskError<RecordError>>;
 
@@ -100,5 +103,5 @@ async fn attempt(endpoint: &Endpoint, event: Happened, courier: &dyn Courier) ->
     };
     let started = Instant::now();
     let came = courier.post(parcel).await;
-    Attempt::of(sent_at, started.elapsed(), came)
+    attempt_of(sent_at, started.elapsed(), came)
 }

@@ -9,11 +9,11 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::bounds::Bounds;
-use crate::conversation::messages::{Channel, Priority};
-use crate::id::DocumentId;
-use crate::present::present;
-use crate::store::Happened;
+use colloquy_model::bounds::Bounds;
+use colloquy_model::conversation::{Channel, Priority};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::DocumentId;
+use colloquy_model::present::present;
 
 const ALL: &str = "*";
 

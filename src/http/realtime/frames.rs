@@ -4,17 +4,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use colloquy_actors::feed::{Cursor, Event};
-use colloquy_actors::id::{ConversationId, UserId};
+use colloquy_actors::feed::Cursor;
 use colloquy_actors::realtime::{Presence, Sign};
+use colloquy_model::event::Event;
+use colloquy_model::id::{ConversationId, UserId};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::conditions;
-use super::super::json;
 use super::super::problem::Problem;
+use super::super::{conditions, json};
 
 /// A frame that was read.
 #[derive(Debug, PartialEq)]

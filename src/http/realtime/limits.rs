@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::id::KeyId;
+use colloquy_model::id::KeyId;
 use parking_lot::Mutex;
 
 use super::super::problem::Problem;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use colloquy_actors::accounts::{KeyType, Permission};
-use colloquy_actors::caller::Caller;
 use colloquy_actors::conversation::messages::{Request, SendMessage};
-use colloquy_actors::id::ConversationId;
 use colloquy_actors::idempotency::{Fingerprint, RequestHead};
-use colloquy_actors::time::Timestamp;
+use colloquy_model::caller::Caller;
+use colloquy_model::id::ConversationId;
+use colloquy_model::key::{KeyType, Permission};
+use colloquy_model::time::Timestamp;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};

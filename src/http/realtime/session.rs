@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use colloquy_actors::accounts::Permission;
 use colloquy_actors::conversation::messages::Request;
-use colloquy_actors::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
-use colloquy_actors::id::{ConversationId, UserId};
+use colloquy_actors::feed::{EventReader, Falling, ReadEnd, Source};
 use colloquy_actors::realtime::{Member, Presence};
-use colloquy_actors::time::Timestamp;
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::key::Permission;
+use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 

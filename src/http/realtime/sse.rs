@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use colloquy_actors::feed::{Cursor, Event, EventReader, ReadEnd};
+use colloquy_actors::feed::{Cursor, EventReader, ReadEnd};
+use colloquy_model::event::Event;
 use futures_util::StreamExt;
 use futures_util::stream::{LocalBoxStream, Stream, unfold};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -192,8 +193,9 @@ fn write(out: &mut BytesMut, counting: Counting, event: &Event) {
 
 #[cfg(test)]
 mod tests {
-    use colloquy_actors::caller::{Mode, Scope};
-    use colloquy_actors::feed::{Happened, Place, SeenNow};
+    use colloquy_model::caller::{Mode, Scope};
+    use colloquy_model::event::{Place, SeenNow};
+    use colloquy_model::event_kind::Happened;
 
     use super::*;
 

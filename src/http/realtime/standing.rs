@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use colloquy_actors::accounts::{Permission, Principal, SecretHash};
-use colloquy_actors::caller::Caller;
-use colloquy_actors::time::Timestamp;
+use colloquy_actors::accounts::Principal;
+use colloquy_model::caller::Caller;
+use colloquy_model::key::{Permission, SecretHash};
+use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use colloquy_actors::feed::{Cursor, Event, EventReader, ReadEnd};
-use colloquy_actors::id::ConversationId;
+use colloquy_actors::feed::{Cursor, EventReader, ReadEnd};
+use colloquy_model::event::Event;
+use colloquy_model::id::ConversationId;
 use futures_util::StreamExt;
 use futures_util::future::AbortHandle;
 use futures_util::stream::{LocalBoxStream, SelectAll, abortable};

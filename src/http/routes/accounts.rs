@@ -1,8 +1,8 @@
 //! Accounts, as operators see them.
 
 use colloquy_actors::accounts::{AccountRequest, ChangeAccount, CreateAccount, Filter};
-use colloquy_actors::id::{AccountId, AccountKind};
-use colloquy_actors::page::Order;
+use colloquy_model::id::{AccountId, AccountKind};
+use colloquy_model::page::Order;
 
 use super::super::body::{Json, Maybe};
 use super::super::call::Call;

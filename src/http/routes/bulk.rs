@@ -2,14 +2,15 @@
 //! answered in its place: what is wrong in one leaves the others alone.
 
 use colloquy_actors::conversation::messages::{
-    ChangeConversation, CloseConversation, ConversationView, CreateConversation, MessageView,
-    Request, SendMessage,
+    ChangeConversation, CloseConversation, ConversationView, CreateConversation, Request,
+    SendMessage,
 };
-use colloquy_actors::id::ConversationId;
 use colloquy_actors::idempotency::Reservation;
 use colloquy_actors::limiter::Permit;
-use colloquy_actors::present::present;
-use colloquy_actors::time::Timestamp;
+use colloquy_model::conversation::MessageView;
+use colloquy_model::id::ConversationId;
+use colloquy_model::present::present;
+use colloquy_model::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -3,11 +3,12 @@
 
 use colloquy_actors::conversation::ConversationList;
 use colloquy_actors::conversation::messages::{
-    ChangeConversation, Channel, CloseConversation, CreateConversation, Priority, Request, Status,
+    ChangeConversation, CloseConversation, CreateConversation, Request,
 };
-use colloquy_actors::id::{ConversationId, ConversationKind, CustomerId, UserId};
-use colloquy_actors::page::{Order, Start};
-use colloquy_actors::time::{RoundedUp, Timestamp};
+use colloquy_model::conversation::{Channel, Priority, Status};
+use colloquy_model::id::{ConversationId, ConversationKind, CustomerId, UserId};
+use colloquy_model::page::{Order, Start};
+use colloquy_model::time::{RoundedUp, Timestamp};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 

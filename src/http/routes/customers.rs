@@ -1,9 +1,8 @@
 //! Customers: records of an account in one mode.
 
-use colloquy_actors::accounts::{ChangeCustomer, CreateCustomer};
-use colloquy_actors::accounts::{CustomerRequest, Filter};
-use colloquy_actors::id::{CustomerId, CustomerKind};
-use colloquy_actors::page::Order;
+use colloquy_actors::accounts::{ChangeCustomer, CreateCustomer, CustomerRequest, Filter};
+use colloquy_model::id::{CustomerId, CustomerKind};
+use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

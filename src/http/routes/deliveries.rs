@@ -1,9 +1,9 @@
 //! What is delivered to webhook endpoints: lists, single deliveries, sending again, and how
 //! endpoints fare.
 
-use colloquy_actors::id::{DeliveryId, DeliveryKind, WebhookKind};
-use colloquy_actors::page::Order;
 use colloquy_actors::webhook::{DeliveryList, DeliveryState, EventKind, ReplayEvents};
+use colloquy_model::id::{DeliveryId, DeliveryKind, WebhookKind};
+use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -5,24 +5,23 @@ use std::fmt;
 
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
-use colloquy_actors::conversation::messages::Channel;
-use colloquy_actors::feed::{
-    Cursor, EventFilter, EventList, EventListing, Falling, Happened, Source,
-};
-use colloquy_actors::id::{ConversationKind, EventId, UserId};
-use colloquy_actors::page::{Order, Page, Paging, Start};
-use colloquy_actors::time::Timestamp;
+use colloquy_actors::feed::{Cursor, EventList, EventListing, Falling, Source};
+use colloquy_model::conversation::Channel;
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ConversationKind, EventId, UserId};
+use colloquy_model::page::{Order, Page, Paging, Start};
+use colloquy_model::time::Timestamp;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::accept;
 use super::super::call::Call;
-use super::super::credential;
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::super::realtime::{Beginning, Counting, EventStream, Holder, Shows, Standing, Way};
 use super::super::reply::{Listing, Output, Style};
+use super::super::{accept, credential};
 use super::READING;
 
 /// With which a stream goes on (HTML, 9.2.4).

@@ -1,10 +1,9 @@
 //! Keys, as operators see them: each belongs to an account, whose scope its requests carry.
 
-use colloquy_actors::accounts::{ChangeKey, CreateKey, RotateKey};
-use colloquy_actors::accounts::{Filter, KeyRequest};
-use colloquy_actors::caller::{Caller, Scope};
-use colloquy_actors::id::{AccountKind, KeyId, KeyKind};
-use colloquy_actors::page::Order;
+use colloquy_actors::accounts::{ChangeKey, CreateKey, Filter, KeyRequest, RotateKey};
+use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::id::{AccountKind, KeyId, KeyKind};
+use colloquy_model::page::Order;
 
 use super::super::body::{Json, Maybe};
 use super::super::call::Call;

@@ -1,9 +1,10 @@
 //! Messages: written through their conversation's actor, read from it or from the store's readers.
 
 use colloquy_actors::conversation::MessageList;
-use colloquy_actors::conversation::messages::{EditMessage, Request, SendMessage, SenderType};
-use colloquy_actors::id::{ConversationKind, MessageId, MessageKind};
-use colloquy_actors::page::{Order, Start};
+use colloquy_actors::conversation::messages::{EditMessage, Request, SendMessage};
+use colloquy_model::conversation::SenderType;
+use colloquy_model::id::{ConversationKind, MessageId, MessageKind};
+use colloquy_model::page::{Order, Start};
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -15,11 +15,16 @@ mod service;
 mod users;
 mod webhooks;
 
-use colloquy_actors::accounts::{AccountView, CustomerView, KeyView, Permission, UserView};
-use colloquy_actors::conversation::messages::{ConversationView, MessageView, RevisionView};
+use colloquy_actors::accounts::CustomerView;
+use colloquy_actors::conversation::messages::ConversationView;
 use colloquy_actors::webhook::{
-    Attempt, DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView,
+    DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView,
 };
+use colloquy_model::account::AccountView;
+use colloquy_model::attempt::Attempt;
+use colloquy_model::conversation::{MessageView, RevisionView};
+use colloquy_model::key::{KeyView, Permission};
+use colloquy_model::user::UserView;
 
 pub(super) use self::document::refusal_page;
 use self::events::EventShown;

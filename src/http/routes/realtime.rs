@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use colloquy_actors::accounts::KeyRequest;
-use colloquy_actors::answer::{Answer, Done};
 use colloquy_actors::realtime::Ticket;
-use colloquy_actors::time::Timestamp;
+use colloquy_model::answer::{Answer, Done};
+use colloquy_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

@@ -1,9 +1,8 @@
 //! Users: records of an account in both modes.
 
-use colloquy_actors::accounts::{ChangeUser, CreateUser};
-use colloquy_actors::accounts::{Filter, UserRequest};
-use colloquy_actors::id::{UserId, UserKind};
-use colloquy_actors::page::Order;
+use colloquy_actors::accounts::{ChangeUser, CreateUser, Filter, UserRequest};
+use colloquy_model::id::{UserId, UserKind};
+use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

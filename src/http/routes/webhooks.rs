@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use colloquy_actors::accounts::Filter;
-use colloquy_actors::id::{WebhookId, WebhookKind};
-use colloquy_actors::page::Order;
 use colloquy_actors::webhook::{
     ChangeWebhook, CreateWebhook, RotateSecret, TestWebhook, WebhookRequest,
 };
+use colloquy_model::id::{WebhookId, WebhookKind};
+use colloquy_model::page::Order;
 
 use super::super::body::{Json, Maybe};
 use super::super::call::Call;

@@ -7,14 +7,14 @@
 
 use super::fixture::{Bench, House, live, wait};
 use crate::conversation::messages::Request;
-use crate::page::{Cursor, Order, Paging, Start};
 use crate::store::{
-    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate, GivenUp,
-    Happened, LIVE, LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery,
-    StoredPage, Written,
+    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate, GivenUp, LIVE,
+    LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredPage, Written,
 };
-use crate::time::Timestamp;
-use crate::webhook::Attempt;
+use colloquy_model::attempt::Attempt;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::page::{Cursor, Order, Paging, Start};
+use colloquy_model::time::Timestamp;
 
 const ENDPOINT: u64 = 77;
 

@@ -15,14 +15,17 @@ use bytes::Bytes;
 
 use super::fixture::{Bench, Failed, House, live, other, wait};
 use crate::accounts::UserRequest;
-use crate::caller::{By, Caller};
-use crate::id::{DocumentId, UserId, VersionId};
-use crate::page::{Cursor, Order, Paging, Start};
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::{
-    Broken, Commit, DocumentHeader, DocumentListed, DocumentOrder, DocumentQuery, Happened, Header,
-    Kind, NewRow, NewVersion, Stored, Subject, Tallies, VersionQuery,
+    Broken, Commit, DocumentOrder, DocumentQuery, Header, NewRow, Stored, VersionQuery,
 };
+use colloquy_model::caller::{By, Caller};
+use colloquy_model::conversation::Tallies;
+use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{DocumentId, UserId, VersionId};
+use colloquy_model::page::{Cursor, Order, Paging, Start};
 
 fn subject(id: DocumentId) -> Subject {
     Subject {

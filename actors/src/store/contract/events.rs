@@ -16,16 +16,20 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 
 use super::fixture::{Bench, House, live, other, test, wait};
-use crate::caller::{By, Caller, Scope};
-use crate::conversation::messages::{Channel, Priority, SenderType, Status};
-use crate::feed::{EventFilter, EventReader, Falling, ReadEnd, Source};
-use crate::id::{ConversationId, CustomerId, UserId, WebhookId};
+use crate::feed::{EventReader, Falling, ReadEnd, Source};
 use crate::runtime::Incarnation;
 use crate::store::{
-    Commit, ConversationState, EventPage, EventQuery, FeedRow, Happened, Header, Kind, NewRow,
-    ReadError, Seen, Span, Store, Subject, Tallies,
+    Commit, EventPage, EventQuery, FeedRow, Header, NewRow, ReadError, Span, Store,
 };
-use crate::time::Timestamp;
+use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::conversation::{
+    Channel, ConversationState, Priority, Seen, SenderType, Status, Tallies,
+};
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ConversationId, CustomerId, UserId, WebhookId};
+use colloquy_model::time::Timestamp;
 
 /// What an event is, as the model knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,26 +13,28 @@ use serde_json::json;
 
 use crate::accounts::record::{Record, RecordCommand, Rules};
 use crate::accounts::{
-    Account, AccountNumber, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest,
-    User, UserRequest,
+    Account, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest, User,
+    UserRequest,
 };
-use crate::answer::Answer;
-use crate::caller::{By, Caller, Mode, Scope};
 use crate::conversation::Conversation;
 use crate::conversation::messages::{
-    ConversationCommand, ConversationError, CustomerShown, Request, Status,
+    ConversationCommand, ConversationError, CustomerShown, Request,
 };
-use crate::id::{ConversationId, CustomerId, Id, KeyId};
 use crate::idempotency::{Fingerprint, Keys, Looked, Reservation};
 use crate::journal::Kept;
-use crate::page::{Order, Paging, Start};
 use crate::runtime::{CommitFailure, Decision, Incarnation};
 use crate::store::sqlite::Views;
 use crate::store::{
     Broken, ConversationHeader, ConversationQuery, Facets, MessageQuery, Store, Stored, StoredPage,
-    Subject,
 };
-use crate::time::Timestamp;
+use colloquy_model::account::AccountNumber;
+use colloquy_model::answer::Answer;
+use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::conversation::Status;
+use colloquy_model::entity::Subject;
+use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
+use colloquy_model::page::{Order, Paging, Start};
+use colloquy_model::time::Timestamp;
 
 /// Live data of account 1.
 pub(super) fn live() -> Scope {
@@ -186,7 +188,7 @@ impl<B: Bench> House<B> {
         let (settled, outcome) = sync_channel(1);
         let settle = Box::new(move |_| settled.send(()).unwrap());
         let nobody = Subject {
-            kind: crate::store::Kind::User,
+            kind: colloquy_model::entity::Kind::User,
             number: 1,
             tail: 1,
         };
@@ -355,7 +357,7 @@ impl<B: Bench> House<B> {
     ) -> Result<Acting<Conversation>, Failed<ConversationError>> {
         let mut conversation = self.acting(scope, ConversationId::new(Timestamp::now().0), None);
         let subject = Subject {
-            kind: crate::store::Kind::Customer,
+            kind: colloquy_model::entity::Kind::Customer,
             number: customer.number(),
             tail: customer.tail(),
         };

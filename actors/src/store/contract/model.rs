@@ -12,13 +12,15 @@ use serde_json::json;
 
 use super::fixture::{Acting, Bench, House, live, test, wait};
 use crate::accounts::{Customer, CustomerRequest};
-use crate::caller::Scope;
 use crate::conversation::Conversation;
-use crate::conversation::messages::{Channel, MessageView, Priority, Request, SenderType, Status};
-use crate::id::{CustomerId, Id, MessageId, Prefix, UserId};
-use crate::page::{Cursor, Order, Paging, Start};
-use crate::store::{ConversationQuery, Facets, Kind, MessageQuery, RecordQuery, StoredPage};
-use crate::time::Timestamp;
+use crate::conversation::messages::Request;
+use crate::store::{ConversationQuery, Facets, MessageQuery, RecordQuery, StoredPage};
+use colloquy_model::caller::Scope;
+use colloquy_model::conversation::{Channel, MessageView, Priority, SenderType, Status};
+use colloquy_model::entity::Kind;
+use colloquy_model::id::{CustomerId, Id, MessageId, Prefix, UserId};
+use colloquy_model::page::{Cursor, Order, Paging, Start};
+use colloquy_model::time::Timestamp;
 
 /// What is done. Numbers choose among what there is.
 #[derive(Debug, Clone)]

@@ -10,12 +10,13 @@ use super::codec::{Counted, int, uint};
 use super::deliveries::{Care, Tidying};
 use super::lagging::Lag;
 use super::redacting;
-use crate::caller::Scope;
-use crate::id::CustomerId;
 use crate::store::{
-    Broken, Chore, Commit, Condition, ConversationState, DeliverySlice, Effect, Header, Kind,
-    NameField, NewRow, Subject, Tallies, Written,
+    Broken, Chore, Commit, Condition, DeliverySlice, Effect, Header, NameField, NewRow, Written,
 };
+use colloquy_model::caller::Scope;
+use colloquy_model::conversation::{ConversationState, Tallies};
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::id::CustomerId;
 
 /// Bytes of redacted texts that are erased with the redactions of one transaction: mostly all of
 /// them.

@@ -5,21 +5,19 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use super::Views;
 use super::batch::Counts;
 use super::codec::{id, int};
-use super::erasing;
 use super::fresh::{Due, Slicing};
 use super::gate::Gate;
 use super::lagging::{Fold, Lag, Lagging};
 use super::log_erasing::LogErasing;
 use super::older_keys::Shelving;
-use super::redacting;
 use super::renames::{self, Renames};
 use super::retention::Retention;
-use crate::caller::Scope;
+use super::{Views, erasing, redacting};
 use crate::store::Chore;
-use crate::time::Timestamp;
+use colloquy_model::caller::Scope;
+use colloquy_model::time::Timestamp;
 
 /// Headers folded in one slice.
 const SLICE: usize = 256;

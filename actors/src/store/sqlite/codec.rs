@@ -5,13 +5,12 @@ use std::fmt::Display;
 use rusqlite::{ErrorCode, Row, types::Type};
 use serde_json::value::RawValue;
 
-use crate::caller::Scope;
-use crate::conversation::messages::{Channel, Priority, Status};
-use crate::damage::Unreadable;
-use crate::id::{ConversationId, CustomerId, Id, Prefix, UserId};
-use crate::store::{
-    ConversationHeader, ConversationState, Kind, ReadError, StoredRecord, Subject, Tallies,
-};
+use crate::store::{ConversationHeader, ReadError, StoredRecord};
+use colloquy_model::caller::Scope;
+use colloquy_model::conversation::{Channel, ConversationState, Priority, Status, Tallies};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::id::{ConversationId, CustomerId, Id, Prefix, UserId};
 
 /// SQLite keeps 64-bit signed integers; numbers, tails and sequences have at most 62 bits.
 pub(super) fn int(value: u64) -> i64 {

@@ -8,12 +8,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{self, Counted, int, uint};
 use super::writer::{Failure, judge};
-use crate::damage::Unreadable;
 use crate::store::{
-    Change, DeliverySlice, DeliveryState, Fate, GivenUp, Happened, Kind, LaneKey, NewDelivery,
-    ReplayChange, Written,
+    Change, DeliverySlice, DeliveryState, Fate, GivenUp, LaneKey, NewDelivery, ReplayChange,
+    Written,
 };
-use crate::webhook::Attempt;
+use colloquy_model::attempt::Attempt;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Kind;
+use colloquy_model::event_kind::Happened;
 
 /// Rows that one slice gives up or takes away besides what it came for.
 const TIDIED: usize = 128;

@@ -10,14 +10,16 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::codec::{self, Counted, int, uint};
 use super::known;
 use super::lists::{Scan, Where, counted, offset, rows_read};
-use crate::caller::Scope;
 use crate::cores::Long;
-use crate::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
 use crate::store::{
-    ActivityQuery, ActivityRow, Commit, DocumentHeader, DocumentOrder, DocumentQuery, DocumentRow,
-    FramedVersion, Happened, Kind, NewVersion, StoredDocument, StoredPage, StoredVersion, Subject,
-    VersionQuery,
+    ActivityQuery, ActivityRow, Commit, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
+    StoredDocument, StoredPage, StoredVersion, VersionQuery,
 };
+use colloquy_model::caller::Scope;
+use colloquy_model::document::{DocumentHeader, NewVersion};
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
 
 /// Bytes from which on a frame takes about a millisecond to be read.
 const LONG_FRAME_BYTES: i64 = 256 << 10;

@@ -11,11 +11,13 @@ use super::known;
 use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted};
 use super::timeline::{self, Places};
-use crate::caller::Scope;
-use crate::conversation::messages::{Channel, Priority};
-use crate::feed::{Event, Place, SeenNow};
-use crate::id::WebhookId;
-use crate::store::{EventPage, EventQuery, FeedRow, Happened, Kind, ReadError, Span, Subject};
+use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span};
+use colloquy_model::caller::Scope;
+use colloquy_model::conversation::{Channel, Priority};
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::WebhookId;
 
 /// The columns that [`event`] reads.
 const EVENT: &str =

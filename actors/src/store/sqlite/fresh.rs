@@ -12,7 +12,8 @@ use rusqlite::Connection;
 
 use super::batch::First;
 use super::slices::{self, Entry, SLICE, channel_code};
-use crate::store::{Commit, Kind};
+use crate::store::Commit;
+use colloquy_model::entity::Kind;
 
 #[derive(Debug)]
 struct Tail {

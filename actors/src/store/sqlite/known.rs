@@ -7,11 +7,13 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use super::codec::{self, int, uint};
-use crate::caller::Scope;
-use crate::conversation::messages::MessageView;
-use crate::id::{ActivityId, DocumentId, MessageId};
-use crate::page::Cursor;
-use crate::store::{Happened, Kind, StoredMessage, Subject};
+use crate::store::StoredMessage;
+use colloquy_model::caller::Scope;
+use colloquy_model::conversation::MessageView;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ActivityId, DocumentId, MessageId};
+use colloquy_model::page::Cursor;
 
 /// Whose this very thing is; none where there is no such thing.
 pub(super) fn scope_of(

@@ -10,13 +10,13 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use super::codec::{self, Counted, LISTED, RECORD, STATE, int, uint};
 use super::known;
 use super::lagging::{Lag, Lagging};
-use crate::conversation::messages::Status;
-use crate::id::first_number_at;
-use crate::page::{Order, Start};
 use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, Kind, RecordQuery, StoredPage, StoredRecord,
-    Subject,
+    ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord,
 };
+use colloquy_model::conversation::Status;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::id::first_number_at;
+use colloquy_model::page::{Order, Start};
 
 /// The most that an offset may be: SQLite's integers.
 pub(super) fn offset(start: Start) -> u64 {

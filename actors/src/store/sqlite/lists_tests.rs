@@ -9,9 +9,9 @@ use rusqlite::{OpenFlags, params};
 use super::super::lagging::Fold;
 use super::super::{connect, documents, schema};
 use super::*;
-use crate::caller::{Mode, Scope};
-use crate::page::{Cursor, Paging};
 use crate::store::{DocumentOrder, DocumentQuery};
+use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::page::{Cursor, Paging};
 
 /// A conversation: what its header says, and what the writer has told beside it, each with a
 /// sequence and a time.

@@ -4,9 +4,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, RECORD, STATE, STATE_COLUMNS, TALLIES, int, uint};
 use super::redacting::Veil;
-use crate::answer::Done;
-use crate::caller::Scope;
-use crate::store::{KeptRow, Kind, Stored, StoredConversation, StoredRecord, Subject};
+use crate::store::{KeptRow, Stored, StoredConversation, StoredRecord};
+use colloquy_model::answer::Done;
+use colloquy_model::caller::Scope;
+use colloquy_model::entity::{Kind, Subject};
 
 /// An entity as it is committed.
 pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<Stored>> {

@@ -71,22 +71,24 @@ use self::writer::{Work, Writer};
 use super::{
     ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery,
     DeliveryQuery, DeliverySlice, DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect,
-    EndpointTotals, EventPage, EventQuery, FeedRow, FramedVersion, KeptRow, Kind, Later,
-    MessageQuery, ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, Stored,
-    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Subject, Timed,
-    TimedQuery, Unwritten, VersionQuery, WebhookState, Written,
+    EndpointTotals, EventPage, EventQuery, FeedRow, FramedVersion, KeptRow, Later, MessageQuery,
+    ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, Stored, StoredDelivery,
+    StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, Unwritten,
+    VersionQuery, WebhookState, Written,
 };
 use crate::accounts::names::Names;
-use crate::accounts::{Identity, KnownAccount, KnownKey, SecretHash};
+use crate::accounts::{Identity, KnownAccount, KnownKey};
 use crate::alarm::Alarm;
-use crate::caller::Scope;
-use crate::cores;
 use crate::fair_queue::QueueBounds;
-use crate::feed::{Event, Feed};
-use crate::id::{MessageId, VersionId};
+use crate::feed::Feed;
 use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
-use crate::threads;
+use crate::{cores, threads};
+use colloquy_model::caller::Scope;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event::Event;
+use colloquy_model::id::{MessageId, VersionId};
+use colloquy_model::key::SecretHash;
 
 /// How long another process that holds the file is waited for while it is opened.
 const OPENING_MAX: Duration = Duration::from_secs(10);
@@ -439,7 +441,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
 fn seals(commit: &Commit) -> Seals {
     let seal = |payload: &[u8]| {
         let mut salt = [0; 16];
-        crate::random::fill(&mut salt);
+        colloquy_model::random::fill(&mut salt);
         let digest = Sha256::new()
             .chain_update(salt)
             .chain_update(payload)

@@ -9,7 +9,7 @@ use std::vec::IntoIter;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::idempotency::{Filter, KEPT_MS, KeyHash, Keys, Short, Slice, short};
-use crate::time::Timestamp;
+use colloquy_model::time::Timestamp;
 
 /// Keys in one block: 4 KiB of (key, position).
 const BLOCK: usize = 256;

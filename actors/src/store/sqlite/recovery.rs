@@ -12,12 +12,15 @@ use super::codec::{self, RECORD, uint};
 use super::slices::{self, Entry};
 use super::{OpenError, Operator, Views, older_keys};
 use crate::accounts::restore::{restore_account, restore_key, restore_user};
-use crate::accounts::{Identity, Role, secret, secret_hash};
-use crate::caller::Scope;
-use crate::damage::Unreadable;
-use crate::id::WebhookId;
-use crate::store::{Kind, StoredRecord};
-use crate::time::Timestamp;
+use crate::accounts::{Identity, secret};
+use crate::store::StoredRecord;
+use colloquy_model::caller::Scope;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Kind;
+use colloquy_model::id::WebhookId;
+use colloquy_model::key::secret_hash;
+use colloquy_model::time::Timestamp;
+use colloquy_model::user::Role;
 
 /// Folds what lags and finds where the counts stand.
 pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
@@ -69,7 +72,7 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
     }
     let newest: Option<i64> =
         transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
-    crate::id::never_below(uint(newest.unwrap_or(0)));
+    colloquy_model::id::never_below(uint(newest.unwrap_or(0)));
     transaction.commit()?;
     feed(connection, next_pos)?;
     // A text redacted just before a crash may still stand in the log.

@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use super::codec::{self, int};
 use super::{deliveries, known};
-use crate::conversation::messages::MessageView;
-use crate::damage::Unreadable;
-use crate::id::MessageId;
-use crate::store::Happened;
-use crate::time::Timestamp;
+use colloquy_model::conversation::MessageView;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::MessageId;
+use colloquy_model::time::Timestamp;
 
 /// What erasing a row costs beside their text, in bytes of text.
 const ROW_BYTES: usize = 512;
@@ -176,7 +176,7 @@ impl Redaction {
     ) -> rusqlite::Result<()> {
         let edited_at = (self.next > 0).then_some(Timestamp(text.at));
         let left = |redacted: &MessageView| {
-            crate::json::bytes(&MessageView {
+            colloquy_model::json::bytes(&MessageView {
                 edited_at,
                 ..redacted.clone()
             })
@@ -249,7 +249,7 @@ impl<'c> Veil<'c> {
             codec::damaged(format_args!("entity {entity}: a hidden text"), error)
         })?;
         text.erase();
-        Ok(crate::json::text(&text).into_bytes())
+        Ok(colloquy_model::json::text(&text).into_bytes())
     }
 
     /// Whether the text at this position is hidden.

@@ -16,19 +16,21 @@ use serde_json::{Value, json};
 use super::redacting::Veil;
 use super::tests::{Bare, Folder};
 use super::{events, loads, revisions};
-use crate::caller::{By, Caller, Mode, Scope};
-use crate::conversation::messages::{MessageView, Request};
-use crate::feed::EventFilter;
-use crate::id::{ConversationId, MessageId};
+use crate::conversation::messages::Request;
 use crate::idempotency::{Fingerprint, Idempotency, Known};
-use crate::page::{Order, Paging, Start};
 use crate::runtime::Incarnation;
 use crate::store::contract::{Bench, House, wait};
 use crate::store::{
-    Commit, EventQuery, FeedRow, Happened, Kind, NewRow, RevisionQuery, Span, StoredMessage,
-    StoredPage, Subject, Tallies,
+    Commit, EventQuery, FeedRow, NewRow, RevisionQuery, Span, StoredMessage, StoredPage,
 };
-use crate::time::Timestamp;
+use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::conversation::{MessageView, Tallies};
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ConversationId, MessageId};
+use colloquy_model::page::{Order, Paging, Start};
+use colloquy_model::time::Timestamp;
 
 const MARKER: &str = "hocus-pocus-27182";
 /// Some slices more than one transaction erases.

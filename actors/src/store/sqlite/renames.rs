@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use super::codec::{int, uint};
 use crate::accounts::names::Names;
-use crate::conversation::messages::Status;
+use colloquy_model::conversation::Status;
 
 /// Headers that are written between two looks at the clock.
 const PAGE: i64 = 16;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::codec::{self, int};
 use super::slices::{self, SLICE, Slice, first_of};
 use crate::idempotency::KEPT_MS;
-use crate::time::Timestamp;
+use colloquy_model::time::Timestamp;
 
 /// Between two looks at the floors where events are kept for no longer than this.
 const LOOK_AT_LEAST: Duration = Duration::from_millis(500);

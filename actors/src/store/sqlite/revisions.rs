@@ -5,10 +5,10 @@ use rusqlite::Connection;
 
 use super::codec::int;
 use super::known;
-use crate::conversation::messages::{MessageView, RevisionView};
-use crate::page::{Order, Start};
 use crate::store::{RevisionQuery, StoredPage};
-use crate::time::Timestamp;
+use colloquy_model::conversation::{MessageView, RevisionView};
+use colloquy_model::page::{Order, Start};
+use colloquy_model::time::Timestamp;
 
 /// A page of a message's earlier texts, as JSON; none where the message is not there for this
 /// caller.

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, int, uint};
-use crate::feed::EventFilter;
-use crate::store::Happened;
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_kind::Happened;
 
 /// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers,
 /// smaller ones the writer, who touches a page for each assignee of a slice. Tests want many of

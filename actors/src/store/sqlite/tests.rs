@@ -28,15 +28,16 @@ use super::writer::{Work, Writer};
 use super::{
     ReadClass, SqliteStore, StoreSettings, Views, check, connect, log_of, recovery, schema,
 };
-use crate::caller::{By, Caller, Mode, Scope};
-use crate::feed::EventFilter;
 use crate::idempotency::KEPT_MS;
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{
-    Broken, Commit, EventQuery, Happened, Kind, NewRow, ReadError, Span, Store, Subject, Tallies,
-};
-use crate::time::Timestamp;
+use crate::store::{Broken, Commit, EventQuery, NewRow, ReadError, Span, Store};
+use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::conversation::Tallies;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::time::Timestamp;
 
 /// What is waited for takes no longer, however busy the machine is.
 const SOON: Duration = Duration::from_secs(20);

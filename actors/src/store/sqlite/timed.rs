@@ -5,8 +5,8 @@ use rusqlite::{Connection, Row, params};
 
 use super::codec::{id, int, uint};
 use super::lagging::Lagging;
-use crate::caller::Scope;
 use crate::store::{Timed, TimedQuery, Timing};
+use colloquy_model::caller::Scope;
 
 /// The next of them; the last is the first that is not due.
 pub(super) fn timed(

@@ -7,10 +7,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{self, TALLIES, int, uint};
 use super::known;
-use crate::conversation::messages::SenderType;
-use crate::id::MessageId;
-use crate::page::{Cursor, Order, Start};
-use crate::store::{MessageQuery, StoredPage, Tallies};
+use crate::store::{MessageQuery, StoredPage};
+use colloquy_model::conversation::{SenderType, Tallies};
+use colloquy_model::id::MessageId;
+use colloquy_model::page::{Cursor, Order, Start};
 
 /// Rows that are gone over one by one before the next message is searched for; few in tests, so
 /// that they meet both.

@@ -7,13 +7,15 @@ use super::codec::{self, Counted, RECORD, int, uint};
 use super::deliveries::{kinds, read_log, silent};
 use super::lists::Scan;
 use super::redacting::Veil;
-use crate::caller::Scope;
-use crate::damage::Unreadable;
-use crate::page::{Cursor, Start};
 use crate::store::{
-    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, Happened, Kind, LaneKey,
-    Matched, Replay, StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
+    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, LaneKey, Matched, Replay,
+    StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
 };
+use colloquy_model::caller::Scope;
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Kind;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::page::{Cursor, Start};
 
 /// What whoever delivers begins with.
 pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
@@ -344,7 +346,7 @@ fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::R
         .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     if let Some((of, at)) = found {
-        return Ok(of == int(endpoint) && crate::id::first_number_at(at) == cursor.number);
+        return Ok(of == int(endpoint) && colloquy_model::id::first_number_at(at) == cursor.number);
     }
     let last: i64 = connection.query_row(
         "SELECT value FROM meta WHERE key = 'last_delivery'",

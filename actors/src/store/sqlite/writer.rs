@@ -15,20 +15,20 @@ use super::arrivals::Arrivals;
 use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
 use super::checkpointing::Checkpointing;
 use super::chores::Housekeeping;
-use super::codec;
 use super::deliveries::{Care, Tidying};
 use super::figures::Figures;
 use super::fresh::{Due, Slicing};
 use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
-use super::{Views, loads};
-use crate::feed::{Batch as Published, Event, Place, SeenNow};
+use super::{Views, codec, loads};
+use crate::feed::Batch as Published;
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::store::{
-    Broken, Chore, Commit, DeliverySlice, Effect, Header, Kind, Settle, Stored, Subject, Unwritten,
-    Written,
+    Broken, Chore, Commit, DeliverySlice, Effect, Header, Settle, Stored, Unwritten, Written,
 };
 use crate::threads;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event::{Event, Place, SeenNow};
 
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;

@@ -2,10 +2,10 @@
 
 use colloquy_actors::document::messages::{AddComment, ChangeComment, CommentList, Request};
 use colloquy_actors::document::{ActivityActor, ActivityList};
-use colloquy_actors::feed::Happened;
-use colloquy_actors::id::{ActivityId, ActivityKind, CommentKind, DocumentKind};
-use colloquy_actors::page::Order;
-use colloquy_actors::time::Timestamp;
+use colloquy_model::event_kind::Happened;
+use colloquy_model::id::{ActivityId, ActivityKind, CommentKind, DocumentKind};
+use colloquy_model::page::Order;
+use colloquy_model::time::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -5,10 +5,10 @@ use colloquy_actors::document::messages::{
     ContentType, CreateDocument, Request, UpdateDocument, VersionName,
 };
 use colloquy_actors::document::{DocumentList, DocumentOrder};
-use colloquy_actors::id::{DocumentId, DocumentKind, UserId};
-use colloquy_actors::page::{Order, Start};
+use colloquy_model::id::{DocumentId, DocumentKind, UserId};
+use colloquy_model::page::{Order, Start};
 
-use colloquy_actors::time::Timestamp;
+use colloquy_model::time::Timestamp;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 

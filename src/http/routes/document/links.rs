@@ -7,10 +7,10 @@ use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use actix_web::web;
 use bytes::Bytes;
-use colloquy_actors::answer::{Answer, Precondition};
 use colloquy_actors::document::Link;
 use colloquy_actors::document::messages::{AddComment, Request, UpdateDocument};
 use colloquy_actors::idempotency::Reservation;
+use colloquy_model::answer::{Answer, Precondition};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde::Deserialize;
@@ -20,12 +20,11 @@ use super::page;
 use crate::http::body::{Form, Holders, Maybe};
 use crate::http::budget::{BytesPermit, Slack};
 use crate::http::call::Call;
-use crate::http::idempotency;
 use crate::http::outgoing::SMALL_MAX;
 use crate::http::problem::{Kind, More, Outcome, Problem, TOO_MANY_ANSWERS};
 use crate::http::query::NoQuery;
 use crate::http::reply::{Keep, Output, Text};
-use crate::http::{accept, conditions};
+use crate::http::{accept, conditions, idempotency};
 
 /// What opens a link that has a password.
 const PASSWORD: HeaderName = HeaderName::from_static("x-share-password");

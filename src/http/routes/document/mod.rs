@@ -7,15 +7,15 @@ mod page;
 mod sharing;
 mod versions;
 
-use colloquy_actors::accounts::Permission;
-use colloquy_actors::answer::Answer;
 use colloquy_actors::document::ActivityView;
 use colloquy_actors::document::messages::{Part as DocumentPart, Request};
 use colloquy_actors::document::views::{
     CommentView, DocumentView, NewShareView, ShareView, VersionView,
 };
-use colloquy_actors::id::DocumentKind;
-use colloquy_actors::page::Order;
+use colloquy_model::answer::Answer;
+use colloquy_model::id::DocumentKind;
+use colloquy_model::key::Permission;
+use colloquy_model::page::Order;
 
 use self::sharing::{CollaboratorShown, PermissionsShown};
 use self::versions::NotMerged;

@@ -1,12 +1,12 @@
 //! Who may do what with a document: collaborators, the permission set, share links.
 
-use colloquy_actors::answer::Answer;
 use colloquy_actors::document::access::{DocumentRole, Visibility};
 use colloquy_actors::document::messages::{
     AddCollaborator, ChangeCollaborator, CreateShare, Part as DocumentPart, Request, SetPermissions,
 };
-use colloquy_actors::id::{DocumentKind, ShareKind, UserId, UserKind};
-use colloquy_actors::time::Timestamp;
+use colloquy_model::answer::Answer;
+use colloquy_model::id::{DocumentKind, ShareKind, UserId, UserKind};
+use colloquy_model::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -5,8 +5,8 @@ use colloquy_actors::document::messages::{
     AddVersion, Merge, Request, RestoreVersion, VersionName,
 };
 use colloquy_actors::document::{Comparison, DiffFormat};
-use colloquy_actors::id::{DocumentKind, VersionId, VersionKind};
-use colloquy_actors::page::Order;
+use colloquy_model::id::{DocumentKind, VersionId, VersionKind};
+use colloquy_model::page::Order;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

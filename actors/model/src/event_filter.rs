@@ -1,9 +1,9 @@
 //! Which events somebody wants.
 
-use super::Event;
-use crate::conversation::messages::Channel;
+use crate::conversation::Channel;
+use crate::event::Event;
+use crate::event_kind::Happened;
 use crate::id::UserId;
-use crate::store::Happened;
 
 /// Every part that is given must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 
 use crate::caller::Scope;
-use crate::conversation::messages::{Channel, Priority};
+use crate::conversation::{Channel, Priority};
+use crate::event_kind::Happened;
 use crate::id::EventId;
-use crate::store::Happened;
 use crate::time::Timestamp;
 
 /// An event as it was committed.

@@ -1,7 +1,12 @@
-//! Enums whose variants have a code in the store and a word in the interface.
+//! A macro for enums whose variants have a code in the store and a word in the interface.
 
+/// Defines an enum whose variants each have the code under which the store writes them and the word
+/// under which the interface shows them.
+///
+/// The crate that uses it needs `serde` and `utoipa`.
 // A word is a token, not a literal: wrapped as a fragment, the derived schema would not see it.
-macro_rules! words {
+#[macro_export]
+macro_rules! coded_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $word:tt),* $(,)? }) => {
         $(#[$doc])*
         #[derive(
@@ -30,5 +35,3 @@ macro_rules! words {
         }
     };
 }
-
-pub(crate) use words;

@@ -1,10 +1,10 @@
 //! An endpoint as deliveries see it: where to, what it wants, what it is signed with.
 
 use crate::caller::Scope;
-use crate::conversation::messages::{Channel, Priority};
-use crate::feed::Event;
+use crate::conversation::{Channel, Priority};
+use crate::event::Event;
+use crate::event_kind::Happened;
 use crate::id::WebhookId;
-use crate::store::Happened;
 
 /// An endpoint, as of one of its changes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub struct Unreadable;
 impl Unreadable {
     /// Tells what was found: `place` names the entity and its field. Whoever asks again and again
     /// is not told again.
-    pub(crate) fn found(place: impl Display, error: impl Display) -> Self {
+    pub fn found(place: impl Display, error: impl Display) -> Self {
         let (place, error) = (place.to_string(), error.to_string());
         if is_new(&(&place, &error)) {
             tracing::error!(

@@ -58,7 +58,7 @@ impl Metadata {
     ///
     /// # Errors
     /// The value is no JSON object.
-    pub(crate) fn accepted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    pub fn accepted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Map::deserialize(deserializer).map(Metadata)
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 /// JSON of a shape of ours, as text.
-pub(crate) fn text<T: Serialize + ?Sized>(shape: &T) -> String {
+pub fn text<T: Serialize + ?Sized>(shape: &T) -> String {
     // They have no maps with keys other than strings, so it can't fail. Did it, the command would
     // crash: an empty text in its place would replace what is stored.
     serde_json::to_string(shape)
@@ -12,6 +12,6 @@ pub(crate) fn text<T: Serialize + ?Sized>(shape: &T) -> String {
 }
 
 /// The same, as bytes.
-pub(crate) fn bytes<T: Serialize + ?Sized>(shape: &T) -> Bytes {
+pub fn bytes<T: Serialize + ?Sized>(shape: &T) -> Bytes {
     text(shape).into()
 }

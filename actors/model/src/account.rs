@@ -1,0 +1,52 @@
+//! An account as the interface shows it.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::id::AccountId;
+use crate::time::Timestamp;
+
+/// What an account has booked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Plan {
+    /// 100 requests a minute, bursts of 150.
+    Basic,
+    /// 500 requests a minute, bursts of 750.
+    Pro,
+    /// Whatever the account says.
+    Enterprise,
+}
+
+/// An account as the interface shows it.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
+#[schema(as = Account)]
+pub struct AccountView {
+    /// Names it.
+    pub account_id: AccountId,
+    /// Need not be unique.
+    pub name: String,
+    /// What it has booked.
+    pub plan: Plan,
+    /// Requests a minute that each of its keys may make.
+    pub rate_per_minute: u32,
+    /// The most requests in any minute.
+    pub burst_per_minute: u32,
+    /// Requests per calendar month; 0: no bound.
+    pub monthly_quota: u64,
+    /// Addresses that may use its keys; empty: all.
+    #[schema(value_type = Vec<String>)]
+    pub allowed_ips: Vec<IpNet>,
+    /// After how long without a message a conversation closes; null: never.
+    pub auto_close_after_minutes: Option<u32>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+}
+
+/// The small number that stands for an account in every row of its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AccountNumber(pub u32);

@@ -1,0 +1,49 @@
+//! Entities as the store names them.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::id::{
+    AccountKind, ConversationKind, CustomerKind, DocumentKind, Id, KeyKind, Prefix, UserKind,
+    WebhookKind,
+};
+
+/// Which sort of entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Kind {
+    Account = 1,
+    Key = 2,
+    User = 3,
+    Customer = 4,
+    Conversation = 5,
+    Webhook = 6,
+    Document = 7,
+}
+
+/// An entity, as the store names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject {
+    /// Which sort.
+    pub kind: Kind,
+    /// The number of its identifier.
+    pub number: u64,
+    /// The rest of its identifier.
+    pub tail: u64,
+}
+
+impl Display for Subject {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        fn id<K: Prefix>(subject: &Subject) -> Id<K> {
+            Id::from_parts(subject.number, subject.tail)
+        }
+        match self.kind {
+            Kind::Account => id::<AccountKind>(self).fmt(f),
+            Kind::Key => id::<KeyKind>(self).fmt(f),
+            Kind::User => id::<UserKind>(self).fmt(f),
+            Kind::Customer => id::<CustomerKind>(self).fmt(f),
+            Kind::Conversation => id::<ConversationKind>(self).fmt(f),
+            Kind::Webhook => id::<WebhookKind>(self).fmt(f),
+            Kind::Document => id::<DocumentKind>(self).fmt(f),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The words of the domain: what things are called, what values they may have, and how these are
+//! checked. Data only: no actor, no store, no HTTP, and no import of any other crate of Colloquy.
+//!
+//! - [`id`], [`time`], [`text`], [`metadata`], [`bounds`]: values that callers send and see.
+//! - [`caller`]: who asks, for which account and in which mode.
+//! - [`answer`]: what a command did, in terms that the edge turns into statuses.
+//! - [`damage`]: stored data that can't be read back.
+//! - [`json`], [`present`], [`random`], [`coded_enum!`]: how such values are written, read and made.
+
+mod coded_enum;
+
+pub mod account;
+pub mod answer;
+pub mod attempt;
+pub mod bounds;
+pub mod caller;
+pub mod conversation;
+pub mod damage;
+pub mod document;
+pub mod endpoint;
+pub mod entity;
+pub mod event;
+pub mod event_filter;
+pub mod event_kind;
+pub mod id;
+pub mod json;
+pub mod key;
+pub mod metadata;
+pub mod page;
+pub mod present;
+pub mod random;
+pub mod text;
+pub mod time;
+pub mod user;

@@ -1,0 +1,75 @@
+//! A page of a list: where it begins, how much of it, and what came.
+
+use bytes::Bytes;
+
+/// Which part of a list is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paging {
+    /// At most so many.
+    pub limit: u32,
+    /// Where it begins.
+    pub start: Start,
+    /// In which direction the list runs.
+    pub order: Order,
+}
+
+/// Where a page begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// After so many.
+    Offset(u64),
+    /// With what follows this thing in the list's order.
+    After(Cursor),
+    /// With what stands directly before this thing in the list's order.
+    Before(Cursor),
+}
+
+/// A thing of a list, by the two parts of its identifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    /// [`colloquy_model::id::Id::number`]
+    pub number: u64,
+    /// [`colloquy_model::id::Id::tail`]
+    pub tail: u64,
+}
+
+impl Start {
+    /// The cursor and the name of its parameter.
+    #[must_use]
+    pub fn cursor(self) -> Option<(Cursor, &'static str)> {
+        match self {
+            Start::Offset(_) => None,
+            Start::After(cursor) => Some((cursor, "after")),
+            Start::Before(cursor) => Some((cursor, "before")),
+        }
+    }
+}
+
+/// A list's direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Oldest first.
+    Asc,
+    /// Newest first.
+    Desc,
+}
+
+/// What came, in the list's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// A JSON array.
+    pub data: Bytes,
+    /// How many stand in it.
+    pub count: u32,
+    /// How many the whole list has.
+    pub total: u64,
+    /// The identifier of the first one.
+    pub first: Option<String>,
+    /// The identifier of the last one.
+    pub last: Option<String>,
+    /// Whether anything stands before the first one.
+    pub before: bool,
+    /// Whether anything follows the last one.
+    pub after: bool,
+}

@@ -41,7 +41,7 @@ fn sources(folder: &str) -> Vec<Source> {
 }
 
 fn all() -> Vec<Source> {
-    ["src", "actors/src", "tests"]
+    ["src", "actors/src", "actors/merge/src", "tests"]
         .into_iter()
         .flat_map(sources)
         .collect()
@@ -72,6 +72,7 @@ fn no_status_code_stands_outside_src_http() {
         !source.path.starts_with("src/http/") && !source.path.starts_with("src/console/")
     });
     outside.extend(sources("actors/src"));
+    outside.extend(sources("actors/merge/src"));
     let found = lines_with(&outside, &["StatusCode", "HttpResponse::", "status_code("]);
     assert_none(&found, "statuses are decided in src/http/ only");
 }

@@ -11,14 +11,13 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use colloquy_actors::document::diff::{Limits, Names, html, json as json_hunks, unified};
-use colloquy_actors::document::merge::{Labels, Options, Strategy, Style, merge};
-use colloquy_actors::document::myers::Steps;
+use colloquy_merge::diff::{DiffOptions, FileNames, html, json as json_hunks, unified};
+use colloquy_merge::{Labels, MergeOptions, MergeStrategy, MergeStyle, StepBudget, Texts, merge};
 use serde_json::json;
 
-const OPTIONS: Options<'static> = Options {
-    style: Style::Merge,
-    strategy: Strategy::Fail,
+const OPTIONS: MergeOptions<'static> = MergeOptions {
+    style: MergeStyle::Merge,
+    strategy: MergeStrategy::Fail,
     labels: Labels {
         ours: "target",
         base: "base",
@@ -27,11 +26,11 @@ const OPTIONS: Options<'static> = Options {
     depth: 0,
     conflict_bytes_max: usize::MAX,
 };
-const NAMES: Names<'static> = Names {
+const NAMES: FileNames<'static> = FileNames {
     old: "a/document",
     new: "b/document",
 };
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 const MS_PER_S: f64 = 1e3;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,15 +39,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let times = args.next().ok_or("usage: merge FOLDER TIMES")?.parse()?;
     let text = |name| std::fs::read_to_string(folder.join(name));
     let (base, ours, theirs) = (text("base")?, text("ours")?, text("theirs")?);
-    let limits = || Limits {
+    let texts = Texts {
+        base: &base,
+        ours: &ours,
+        theirs: &theirs,
+    };
+    let options = || DiffOptions {
+        context_lines: CONTEXT_LINES,
         bytes_max: usize::MAX,
-        steps: Steps::new(u64::MAX),
+        budget: StepBudget::new(u64::MAX),
     };
     let times = json!({
-        "merge": timed(times, || merge([&base, &ours, &theirs], &OPTIONS, &Steps::new(u64::MAX))),
-        "unified": timed(times, || unified(&base, &theirs, &NAMES, CONTEXT, &limits())),
-        "json": timed(times, || json_hunks(&base, &theirs, CONTEXT, &limits())),
-        "html": timed(times, || html(&base, &theirs, &NAMES, CONTEXT, &limits())),
+        "merge": timed(times, || merge(texts, &OPTIONS, &StepBudget::new(u64::MAX))),
+        "unified": timed(times, || unified(&base, &theirs, &NAMES, &options())),
+        "json": timed(times, || json_hunks(&base, &theirs, &options())),
+        "html": timed(times, || html(&base, &theirs, &NAMES, &options())),
     });
     println!("{times}");
     Ok(())

@@ -3,37 +3,7 @@
 
 use std::ops::Range;
 
-/// A run of lines that differ between two texts. Lines are counted from 0, a range does not hold
-/// its end; hunks come in order and leave at least one unchanged line between them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hunk {
-    /// Lines of the older text; empty where some were only added.
-    pub old: Range<usize>,
-    /// What stands in their place; empty where they were only taken away.
-    pub new: Range<usize>,
-}
-
-impl Hunk {
-    /// The same from the four numbers that a hunk's head has: two beginnings, from 0, and two
-    /// lengths.
-    #[must_use]
-    pub fn new(old_start: usize, old_lines: usize, new_start: usize, new_lines: usize) -> Self {
-        let run = |start: usize, lines: usize| start..start.saturating_add(lines);
-        Hunk {
-            old: run(old_start, old_lines),
-            new: run(new_start, new_lines),
-        }
-    }
-
-    /// Whether it changes something from these lines' first to their last: an insertion at either
-    /// edge does not.
-    fn is_within(&self, lines: &Range<usize>) -> bool {
-        if self.old.is_empty() {
-            return lines.start < self.old.start && self.old.start < lines.end;
-        }
-        self.old.start < lines.end && lines.start < self.old.end
-    }
-}
+use colloquy_merge::diff::Change;
 
 /// Lines of one version, as the interface counts them: from 1, the last included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,21 +65,24 @@ impl LineRange {
     /// lines of the version that had them. Lines added directly before or behind the range are not
     /// part of it.
     #[must_use]
-    pub fn follow(self, hunks: &[Hunk]) -> Option<LineRange> {
+    pub fn follow(self, changes: &[Change]) -> Option<LineRange> {
         let index = |line: u64| usize::try_from(line).unwrap_or(usize::MAX);
         let lines = index(self.start.saturating_sub(1))..index(self.end);
         // Those that end before the range tell how far it has moved; only the next one can be
         // within.
         let (before, behind) =
-            hunks.split_at(hunks.partition_point(|hunk| hunk.old.end <= lines.start));
-        if behind.first().is_some_and(|hunk| hunk.is_within(&lines)) {
+            changes.split_at(changes.partition_point(|change| change.before.end <= lines.start));
+        if behind
+            .first()
+            .is_some_and(|change| is_within(change, &lines))
+        {
             return None;
         }
         let before = before.last();
         let moved = |line: u64| match before {
-            Some(hunk) => index(line)
-                .checked_sub(hunk.old.end)?
-                .checked_add(hunk.new.end)
+            Some(change) => index(line)
+                .checked_sub(change.before.end)?
+                .checked_add(change.after.end)
                 .and_then(|at| at.try_into().ok()),
             None => Some(line),
         };
@@ -120,10 +93,34 @@ impl LineRange {
     }
 }
 
-/// Lines of a text: what stands between line feeds, the last one only if there is anything in it.
+/// Whether a change touches something from these lines' first to their last: an insertion at either
+/// edge does not.
+fn is_within(change: &Change, lines: &Range<usize>) -> bool {
+    if change.before.is_empty() {
+        return lines.start < change.before.start && change.before.start < lines.end;
+    }
+    change.before.start < lines.end && lines.start < change.before.end
+}
+
+/// Counts the lines of a text: what stands between line feeds, the last one only if there is anything in it.
 #[must_use]
 pub fn count_lines(text: &str) -> usize {
     text.split_inclusive('\n').count()
+}
+
+/// A change from two beginnings, counted from 0, and two lengths.
+#[cfg(test)]
+pub(super) fn change(
+    before_start: usize,
+    before_lines: usize,
+    after_start: usize,
+    after_lines: usize,
+) -> Change {
+    let run = |start: usize, lines: usize| start..start.saturating_add(lines);
+    Change {
+        before: run(before_start, before_lines),
+        after: run(after_start, after_lines),
+    }
 }
 
 #[cfg(test)]
@@ -143,8 +140,8 @@ mod tests {
 
     #[test]
     fn lines_follow_what_is_added_and_taken_away_above_them() {
-        let added = Hunk::new(0, 0, 0, 3);
-        let taken = Hunk::new(5, 2, 8, 0);
+        let added = change(0, 0, 0, 3);
+        let taken = change(5, 2, 8, 0);
         assert_eq!(
             lines(3, 4).follow(std::slice::from_ref(&added)),
             Some(lines(6, 7))
@@ -162,16 +159,16 @@ mod tests {
     fn a_change_within_makes_it_outdated_and_one_beside_it_does_not() {
         let table = [
             // Lines 3 to 5 are 2..5 counted from 0.
-            (Hunk::new(2, 1, 2, 1), None),
-            (Hunk::new(4, 1, 4, 1), None),
-            (Hunk::new(3, 0, 3, 1), None),
-            (Hunk::new(0, 9, 0, 0), None),
-            (Hunk::new(4, 3, 4, 0), None),
-            (Hunk::new(2, 0, 2, 1), Some((4, 6))),
-            (Hunk::new(5, 0, 5, 4), Some((3, 5))),
-            (Hunk::new(1, 1, 1, 1), Some((3, 5))),
-            (Hunk::new(0, 2, 0, 0), Some((1, 3))),
-            (Hunk::new(5, 1, 5, 0), Some((3, 5))),
+            (change(2, 1, 2, 1), None),
+            (change(4, 1, 4, 1), None),
+            (change(3, 0, 3, 1), None),
+            (change(0, 9, 0, 0), None),
+            (change(4, 3, 4, 0), None),
+            (change(2, 0, 2, 1), Some((4, 6))),
+            (change(5, 0, 5, 4), Some((3, 5))),
+            (change(1, 1, 1, 1), Some((3, 5))),
+            (change(0, 2, 0, 0), Some((1, 3))),
+            (change(5, 1, 5, 0), Some((3, 5))),
         ];
         for (hunk, wanted) in table {
             let found = lines(3, 5)
@@ -198,7 +195,7 @@ mod tests {
     type Step = (usize, usize, usize);
 
     /// Old lines, new lines and the hunks between them. Every line is unlike every other.
-    fn play(steps: &[Step], rest: usize) -> (Vec<u32>, Vec<u32>, Vec<Hunk>) {
+    fn play(steps: &[Step], rest: usize) -> (Vec<u32>, Vec<u32>, Vec<Change>) {
         let (mut old, mut new, mut hunks) = (Vec::new(), Vec::new(), Vec::new());
         let mut next = 0..;
         for &(keep, taken, added) in steps {
@@ -206,7 +203,7 @@ mod tests {
             old.extend(&kept);
             new.extend(&kept);
             if taken + added > 0 {
-                hunks.push(Hunk::new(old.len(), taken, new.len(), added));
+                hunks.push(change(old.len(), taken, new.len(), added));
             }
             old.extend(next.by_ref().take(taken));
             new.extend(next.by_ref().take(added));
@@ -239,7 +236,7 @@ mod tests {
             hunks in proptest::collection::vec((any::<usize>(), any::<usize>(), any::<usize>(), any::<usize>()), 0..5),
             start in 1..u64::MAX,
         ) {
-            let hunks: Vec<Hunk> = hunks.into_iter().map(|(a, b, c, d)| Hunk::new(a, b, c, d)).collect();
+            let hunks: Vec<Change> = hunks.into_iter().map(|(a, b, c, d)| change(a, b, c, d)).collect();
             let range = LineRange { start, end: start };
             let _ = range.follow(&hunks);
         }

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use colloquy_merge::{Labels, MergeOptions, MergeStrategy, MergeStyle, StepBudget, Texts, merge};
+
 use super::documents::Failure;
 use super::graph::{Base, BaseMerge, Plan};
-use super::merge::{Labels, Options, Strategy, Style, merge};
-use super::myers::Steps;
 use crate::offload::Turn;
 use crate::runtime::AskError;
 use colloquy_model::bounds::Bounds;
@@ -70,23 +70,27 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
         let ours = self.text(planned.ours).await?;
         let theirs = self.text(Base::Version(planned.theirs)).await?;
         let work = move |abandoned| {
-            // In one style, whatever the outer merge's: how conflicts are shown does not decide
-            // which there are.
-            let (style, strategy) = (Style::Merge, Strategy::Fail);
             let bytes_max = Bounds::get()
                 .document_bytes_max
                 .saturating_mul(DOCUMENTS_MAX);
-            let (depth, conflict_bytes_max) = (planned.depth, bytes_max);
-            let options = Options {
-                style,
-                strategy,
+            // In one style, whatever the outer merge's: how conflicts are shown does not decide
+            // which there are.
+            let options = MergeOptions {
+                style: MergeStyle::Merge,
+                strategy: MergeStrategy::Fail,
                 labels: LABELS,
-                depth,
-                conflict_bytes_max,
+                depth: planned.depth,
+                conflict_bytes_max: bytes_max,
             };
-            let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
-            let text = merge([&base, &ours, &theirs], &options, &steps).map(|merged| merged.text);
-            text.ok()
+            let budget = StepBudget::cancelled_by(Bounds::get().comparison_steps_max, abandoned);
+            let texts = Texts {
+                base: &base,
+                ours: &ours,
+                theirs: &theirs,
+            };
+            let merged = merge(texts, &options, &budget).ok();
+            merged
+                .map(|merged| merged.text)
                 .filter(|text| text.len() <= bytes_max)
                 .map_or_else(Arc::default, Arc::from)
         };

@@ -166,17 +166,21 @@ fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool
         base: "base",
         theirs: theirs.1,
     };
-    let options = Options {
-        style: Style::Merge,
-        strategy: Strategy::Fail,
+    let options = MergeOptions {
+        style: MergeStyle::Merge,
+        strategy: MergeStrategy::Fail,
         labels,
         depth: 0,
         conflict_bytes_max: usize::MAX,
     };
     let merged = merge(
-        [&base, &text(ours.0), &text(theirs.0)],
+        Texts {
+            base: &base,
+            ours: &text(ours.0),
+            theirs: &text(theirs.0),
+        },
         &options,
-        &Steps::new(u64::MAX),
+        &StepBudget::new(u64::MAX),
     )
     .unwrap();
     (merged.conflicts.is_empty(), merged.text)

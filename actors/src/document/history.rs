@@ -2,17 +2,17 @@
 
 use super::access::Who;
 use super::contents::{self, Wanted, unpack};
-use super::diff::{self, TooLong};
 use super::documents::{Documents, Failure, invalid};
 use super::lists::{in_a_list, page};
 use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
-use super::myers::Steps;
 use super::state::{Document, to_json};
 use super::views::VersionView;
 use crate::offload::Effort;
 use crate::runtime::{AskError, LoadError};
 use crate::store::{StoredVersion, VersionQuery};
 use bytes::Bytes;
+use colloquy_merge::StepBudget;
+use colloquy_merge::diff::{self, TooLong};
 use colloquy_model::answer::{Answer, Done};
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::{Caller, Scope};
@@ -158,8 +158,8 @@ impl Documents {
             drop(found);
             let new = contents.pop()?;
             let old = contents.pop().unwrap_or_default();
-            let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
-            Some(compare((&old, &new), &asked, steps))
+            let budget = StepBudget::cancelled_by(Bounds::get().comparison_steps_max, abandoned);
+            Some(compare(&old, &new, &asked, budget))
         });
         let compared = compared
             .await
@@ -233,23 +233,21 @@ impl Documents {
     }
 }
 
-fn compare((old, new): (&str, &str), asked: &Comparison, steps: Steps) -> Result<Bytes, TooLong> {
-    let names = diff::Names {
+fn compare(old: &str, new: &str, asked: &Comparison, budget: StepBudget) -> Result<Bytes, TooLong> {
+    let names = diff::FileNames {
         old: "a/document",
         new: "b/document",
     };
-    let (context, limits) = (
-        asked.context,
-        diff::Limits {
-            bytes_max: Bounds::get().diff_bytes_max,
-            steps,
-        },
-    );
+    let options = diff::DiffOptions {
+        context_lines: asked.context,
+        bytes_max: Bounds::get().diff_bytes_max,
+        budget,
+    };
     match asked.format {
-        DiffFormat::Unified => diff::unified(old, new, &names, context, &limits).map(Bytes::from),
-        DiffFormat::Json => diff::json(old, new, context, &limits).map(Bytes::from),
-        DiffFormat::Html => diff::html(old, new, &names, context, &limits).map(Bytes::from),
-        DiffFormat::Stat => Ok(to_json(&diff::stat(old, new, &limits.steps))),
+        DiffFormat::Unified => diff::unified(old, new, &names, &options).map(Bytes::from),
+        DiffFormat::Json => diff::json(old, new, &options).map(Bytes::from),
+        DiffFormat::Html => diff::html(old, new, &names, &options).map(Bytes::from),
+        DiffFormat::Stat => Ok(to_json(&diff::stat(old, new, &options.budget))),
     }
 }
 

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use colloquy_merge::{
+    Conflict, Labels, MergeOptions, MergeStrategy, MergeStyle, Merged, ResolveError, StepBudget,
+    Texts, merge, resolve,
+};
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -15,13 +19,9 @@ use super::contents::{self, Wanted, unpack};
 use super::documents::{Documents, Failure, unavailable};
 use super::frames::Frame;
 use super::graph::{self, Base, Plan};
-use super::merge::{
-    Conflict, Labels, Merged, Options, ResolveError, Strategy, Style, merge, resolve,
-};
-use super::messages::{DocumentError, Merge, MergeStyle, Reply, Request};
-use super::myers::Steps;
+use super::messages::{DocumentError, Merge, Reply, Request};
 use super::state::{Document, to_json};
-use super::views::{ConflictView, MergeConflict};
+use super::views::MergeConflict;
 use super::work::{Following, Packed, pack};
 use crate::idempotency::Reservation;
 use crate::offload::{self, Effort, Turn};
@@ -74,7 +74,7 @@ pub struct MergeJob {
     /// Whether only its text is wanted.
     pub(super) dry_run: bool,
     pub(super) style: MergeStyle,
-    pub(super) strategy: Strategy,
+    pub(super) strategy: MergeStrategy,
     pub(super) resolutions: Option<Vec<(usize, Arc<str>)>>,
 }
 
@@ -282,16 +282,21 @@ impl MergeJob {
         let base =
             bases::base(plan, turn.clone(), async |number| Ok(read(number).await?.0)).await?;
         let merged = turn.compute_while_awaited(move |abandoned| {
-            let steps = Steps::until(Bounds::get().comparison_steps_max, abandoned);
-            self.merge([&base, &ours.0, &theirs], &ours.1, &steps)
+            let budget = StepBudget::cancelled_by(Bounds::get().comparison_steps_max, abandoned);
+            let texts = Texts {
+                base: &base,
+                ours: &ours.0,
+                theirs: &theirs,
+            };
+            self.merge(texts, &ours.1, &budget)
         });
         let merged = merged.await;
         merged.ok_or(AskError::Crashed)?.ok_or(AskError::Crashed)
     }
 
-    fn merge(self, texts: [&str; 3], frame: &Frame, steps: &Steps) -> Option<Computed> {
-        let ([_, ours, _], stand) = (texts, self.stand);
-        let outcome = match self.text(texts, steps) {
+    fn merge(self, texts: Texts<'_>, frame: &Frame, budget: &StepBudget) -> Option<Computed> {
+        let (ours, stand) = (texts.ours, self.stand);
+        let outcome = match self.text(texts, budget) {
             Err(refusal) => Outcome::Refused(refusal),
             Ok(text) if text.len() > Bounds::get().document_bytes_max => {
                 Outcome::Refused(TOO_LARGE)
@@ -306,7 +311,7 @@ impl MergeJob {
                     &text,
                     Some((stand.target, ours, frame)),
                     following,
-                    steps,
+                    budget,
                 )?)
             }
         };
@@ -314,15 +319,15 @@ impl MergeJob {
     }
 
     /// The merged text, or why there is none.
-    fn text(&self, texts: [&str; 3], steps: &Steps) -> Result<String, DocumentError> {
+    fn text(&self, texts: Texts<'_>, budget: &StepBudget) -> Result<String, DocumentError> {
         let labels = Labels {
             ours: &self.names.0,
             base: "base",
             theirs: &self.names.1,
         };
         let conflict_bytes_max = Bounds::get().diff_bytes_max;
-        let options = Options {
-            style: self.style.into(),
+        let options = MergeOptions {
+            style: self.style,
             strategy: self.strategy,
             labels,
             depth: 0,
@@ -330,7 +335,7 @@ impl MergeJob {
         };
         let Some(given) = &self.resolutions else {
             let Merged { text, conflicts } =
-                merge(texts, &options, steps).map_err(|_| TOO_MANY_CONFLICTS)?;
+                merge(texts, &options, budget).map_err(|_| TOO_MANY_CONFLICTS)?;
             return if conflicts.is_empty() {
                 Ok(text)
             } else {
@@ -342,28 +347,11 @@ impl MergeJob {
             .map(|(index, text)| (*index, &**text))
             .collect();
         let unresolved = |error: ResolveError| Invalid::new("resolutions", error.to_string());
-        resolve(texts, &options, steps, &given)
+        resolve(texts, &options, budget, &given)
             .map_err(|error| DocumentError::Invalid(unresolved(error)))
     }
 
     fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> DocumentError {
-        let view = |conflict: Conflict| {
-            let Conflict {
-                index,
-                base,
-                ours,
-                theirs,
-                start_line,
-            } = conflict;
-            ConflictView {
-                index,
-                base,
-                ours,
-                theirs,
-                start_line,
-            }
-        };
-        let conflicts = conflicts.into_iter().map(view).collect();
         let (source, target) = self.ids;
         DocumentError::Merge(Box::new(MergeConflict {
             conflicts,
@@ -388,16 +376,6 @@ impl Outcome {
             }),
             Outcome::Refused(refusal) => Err(AskError::Refused(refusal)),
             Outcome::Packed(_) => Err(AskError::impossible("to a dry run")),
-        }
-    }
-}
-
-impl From<MergeStyle> for Style {
-    fn from(style: MergeStyle) -> Self {
-        match style {
-            MergeStyle::Merge => Style::Merge,
-            MergeStyle::Diff3 => Style::Diff3,
-            MergeStyle::Zdiff3 => Style::Zdiff3,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use colloquy_merge::{MergeStrategy, MergeStyle};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -40,30 +41,6 @@ coded_enum! {
         Html = 2 "text/html",
         /// JSON; not checked to be any.
         Json = 3 "application/json",
-    }
-}
-coded_enum! {
-    /// How a merge takes a conflict.
-    MergeStrategy {
-        /// It is refused.
-        Fail = 0 "fail",
-        /// The target's lines win.
-        Ours = 1 "ours",
-        /// The source's lines win.
-        Theirs = 2 "theirs",
-        /// Both stay, the target's first.
-        Union = 3 "union",
-    }
-}
-coded_enum! {
-    /// How conflicts are shown.
-    MergeStyle {
-        /// Both sides, as small as can be.
-        Merge = 0 "merge",
-        /// Both sides and the base.
-        Diff3 = 1 "diff3",
-        /// The same, without the lines that both sides begin or end with.
-        Zdiff3 = 2 "zdiff3",
     }
 }
 

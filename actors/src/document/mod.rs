@@ -3,7 +3,7 @@
 //!
 //! Pure rooms that stand alone; no actor, no store, no clock, so that they can run off the arbiter:
 //!
-//! - [`diff`], [`merge`], [`graph`]: what texts and versions are to each other.
+//! - [`graph`]: what versions are to each other; [`colloquy_merge`] compares and merges texts.
 //! - [`frames`]: how contents of versions are kept.
 //! - [`access`]: roles, what each may do, and the permission set.
 //! - [`anchors`]: where a comment stands after the text has changed.
@@ -19,12 +19,9 @@
 
 pub mod access;
 pub mod anchors;
-pub mod diff;
 pub mod frames;
 pub mod graph;
-pub mod merge;
 pub mod messages;
-pub mod myers;
 pub mod shares;
 pub mod views;
 
@@ -38,7 +35,6 @@ mod draft;
 mod finder;
 mod hashing;
 mod history;
-mod lines;
 mod links;
 mod lists;
 mod merging;
@@ -64,6 +60,5 @@ pub use wordless::wordless;
 pub use work::{Job, Worked};
 
 #[cfg(test)]
-mod drafts;
-#[cfg(test)]
+#[path = "../../merge/src/git.rs"]
 mod git;

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use colloquy_merge::diff::Change;
 use serde::{Deserialize, Serialize};
 
-use super::anchors::{Hunk, LineRange};
+use super::anchors::LineRange;
 use super::views::CommentView;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{CommentId, DocumentId, UserId, VersionId};
@@ -132,7 +133,7 @@ impl Anchor {
     }
 
     /// Where the same lines stand in a new head, or that it has changed them.
-    fn following(self, head: u64, moves: &[Hunk]) -> Self {
+    fn following(self, head: u64, moves: &[Change]) -> Self {
         if self.standing != Standing::Head {
             return self;
         }
@@ -162,7 +163,7 @@ impl Anchors {
 
     /// Where they stand once the head of this number has got a successor, which differs in these
     /// places.
-    pub(super) fn followed(&self, head: u64, moves: &[Hunk]) -> Moved {
+    pub(super) fn followed(&self, head: u64, moves: &[Change]) -> Moved {
         let is_still = |anchor: &&Anchor| anchor.following(head, moves) == **anchor;
         if !self.due && self.list.iter().all(|anchor| is_still(&anchor)) {
             return None;
@@ -376,6 +377,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::anchors::change;
     use super::*;
 
     /// The same one each time that it is asked for.
@@ -422,7 +424,7 @@ mod tests {
             self.rows.sort();
         }
 
-        fn follow(&mut self, comments: &mut Comments, head: u64, moves: &[Hunk]) {
+        fn follow(&mut self, comments: &mut Comments, head: u64, moves: &[Change]) {
             if let Some((anchors, bytes)) = comments.anchors().followed(head, moves) {
                 comments.stand(anchors);
                 self.written += bytes.len();
@@ -461,10 +463,10 @@ mod tests {
             let lines = LineRange::of(number, number);
             stored.put(&mut comments, Anchor::new(number, Standing::Head, lines), 1);
         }
-        stored.follow(&mut comments, 1, &[Hunk::new(20_000, 1, 20_000, 5)]);
+        stored.follow(&mut comments, 1, &[change(20_000, 1, 20_000, 5)]);
         assert!(stored.anchors.is_none(), "an edit below all of them");
         assert_eq!(shown(&stored.restored(2)), shown(&comments));
-        stored.follow(&mut comments, 2, &[Hunk::new(0, 0, 0, 1)]);
+        stored.follow(&mut comments, 2, &[change(0, 0, 0, 1)]);
         assert!(
             (10_000..80_000).contains(&stored.written),
             "{} bytes for 10,000 that moved",
@@ -496,7 +498,7 @@ mod tests {
         }
         let mut old = stored.restored(3);
         assert_eq!(shown(&old), shown(&comments));
-        stored.follow(&mut old, 3, &[Hunk::new(9, 1, 9, 1)]);
+        stored.follow(&mut old, 3, &[change(9, 1, 9, 1)]);
         assert!(
             stored.anchors.is_some(),
             "who follows is written down, though nobody moved"
@@ -526,7 +528,7 @@ mod tests {
                         stored.rows.retain(|(number, _)| *number != id.sequence());
                     }
                     _ => {
-                        stored.follow(&mut comments, head, &[Hunk::new(at, lines, at, 3 - lines.min(3))]);
+                        stored.follow(&mut comments, head, &[change(at, lines, at, 3 - lines.min(3))]);
                         head += 1;
                     }
                 }

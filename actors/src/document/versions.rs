@@ -9,11 +9,10 @@ use serde_json::{Map, Value, json};
 use super::access::Permissions;
 use super::draft::{Beside, Draft, Made, change, link_used};
 use super::graph;
-use super::merge::Strategy;
 use super::merging::{Computed, MergeJob, Outcome, Stand};
 use super::messages::{
-    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, MergeStrategy,
-    MergeStyle, Reply, Request, RestoreVersion, UpdateDocument, VersionName,
+    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, Reply,
+    Request, RestoreVersion, UpdateDocument, VersionName,
 };
 use super::remarks::Comments;
 use super::state::{Asked, Decided, Document, Facts, Live, to_json};
@@ -618,13 +617,8 @@ impl Live {
             ids: (self.found(sides.source).id, self.found(sides.target).id),
             names: sides.names,
             dry_run: merge.dry_run,
-            style: merge.style.unwrap_or(MergeStyle::Merge),
-            strategy: match merge.strategy.unwrap_or(MergeStrategy::Fail) {
-                MergeStrategy::Fail => Strategy::Fail,
-                MergeStrategy::Ours => Strategy::Ours,
-                MergeStrategy::Theirs => Strategy::Theirs,
-                MergeStrategy::Union => Strategy::Union,
-            },
+            style: merge.style.unwrap_or_default(),
+            strategy: merge.strategy.unwrap_or_default(),
             resolutions,
         }
     }

@@ -1,10 +1,11 @@
 //! What a document shows.
 
+use colloquy_merge::{Conflict, MergeStyle};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::access::DocumentRole;
-use super::messages::{ContentType, MergeStyle};
+use super::messages::ContentType;
 use colloquy_model::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;
@@ -138,7 +139,7 @@ pub struct NewShareView<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MergeConflict {
     /// One for each block of markers.
-    pub conflicts: Vec<ConflictView>,
+    pub conflicts: Vec<Conflict>,
     /// The text with the markers.
     pub merged: String,
     /// The version that was brought in.
@@ -147,19 +148,4 @@ pub struct MergeConflict {
     pub target: VersionId,
     /// The style that made the blocks: resolutions belong to it.
     pub style: MergeStyle,
-}
-
-/// A conflict as the interface shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct ConflictView {
-    /// Which one, from 0.
-    pub index: usize,
-    /// What both sides began with.
-    pub base: String,
-    /// What the target says.
-    pub ours: String,
-    /// What the source says.
-    pub theirs: String,
-    /// The line of its first marker in `merged`, from 1.
-    pub start_line: usize,
 }

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use colloquy_merge::StepBudget;
+use colloquy_merge::diff::{Change, changes};
 
-use super::anchors::{Hunk, count_lines};
+use super::anchors::count_lines;
 use super::contents::{self, Wanted, unpack};
-use super::diff::changes;
 use super::frames::{Base, Frame, encode};
-use super::lines::Change;
-use super::myers::Steps;
 use super::remarks::{Anchors, Moved};
 use crate::offload::Effort;
 use crate::runtime::{BoxFuture, LoadError};
@@ -46,7 +45,7 @@ pub(super) struct Followed {
     /// Where the comments stood on the old head.
     pub(super) before: Following,
     /// How the lines of the old head move.
-    pub(super) moves: Vec<Hunk>,
+    pub(super) moves: Vec<Change>,
     /// Where the comments stand on the new head.
     pub(super) moved: Moved,
 }
@@ -178,8 +177,8 @@ impl Job {
             .as_ref()
             .map(|(head, following)| (head.as_str(), *following));
         // A change is made whether its caller waits or not.
-        let steps = Steps::new(Bounds::get().comparison_steps_max);
-        pack(text, parent, following, &steps).map(Worked::Packed)
+        let budget = StepBudget::new(Bounds::get().comparison_steps_max);
+        pack(text, parent, following, &budget).map(Worked::Packed)
     }
 }
 
@@ -189,7 +188,7 @@ pub(super) fn pack(
     text: &str,
     parent: Option<(u64, &str, &Frame)>,
     following: Option<(&str, &Following)>,
-    steps: &Steps,
+    budget: &StepBudget,
 ) -> Option<Packed> {
     let base = parent.map(|(_, content, frame)| Base {
         content,
@@ -202,7 +201,8 @@ pub(super) fn pack(
     let base = parent
         .map(|(number, ..)| number)
         .filter(|_| !frame.is_keyframe());
-    let followed = following.map(|(head, following)| following.followed(moves(head, text, steps)));
+    let followed =
+        following.map(|(head, following)| following.followed(changes(head, text, budget)));
     Some(Packed {
         frame: frame.bytes().clone(),
         base,
@@ -213,7 +213,7 @@ pub(super) fn pack(
 
 impl Following {
     /// What becomes of it where lines move like this.
-    fn followed(&self, moves: Vec<Hunk>) -> Followed {
+    fn followed(&self, moves: Vec<Change>) -> Followed {
         let moved = self.anchors.followed(self.head, &moves);
         Followed {
             before: self.clone(),
@@ -221,15 +221,4 @@ impl Following {
             moved,
         }
     }
-}
-
-/// How lines move from one text to the next.
-fn moves(old: &str, new: &str, steps: &Steps) -> Vec<Hunk> {
-    changes(old, new, steps)
-        .into_iter()
-        .map(|Change { before, after }| Hunk {
-            old: before,
-            new: after,
-        })
-        .collect()
 }

@@ -2,7 +2,7 @@
 //! forms.
 
 use bytes::Bytes;
-use colloquy_actors::document::diff;
+use colloquy_merge::diff;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::document::lines::Change;
+use crate::lines::Change;
 
 /// Who changed a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum ChangedBy {
     /// Only we did.
     Ours,
     /// Only they did.
@@ -21,7 +21,7 @@ pub(super) enum By {
 /// A region's lines in each of the three texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Region {
-    pub(super) by: By,
+    pub(super) by: ChangedBy,
     pub(super) base: Range<usize>,
     pub(super) ours: Range<usize>,
     pub(super) theirs: Range<usize>,
@@ -36,7 +36,7 @@ pub(super) fn regions(
     same: impl Fn(&Change, &Change) -> bool,
 ) -> Vec<Region> {
     let mut found = Vec::new();
-    let (mut ours, mut theirs) = (Side::of(ours), Side::of(theirs));
+    let (mut ours, mut theirs) = (Cursor::of(ours), Cursor::of(theirs));
     loop {
         match (ours.next(), theirs.next()) {
             (None, None) => return found,
@@ -45,7 +45,7 @@ pub(super) fn regions(
                 append(
                     &mut found,
                     Region {
-                        by: By::Ours,
+                        by: ChangedBy::Ours,
                         base: our.before.clone(),
                         ours: our.after.clone(),
                         theirs: image,
@@ -58,7 +58,7 @@ pub(super) fn regions(
                 append(
                     &mut found,
                     Region {
-                        by: By::Theirs,
+                        by: ChangedBy::Theirs,
                         base: their.before.clone(),
                         ours: image,
                         theirs: their.after.clone(),
@@ -84,14 +84,14 @@ pub(super) fn regions(
     }
 }
 
-/// One side's changes, of which those behind are done.
-struct Side<'a> {
+/// A walk over one side's changes, in order.
+struct Cursor<'a> {
     ahead: &'a [Change],
     /// The ends of the last change behind, in the base and in the side.
     behind: (usize, usize),
 }
 
-impl<'a> Side<'a> {
+impl<'a> Cursor<'a> {
     fn of(changes: &'a [Change]) -> Self {
         Self {
             ahead: changes,
@@ -127,7 +127,7 @@ fn conflict(our: &Change, their: &Change) -> Region {
         change.after.start.saturating_sub(above)..change.after.end + below
     };
     Region {
-        by: By::Both,
+        by: ChangedBy::Both,
         ours: widened(our),
         theirs: widened(their),
         base,
@@ -143,7 +143,7 @@ fn append(found: &mut Vec<Region>, region: Region) {
         return;
     };
     if last.by != region.by {
-        last.by = By::Both;
+        last.by = ChangedBy::Both;
     }
     last.base.end = region.base.end;
     last.ours.end = region.ours.end;

@@ -3,25 +3,24 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
 /// A folder in which git and patch work.
 #[derive(Debug)]
-pub(super) struct Git {
+pub(crate) struct Git {
     folder: TempDir,
 }
 
 impl Git {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // In memory where that can be had: a file that is written again and again may have to reach
         // the disk each time.
         let memory = Path::new("/dev/shm");
-        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
-        let place = if memory.is_dir() { memory } else { &target };
-        fs::create_dir_all(place).unwrap();
+        let temporary = std::env::temp_dir();
+        let place = if memory.is_dir() { memory } else { &temporary };
         Self {
             folder: tempfile::Builder::new()
                 .prefix("git-oracle-")
@@ -30,32 +29,25 @@ impl Git {
         }
     }
 
+    /// Where a file of this name stands.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Writes a file; its folder is made.
-    pub(super) fn write(&self, name: &str, text: &str) {
-        let path = self.folder.path().join(name);
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Takes a folder away, if it is there.
-    pub(super) fn clear(&self, folder: &str) {
-        let path = self.folder.path().join(folder);
-        if path.exists() {
-            fs::remove_dir_all(path).unwrap();
-        }
-    }
-
-    pub(super) fn read(&self, name: &str) -> String {
-        String::from_utf8(fs::read(self.folder.path().join(name)).unwrap_or_default()).unwrap()
-    }
-
     /// Runs git; its exit code and what it printed.
-    pub(super) fn run(&self, arguments: &[&str]) -> (i32, String) {
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
         self.output("git", arguments)
     }
 
     /// Runs any command there.
-    pub(super) fn output(&self, command: &str, arguments: &[&str]) -> (i32, String) {
+    pub(crate) fn output(&self, command: &str, arguments: &[&str]) -> (i32, String) {
         let Output {
             status,
             stdout,

@@ -6,28 +6,28 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::*;
-use crate::document::drafts::documents;
-use crate::document::git::Git;
+use crate::arbitrary::documents;
+use crate::git::Git;
 
 const LABELS: Labels<'static> = Labels {
     ours: "target",
     base: "base",
     theirs: "source",
 };
-const STYLES: [(Style, &[&str]); 3] = [
-    (Style::Merge, &[]),
-    (Style::Diff3, &["--diff3"]),
-    (Style::Zdiff3, &["--zdiff3"]),
+const STYLES: [(MergeStyle, &[&str]); 3] = [
+    (MergeStyle::Merge, &[]),
+    (MergeStyle::Diff3, &["--diff3"]),
+    (MergeStyle::Zdiff3, &["--zdiff3"]),
 ];
 /// What settles every conflict.
-const SIDES: [(Strategy, &[&str]); 3] = [
-    (Strategy::Ours, &["--ours"]),
-    (Strategy::Theirs, &["--theirs"]),
-    (Strategy::Union, &["--union"]),
+const SIDES: [(MergeStrategy, &[&str]); 3] = [
+    (MergeStrategy::Ours, &["--ours"]),
+    (MergeStrategy::Theirs, &["--theirs"]),
+    (MergeStrategy::Union, &["--union"]),
 ];
 
-fn options(style: Style, strategy: Strategy) -> Options<'static> {
-    Options {
+fn options(style: MergeStyle, strategy: MergeStrategy) -> MergeOptions<'static> {
+    MergeOptions {
         style,
         strategy,
         labels: LABELS,
@@ -36,8 +36,12 @@ fn options(style: Style, strategy: Strategy) -> Options<'static> {
     }
 }
 
-fn three_way(texts: [&str; 3], options: &Options<'_>) -> Result<Merged, TooManyConflicts> {
-    merge(texts, options, &Steps::new(u64::MAX))
+fn three_way(
+    [base, ours, theirs]: [&str; 3],
+    options: &MergeOptions<'_>,
+) -> Result<Merged, TooManyConflicts> {
+    let texts = Texts { base, ours, theirs };
+    merge(texts, options, &StepBudget::new(u64::MAX))
 }
 
 /// Asks git for the merge of the files `base`, `ours`, `theirs`: how many conflicts, and the text.
@@ -74,7 +78,7 @@ fn same_as_git(git: &Git, texts: &[String]) -> Result<(), TestCaseError> {
     // one strategy.
     let turn = base.len() + ours.len() + theirs.len();
     for (number, (style, style_flags)) in STYLES.into_iter().enumerate() {
-        let merged = three_way([base, ours, theirs], &options(style, Strategy::Fail)).unwrap();
+        let merged = three_way([base, ours, theirs], &options(style, MergeStrategy::Fail)).unwrap();
         let (conflicts, text) = git_merges(git, &[style_flags]);
         prop_assert_eq!(&merged.text, &text, "{:?}", style);
         prop_assert_eq!(merged.conflicts.len(), conflicts, "{:?}", style);
@@ -101,7 +105,7 @@ fn same_as_git(git: &Git, texts: &[String]) -> Result<(), TestCaseError> {
 fn blocks_are_what_they_say(
     merged: &Merged,
     texts: [&str; 3],
-    style: Style,
+    style: MergeStyle,
 ) -> Result<(), TestCaseError> {
     let [base, ours, theirs] = texts;
     let lines: Vec<&str> = merged.text.split_inclusive('\n').collect();
@@ -120,9 +124,9 @@ fn blocks_are_what_they_say(
         merged.text.matches("<<<<<<< target").count(),
         merged.conflicts.len()
     );
-    for strategy in [Strategy::Ours, Strategy::Theirs] {
+    for strategy in [MergeStrategy::Ours, MergeStrategy::Theirs] {
         let side = |conflict: &Conflict| {
-            if strategy == Strategy::Ours {
+            if strategy == MergeStrategy::Ours {
                 conflict.ours.clone()
             } else {
                 conflict.theirs.clone()
@@ -136,9 +140,9 @@ fn blocks_are_what_they_say(
             .rev()
             .collect();
         let resolved = resolve(
-            texts,
-            &options(style, Strategy::Fail),
-            &Steps::new(u64::MAX),
+            Texts { base, ours, theirs },
+            &options(style, MergeStrategy::Fail),
+            &StepBudget::new(u64::MAX),
             &resolutions,
         )
         .unwrap();

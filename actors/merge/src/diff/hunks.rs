@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::compared::{Compared, Group, Part};
 use super::words::{SideOfChange, WordComparison};
-use super::{Limits, TooLong};
+use super::{DiffOptions, TooLong};
 
 /// Where changes close together stand, with the lines around them.
 #[derive(Debug, Serialize)]
@@ -54,18 +54,18 @@ struct Written {
     bytes_max: usize,
 }
 
-/// `{"hunks":[…]}`: what leads from `old` to `new`, with `context` lines around each change.
+/// Writes the changes from `old` to `new` as JSON, `{"hunks":[…]}`.
 ///
 /// # Errors
-/// It would be longer than it may be.
-pub fn json(old: &str, new: &str, context: usize, limits: &Limits) -> Result<Vec<u8>, TooLong> {
+/// The JSON would be longer than it may be.
+pub fn json(old: &str, new: &str, options: &DiffOptions) -> Result<Vec<u8>, TooLong> {
     let mut written = Written {
         json: b"{\"hunks\":[".to_vec(),
-        bytes_max: limits.bytes_max,
+        bytes_max: options.bytes_max,
     };
     if old != new {
-        let compared = Compared::new(old, new, context, &limits.steps);
-        let mut words = WordComparison::new(&limits.steps);
+        let compared = Compared::new(old, new, options.context_lines, &options.budget);
+        let mut words = WordComparison::new(&options.budget);
         for (place, group) in compared.groups().enumerate() {
             if place > 0 {
                 written.json.push(b',');
@@ -104,7 +104,7 @@ impl Written {
                     }
                 }
                 Part::Replaced(change) => {
-                    let changed = words.changed((&compared.old, &compared.new), &change);
+                    let changed = words.changed(compared, &change);
                     for (place, line) in change.before.enumerate() {
                         let text = compared.old.line(line);
                         self.line(

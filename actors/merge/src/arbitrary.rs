@@ -49,7 +49,7 @@ const CODE: &[&str] = &[
 
 /// One change of a text, at a place counted from an anchor that others share.
 #[derive(Debug, Clone)]
-pub(super) struct Edit {
+pub(crate) struct Edit {
     side: usize,
     anchor: usize,
     offset: usize,
@@ -161,7 +161,7 @@ fn number(lines: &mut [String]) {
 }
 
 /// A base and as many sides as asked, each with edits of its own and some that all make.
-pub(super) fn documents(sides: usize, lines: Range<usize>) -> impl Strategy<Value = Vec<String>> {
+pub(crate) fn documents(sides: usize, lines: Range<usize>) -> impl Strategy<Value = Vec<String>> {
     let vocabulary = prop_oneof![Just(TWO), Just(TINY), Just(PROSE), Just(CODE)];
     let base = (
         vocabulary,

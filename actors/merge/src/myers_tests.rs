@@ -8,11 +8,14 @@ use std::fmt::Write;
 use gix_imara_diff::Interner;
 use proptest::prelude::*;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use super::*;
-use crate::document::diff::{Limits, Names, unified};
-use crate::document::drafts::documents;
-use crate::document::git::Git;
-use crate::document::lines::Lines;
+use crate::arbitrary::documents;
+use crate::diff::{DiffOptions, FileNames, unified};
+use crate::git::Git;
+use crate::lines::Lines;
 
 /// Numbers below `different`, the same for the same seed.
 fn numbers(seed: u64, different: u64) -> impl Iterator<Item = u64> {
@@ -54,13 +57,13 @@ fn edited(text: &str, seed: u64, per_mille: u64, different: u64) -> String {
     edited
 }
 
-fn marks(old: &str, new: &str, steps: &Steps) -> Marks {
+fn marks(old: &str, new: &str, budget: &StepBudget) -> Marks {
     let mut interner = Interner::new(16);
     let (old, new) = (
         Lines::cut(old, &mut interner),
         Lines::cut(new, &mut interner),
     );
-    Marks::of(old.tokens(0..old.len()), new.tokens(0..new.len()), steps)
+    Marks::of(old.tokens(0..old.len()), new.tokens(0..new.len()), budget)
 }
 
 /// What is left of a text without the lines that are marked.
@@ -77,19 +80,19 @@ fn assert_shown_as_in_git(git: &Git, old: &str, new: &str, of_what: &str) {
     git.write("new", new);
     let (_, printed) = git.run(&["diff", "--no-index", "--no-color", "--text", "old", "new"]);
     let theirs = printed.find("--- a/").map_or("", |place| &printed[place..]);
-    let limits = Limits {
+    let options = DiffOptions {
+        context_lines: 3,
         bytes_max: usize::MAX,
-        steps: Steps::new(u64::MAX),
+        budget: StepBudget::new(u64::MAX),
     };
     let ours = unified(
         old,
         new,
-        &Names {
+        &FileNames {
             old: "a/old",
             new: "b/new",
         },
-        3,
-        &limits,
+        &options,
     )
     .unwrap();
     let differs = ours
@@ -129,19 +132,19 @@ fn the_worst_texts_take_few_steps_more_than_they_may() {
     const LINES: usize = 60_000;
     const MAX: u64 = 100_000;
     let (old, new) = (text(LINES, 1, 2), text(LINES, 2, 2));
-    let unbounded = Steps::new(u64::MAX);
+    let unbounded = StepBudget::new(u64::MAX);
     let fewest = marks(&old, &new, &unbounded);
     assert!(
-        unbounded.taken.get() > 100 * MAX,
+        unbounded.taken() > 100 * MAX,
         "{} steps: not the worst",
-        unbounded.taken.get()
+        unbounded.taken()
     );
-    let bounded = Steps::new(MAX);
+    let bounded = StepBudget::new(MAX);
     let found = marks(&old, &new, &bounded);
     assert!(
-        bounded.taken.get() < MAX + 60 * LINES as u64,
+        bounded.taken() < MAX + 60 * LINES as u64,
         "{} steps",
-        bounded.taken.get()
+        bounded.taken()
     );
     assert_eq!(kept(&old, &found.removed), kept(&new, &found.added));
     let changes = |marks: &Marks| marks.removed.iter().filter(|changed| **changed).count();
@@ -152,16 +155,16 @@ fn the_worst_texts_take_few_steps_more_than_they_may() {
         changes(&fewest)
     );
     assert_eq!(
-        marks(&old, &new, &Steps::new(MAX)),
+        marks(&old, &new, &StepBudget::new(MAX)),
         found,
         "the same each time"
     );
-    let left = Steps::until(u64::MAX, Arc::new(AtomicBool::new(true)));
+    let left = StepBudget::cancelled_by(u64::MAX, Arc::new(AtomicBool::new(true)));
     marks(&old, &new, &left);
     assert!(
-        left.taken.get() < 60 * LINES as u64,
+        left.taken() < 60 * LINES as u64,
         "{} steps for nobody",
-        left.taken.get()
+        left.taken()
     );
 }
 
@@ -171,7 +174,7 @@ proptest! {
         texts in documents(1, 0..120), max in 0..3_000_u64,
     ) {
         let [old, new] = texts.as_slice() else { return Err(TestCaseError::fail("two texts")) };
-        let found = marks(old, new, &Steps::new(max));
+        let found = marks(old, new, &StepBudget::new(max));
         prop_assert_eq!(kept(old, &found.removed), kept(new, &found.added));
     }
 }

@@ -8,15 +8,17 @@
     reason = "tests"
 )]
 
+use std::fs;
+
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use proptest::{prop_assert, prop_assert_eq};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, Names, Stat, TooLong};
-use crate::document::drafts::documents;
-use crate::document::git::Git;
-use crate::document::myers::Steps;
+use super::{DiffOptions, FileNames, Stat, TooLong};
+use crate::arbitrary::documents;
+use crate::budget::StepBudget;
+use crate::git::Git;
 
 /// What changed, as it is read back from JSON.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
@@ -50,33 +52,34 @@ enum Op {
     Added,
 }
 
-fn up_to(bytes_max: usize) -> Limits {
-    Limits {
+fn up_to(bytes_max: usize, context_lines: usize) -> DiffOptions {
+    DiffOptions {
+        context_lines,
         bytes_max,
-        steps: Steps::new(u64::MAX),
+        budget: StepBudget::new(u64::MAX),
     }
 }
 
 fn stat(old: &str, new: &str) -> Stat {
-    super::stat(old, new, &Steps::new(u64::MAX))
+    super::stat(old, new, &StepBudget::new(u64::MAX))
 }
 
 fn line_diff(old: &str, new: &str, context: usize) -> LineDiff {
-    serde_json::from_slice(&super::json(old, new, context, &up_to(usize::MAX)).unwrap()).unwrap()
+    serde_json::from_slice(&super::json(old, new, &up_to(usize::MAX, context)).unwrap()).unwrap()
 }
 
-fn unified(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
-    super::unified(old, new, names, context, &up_to(usize::MAX)).unwrap()
+fn unified(old: &str, new: &str, names: &FileNames<'_>, context: usize) -> String {
+    super::unified(old, new, names, &up_to(usize::MAX, context)).unwrap()
 }
 
-fn html(old: &str, new: &str, names: &Names<'_>, context: usize) -> String {
-    super::html(old, new, names, context, &up_to(usize::MAX)).unwrap()
+fn html(old: &str, new: &str, names: &FileNames<'_>, context: usize) -> String {
+    super::html(old, new, names, &up_to(usize::MAX, context)).unwrap()
 }
 
 const CONTEXTS: [usize; 4] = [3, 1, 0, 10];
 /// Pairs that git is asked about at once; a failing batch shrinks to the failing ones.
 const BATCH: std::ops::RangeInclusive<usize> = 1..=100;
-const NAMES: Names<'static> = Names {
+const NAMES: FileNames<'static> = FileNames {
     old: "a/doc.md",
     new: "b/doc.md",
 };
@@ -103,12 +106,24 @@ fn some_context(old: &str, new: &str) -> usize {
     CONTEXTS[(old.len() + new.len()) % CONTEXTS.len()]
 }
 
+/// Removes a folder of git's, if it is there.
+fn clear(git: &Git, folder: &str) {
+    let path = git.path(folder);
+    if path.exists() {
+        fs::remove_dir_all(path).unwrap();
+    }
+}
+
+fn read(git: &Git, name: &str) -> String {
+    String::from_utf8(fs::read(git.path(name)).unwrap_or_default()).unwrap()
+}
+
 /// A batch of pairs as git sees it: asking costs a process, so it is asked about many pairs at
 /// once, a folder for each context and in it a file for each pair, named by its number.
 fn as_git(git: &Git, pairs: &[Vec<String>]) -> Result<(), TestCaseError> {
     CONTEXTS
         .iter()
-        .for_each(|context| git.clear(&context.to_string()));
+        .for_each(|context| clear(git, &context.to_string()));
     for (number, pair) in pairs.iter().enumerate() {
         let context = some_context(&pair[0], &pair[1]);
         git.write(&format!("{context}/old/{number}"), &pair[0]);
@@ -155,7 +170,7 @@ fn applied_by(
     (command, arguments): (&str, &[&str]),
     pairs: &[Numbered<'_>],
 ) -> Result<(), TestCaseError> {
-    git.clear("work");
+    clear(git, "work");
     for (number, pair) in pairs {
         git.write(&format!("work/{number}"), &pair[0]);
     }
@@ -176,7 +191,7 @@ fn applied_by(
     );
     for (number, pair) in pairs {
         prop_assert_eq!(
-            &git.read(&format!("work/{number}")),
+            &read(git, &format!("work/{number}")),
             &pair[1],
             "{}: {}",
             command,
@@ -191,7 +206,7 @@ fn patch_of(number: usize, old: &str, new: &str) -> String {
     unified(
         old,
         new,
-        &Names {
+        &FileNames {
             old: &before,
             new: &after,
         },
@@ -507,7 +522,7 @@ fn names_that_could_be_misread_are_quoted_as_git_does() {
         unified(
             "",
             "a\n",
-            &Names {
+            &FileNames {
                 old: name,
                 new: name,
             },
@@ -543,7 +558,7 @@ fn awkward_names_are_taken_by_git_apply() {
             &unified(
                 "",
                 "a\n",
-                &Names {
+                &FileNames {
                     old: &before,
                     new: &after,
                 },
@@ -552,7 +567,7 @@ fn awkward_names_are_taken_by_git_apply() {
         );
         git.write(name, "");
         assert_eq!(git.run(&["apply", "patch"]).0, 0, "{name}");
-        assert_eq!(git.read(name), "a\n", "{name}");
+        assert_eq!(read(&git, name), "a\n", "{name}");
     }
 }
 
@@ -572,7 +587,7 @@ fn pages_show_texts_and_obey_nothing_in_them() {
     let page = html(
         "<b>old</b> & 'x'\nsame\n",
         "<script>alert(1)</script> & 'x'\nsame",
-        &Names {
+        &FileNames {
             old: "<1>",
             new: "\"2\"",
         },
@@ -621,12 +636,12 @@ fn what_would_be_longer_than_it_may_be_is_not_written_to_its_end() {
     for_each_pair(200, 0..30, |old, new| {
         let context = some_context(old, new);
         let json =
-            |bytes_max| super::json(old, new, context, &up_to(bytes_max)).map(|json| json.len());
+            |bytes_max| super::json(old, new, &up_to(bytes_max, context)).map(|json| json.len());
         let html = |bytes_max| {
-            super::html(old, new, &NAMES, context, &up_to(bytes_max)).map(|page| page.len())
+            super::html(old, new, &NAMES, &up_to(bytes_max, context)).map(|page| page.len())
         };
         let unified = |bytes_max| {
-            super::unified(old, new, &NAMES, context, &up_to(bytes_max)).map(|patch| patch.len())
+            super::unified(old, new, &NAMES, &up_to(bytes_max, context)).map(|patch| patch.len())
         };
         let forms: [&dyn Fn(usize) -> Result<usize, TooLong>; 3] = [&json, &html, &unified];
         for form in forms {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::compared::Compared;
-use crate::document::myers::Steps;
+use crate::budget::StepBudget;
 
 /// How many lines came and went; a changed line counts as both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -17,8 +17,8 @@ pub struct Stat {
 
 /// Counts what changed, as `git diff --numstat` does.
 #[must_use]
-pub fn stat(old: &str, new: &str, steps: &Steps) -> Stat {
-    let compared = Compared::new(old, new, 1, steps);
+pub fn stat(old: &str, new: &str, budget: &StepBudget) -> Stat {
+    let compared = Compared::new(old, new, 1, budget);
     Stat {
         added: compared
             .changes()

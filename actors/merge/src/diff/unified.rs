@@ -1,29 +1,27 @@
 //! A patch that `git apply` and `patch` take; its hunks are `git diff`'s, byte for byte.
 
 use super::compared::{Compared, Group, Part};
-use super::{Limits, Names, TooLong};
-use crate::document::lines::Lines;
+use super::{DiffOptions, FileNames, TooLong};
+use crate::lines::Lines;
 
 /// How much of a line is shown as a hunk's title.
 const TITLE_BYTES_MAX: usize = 80;
 
-/// The patch from `old` to `new`, with `context` lines around each change; empty if nothing
-/// changed.
+/// Writes the patch from `old` to `new`, as `git diff` does; empty if nothing changed.
 ///
 /// # Errors
-/// It would be longer than it may be.
+/// The patch would be longer than it may be.
 pub fn unified(
     old: &str,
     new: &str,
-    names: &Names<'_>,
-    context: usize,
-    limits: &Limits,
+    names: &FileNames<'_>,
+    options: &DiffOptions,
 ) -> Result<String, TooLong> {
     let mut patch = String::new();
     if old == new {
         return Ok(patch);
     }
-    let compared = Compared::new(old, new, context, &limits.steps);
+    let compared = Compared::new(old, new, options.context_lines, &options.budget);
     header(&mut patch, "---", names.old);
     header(&mut patch, "+++", names.new);
     let mut title = Title::default();
@@ -54,14 +52,14 @@ pub fn unified(
                 }
             }
         }
-        if patch.len() > limits.bytes_max {
+        if patch.len() > options.bytes_max {
             return Err(TooLong);
         }
     }
     Ok(patch)
 }
 
-/// Names a file. One with blanks ends with a tab, since patch reads a date there; one that could be
+/// FileNames a file. One with blanks ends with a tab, since patch reads a date there; one that could be
 /// misread is quoted.
 fn header(patch: &mut String, sign: &str, name: &str) {
     patch.push_str(sign);

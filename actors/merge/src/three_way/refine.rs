@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use gix_imara_diff::Token;
 
-use super::regions::{By, Region};
-use super::{Options, Style};
-use crate::document::lines::{Change, Lines, compare};
-use crate::document::myers::Steps;
+use super::regions::{ChangedBy, Region};
+use super::{MergeOptions, MergeStyle};
+use crate::budget::StepBudget;
+use crate::lines::{Change, Lines, compare};
 
 /// Conflicts with at most this many lines between them are one.
 const JOINED_LINES_MAX: usize = 3;
 
-/// Two sides of a merge, and how each differs from the base.
+/// The two sides of a merge, and how each differs from the base.
 pub(super) struct Sides<'a> {
     pub(super) ours: Lines<'a>,
     pub(super) theirs: Lines<'a>,
@@ -26,43 +26,43 @@ pub(super) struct Sides<'a> {
 pub(super) fn refine(
     regions: Vec<Region>,
     sides: &Sides<'_>,
-    options: &Options<'_>,
-    steps: &Steps,
+    options: &MergeOptions<'_>,
+    budget: &StepBudget,
 ) -> Vec<Region> {
     match options.style {
-        Style::Merge => {
+        MergeStyle::Merge => {
             let wordless = if options.depth == 0 {
-                Wordless::Join
+                OverWordless::Join
             } else {
-                Wordless::Part
+                OverWordless::KeepApart
             };
-            join(split(regions, sides, steps), &sides.ours, wordless)
+            join(split(regions, sides, budget), &sides.ours, wordless)
         }
-        Style::Diff3 => regions,
-        Style::Zdiff3 => regions
+        MergeStyle::Diff3 => regions,
+        MergeStyle::Zdiff3 => regions
             .into_iter()
             .map(|region| trim(region, sides))
             .collect(),
     }
 }
 
-/// Compares the two sides of each conflict: what they have in common is none; equal sides are none
-/// at all.
-fn split(regions: Vec<Region>, sides: &Sides<'_>, steps: &Steps) -> Vec<Region> {
+/// Compares the two sides of each conflict: the lines that they have in common are taken out of it,
+/// and where the sides are equal it is no conflict.
+fn split(regions: Vec<Region>, sides: &Sides<'_>, budget: &StepBudget) -> Vec<Region> {
     let mut found = Vec::with_capacity(regions.len());
     let mut renumbered = Renumbered::new(sides.tokens);
     for region in regions {
-        if region.by != By::Both || region.ours.is_empty() || region.theirs.is_empty() {
+        if region.by != ChangedBy::Both || region.ours.is_empty() || region.theirs.is_empty() {
             found.push(region);
             continue;
         }
         let ours = renumbered.dense(sides.ours.tokens(region.ours.clone()));
         let theirs = renumbered.dense(sides.theirs.tokens(region.theirs.clone()));
         renumbered.forget();
-        let changes = compare(&ours, &theirs, steps);
+        let changes = compare(&ours, &theirs, budget);
         if changes.is_empty() {
             found.push(Region {
-                by: By::Alike,
+                by: ChangedBy::Alike,
                 ..region
             });
         } else {
@@ -86,7 +86,7 @@ fn part(change: &Change, whole: &Region, sides: &Sides<'_>) -> Region {
         .clamp(whole.base.start, whole.base.end);
     let end = of_ours.end.max(of_theirs.end).clamp(start, whole.base.end);
     Region {
-        by: By::Both,
+        by: ChangedBy::Both,
         base: start..end,
         ours,
         theirs,
@@ -135,20 +135,20 @@ fn source(changes: &[Change], lines: &Range<usize>) -> Range<usize> {
     start..end.max(start)
 }
 
-/// What any number of lines without a letter or a digit does between two conflicts: `git
-/// merge-file` joins over them, `git merge` does not.
+/// Whether two conflicts are joined over any number of lines without a letter or a digit: `git
+/// merge-file` does, `git merge` does not.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wordless {
+enum OverWordless {
     Join,
-    Part,
+    KeepApart,
 }
 
 /// Joins conflicts that a reader would see as one: few lines between them, or none with a letter or
 /// a digit.
-fn join(regions: Vec<Region>, ours: &Lines<'_>, wordless: Wordless) -> Vec<Region> {
+fn join(regions: Vec<Region>, ours: &Lines<'_>, wordless: OverWordless) -> Vec<Region> {
     let mut found: Vec<Region> = Vec::with_capacity(regions.len());
     for region in regions {
-        let both = |last: &&mut Region| last.by == By::Both && region.by == By::Both;
+        let both = |last: &&mut Region| last.by == ChangedBy::Both && region.by == ChangedBy::Both;
         match found.last_mut().filter(both) {
             Some(last) if is_slight(last.ours.end..region.ours.start, ours, wordless) => {
                 last.base =
@@ -162,16 +162,16 @@ fn join(regions: Vec<Region>, ours: &Lines<'_>, wordless: Wordless) -> Vec<Regio
     found
 }
 
-fn is_slight(between: Range<usize>, lines: &Lines<'_>, wordless: Wordless) -> bool {
+fn is_slight(between: Range<usize>, lines: &Lines<'_>, wordless: OverWordless) -> bool {
     let has_words = |text: &str| text.bytes().any(|byte| byte.is_ascii_alphanumeric());
     between.len() <= JOINED_LINES_MAX
-        || wordless == Wordless::Join && !has_words(lines.text(between))
+        || wordless == OverWordless::Join && !has_words(lines.text(between))
 }
 
 /// Cuts off the first and last lines that both sides of a conflict have in common; the base stays
 /// whole.
 fn trim(region: Region, sides: &Sides<'_>) -> Region {
-    if region.by != By::Both {
+    if region.by != ChangedBy::Both {
         return region;
     }
     let Region {

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use gix_imara_diff::{Interner, Token};
 
-use crate::document::lines::{Change, Lines, compare};
-use crate::document::myers::Steps;
+use super::compared::Compared;
+use crate::budget::StepBudget;
+use crate::lines::{Change, compare};
 
 /// Lines replaced by more than this have changed as a whole: comparing their words costs much and
 /// tells little.
@@ -22,14 +23,14 @@ pub(super) type Spans = Vec<[usize; 2]>;
 #[derive(Debug)]
 pub(super) struct WordComparison<'s> {
     left: usize,
-    steps: &'s Steps,
+    budget: &'s StepBudget,
 }
 
 /// What changed in lines that were replaced.
 #[derive(Debug)]
 pub(super) enum ChangedWords {
-    /// Every line as a whole: one side has none, they are too long to compare, or the steps are
-    /// spent.
+    /// Every line as a whole: one side has none, they are too long to compare, or the budget
+    /// is exhausted.
     All,
     /// The places of the words that changed, for each line that was removed, and for each that was
     /// added.
@@ -44,25 +45,22 @@ pub(super) enum SideOfChange {
 }
 
 impl<'s> WordComparison<'s> {
-    /// For the lines of one answer, which share these steps.
-    pub(super) fn new(steps: &'s Steps) -> Self {
+    /// For the lines of one answer, which share this budget.
+    pub(super) fn new(budget: &'s StepBudget) -> Self {
         WordComparison {
             left: COST_MAX,
-            steps,
+            budget,
         }
     }
 
-    /// What changed in these lines of two texts; all where one side has none.
-    pub(super) fn changed(
-        &mut self,
-        (old, new): (&Lines<'_>, &Lines<'_>),
-        change: &Change,
-    ) -> ChangedWords {
+    /// Finds what changed in the lines of a change; all where one side has none.
+    pub(super) fn changed(&mut self, compared: &Compared<'_>, change: &Change) -> ChangedWords {
+        let (old, new) = (&compared.old, &compared.new);
         let most = old
             .text(change.before.clone())
             .len()
             .max(new.text(change.after.clone()).len());
-        let is_spent = self.left == 0 || self.steps.are_spent();
+        let is_spent = self.left == 0 || self.budget.is_exhausted();
         if change.before.is_empty()
             || change.after.is_empty()
             || most > COMPARED_BYTES_MAX
@@ -82,7 +80,7 @@ impl<'s> WordComparison<'s> {
         self.left = self
             .left
             .saturating_sub(removed.tokens.len().saturating_mul(added.tokens.len()));
-        for words in compare(&removed.tokens, &added.tokens, self.steps) {
+        for words in compare(&removed.tokens, &added.tokens, self.budget) {
             let mark = |side: &mut Side<'_>, range| {
                 side.words
                     .get_mut(range)

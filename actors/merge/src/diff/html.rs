@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::compared::{Compared, Group, Part};
 use super::words::{ChangedWords, SideOfChange, WordComparison};
-use super::{Limits, Names, TooLong};
+use super::{DiffOptions, FileNames, TooLong};
 
 /// Where the page looks for its style.
 const STYLE_AT: &str = "/docs/diff.css";
@@ -37,17 +37,15 @@ col.n{width:2.5rem}\
 td,td.n{padding-right:.25rem;padding-left:.25rem}\
 }";
 
-/// A whole page with the changes from `old` to `new` side by side, with `context` lines around
-/// each.
+/// Writes a whole HTML page with the changes from `old` to `new` side by side.
 ///
 /// # Errors
-/// It would be longer than it may be.
+/// The page would be longer than it may be.
 pub fn html(
     old: &str,
     new: &str,
-    names: &Names<'_>,
-    context: usize,
-    limits: &Limits,
+    names: &FileNames<'_>,
+    options: &DiffOptions,
 ) -> Result<String, TooLong> {
     let mut page =
         String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
@@ -65,13 +63,13 @@ pub fn html(
     } else {
         table(
             &mut page,
-            &Compared::new(old, new, context, &limits.steps),
+            &Compared::new(old, new, options.context_lines, &options.budget),
             names,
-            limits,
+            options,
         )?;
     }
     page.push_str("</body>\n</html>\n");
-    if page.len() > limits.bytes_max {
+    if page.len() > options.bytes_max {
         Err(TooLong)
     } else {
         Ok(page)
@@ -81,8 +79,8 @@ pub fn html(
 fn table(
     page: &mut String,
     compared: &Compared<'_>,
-    names: &Names<'_>,
-    limits: &Limits,
+    names: &FileNames<'_>,
+    options: &DiffOptions,
 ) -> Result<(), TooLong> {
     page.push_str(
         "<table>\n<colgroup><col class=\"n\"><col><col class=\"n\"><col></colgroup>\n<thead><tr><th colspan=\"2\">",
@@ -91,7 +89,7 @@ fn table(
     page.push_str("</th><th colspan=\"2\">");
     escape(page, names.new);
     page.push_str("</th></tr></thead>\n");
-    let mut words = WordComparison::new(&limits.steps);
+    let mut words = WordComparison::new(&options.budget);
     for group in compared.groups() {
         let (old, new) = (Group::start(&group.old), Group::start(&group.new));
         let (old_lines, new_lines) = (group.old.len(), group.new.len());
@@ -106,7 +104,7 @@ fn table(
                 cell(page, rows.removed(row), &mut old_line);
                 cell(page, rows.added(row), &mut new_line);
                 page.push_str("</tr>\n");
-                if page.len() > limits.bytes_max {
+                if page.len() > options.bytes_max {
                     return Err(TooLong);
                 }
             }
@@ -156,7 +154,7 @@ impl<'c> Rows<'c> {
             }
             Part::Replaced(change) => change,
         };
-        let changed = Some(words.changed((&compared.old, &compared.new), &change));
+        let changed = Some(words.changed(compared, &change));
         let removed = change.before.clone().map(|line| compared.old.line(line));
         let added = change.after.clone().map(|line| compared.new.line(line));
         let (mut crlf, mut other) = (false, false);

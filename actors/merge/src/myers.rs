@@ -1,20 +1,20 @@
-//! Which lines two texts do not have in common, as git finds it: Myers' algorithm in linear space,
-//! with git's rules for when to settle for less than the fewest changes. Git's rules bound the work
-//! by the lines times their square root, which for millions of short lines is minutes; so the steps
-//! are counted here, and once they are spent it settles after a few.
+//! Which lines two texts do not have in common, as git finds it: Myers' algorithm in linear space
+//! (E. W. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986), with git's rules for
+//! when to settle for less than the fewest changes. Git's rules bound the work by the lines times
+//! their square root, which for millions of short lines is minutes; so the steps are counted in a
+//! [`StepBudget`], and once it is exhausted a search settles after a few changes.
 //!
 //! Knows tokens only. Equal lines have equal tokens.
 
-use std::cell::Cell;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use gix_imara_diff::Token;
 
+use crate::budget::StepBudget;
+
 /// The least number of changes after which a search settles.
 const COST_MIN: i32 = 256;
-/// The same once the steps are spent.
+/// The same once the budget is exhausted.
 const COST_SPENT: i32 = 16;
 /// Changes from which on a search goes on from a good run of equal lines, without having met the
 /// one from the other end.
@@ -28,49 +28,6 @@ const COMMON_MAX: u32 = 1_024;
 /// Lines above and below one that is common in which it looks for company.
 const NEAR_LINES: usize = 100;
 
-/// How many steps comparisons for one answer may take together, and whether anybody still waits for
-/// it.
-#[derive(Debug)]
-pub struct Steps {
-    taken: Cell<u64>,
-    max: u64,
-    abandoned: Option<Arc<AtomicBool>>,
-}
-
-impl Steps {
-    /// So many, a few nanoseconds each.
-    #[must_use]
-    pub fn new(max: u64) -> Self {
-        Steps {
-            taken: Cell::new(0),
-            max,
-            abandoned: None,
-        }
-    }
-
-    /// So many for as long as the flag is not raised; then none are left.
-    #[must_use]
-    pub fn until(max: u64, abandoned: Arc<AtomicBool>) -> Self {
-        Steps {
-            abandoned: Some(abandoned),
-            ..Steps::new(max)
-        }
-    }
-
-    fn take(&self, steps: u64) {
-        self.taken.set(self.taken.get().saturating_add(steps));
-    }
-
-    /// Whether a comparison is to settle as soon as it can.
-    pub(super) fn are_spent(&self) -> bool {
-        self.taken.get() >= self.max
-            || self
-                .abandoned
-                .as_ref()
-                .is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-}
-
 /// For each line of two texts whether the other one lacks it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Marks {
@@ -79,9 +36,9 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Compares two texts, line by line, within these steps; where they are spent, more lines are
-    /// marked than need be.
-    pub(super) fn of(before: &[Token], after: &[Token], steps: &Steps) -> Self {
+    /// Compares two texts, line by line; where the budget is exhausted, more lines are marked than
+    /// need be.
+    pub(super) fn of(before: &[Token], after: &[Token], budget: &StepBudget) -> Self {
         let mut marks = Marks {
             removed: vec![false; before.len()],
             added: vec![false; after.len()],
@@ -108,7 +65,7 @@ impl Marks {
         let old = Side::new(before, of_before, &in_after, &mut marks.removed);
         let new = Side::new(after, of_after, &in_before, &mut marks.added);
         drop((in_before, in_after));
-        Search::new(&old, &new, steps).run(&mut marks);
+        Search::new(&old, &new, budget).run(&mut marks);
         marks
     }
 
@@ -251,6 +208,31 @@ fn root(number: usize) -> u32 {
         .unwrap_or(u32::MAX)
 }
 
+/// A place between two lines in each of both sides, counted from 0.
+#[derive(Clone, Copy)]
+struct Point {
+    before: i32,
+    after: i32,
+}
+
+impl Point {
+    /// The place that lies this many lines further down in both sides.
+    fn down(self, lines: i32) -> Self {
+        Point {
+            before: self.before + lines,
+            after: self.after + lines,
+        }
+    }
+
+    /// The place at this line of the first side on this diagonal.
+    fn on(diagonal: i32, before: i32) -> Self {
+        Point {
+            before,
+            after: before - diagonal,
+        }
+    }
+}
+
 /// Lines of both sides that are to be compared with each other.
 struct Area {
     before: Range<i32>,
@@ -259,17 +241,34 @@ struct Area {
     exactly: bool,
 }
 
+impl Area {
+    fn start(&self) -> Point {
+        Point {
+            before: self.before.start,
+            after: self.after.start,
+        }
+    }
+
+    fn end(&self) -> Point {
+        Point {
+            before: self.before.end,
+            after: self.after.end,
+        }
+    }
+}
+
 /// Where an area falls into two.
 struct Split {
-    before: i32,
-    after: i32,
-    /// Which of the two is to be compared exactly: the one above, the one below.
-    exactly: (bool, bool),
+    at: Point,
+    /// Whether the area above is to be compared exactly.
+    above_exactly: bool,
+    /// Whether the area below is to be compared exactly.
+    below_exactly: bool,
 }
 
 /// How far a search has come on each diagonal: the line of the first side; that of the second is so
 /// much less as the diagonal says.
-struct Reach {
+struct Frontier {
     lines: Vec<i32>,
     /// The diagonal on which it began, and where that one stands.
     middle: i32,
@@ -280,10 +279,10 @@ struct Reach {
     worst: i32,
 }
 
-impl Reach {
+impl Frontier {
     fn new(cost_max: i32, worst: i32) -> Self {
         let half = cost_max + 2;
-        Reach {
+        Frontier {
             lines: vec![worst; 2 * half as usize + 1],
             middle: 0,
             half,
@@ -349,7 +348,7 @@ impl Reach {
 /// What one change more has led to.
 enum Found {
     /// The searches have met here.
-    Meeting(i32, i32),
+    Meeting(Point),
     /// A run of equal lines that may be good.
     Run,
     Nothing,
@@ -360,26 +359,26 @@ enum Found {
 struct Search<'a> {
     old: &'a Side,
     new: &'a Side,
-    forward: Reach,
-    backward: Reach,
+    forward: Frontier,
+    backward: Frontier,
     cost_max: i32,
-    steps: &'a Steps,
+    budget: &'a StepBudget,
 }
 
 impl<'a> Search<'a> {
-    fn new(old: &'a Side, new: &'a Side, steps: &'a Steps) -> Self {
+    fn new(old: &'a Side, new: &'a Side, budget: &'a StepBudget) -> Self {
         let lines = old.tokens.len() + new.tokens.len();
         let cost_max = i32::try_from(root(lines + 3))
             .unwrap_or(i32::MAX)
             .max(COST_MIN);
-        let [forward, backward] = [-1, i32::MAX].map(|worst| Reach::new(cost_max, worst));
+        let [forward, backward] = [-1, i32::MAX].map(|worst| Frontier::new(cost_max, worst));
         Search {
             old,
             new,
             forward,
             backward,
             cost_max,
-            steps,
+            budget,
         }
     }
 
@@ -397,53 +396,44 @@ impl<'a> Search<'a> {
                 self.new.mark(area.after, &mut marks.added);
                 continue;
             }
-            let Split {
-                before,
-                after,
-                exactly: (above, below),
-            } = self.split(&area);
+            let split = self.split(&area);
             areas.push(Area {
-                before: before..area.before.end,
-                after: after..area.after.end,
-                exactly: below,
+                before: split.at.before..area.before.end,
+                after: split.at.after..area.after.end,
+                exactly: split.below_exactly,
             });
             areas.push(Area {
-                before: area.before.start..before,
-                after: area.after.start..after,
-                exactly: above,
+                before: area.before.start..split.at.before,
+                after: area.after.start..split.at.after,
+                exactly: split.above_exactly,
             });
         }
     }
 
     /// Without the equal lines at both ends.
     fn trimmed(&self, area: Area) -> Area {
-        let Area {
-            mut before,
-            mut after,
-            exactly,
-        } = area;
-        let first = self.equal_from(before.start, after.start, (before.end, after.end));
-        (before.start, after.start) = (before.start + first, after.start + first);
-        let last = self.equal_up_to(before.end, after.end, (before.start, after.start));
-        (before.end, after.end) = (before.end - last, after.end - last);
+        let start = area.start();
+        let start = start.down(self.equal_from(start, area.end()));
+        let end = area.end();
+        let end = end.down(-self.equal_up_to(end, start));
         Area {
-            before,
-            after,
-            exactly,
+            before: start.before..end.before,
+            after: start.after..end.after,
+            exactly: area.exactly,
         }
     }
 
-    /// How many lines are equal from here on, up to these ends.
-    fn equal_from(&self, before: i32, after: i32, ends: (i32, i32)) -> i32 {
+    /// How many lines are equal from a place on, at most up to an end.
+    fn equal_from(&self, start: Point, end: Point) -> i32 {
         let old = self
             .old
             .tokens
-            .get(before as usize..ends.0 as usize)
+            .get(start.before as usize..end.before as usize)
             .unwrap_or_default();
         let new = self
             .new
             .tokens
-            .get(after as usize..ends.1 as usize)
+            .get(start.after as usize..end.after as usize)
             .unwrap_or_default();
         old.iter()
             .zip(new)
@@ -451,17 +441,17 @@ impl<'a> Search<'a> {
             .count() as i32
     }
 
-    /// How many lines are equal up to here, from these beginnings on.
-    fn equal_up_to(&self, before: i32, after: i32, beginnings: (i32, i32)) -> i32 {
+    /// How many lines are equal up to a place, at most from a start on.
+    fn equal_up_to(&self, end: Point, start: Point) -> i32 {
         let old = self
             .old
             .tokens
-            .get(beginnings.0 as usize..before as usize)
+            .get(start.before as usize..end.before as usize)
             .unwrap_or_default();
         let new = self
             .new
             .tokens
-            .get(beginnings.1 as usize..after as usize)
+            .get(start.after as usize..end.after as usize)
             .unwrap_or_default();
         old.iter()
             .rev()
@@ -481,11 +471,11 @@ impl<'a> Search<'a> {
             let mut has_run = false;
             for one_more in [Self::advance, Self::retreat] {
                 match one_more(self, area) {
-                    Found::Meeting(before, after) => {
+                    Found::Meeting(at) => {
                         return Split {
-                            before,
-                            after,
-                            exactly: (true, true),
+                            at,
+                            above_exactly: true,
+                            below_exactly: true,
                         };
                     }
                     Found::Run => has_run = true,
@@ -500,7 +490,7 @@ impl<'a> Search<'a> {
                     return split;
                 }
             }
-            if cost >= self.cost_max || cost >= COST_SPENT && self.steps.are_spent() {
+            if cost >= self.cost_max || cost >= COST_SPENT && self.budget.is_exhausted() {
                 return self.settled(area);
             }
         }
@@ -522,7 +512,7 @@ impl<'a> Search<'a> {
                 self.forward.get(diagonal + 1),
             );
             let line = if left >= right { left + 1 } else { right };
-            let run = self.equal_from(line, line - diagonal, (area.before.end, area.after.end));
+            let run = self.equal_from(Point::on(diagonal, line), area.end());
             let line = line + run;
             self.forward.set(diagonal, line);
             steps += 1 + u64::from(run.unsigned_abs());
@@ -530,11 +520,11 @@ impl<'a> Search<'a> {
                 found = Found::Run;
             }
             if meets && self.backward.holds(diagonal) && self.backward.get(diagonal) <= line {
-                found = Found::Meeting(line, line - diagonal);
+                found = Found::Meeting(Point::on(diagonal, line));
                 break;
             }
         }
-        self.steps.take(steps);
+        self.budget.take(steps);
         found
     }
 
@@ -548,8 +538,7 @@ impl<'a> Search<'a> {
                 self.backward.get(diagonal + 1),
             );
             let line = if left < right { left } else { right - 1 };
-            let run =
-                self.equal_up_to(line, line - diagonal, (area.before.start, area.after.start));
+            let run = self.equal_up_to(Point::on(diagonal, line), area.start());
             let line = line - run;
             self.backward.set(diagonal, line);
             steps += 1 + u64::from(run.unsigned_abs());
@@ -557,22 +546,22 @@ impl<'a> Search<'a> {
                 found = Found::Run;
             }
             if meets && self.forward.holds(diagonal) && line <= self.forward.get(diagonal) {
-                found = Found::Meeting(line, line - diagonal);
+                found = Found::Meeting(Point::on(diagonal, line));
                 break;
             }
         }
-        self.steps.take(steps);
+        self.budget.take(steps);
         found
     }
 
     /// The end of a run of equal lines that the search from above has gone over, far ahead of what
     /// its changes promise.
     fn good_run_ahead(&self, area: &Area, cost: i32) -> Option<Split> {
-        self.steps.take(self.forward.count());
+        self.budget.take(self.forward.count());
         let (mut best, mut split) = (RUN_AHEAD * cost, None);
         for diagonal in self.forward.diagonals() {
-            let before = self.forward.get(diagonal);
-            let after = before - diagonal;
+            let at = Point::on(diagonal, self.forward.get(diagonal));
+            let Point { before, after } = at;
             let ahead = before - area.before.start + after
                 - area.after.start
                 - (diagonal - self.forward.middle).abs();
@@ -582,29 +571,27 @@ impl<'a> Search<'a> {
                 && has_room
                 && before < area.before.end
                 && after < area.after.end
-                && self.equal_up_to(before, after, (before - RUN_LINES, after - RUN_LINES))
-                    == RUN_LINES
+                && self.equal_up_to(at, at.down(-RUN_LINES)) == RUN_LINES
             {
-                (best, split) = (
-                    ahead,
-                    Some(Split {
-                        before,
-                        after,
-                        exactly: (true, false),
-                    }),
-                );
+                best = ahead;
+                split = Some(Split {
+                    at,
+                    above_exactly: true,
+                    below_exactly: false,
+                });
             }
         }
         split
     }
 
-    /// The same of the search from below.
+    /// The start of a run of equal lines that the search from below has gone over, far ahead of what
+    /// its changes promise.
     fn good_run_back(&self, area: &Area, cost: i32) -> Option<Split> {
-        self.steps.take(self.backward.count());
+        self.budget.take(self.backward.count());
         let (mut best, mut split) = (RUN_AHEAD * cost, None);
         for diagonal in self.backward.diagonals() {
-            let before = self.backward.get(diagonal);
-            let after = before - diagonal;
+            let at = Point::on(diagonal, self.backward.get(diagonal));
+            let Point { before, after } = at;
             let ahead = area.before.end - before + area.after.end
                 - after
                 - (diagonal - self.backward.middle).abs();
@@ -614,17 +601,14 @@ impl<'a> Search<'a> {
                 && has_room
                 && area.before.start < before
                 && area.after.start < after
-                && self.equal_from(before, after, (before + RUN_LINES, after + RUN_LINES))
-                    == RUN_LINES
+                && self.equal_from(at, at.down(RUN_LINES)) == RUN_LINES
             {
-                (best, split) = (
-                    ahead,
-                    Some(Split {
-                        before,
-                        after,
-                        exactly: (false, true),
-                    }),
-                );
+                best = ahead;
+                split = Some(Split {
+                    at,
+                    above_exactly: false,
+                    below_exactly: true,
+                });
             }
         }
         split
@@ -658,15 +642,21 @@ impl<'a> Search<'a> {
         }
         if area.before.end + area.after.end - back < ahead - area.before.start - area.after.start {
             Split {
-                before: ahead_before,
-                after: ahead - ahead_before,
-                exactly: (true, false),
+                at: Point {
+                    before: ahead_before,
+                    after: ahead - ahead_before,
+                },
+                above_exactly: true,
+                below_exactly: false,
             }
         } else {
             Split {
-                before: back_before,
-                after: back - back_before,
-                exactly: (false, true),
+                at: Point {
+                    before: back_before,
+                    after: back - back_before,
+                },
+                above_exactly: false,
+                below_exactly: true,
             }
         }
     }

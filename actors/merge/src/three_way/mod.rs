@@ -1,8 +1,7 @@
-//! Three-way merge, line by line, byte for byte what `git merge-file` writes, and inside another
-//! merge's base what `git merge` does. Pure; knows no version and no store.
+//! Merges three texts by the rules that the crate's documentation lists.
 //!
-//! `regions` finds where the sides left the base and who did, `refine` narrows conflicts down,
-//! `blocks` chooses the texts, this file writes them.
+//! `regions` finds where the sides left the base and who did (rules 1 to 3), `refine` narrows
+//! conflicts down (rules 4 to 6), `blocks` chooses the texts (rule 7), this file writes them.
 
 mod blocks;
 mod refine;
@@ -16,12 +15,12 @@ use utoipa::ToSchema;
 
 use blocks::{Block, Piece, pieces};
 
-use crate::document::myers::Steps;
+use crate::budget::StepBudget;
 
-/// How a conflict is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
+/// How conflicts are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Style {
+pub enum MergeStyle {
     /// Both sides, narrowed down to what differs between them.
     #[default]
     Merge,
@@ -31,22 +30,33 @@ pub enum Style {
     Zdiff3,
 }
 
-/// What becomes of a conflict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
+/// How a merge takes a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Strategy {
-    /// It stays, between markers.
+pub enum MergeStrategy {
+    /// The conflict stays in the text, between markers.
     #[default]
     Fail,
-    /// Our lines stand.
+    /// Our lines win.
     Ours,
-    /// Their lines stand.
+    /// Their lines win.
     Theirs,
-    /// Both stand, ours first.
+    /// Both stay, ours first.
     Union,
 }
 
-/// What the markers call the three texts. Each is one line.
+/// The three texts of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Texts<'a> {
+    /// What both sides began with.
+    pub base: &'a str,
+    /// The text that the changes are merged into.
+    pub ours: &'a str,
+    /// The text whose changes since the base are merged.
+    pub theirs: &'a str,
+}
+
+/// The names that the markers give the three texts. Each is one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Labels<'a> {
     /// After `<<<<<<<`.
@@ -57,31 +67,33 @@ pub struct Labels<'a> {
     pub theirs: &'a str,
 }
 
-/// How to merge.
+/// How to merge, and how much of conflicts may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options<'a> {
+pub struct MergeOptions<'a> {
     /// How a conflict is shown.
-    pub style: Style,
-    /// What becomes of a conflict.
-    pub strategy: Strategy,
-    /// What the markers call the three texts.
+    pub style: MergeStyle,
+    /// How a conflict is taken.
+    pub strategy: MergeStrategy,
+    /// The names that the markers give the three texts.
     pub labels: Labels<'a>,
-    /// How deep it stands inside another merge, whose base it makes: there markers are longer by
-    /// two signs for each level, so that they are told from those around them. The merge itself: 0.
+    /// How many merges deep this one is: 0 for a merge of its own, 1 for one that makes the base of
+    /// such a merge, and so on. Markers are two signs longer for each level, so that they are told
+    /// from those around them.
     pub depth: usize,
-    /// Bytes of all conflicts together, told and between their markers.
+    /// The most bytes of all conflicts together, in [`Merged::conflicts`] and between their
+    /// markers.
     pub conflict_bytes_max: usize,
 }
 
-/// A merge leaves more conflicts, or longer ones, than it may tell.
+/// The conflicts are longer than [`MergeOptions::conflict_bytes_max`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the conflicts are longer than they may be")]
 pub struct TooManyConflicts;
 
-/// What a conflict takes beside its texts.
+/// Bytes that are counted for a conflict beside its texts.
 const CONFLICT_BYTES: usize = 160;
 
-/// Signs in a marker of a merge that is no other one's base.
+/// Signs in a marker of a merge of depth 0.
 const MARKER_SIGNS: usize = 7;
 
 /// One block of markers in a merged text.
@@ -100,7 +112,7 @@ pub struct Conflict {
     pub start_line: usize,
 }
 
-/// What a merge gives.
+/// The result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
     /// The text, with markers where `conflicts` says.
@@ -112,7 +124,7 @@ pub struct Merged {
 /// Why resolutions do not fit the conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// It resolves a conflict that there is not.
+    /// A resolution is for a conflict that does not exist.
     #[error("there is no conflict {index}; there are {conflicts}, counted from 0")]
     Unknown {
         /// The index given.
@@ -120,38 +132,37 @@ pub enum ResolveError {
         /// How many conflicts there are.
         conflicts: usize,
     },
-    /// It resolves a conflict for a second time.
+    /// Two resolutions are for the same conflict.
     #[error("conflict {index} is resolved twice")]
     Twice {
         /// The index given.
         index: usize,
     },
-    /// It leaves a conflict out.
+    /// A conflict has no resolution.
     #[error("conflict {index} is not resolved")]
     Missing {
-        /// The first that was left out.
+        /// The first such conflict.
         index: usize,
     },
 }
 
-/// Merges base, ours and theirs: what the last changed since the first goes into the second.
+/// Merges three texts: what `theirs` changed since `base` goes into `ours`.
 ///
 /// # Errors
-/// It would leave more conflicts than the options allow to be told; several may tell of the same
-/// base, so that they can be many times as long as the texts.
+/// The conflicts are longer than the options allow. Several conflicts may show the same lines of the
+/// base, so that together they can be many times as long as the texts.
 pub fn merge(
-    texts: [&str; 3],
-    options: &Options<'_>,
-    steps: &Steps,
+    texts: Texts<'_>,
+    options: &MergeOptions<'_>,
+    budget: &StepBudget,
 ) -> Result<Merged, TooManyConflicts> {
-    let [_, ours, theirs] = texts;
     let mut merged = Merged {
-        text: String::with_capacity(ours.len().max(theirs.len())),
+        text: String::with_capacity(texts.ours.len().max(texts.theirs.len())),
         conflicts: Vec::new(),
     };
     let mut lines = Written::default();
     let mut left = options.conflict_bytes_max;
-    for piece in pieces(texts, options, steps) {
+    for piece in pieces(texts, options, budget) {
         match piece {
             Piece::Text(text) => merged.text.push_str(text),
             Piece::Block(block) => {
@@ -170,8 +181,8 @@ pub fn merge(
 }
 
 impl Block<'_> {
-    /// What it takes to tell of it and to mark it.
-    fn bytes(&self, options: &Options<'_>) -> usize {
+    /// How many bytes it takes to list the conflict and to mark it.
+    fn bytes(&self, options: &MergeOptions<'_>) -> usize {
         let Labels { ours, base, theirs } = options.labels;
         CONFLICT_BYTES
             + ours.len()
@@ -181,20 +192,20 @@ impl Block<'_> {
     }
 }
 
-/// Merges, and puts each conflict's resolution in its block's place.
+/// Merges three texts and puts a resolution in the place of each conflict, in any order; a
+/// resolution names its conflict by [`Conflict::index`].
 ///
 /// A resolution is lines: unless it is empty or ends the text, it gets the line end that it lacks.
 ///
 /// # Errors
-/// A resolution for a conflict that there is not, two for one, or none for one.
+/// A resolution is for a conflict that does not exist, two are for one, or a conflict has none.
 pub fn resolve(
-    texts: [&str; 3],
-    options: &Options<'_>,
-    steps: &Steps,
+    texts: Texts<'_>,
+    options: &MergeOptions<'_>,
+    budget: &StepBudget,
     resolutions: &[(usize, &str)],
 ) -> Result<String, ResolveError> {
-    let [_, ours, theirs] = texts;
-    let found = pieces(texts, options, steps);
+    let found = pieces(texts, options, budget);
     let conflicts = found
         .iter()
         .filter(|piece| matches!(piece, Piece::Block(_)))
@@ -208,7 +219,7 @@ pub fn resolve(
             return Err(ResolveError::Twice { index });
         }
     }
-    let mut text = String::with_capacity(ours.len().max(theirs.len()));
+    let mut text = String::with_capacity(texts.ours.len().max(texts.theirs.len()));
     let mut line_end_due = None;
     let mut chosen = chosen.into_iter().enumerate();
     for piece in found {
@@ -241,7 +252,7 @@ fn conflict(block: &Block<'_>, index: usize, start_line: usize) -> Conflict {
 }
 
 /// Writes a conflict between its markers.
-fn mark(block: &Block<'_>, options: &Options<'_>, text: &mut String) {
+fn mark(block: &Block<'_>, options: &MergeOptions<'_>, text: &mut String) {
     let Labels { ours, base, theirs } = options.labels;
     let line_end = block.line_end;
     let signs = MARKER_SIGNS + 2 * options.depth;
@@ -258,7 +269,7 @@ fn mark(block: &Block<'_>, options: &Options<'_>, text: &mut String) {
         }
     };
     marker("<", ours, block.ours);
-    if options.style != Style::Merge {
+    if options.style != MergeStyle::Merge {
         marker("|", base, block.base);
     }
     marker("=", "", block.theirs);

@@ -4,15 +4,15 @@
 use gix_imara_diff::Interner;
 
 use super::refine::{Sides, refine};
-use super::regions::{By, Region, regions};
-use super::{Options, Strategy};
-use crate::document::lines::{Change, Lines, compare, estimate};
-use crate::document::myers::Steps;
+use super::regions::{ChangedBy, Region, regions};
+use super::{MergeOptions, MergeStrategy, Texts};
+use crate::budget::StepBudget;
+use crate::lines::{Change, Lines, compare, estimate};
 
 /// A piece of the merged text.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
-    /// It stands.
+    /// Text without a conflict.
     Text(&'a str),
     /// A conflict.
     Block(Block<'a>),
@@ -28,13 +28,13 @@ pub(super) struct Block<'a> {
     pub(super) line_end: &'static str,
 }
 
-/// Merges base, ours and theirs.
+/// Merges three texts into pieces, in their order.
 pub(super) fn pieces<'a>(
-    texts: [&'a str; 3],
-    options: &Options<'_>,
-    steps: &Steps,
+    texts: Texts<'a>,
+    options: &MergeOptions<'_>,
+    budget: &StepBudget,
 ) -> Vec<Piece<'a>> {
-    let [base, ours, theirs] = texts;
+    let Texts { base, ours, theirs } = texts;
     if ours == base || ours == theirs {
         return vec![Piece::Text(theirs)];
     }
@@ -52,7 +52,7 @@ pub(super) fn pieces<'a>(
         compare(
             base.tokens(everything(&base)),
             side.tokens(everything(side)),
-            steps,
+            budget,
         )
     };
     let (our_changes, their_changes) = (changes(&ours), changes(&theirs));
@@ -71,7 +71,7 @@ pub(super) fn pieces<'a>(
         regions(&sides.our_changes, &sides.their_changes, same),
         &sides,
         options,
-        steps,
+        budget,
     );
     assemble(&regions, &base, &sides, options.strategy)
 }
@@ -81,7 +81,7 @@ fn assemble<'a>(
     regions: &[Region],
     base: &Lines<'a>,
     sides: &Sides<'a>,
-    strategy: Strategy,
+    strategy: MergeStrategy,
 ) -> Vec<Piece<'a>> {
     let mut pieces = Vec::with_capacity(2 * regions.len() + 1);
     let mut done = 0;
@@ -91,22 +91,22 @@ fn assemble<'a>(
             sides.theirs.text(region.theirs.clone()),
         );
         match region.by {
-            By::Alike | By::Ours => continue,
-            By::Theirs => pieces
+            ChangedBy::Alike | ChangedBy::Ours => continue,
+            ChangedBy::Theirs => pieces
                 .extend([sides.ours.text(done..region.ours.start), their_lines].map(Piece::Text)),
-            By::Both => {
+            ChangedBy::Both => {
                 pieces.push(Piece::Text(sides.ours.text(done..region.ours.start)));
                 let line_end = line_end(region, base, sides);
                 match strategy {
-                    Strategy::Fail => pieces.push(Piece::Block(Block {
+                    MergeStrategy::Fail => pieces.push(Piece::Block(Block {
                         base: base.text(region.base.clone()),
                         ours: our_lines,
                         theirs: their_lines,
                         line_end,
                     })),
-                    Strategy::Ours => pieces.push(Piece::Text(our_lines)),
-                    Strategy::Theirs => pieces.push(Piece::Text(their_lines)),
-                    Strategy::Union => {
+                    MergeStrategy::Ours => pieces.push(Piece::Text(our_lines)),
+                    MergeStrategy::Theirs => pieces.push(Piece::Text(their_lines)),
+                    MergeStrategy::Union => {
                         let ended = our_lines.is_empty() || our_lines.ends_with('\n');
                         let between = if ended { "" } else { line_end };
                         pieces.extend([our_lines, between, their_lines].map(Piece::Text));

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use gix_imara_diff::Interner;
 
-use crate::document::lines::{Change, Lines, compare_to_show, estimate};
-use crate::document::myers::Steps;
+use crate::budget::StepBudget;
+use crate::lines::{Change, Lines, compare_to_show, estimate};
 
 /// Git leaves equal ends out in pieces of this size where it shows no lines around a change.
 const TAIL_BYTES: usize = 1_024;
@@ -39,7 +39,7 @@ pub(super) enum Part {
 
 impl<'a> Compared<'a> {
     /// Compares; `context` is how many lines are shown around a change.
-    pub(super) fn new(old: &'a str, new: &'a str, context: usize, steps: &Steps) -> Self {
+    pub(super) fn new(old: &'a str, new: &'a str, context: usize, budget: &StepBudget) -> Self {
         let (old, new) = if context == 0 {
             without_tail(old, new)
         } else {
@@ -51,9 +51,10 @@ impl<'a> Compared<'a> {
             Lines::cut(new, &mut interner),
         );
         let changes = compare_to_show(
-            (old.tokens(0..old.len()), new.tokens(0..new.len())),
+            old.tokens(0..old.len()),
+            new.tokens(0..new.len()),
             &interner,
-            steps,
+            budget,
         );
         Self {
             old,

@@ -7,7 +7,8 @@ use gix_imara_diff::{
     Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, NoSliderHeuristic, Token,
 };
 
-use super::myers::{Marks, Steps};
+use crate::budget::StepBudget;
+use crate::myers::Marks;
 
 /// How far a tab indents, as git counts.
 const TAB_WIDTH: u8 = 8;
@@ -19,7 +20,7 @@ const DIFFERENT_LINES_EXPECTED_MAX: usize = 1 << 16;
 /// A text and where its lines end. Equal lines have equal tokens if they were cut with the same
 /// interner.
 #[derive(Debug)]
-pub(super) struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     text: &'a str,
     /// Where each line ends, its line end included, in bytes.
     ends: Vec<u32>,
@@ -27,7 +28,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn cut(text: &'a str, interner: &mut Interner<&'a str>) -> Self {
+    pub(crate) fn cut(text: &'a str, interner: &mut Interner<&'a str>) -> Self {
         let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
         let (mut ends, mut tokens) = (Vec::with_capacity(lines), Vec::with_capacity(lines));
         let mut end = 0;
@@ -40,23 +41,23 @@ impl<'a> Lines<'a> {
         Self { text, ends, tokens }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The lines' text; what lies past the end is empty.
-    pub(super) fn text(&self, lines: Range<usize>) -> &'a str {
+    /// The text of these lines; what lies past the end is empty.
+    pub(crate) fn text(&self, lines: Range<usize>) -> &'a str {
         self.text
             .get(self.start(lines.start)..self.start(lines.end))
             .unwrap_or_default()
     }
 
     /// One line with its line end; empty past the end.
-    pub(super) fn line(&self, line: usize) -> &'a str {
+    pub(crate) fn line(&self, line: usize) -> &'a str {
         self.text(line..line + 1)
     }
 
-    pub(super) fn tokens(&self, lines: Range<usize>) -> &[Token] {
+    pub(crate) fn tokens(&self, lines: Range<usize>) -> &[Token] {
         self.tokens.get(lines).unwrap_or_default()
     }
 
@@ -73,7 +74,7 @@ impl<'a> Lines<'a> {
 }
 
 /// About how many different lines a text has, from its first ones; only saves reallocation.
-pub(super) fn estimate(text: &str) -> usize {
+pub(crate) fn estimate(text: &str) -> usize {
     let sample: usize = text.split_inclusive('\n').take(20).map(str::len).sum();
     (text.len() * 20)
         .checked_div(sample)
@@ -82,40 +83,43 @@ pub(super) fn estimate(text: &str) -> usize {
         + 1
 }
 
-/// Lines of one text in the place of lines of another. Between two changes lies at least one line
-/// that both have.
+/// Lines of one text that stand in the place of lines of another. Lines are counted from 0; changes
+/// come in order, and between two of them lies at least one line that both texts have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) before: Range<usize>,
-    pub(super) after: Range<usize>,
+pub struct Change {
+    /// Lines of the older text; empty where lines were only added.
+    pub before: Range<usize>,
+    /// Lines of the newer text in their place; empty where lines were only removed.
+    pub after: Range<usize>,
 }
 
 /// The changes as `git merge-file` sees them: what can slide lies as low as it can.
-pub(super) fn compare(before: &[Token], after: &[Token], steps: &Steps) -> Vec<Change> {
-    let mut diff = diff(before, after, steps);
+pub(crate) fn compare(before: &[Token], after: &[Token], budget: &StepBudget) -> Vec<Change> {
+    let mut diff = diff(before, after, budget);
     diff.postprocess_with(before, after, NoSliderHeuristic);
     collect(&diff)
 }
 
 /// The changes as `git diff` shows them: what can slide lies where its indentation suggests.
-pub(super) fn compare_to_show(
-    (before, after): (&[Token], &[Token]),
+pub(crate) fn compare_to_show(
+    before: &[Token],
+    after: &[Token],
     interner: &Interner<&str>,
-    steps: &Steps,
+    budget: &StepBudget,
 ) -> Vec<Change> {
     let indents = IndentHeuristic::new(|token| {
         let line: &str = interner[token];
         IndentLevel::for_ascii_line(line.bytes(), TAB_WIDTH)
     });
-    let mut diff = diff(before, after, steps);
+    let mut diff = diff(before, after, budget);
     diff.postprocess_with(before, after, indents);
     collect(&diff)
 }
 
 /// The changes before they slide. The library's own search can be neither bounded nor interrupted:
 /// it is given texts between which there is nothing left to find, and does the sliding.
-fn diff(before: &[Token], after: &[Token], steps: &Steps) -> Diff {
-    let [before, after] = Marks::of(before, after, steps).spelled_out();
+fn diff(before: &[Token], after: &[Token], budget: &StepBudget) -> Diff {
+    let [before, after] = Marks::of(before, after, budget).spelled_out();
     let mut diff = Diff::default();
     diff.compute_with(Algorithm::Myers, &before, &after, 0);
     diff

@@ -1,10 +1,13 @@
-//! Arguments, run, exit code.
+//! The program: runs the command that the command line asks for and ends with its exit code.
+
+mod arguments;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
+use arguments::{Command, ListenOptions, USAGE};
 use colloquy::config::{Config, ConfigError};
 
 /// glibc's allocator took a tenth of a request's time: what one worker allocates, another often
@@ -12,37 +15,9 @@ use colloquy::config::{Config, ConfigError};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "\
-Colloquy: the server behind an AI-assisted customer-service platform.
-
-Usage: colloquy [serve | check] [--config FILE]
-       colloquy listen --forward-to URL [--events KIND,KIND] [--key KEY] [--server URL]
-
-  serve             Starts the server (also without any argument).
-  check             Checks the store and says what is wrong with it.
-  listen            Brings a server's events to a receiver on this machine, signed as webhooks are: prints the signing
-                    secret, then each event with what the receiver answered.
-  --config FILE     Settings; otherwise config.toml in the working folder, if there is one.
-  --forward-to URL  Where listen posts each event, such as http://127.0.0.1:3000/hooks.
-  --events KINDS    Only these kinds of events, with commas between; otherwise all.
-  --key KEY         The API key to listen with; otherwise COLLOQUY_KEY in the environment.
-  --server URL      The server to listen to; otherwise http://127.0.0.1:8080.
-  --version         Prints the version.
-  --help            Prints this.
-";
-
-/// What the command line asks for.
-enum Command {
-    Serve,
-    Check,
-    Listen,
-    Version,
-    Help,
-}
-
 fn main() -> ExitCode {
-    let (command, options) = match arguments(std::env::args_os().skip(1)) {
-        Ok(asked) => asked,
+    let command = match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(command) => command,
         Err(wrong) => {
             complain(format_args!("{wrong}\n\n{USAGE}"));
             return ExitCode::from(2);
@@ -51,79 +26,17 @@ fn main() -> ExitCode {
     match command {
         Command::Help => printed(USAGE),
         Command::Version => printed(concat!("colloquy ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Serve => with_config(options.config.as_deref(), |config| {
+        Command::Serve { config } => with_config(config.as_deref(), |config| {
             colloquy::run(config).map(|()| true)
         }),
-        Command::Check => with_config(options.config.as_deref(), |config| colloquy::check(&config)),
-        Command::Listen => listen(options),
+        Command::Check { config } => {
+            with_config(config.as_deref(), |config| colloquy::check(&config))
+        }
+        Command::Listen(options) => listen(options),
     }
 }
 
-/// What may stand beside a command.
-#[derive(Default)]
-struct Options {
-    config: Option<PathBuf>,
-    forward_to: Option<String>,
-    events: Option<String>,
-    key: Option<String>,
-    server: Option<String>,
-}
-
-fn arguments(mut given: impl Iterator<Item = OsString>) -> Result<(Command, Options), String> {
-    let mut command = None;
-    let mut options = Options::default();
-    while let Some(argument) = given.next() {
-        let known = match argument.to_str() {
-            Some("--config") => {
-                options.config = Some(PathBuf::from(given.next().ok_or("--config needs a file")?));
-                continue;
-            }
-            Some(name @ ("--forward-to" | "--events" | "--key" | "--server")) => {
-                let value = given.next().and_then(|value| value.into_string().ok());
-                let value = Some(value.ok_or_else(|| format!("{name} needs a value"))?);
-                match name {
-                    "--forward-to" => options.forward_to = value,
-                    "--events" => options.events = value,
-                    "--key" => options.key = value,
-                    _ => options.server = value,
-                }
-                continue;
-            }
-            Some("listen") => Command::Listen,
-            Some("serve") => Command::Serve,
-            Some("check") => Command::Check,
-            Some("--version" | "-V") => Command::Version,
-            Some("--help" | "-h") => Command::Help,
-            Some(_) | None => return Err(format!("unknown argument {}", argument.display())),
-        };
-        if command.replace(known).is_some() {
-            return Err("one command at a time".to_owned());
-        }
-    }
-    let command = command.unwrap_or(Command::Serve);
-    let Options {
-        config,
-        forward_to,
-        events,
-        key,
-        server,
-    } = &options;
-    let listens = [forward_to, events, key, server]
-        .into_iter()
-        .any(Option::is_some);
-    match command {
-        Command::Listen if config.is_some() => Err("listen takes no --config".to_owned()),
-        Command::Listen if forward_to.is_none() => Err("listen needs --forward-to URL".to_owned()),
-        Command::Serve | Command::Check if listens => {
-            Err("--forward-to, --events, --key and --server go with listen".to_owned())
-        }
-        Command::Serve | Command::Check | Command::Listen | Command::Version | Command::Help => {
-            Ok((command, options))
-        }
-    }
-}
-
-fn listen(options: Options) -> ExitCode {
+fn listen(options: ListenOptions) -> ExitCode {
     let key = options
         .key
         .or_else(|| std::env::var("COLLOQUY_KEY").ok())
@@ -139,7 +52,7 @@ fn listen(options: Options) -> ExitCode {
             .server
             .unwrap_or_else(|| "http://127.0.0.1:8080".to_owned()),
         key,
-        forward_to: options.forward_to.unwrap_or_default(),
+        forward_to: options.forward_to,
         events: options.events,
     };
     match colloquy::listen(asked) {

@@ -158,7 +158,7 @@ impl Overlay {
         known.extend(self.defaults.keys().cloned());
         let nearest = known
             .into_iter()
-            .map(|name| (distance(key, &name), name))
+            .map(|name| (strsim::levenshtein(key, &name), name))
             .min();
         match nearest {
             Some((far, name)) if far <= 2 + key.len() / 4 => format!("; did you mean `{name}`?"),
@@ -276,23 +276,4 @@ fn names(table: &Table, before: &str, into: &mut Vec<String>) {
             None => into.push(name),
         }
     }
-}
-
-/// How many letters must be put in, taken out or replaced to make one name of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut left = i + 1;
-        let mut diagonal = i;
-        let mut next = vec![left];
-        for (b, above) in other.chars().zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(a != b))
-                .min(above + 1)
-                .min(left + 1);
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }

@@ -1,198 +1,331 @@
-//! Figures of the actors and the store in Prometheus' text format. Labels are kinds and reasons,
-//! never identifiers.
+//! The metrics of the actors, the store, deliveries and threads, written through
+//! `prometheus-client`. Labels are kinds and reasons, never identifiers.
 
-use std::fmt::{Display, Write};
+use std::fmt;
 
-use crate::runtime::Overview;
-use crate::threads::ThreadFigures;
-use crate::webhook::DeliveryFigures;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
 
-/// All of it as text.
-#[must_use]
-pub fn text(
+use crate::runtime::{Overview, Percentiles};
+use crate::store::{StoreMetric, StoreValue};
+use crate::threads::ThreadMetrics;
+use crate::webhook::DeliveryMetrics;
+
+/// Writes metric families, each with its explanation and its type.
+///
+/// Names are written as they are given. `prometheus-client`'s own counters append `_total` to a
+/// sample's name but not to its type's, as OpenMetrics wants it; Prometheus' text format, which
+/// `/metrics` answers, wants the same name in both places.
+#[derive(Debug)]
+pub struct MetricsWriter<'e>(DescriptorEncoder<'e>);
+
+/// What a histogram has counted.
+#[derive(Debug)]
+pub struct HistogramCounts {
+    /// All observed values together.
+    pub sum: f64,
+    /// For each bucket its upper bound and how many values lie in it and in no lower one.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl<'e> MetricsWriter<'e> {
+    /// Writes into what a registry's collector is handed.
+    #[must_use]
+    pub fn new(encoder: DescriptorEncoder<'e>) -> Self {
+        MetricsWriter(encoder)
+    }
+
+    /// Writes a counter without labels.
+    ///
+    /// # Errors
+    /// What it writes to does not take it.
+    pub fn counter(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+        self.family(MetricType::Counter, name, help)?
+            .encode_gauge(&value)
+    }
+
+    /// Writes a gauge without labels.
+    ///
+    /// # Errors
+    /// What it writes to does not take it.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+        self.family(MetricType::Gauge, name, help)?
+            .encode_gauge(&value)
+    }
+
+    /// Writes a counter for each set of labels.
+    ///
+    /// # Errors
+    /// What it writes to does not take it.
+    pub fn counters<L: EncodeLabelSet, V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (L, V)>,
+    ) -> fmt::Result {
+        let family = self.family(MetricType::Counter, name, help)?;
+        write_series(family, series)
+    }
+
+    /// Writes a gauge for each set of labels.
+    ///
+    /// # Errors
+    /// What it writes to does not take it.
+    pub fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (L, V)>,
+    ) -> fmt::Result {
+        let family = self.family(MetricType::Gauge, name, help)?;
+        write_series(family, series)
+    }
+
+    /// Writes a histogram for each set of labels.
+    ///
+    /// # Errors
+    /// What it writes to does not take it.
+    pub fn histograms<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (L, HistogramCounts)>,
+    ) -> fmt::Result {
+        let mut family = self.family(MetricType::Histogram, name, help)?;
+        for (labels, HistogramCounts { sum, buckets }) in series {
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            family
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn family<'s>(
+        &'s mut self,
+        kind: MetricType,
+        name: &'s str,
+        help: &str,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, kind)
+    }
+}
+
+fn write_series<L: EncodeLabelSet, V: EncodeGaugeValue>(
+    mut family: MetricEncoder<'_>,
+    series: impl IntoIterator<Item = (L, V)>,
+) -> fmt::Result {
+    for (labels, value) in series {
+        family.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
+/// Writes what the store counts.
+pub(crate) fn write_store(out: &mut MetricsWriter<'_>, metrics: &[StoreMetric]) -> fmt::Result {
+    for StoreMetric { name, help, value } in metrics {
+        match *value {
+            StoreValue::Counter(count) => out.counter(name, help, count)?,
+            StoreValue::Seconds(seconds) => out.counter(name, help, seconds)?,
+            StoreValue::Gauge(amount) => out.gauge(name, help, amount)?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes what the threads of each name have come to.
+pub(crate) fn write_threads(out: &mut MetricsWriter<'_>, threads: &[ThreadMetrics]) -> fmt::Result {
+    let each = |read: fn(&ThreadMetrics) -> u64| {
+        threads
+            .iter()
+            .map(move |thread| ([("thread", thread.name)], read(thread)))
+    };
+    out.gauges(
+        "threads",
+        "Threads that run, by name.",
+        each(|thread| amount(thread.running)),
+    )?;
+    out.counters(
+        "thread_panics_total",
+        "Panics on threads of this name.",
+        each(|thread| thread.panics),
+    )?;
+    out.counters(
+        "thread_restarts_total",
+        "Restarts of threads of this name after a panic.",
+        each(|thread| thread.restarts),
+    )
+}
+
+/// Writes what webhook deliveries have come to.
+pub(crate) fn write_deliveries(
+    out: &mut MetricsWriter<'_>,
+    deliveries: &DeliveryMetrics,
+) -> fmt::Result {
+    out.gauge(
+        "webhook_deliveries_pending",
+        "Webhook deliveries that wait for an attempt.",
+        deliveries.pending,
+    )?;
+    out.gauge(
+        "webhook_attempts_in_flight",
+        "Webhook attempts that are under way.",
+        amount(deliveries.in_flight),
+    )?;
+    out.counters(
+        "webhook_attempts_total",
+        "Webhook attempts, by outcome.",
+        deliveries
+            .attempts
+            .map(|(outcome, count)| ([("outcome", outcome)], count)),
+    )
+}
+
+/// Writes what the entities of each kind have come to.
+pub(crate) fn write_actors(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fmt::Result {
+    write_actor_gauges(out, overviews)?;
+    write_actor_counters(out, overviews)?;
+    write_actor_reasons(out, overviews)?;
+    write_actor_times(out, overviews)
+}
+
+fn write_actor_gauges(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fmt::Result {
+    type Read = fn(&Overview) -> u64;
+    let all: [(&str, &str, Read); 5] = [
+        (
+            "actors_live",
+            "Entities in memory, those in quarantine among them.",
+            |o| amount(o.live),
+        ),
+        ("actors_quarantined", "Entities in quarantine.", |o| {
+            amount(o.quarantined)
+        }),
+        ("actors_places", "Mailbox permits taken.", |o| o.places),
+        (
+            "actors_places_max",
+            "The most mailbox permits that one entity has taken.",
+            |o| u64::from(o.places_max),
+        ),
+        (
+            "actors_bytes",
+            "Bytes that the entities' states hold.",
+            |o| amount(o.bytes),
+        ),
+    ];
+    for (name, help, read) in all {
+        out.gauges(name, help, by_kind(overviews, read))?;
+    }
+    Ok(())
+}
+
+fn write_actor_counters(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fmt::Result {
+    type Read = fn(&Overview) -> u64;
+    let all: [(&str, &str, Read); 6] = [
+        ("actors_handled_total", "Commands decided.", |o| o.handled),
+        (
+            "actors_abandoned_total",
+            "Commands skipped because their caller had left.",
+            |o| o.abandoned,
+        ),
+        ("actors_activations_total", "Entities loaded.", |o| {
+            o.activations
+        }),
+        ("actors_quarantines_total", "Quarantines entered.", |o| {
+            o.quarantines
+        }),
+        (
+            "actors_conflicts_total",
+            "Commands that another copy of the entity was ahead of.",
+            |o| o.conflicts,
+        ),
+        (
+            "actors_unknown_outcomes_total",
+            "Commits whose outcome is not known.",
+            |o| o.unknown,
+        ),
+    ];
+    for (name, help, read) in all {
+        out.counters(name, help, by_kind(overviews, read))?;
+    }
+    Ok(())
+}
+
+fn by_kind(
     overviews: &[Overview],
-    store: &[(&'static str, f64)],
-    deliveries: &DeliveryFigures,
-    threads: &[ThreadFigures],
-) -> String {
-    let mut out = String::with_capacity(8192);
-    gauges(&mut out, overviews);
-    counters(&mut out, overviews);
-    times(&mut out, overviews);
-    for (name, value) in store {
-        family(
-            &mut out,
-            name,
-            if name.ends_with("_total") {
-                "counter"
-            } else {
-                "gauge"
-            },
-        );
-        line(&mut out, name, &[], value);
-    }
-    webhooks(&mut out, deliveries);
-    watched(&mut out, threads);
-    out
+    read: fn(&Overview) -> u64,
+) -> impl Iterator<Item = ([(&'static str, &'static str); 1], u64)> {
+    overviews
+        .iter()
+        .map(move |overview| ([("kind", overview.kind)], read(overview)))
 }
 
-fn watched(out: &mut String, threads: &[ThreadFigures]) {
-    type Read = fn(&ThreadFigures) -> u64;
-    let all: [(&str, &str, Read); 3] = [
-        ("threads", "gauge", |thread| {
-            u64::try_from(thread.running).unwrap_or(u64::MAX)
-        }),
-        ("thread_panics_total", "counter", |thread| thread.panics),
-        ("thread_restarts_total", "counter", |thread| thread.restarts),
-    ];
-    for (name, kind, read) in all {
-        family(out, name, kind);
-        for thread in threads {
-            line(out, name, &[("thread", thread.name)], read(thread));
-        }
-    }
-}
-
-fn webhooks(out: &mut String, deliveries: &DeliveryFigures) {
-    let DeliveryFigures {
-        pending,
-        in_flight,
-        attempts,
-        ..
-    } = deliveries;
-    family(out, "webhook_deliveries_pending", "gauge");
-    line(out, "webhook_deliveries_pending", &[], pending);
-    family(out, "webhook_attempts_in_flight", "gauge");
-    line(out, "webhook_attempts_in_flight", &[], in_flight);
-    family(out, "webhook_attempts_total", "counter");
-    for (outcome, count) in attempts {
-        line(
-            out,
-            "webhook_attempts_total",
-            &[("outcome", outcome)],
-            count,
-        );
-    }
-}
-
-fn gauges(out: &mut String, overviews: &[Overview]) {
-    type Read = fn(&Overview) -> u64;
-    let all: [(&str, Read); 5] = [
-        ("actors_live", |o| u64::try_from(o.live).unwrap_or(u64::MAX)),
-        ("actors_quarantined", |o| {
-            u64::try_from(o.quarantined).unwrap_or(u64::MAX)
-        }),
-        ("actors_places", |o| o.places),
-        ("actors_places_max", |o| u64::from(o.places_max)),
-        ("actors_bytes", |o| {
-            u64::try_from(o.bytes).unwrap_or(u64::MAX)
-        }),
-    ];
-    for (name, read) in all {
-        family(out, name, "gauge");
-        for overview in overviews {
-            line(out, name, &[("kind", overview.kind)], read(overview));
-        }
-    }
-}
-
-fn counters(out: &mut String, overviews: &[Overview]) {
-    type Read = fn(&Overview) -> u64;
-    let all: [(&str, Read); 6] = [
-        ("actors_handled_total", |o| o.handled),
-        ("actors_abandoned_total", |o| o.abandoned),
-        ("actors_activations_total", |o| o.activations),
-        ("actors_quarantines_total", |o| o.quarantines),
-        ("actors_conflicts_total", |o| o.conflicts),
-        ("actors_unknown_outcomes_total", |o| o.unknown),
-    ];
-    for (name, read) in all {
-        family(out, name, "counter");
-        for overview in overviews {
-            line(out, name, &[("kind", overview.kind)], read(overview));
-        }
-    }
-    family(out, "actors_passivations_total", "counter");
-    for overview in overviews {
-        for (reason, count) in &overview.passivations {
-            let reason = format!("{reason:?}").to_lowercase();
-            line(
-                out,
-                "actors_passivations_total",
-                &[("kind", overview.kind), ("reason", &reason)],
-                count,
-            );
-        }
-    }
-    family(out, "actors_restarts_total", "counter");
-    for overview in overviews {
-        for (cause, count) in &overview.restarts {
-            let cause = format!("{cause:?}").to_lowercase();
-            line(
-                out,
-                "actors_restarts_total",
-                &[("kind", overview.kind), ("cause", &cause)],
-                count,
-            );
-        }
-    }
-    family(out, "actors_refused_total", "counter");
-    for overview in overviews {
-        for (cause, count) in &overview.refused {
+fn write_actor_reasons(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fmt::Result {
+    let kinds = || overviews.iter().map(|overview| (overview.kind, overview));
+    let passivations = kinds().flat_map(|(kind, overview)| {
+        let counts = overview.passivations.iter();
+        counts.map(move |(reason, count)| ([("kind", kind), ("reason", reason.label())], *count))
+    });
+    out.counters(
+        "actors_passivations_total",
+        "Entities taken out of memory, by reason.",
+        passivations,
+    )?;
+    let restarts = kinds().flat_map(|(kind, overview)| {
+        let counts = overview.restarts.iter();
+        counts.map(move |(cause, count)| ([("kind", kind), ("cause", cause.label())], *count))
+    });
+    out.counters(
+        "actors_restarts_total",
+        "Entities that began anew from the store, by cause.",
+        restarts,
+    )?;
+    let refusals = kinds().flat_map(|(kind, overview)| {
+        overview.refused.iter().map(move |(cause, count)| {
             let cause = cause.to_string().replace(' ', "_");
-            line(
-                out,
-                "actors_refused_total",
-                &[("kind", overview.kind), ("cause", &cause)],
-                count,
-            );
-        }
-    }
+            ([("kind", kind.to_owned()), ("cause", cause)], *count)
+        })
+    });
+    out.counters(
+        "actors_refused_total",
+        "Commands refused with nothing done, by cause.",
+        refusals,
+    )
 }
 
-fn times(out: &mut String, overviews: &[Overview]) {
-    for (name, read) in [
+fn write_actor_times(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fmt::Result {
+    type Read = fn(&Overview) -> Percentiles;
+    let all: [(&str, &str, Read); 3] = [
         (
             "actors_waiting_seconds",
-            (|o| o.waiting) as fn(&Overview) -> crate::runtime::Percentiles,
+            "Time that commands waited for their turn, sampled.",
+            |o| o.waiting,
         ),
-        ("actors_handling_seconds", |o| o.handling),
-        ("actors_committing_seconds", |o| o.committing),
-    ] {
-        family(out, name, "gauge");
-        for overview in overviews {
-            let percentiles = read(overview);
-            line(
-                out,
-                name,
-                &[("kind", overview.kind), ("quantile", "0.5")],
-                percentiles.p50.as_secs_f64(),
-            );
-            line(
-                out,
-                name,
-                &[("kind", overview.kind), ("quantile", "0.99")],
-                percentiles.p99.as_secs_f64(),
-            );
-        }
+        (
+            "actors_handling_seconds",
+            "Time that commands took to be decided, sampled.",
+            |o| o.handling,
+        ),
+        (
+            "actors_committing_seconds",
+            "Time from a decision to its durable commit, sampled.",
+            |o| o.committing,
+        ),
+    ];
+    for (name, help, read) in all {
+        let series = overviews.iter().flat_map(|overview| {
+            let Percentiles { p50, p99, .. } = read(overview);
+            [("0.5", p50), ("0.99", p99)].map(|(quantile, time)| {
+                let labels = [("kind", overview.kind), ("quantile", quantile)];
+                (labels, time.as_secs_f64())
+            })
+        });
+        out.gauges(name, help, series)?;
     }
+    Ok(())
 }
 
-fn family(out: &mut String, name: &str, kind: &str) {
-    // Writing to a String can't fail.
-    let _ = writeln!(out, "# TYPE colloquy_{name} {kind}");
-}
-
-fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: impl Display) {
-    let labels: Vec<String> = labels
-        .iter()
-        .map(|(key, value)| format!("{key}=\"{value}\""))
-        .collect();
-    let labels = if labels.is_empty() {
-        String::new()
-    } else {
-        format!("{{{}}}", labels.join(","))
-    };
-    // Writing to a String can't fail.
-    let _ = writeln!(out, "colloquy_{name}{labels} {value}");
+fn amount(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
 //! The wiring of everything that remembers: store, views, directories, limits. What the edge holds.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,6 +24,7 @@ use crate::journal::{Kept, StoreJournal};
 use crate::limiter::{
     AddressLimiter, LimitKey, Limits, LinkLimiter, PeekPermit, Permit, RateLimits, TakePermit,
 };
+use crate::metrics::{self, MetricsWriter};
 use crate::offload::Computing;
 use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
@@ -327,32 +329,37 @@ impl System {
         ]
     }
 
-    /// Figures of the actors and the store, in Prometheus' text format.
-    pub fn metrics(&self) -> String {
-        let mut store = self.store.figures();
-        let deliveries = self.deliveries.figures();
-        let waiting = i64::try_from(self.events.feed.waiting_bytes()).unwrap_or(i64::MAX);
-        store.push(("feed_queue_bytes", gauge(waiting)));
-        store.push((
+    /// Writes the metrics of the actors, the store, deliveries and threads.
+    ///
+    /// # Errors
+    /// What it writes to does not take it.
+    pub fn write_metrics(&self, out: &mut MetricsWriter<'_>) -> fmt::Result {
+        let deliveries = self.deliveries.metrics();
+        metrics::write_actors(out, &self.overviews())?;
+        metrics::write_store(out, &self.store.metrics())?;
+        out.gauge(
+            "feed_queue_bytes",
+            "Bytes of committed events that wait for the feed's reader.",
+            u64::try_from(self.events.feed.waiting_bytes()).unwrap_or(u64::MAX),
+        )?;
+        out.gauge(
             "search_positions_behind",
+            "Committed positions that full text search has not reached.",
             self.positions_behind(self.documents.finder.position()),
-        ));
-        store.push((
+        )?;
+        out.gauge(
             "webhook_positions_behind",
+            "Committed positions that are not matched with webhook endpoints.",
             self.positions_behind(deliveries.matched),
-        ));
-        crate::metrics::text(&self.overviews(), &store, &deliveries, &threads::figures())
+        )?;
+        metrics::write_deliveries(out, &deliveries)?;
+        metrics::write_threads(out, &threads::metrics())
     }
 
     /// How many positions what is committed is ahead of this one.
-    fn positions_behind(&self, position: i64) -> f64 {
-        gauge(self.events.feed.last().saturating_sub(position).max(0))
+    fn positions_behind(&self, position: i64) -> i64 {
+        self.events.feed.last().saturating_sub(position).max(0)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge needs no precision")]
-fn gauge(value: i64) -> f64 {
-    value as f64
 }
 
 /// The limits by key, as the edge asks them.

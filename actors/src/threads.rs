@@ -43,9 +43,9 @@ struct Counts {
     restarts: u64,
 }
 
-/// The threads of one name, as metrics show them.
+/// What the threads of one name have come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadFigures {
+pub struct ThreadMetrics {
     /// The name that the threads share.
     pub name: &'static str,
     /// Threads that run now; one that waits for its restart does not.
@@ -56,16 +56,16 @@ pub struct ThreadFigures {
     pub restarts: u64,
 }
 
-/// All threads, by name.
+/// Reads the counters of all threads, by name.
 #[must_use]
-pub fn figures() -> Vec<ThreadFigures> {
+pub fn metrics() -> Vec<ThreadMetrics> {
     let of = |(name, counts): (&&'static str, &Counts)| {
         let Counts {
             running,
             panics,
             restarts,
         } = *counts;
-        ThreadFigures {
+        ThreadMetrics {
             name,
             running,
             panics,

@@ -13,7 +13,7 @@ use std::sync::mpsc::channel;
 use super::*;
 
 fn counts(name: &str) -> (usize, u64) {
-    figures()
+    metrics()
         .into_iter()
         .find(|one| one.name == name)
         .map_or((0, 0), |one| (one.running, one.restarts))

@@ -117,13 +117,9 @@ impl Budget {
         self.take(holder, 1, Slack::None).is_none()
     }
 
-    /// How much is held, in Prometheus' text format.
-    pub(crate) fn text(&self, of: &str, help: &str) -> String {
-        let (name, total) = (
-            format!("colloquy_{of}_in_flight_bytes"),
-            self.held.lock().total,
-        );
-        format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {total}\n")
+    /// How many bytes are held.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held.lock().total
     }
 }
 

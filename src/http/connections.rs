@@ -78,13 +78,9 @@ impl Connections {
         })
     }
 
-    /// How many are open, in Prometheus' text format.
-    pub(crate) fn text(&self) -> String {
-        let total = self.open.lock().total;
-        format!(
-            "# HELP colloquy_connections Connections that are open.\n# TYPE colloquy_connections gauge\n\
-             colloquy_connections {total}\n"
-        )
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.lock().total
     }
 }
 

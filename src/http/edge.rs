@@ -15,6 +15,7 @@ use super::connections::Connections;
 use super::cors::Cors;
 use super::headers::Fixed;
 use super::idle::IdleLimits;
+use super::metrics::{Metrics, Sources};
 use super::outgoing::ReadPace;
 use super::problem::Kind;
 use super::realtime::{LineLimits, OpenLines};
@@ -52,7 +53,8 @@ pub(crate) struct Edge {
     pub(crate) connections_max: usize,
     pub(crate) connections: Arc<Connections>,
     pub(crate) metrics_public: bool,
-    pub(crate) traffic: Traffic,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) metrics: Metrics,
     pub(crate) running: Running,
     pub(crate) lines: LineLimits,
     pub(crate) open: Arc<OpenLines>,
@@ -88,13 +90,25 @@ impl Edge {
             timeout: seconds(config.server.body_timeout_seconds),
             in_flight: Arc::clone(&in_flight),
         };
+        let answers = Budget::new(config.limits.answers_in_flight_bytes);
+        let connections = Connections::new(connections_max, idle, config.server.proxies());
+        let traffic = Arc::new(Traffic::new(table.operations()));
+        let open = Arc::new(OpenLines::new(config));
+        let metrics = Metrics::new(Sources {
+            traffic: Arc::clone(&traffic),
+            open_lines: Arc::clone(&open),
+            connections: Arc::clone(&connections),
+            bodies: Arc::clone(&in_flight),
+            answers: Arc::clone(&answers),
+            system: Arc::clone(&system),
+        });
         Edge {
             system,
             courier,
             body: limits(config.limits.max_body_bytes, Kind::PayloadTooLarge),
             document_body: limits(config.limits.max_document_bytes, Kind::PayloadTooLarge),
             form_body: limits(config.limits.max_form_bytes, Kind::InvalidRequest),
-            answers: Budget::new(config.limits.answers_in_flight_bytes),
+            answers,
             making: ConcurrencyLimit::new(config.limits.large_answers_at_once),
             read_pace: ReadPace {
                 bytes_per_second_min: config.server.read_bytes_per_second_min,
@@ -106,12 +120,13 @@ impl Edge {
             cors: Cors::new(&config.cors),
             proxies: config.server.proxies(),
             connections_max,
-            connections: Connections::new(connections_max, idle, config.server.proxies()),
+            connections,
             metrics_public: config.metrics.public,
-            traffic: Traffic::new(table.operations().len()),
+            traffic,
+            metrics,
             running: Running::default(),
             lines: LineLimits::new(config),
-            open: Arc::new(OpenLines::new(config)),
+            open,
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
             table,

@@ -13,6 +13,7 @@
 //! - `realtime/` what stays open: event streams and WebSockets
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `edge.rs` what all requests share; `traffic.rs` how many there were and how long they took;
+//!   `metrics.rs` what operators read of that;
 //!   `running.rs` which are under way; `connections.rs` who is connected, `idle.rs` for how long
 //!   without a request, `pipelining.rs` how many requests are read ahead, `outlet.rs` a connection
 //!   below HTTP; `server.rs` the listener
@@ -35,6 +36,7 @@ mod idempotency;
 mod idle;
 mod json;
 mod links;
+mod metrics;
 mod objects;
 mod openapi;
 mod openapi_bounds;

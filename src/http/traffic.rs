@@ -1,9 +1,12 @@
 //! How many requests each operation had, how they ended and how long they took: counters, read by
 //! `/metrics`.
 
-use std::fmt::Write;
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use colloquy_actors::metrics::{HistogramCounts, MetricsWriter};
 
 use super::operation::Operation;
 
@@ -16,20 +19,45 @@ const BOUNDS_MICROS: [u64; 14] = [
 /// Statuses from 100 to 599.
 const STATUSES: usize = 500;
 
+/// What one operation's requests have come to.
 struct Row {
+    method: &'static str,
+    route: &'static str,
     by_status: Box<[AtomicU64]>,
     by_time: [AtomicU64; BOUNDS_MICROS.len() + 1],
     micros: AtomicU64,
 }
 
 impl Row {
-    fn new() -> Self {
+    fn new(method: &'static str, route: &'static str) -> Self {
         let by_status = (0..STATUSES).map(|_| AtomicU64::new(0)).collect();
         Row {
+            method,
+            route,
             by_status,
             by_time: Default::default(),
             micros: AtomicU64::new(0),
         }
+    }
+
+    /// How long its requests took; none where there were none.
+    fn histogram(&self) -> Option<HistogramCounts> {
+        let bounds = BOUNDS_MICROS.into_iter().map(seconds);
+        let buckets: Vec<_> = bounds
+            .chain([f64::INFINITY])
+            .zip(
+                self.by_time
+                    .iter()
+                    .map(|count| count.load(Ordering::Relaxed)),
+            )
+            .collect();
+        buckets
+            .iter()
+            .any(|(_, count)| *count > 0)
+            .then(|| HistogramCounts {
+                sum: seconds(self.micros.load(Ordering::Relaxed)),
+                buckets,
+            })
     }
 }
 
@@ -39,9 +67,12 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new(operations: usize) -> Self {
+    pub(super) fn new(operations: &[Operation]) -> Self {
+        let rows = operations
+            .iter()
+            .map(|operation| Row::new(operation.verb.word(), operation.path));
         Traffic {
-            rows: (0..=operations).map(|_| Row::new()).collect(),
+            rows: rows.chain([Row::new("", "")]).collect(),
         }
     }
 
@@ -64,71 +95,40 @@ impl Traffic {
         row.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The counters in Prometheus' text format.
-    pub(super) fn text(&self, operations: &[Operation]) -> String {
-        let mut text = String::from(
-            "# HELP colloquy_http_requests_total Requests by operation and status.\n\
-             # TYPE colloquy_http_requests_total counter\n",
-        );
-        for (number, row) in self.rows.iter().enumerate() {
-            let (method, route) = name(operations, number);
-            for (index, counter) in row.by_status.iter().enumerate() {
-                let count = counter.load(Ordering::Relaxed);
-                if count > 0 {
-                    let status = index + 100;
-                    // Writing to a String can't fail.
-                    let _ = writeln!(
-                        text,
-                        "colloquy_http_requests_total{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}} {count}"
-                    );
-                }
-            }
-        }
-        text.push_str(
-            "# HELP colloquy_http_request_seconds Time from a request's head to its response.\n\
-             # TYPE colloquy_http_request_seconds histogram\n",
-        );
-        for (number, row) in self.rows.iter().enumerate() {
-            row.histogram(&mut text, name(operations, number));
-        }
-        text
+    /// Writes the counters as metrics.
+    pub(super) fn write_metrics(&self, out: &mut MetricsWriter<'_>) -> fmt::Result {
+        let requests = self.rows.iter().flat_map(|row| {
+            row.by_status
+                .iter()
+                .enumerate()
+                .map(|(index, counter)| (index + 100, counter.load(Ordering::Relaxed)))
+                .filter(|(_, count)| *count > 0)
+                .map(|(status, count)| {
+                    let labels = [
+                        ("method", Cow::Borrowed(row.method)),
+                        ("route", Cow::Borrowed(row.route)),
+                        ("status", Cow::Owned(status.to_string())),
+                    ];
+                    (labels, count)
+                })
+        });
+        out.counters(
+            "http_requests_total",
+            "Requests by operation and status.",
+            requests,
+        )?;
+        let times = self.rows.iter().filter_map(|row| {
+            let labels = [("method", row.method), ("route", row.route)];
+            Some((labels, row.histogram()?))
+        });
+        out.histograms(
+            "http_request_seconds",
+            "Time from a request's head to its response.",
+            times,
+        )
     }
 }
 
-fn name(operations: &[Operation], number: usize) -> (&'static str, &'static str) {
-    operations.get(number).map_or(("", ""), |operation| {
-        (operation.verb.word(), operation.path)
-    })
-}
-
-impl Row {
-    fn histogram(&self, text: &mut String, (method, route): (&str, &str)) {
-        let labels = format!("method=\"{method}\",route=\"{route}\"");
-        let mut total = 0;
-        let mut lines = String::new();
-        for (index, counter) in self.by_time.iter().enumerate() {
-            total += counter.load(Ordering::Relaxed);
-            let bound = BOUNDS_MICROS
-                .get(index)
-                .map_or("+Inf".to_owned(), |bound| seconds(*bound));
-            let _ = writeln!(
-                lines,
-                "colloquy_http_request_seconds_bucket{{{labels},le=\"{bound}\"}} {total}"
-            );
-        }
-        if total > 0 {
-            text.push_str(&lines);
-            let sum = seconds(self.micros.load(Ordering::Relaxed));
-            let _ = writeln!(text, "colloquy_http_request_seconds_sum{{{labels}}} {sum}");
-            let _ = writeln!(
-                text,
-                "colloquy_http_request_seconds_count{{{labels}}} {total}"
-            );
-        }
-    }
-}
-
-fn seconds(micros: u64) -> String {
-    let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
 }

@@ -36,6 +36,17 @@ impl Passivation {
         Self::Vacant,
         Self::Operator,
     ];
+
+    /// Its value as a metric's label.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Active => "active",
+            Self::Bytes => "bytes",
+            Self::Vacant => "vacant",
+            Self::Operator => "operator",
+        }
+    }
 }
 
 /// Why an entity began anew from the store.
@@ -62,6 +73,17 @@ impl Restart {
         Self::Thread,
         Self::Operator,
     ];
+
+    /// Its value as a metric's label.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Conflict => "conflict",
+            Self::Store => "store",
+            Self::Thread => "thread",
+            Self::Operator => "operator",
+        }
+    }
 }
 
 /// A crash, as operators see it.

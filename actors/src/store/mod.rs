@@ -10,6 +10,7 @@ mod commit;
 mod delivery;
 mod documents;
 mod list_failure;
+mod metrics;
 mod stored;
 
 pub mod sqlite;
@@ -33,6 +34,7 @@ pub use documents::{
     StoredVersion, VersionQuery,
 };
 pub use list_failure::ListFailure;
+pub use metrics::{StoreMetric, StoreValue};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
     MessageQuery, RecordQuery, RevisionQuery, Span, Stored, StoredConversation, StoredMessage,
@@ -258,6 +260,6 @@ pub trait Store: Send + Sync + 'static {
     /// Whether it can commit.
     fn healthy(&self) -> bool;
 
-    /// Figures for the operators, as (name, value).
-    fn figures(&self) -> Vec<(&'static str, f64)>;
+    /// Counters and gauges for operators.
+    fn metrics(&self) -> Vec<StoreMetric>;
 }

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::attempt::WebhookSettings;
 use super::courier::Courier;
-use super::figures::{DeliveryFigures, Figures};
+use super::delivery_metrics::{DeliveryCounters, DeliveryMetrics};
 use super::messages::{
     AllHealth, Asker, DeliveryError, DeliveryLogView, DeliveryView, Health, HealthView, ReplayAsk,
     ReplayView, Retry,
@@ -76,7 +76,7 @@ pub struct ReplayEvents {
 pub struct Deliveries {
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
-    figures: Arc<Figures>,
+    counters: Arc<DeliveryCounters>,
     post: Alone<PostOffice>,
 }
 
@@ -91,20 +91,20 @@ impl Deliveries {
         courier: Arc<dyn Courier>,
         disable: Disable,
     ) -> std::io::Result<Self> {
-        let figures: Arc<Figures> = Arc::default();
+        let counters: Arc<DeliveryCounters> = Arc::default();
         let means = Means {
             store: Arc::clone(&store),
             feed,
             courier,
             disable,
             settings: Arc::new(settings),
-            figures: Arc::clone(&figures),
+            counters: Arc::clone(&counters),
         };
         let post = Alone::start(move || PostOffice::new(means.clone()))?;
         Ok(Deliveries {
             store,
             identity,
-            figures,
+            counters,
             post,
         })
     }
@@ -310,8 +310,8 @@ impl Deliveries {
     }
 
     /// What deliveries come to.
-    pub(crate) fn figures(&self) -> DeliveryFigures {
-        self.figures.read()
+    pub(crate) fn metrics(&self) -> DeliveryMetrics {
+        self.counters.read()
     }
 
     fn tell(&self, mail: Mail) {

@@ -4,7 +4,7 @@ mod asks;
 mod attempt;
 mod courier;
 mod deliveries;
-mod figures;
+mod delivery_metrics;
 mod following;
 mod line;
 mod matcher;
@@ -25,7 +25,7 @@ pub use crate::store::DeliveryState;
 pub use attempt::{WebhookSettings, attempt_of};
 pub use courier::{Courier, Lost, Parcel, Reply};
 pub use deliveries::{Deliveries, DeliveryList, ReplayEvents};
-pub use figures::DeliveryFigures;
+pub use delivery_metrics::DeliveryMetrics;
 pub use messages::{DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayView};
 pub use record::{
     ChangeWebhook, CreateWebhook, DisabledReason, RotateSecret, TestWebhook, Webhook,

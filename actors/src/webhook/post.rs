@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::asks::Ask;
 use super::attempt::WebhookSettings;
 use super::courier::{Courier, Lost, Parcel};
-use super::figures::Figures;
+use super::delivery_metrics::DeliveryCounters;
 use super::following::{Behind, Reading, Unmatched};
 use super::line::{Refill, Shipment};
 use super::matcher::Matcher;
@@ -63,7 +63,7 @@ pub(super) struct Means {
     pub(super) courier: Arc<dyn Courier>,
     pub(super) disable: Disable,
     pub(super) settings: Arc<WebhookSettings>,
-    pub(super) figures: Arc<Figures>,
+    pub(super) counters: Arc<DeliveryCounters>,
 }
 
 /// What it is told.
@@ -134,7 +134,7 @@ impl Solo for PostOffice {
     type Message = Mail;
 
     fn begin(&mut self, turn: &mut Turn<Mail>) {
-        self.means.figures.in_flight.store(0, Ordering::Relaxed);
+        self.means.counters.in_flight.store(0, Ordering::Relaxed);
         self.open(turn);
     }
 
@@ -301,7 +301,7 @@ impl PostOffice {
         }
         self.match_on();
         self.means
-            .figures
+            .counters
             .matched
             .store(self.matcher.position(), Ordering::Relaxed);
         self.pass_asked(turn);
@@ -345,7 +345,10 @@ impl PostOffice {
             return;
         };
         self.in_flight += 1;
-        self.means.figures.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.means
+            .counters
+            .in_flight
+            .fetch_add(1, Ordering::Relaxed);
         let Means {
             store,
             courier,
@@ -373,7 +376,10 @@ impl PostOffice {
     fn landed(&mut self, landed: Landed, turn: &mut Turn<Mail>) {
         let Landed { shipment, made } = landed;
         self.in_flight -= 1;
-        self.means.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.means
+            .counters
+            .in_flight
+            .fetch_sub(1, Ordering::Relaxed);
         let now = now_ms();
         let made = match made {
             Landing::Made(made) => made,
@@ -405,7 +411,7 @@ impl PostOffice {
             log.push(epitaph(since, now));
             (outcome.verdict, outcome.disable) = (Verdict::Failed, Some(DisabledReason::Failing));
         }
-        self.means.figures.attempt(outcome.verdict);
+        self.means.counters.attempt(outcome.verdict);
         self.queue.landed(&shipment, outcome.verdict, log, now);
         if !matches!(outcome.verdict, Verdict::Later(_)) {
             self.delivery_ended(shipment.key.lane);
@@ -535,7 +541,10 @@ impl PostOffice {
             self.wakes_at = Some(at);
             turn.after(at - now, Mail::Wake);
             let waiting = self.queue.lines().map(|line| line.waiting).sum();
-            self.means.figures.pending.store(waiting, Ordering::Relaxed);
+            self.means
+                .counters
+                .pending
+                .store(waiting, Ordering::Relaxed);
         }
     }
 }

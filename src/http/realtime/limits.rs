@@ -2,11 +2,13 @@
 //! one account.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use colloquy_actors::accounts::Principal;
+use colloquy_actors::metrics::MetricsWriter;
 use colloquy_model::id::KeyId;
 use parking_lot::Mutex;
 
@@ -136,15 +138,16 @@ impl OpenLines {
         })
     }
 
-    /// The counters in Prometheus' text format.
-    pub(crate) fn text(&self) -> String {
-        let counts = self.counts.lock();
-        format!(
-            "# HELP colloquy_lines_open Event streams and WebSockets that are open.\n\
-             # TYPE colloquy_lines_open gauge\n\
-             colloquy_lines_open{{kind=\"sse\"}} {}\n\
-             colloquy_lines_open{{kind=\"websocket\"}} {}\n",
-            counts.streams, counts.sockets,
+    /// Writes how many are open, as metrics.
+    pub(crate) fn write_metrics(&self, out: &mut MetricsWriter<'_>) -> fmt::Result {
+        let (streams, sockets) = {
+            let counts = self.counts.lock();
+            (counts.streams, counts.sockets)
+        };
+        out.gauges(
+            "lines_open",
+            "Event streams and WebSockets that are open.",
+            [("sse", streams), ("websocket", sockets)].map(|(kind, open)| ([("kind", kind)], open)),
         )
     }
 }

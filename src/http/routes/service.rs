@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::super::call::Call;
 use super::super::docs;
+use super::super::metrics::MEDIA_TYPE;
 use super::super::problem::{Outcome, Problem};
 use super::super::query::NoQuery;
 use super::super::reply::{Keep, Output, Text};
@@ -97,24 +98,9 @@ pub(super) async fn readiness(call: Call, _: NoQuery) -> Result<Output, Problem>
 }
 
 pub(super) async fn metrics(call: Call, _: NoQuery) -> Result<Output, Problem> {
-    let mut text = call.edge.traffic.text(call.edge.table.operations());
-    text.push_str(&call.edge.open.text());
-    text.push_str(&call.edge.connections.text());
-    text.push_str(&call.edge.body.in_flight.text(
-        "bodies",
-        "Bytes of large bodies whose requests are under way.",
-    ));
-    text.push_str(
-        &call
-            .edge
-            .answers
-            .text("answers", "Bytes of large answers on their way out."),
-    );
-    text.push_str(&call.edge.system.metrics());
-    let media_type = "text/plain; version=0.0.4; charset=utf-8";
     Ok(Output::Text(Text {
-        body: text.into(),
-        media_type,
+        body: call.edge.metrics.text().into(),
+        media_type: MEDIA_TYPE,
         keep: Keep::Not,
         room: None,
     }))

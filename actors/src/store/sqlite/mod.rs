@@ -13,7 +13,6 @@ mod deliveries;
 mod documents;
 mod erasing;
 mod events;
-mod figures;
 mod fresh;
 pub(crate) mod gate;
 mod headroom;
@@ -36,6 +35,7 @@ mod timeline;
 mod transcript;
 mod waiting;
 mod writer;
+mod writer_metrics;
 
 #[cfg(test)]
 mod redacting_tests;
@@ -61,20 +61,20 @@ pub use check::{Finding, check};
 use self::batch::Seals;
 use self::checkpointing::Checkpointing;
 use self::chores::{BUSY_MAX, Housekeeping, Pace};
-use self::figures::Figures;
 use self::fresh::{Fresh, Slicing};
 use self::gate::Gate;
 use self::headroom::Headroom;
 use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
+use self::writer_metrics::WriterCounters;
 use super::{
     ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery,
     DeliveryQuery, DeliverySlice, DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect,
     EndpointTotals, EventPage, EventQuery, FeedRow, FramedVersion, KeptRow, Later, MessageQuery,
-    ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, Stored, StoredDelivery,
-    StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, Unwritten,
-    VersionQuery, WebhookState, Written,
+    ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, StoreMetric, Stored,
+    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
+    Unwritten, VersionQuery, WebhookState, Written,
 };
 use crate::accounts::names::Names;
 use crate::accounts::{Identity, KnownAccount, KnownKey};
@@ -250,7 +250,7 @@ pub struct SqliteStore {
     chores: Readers<ReadClass>,
     lagging: Arc<Lagging>,
     fresh: Arc<Fresh>,
-    figures: Arc<Figures>,
+    counters: Arc<WriterCounters>,
     healthy: Arc<AtomicBool>,
     /// Held as long as the store is open: a second process is refused.
     _lock: File,
@@ -299,9 +299,9 @@ impl SqliteStore {
         let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
         connection.busy_timeout(BUSY_MAX)?;
         let checkpointing = Checkpointing::start(path, &mut connection)?;
-        let (lagging, figures, healthy) = (
+        let (lagging, counters, healthy) = (
             Arc::new(Lagging::default()),
-            Arc::new(Figures::default()),
+            Arc::new(WriterCounters::default()),
             Arc::new(AtomicBool::new(true)),
         );
         let slicing = Slicing::default();
@@ -315,7 +315,7 @@ impl SqliteStore {
             slicing,
             views,
             housekeeping,
-            figures: Arc::clone(&figures),
+            counters: Arc::clone(&counters),
             healthy: Arc::clone(&healthy),
             banned: std::collections::HashMap::new(),
             tidying: deliveries::Tidying::default(),
@@ -339,7 +339,7 @@ impl SqliteStore {
             chores,
             lagging,
             fresh,
-            figures,
+            counters,
             healthy,
             _lock: lock,
         };
@@ -774,7 +774,7 @@ impl Store for SqliteStore {
         self.healthy.load(Ordering::Relaxed)
     }
 
-    fn figures(&self) -> Vec<(&'static str, f64)> {
-        self.figures.list()
+    fn metrics(&self) -> Vec<StoreMetric> {
+        self.counters.metrics()
     }
 }

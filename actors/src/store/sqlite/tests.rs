@@ -19,12 +19,12 @@ use tempfile::TempDir;
 
 use super::checkpointing::Checkpointing;
 use super::chores::{Housekeeping, Pace};
-use super::figures::Figures;
 use super::fresh::Slicing;
 use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::retention::Retention;
 use super::writer::{Work, Writer};
+use super::writer_metrics::WriterCounters;
 use super::{
     ReadClass, SqliteStore, StoreSettings, Views, check, connect, log_of, recovery, schema,
 };
@@ -218,7 +218,7 @@ impl Bare {
             lagging: Arc::default(),
             slicing: Slicing::default(),
             views,
-            figures: Arc::new(Figures::default()),
+            counters: Arc::new(WriterCounters::default()),
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
             tidying: super::deliveries::Tidying::default(),

@@ -16,10 +16,10 @@ use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
 use super::checkpointing::Checkpointing;
 use super::chores::Housekeeping;
 use super::deliveries::{Care, Tidying};
-use super::figures::Figures;
 use super::fresh::{Due, Slicing};
 use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
+use super::writer_metrics::WriterCounters;
 use super::{Views, codec, loads};
 use crate::feed::Batch as Published;
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
@@ -85,7 +85,7 @@ pub(super) struct Writer {
     pub(super) slicing: Slicing,
     pub(super) views: Views,
     pub(super) housekeeping: Housekeeping,
-    pub(super) figures: Arc<Figures>,
+    pub(super) counters: Arc<WriterCounters>,
     pub(super) healthy: Arc<AtomicBool>,
     /// Nothing more of these is taken.
     pub(super) banned: Bans,
@@ -118,7 +118,7 @@ impl Writer {
             }
             closing = arrivals.are_last();
             let mut batch = arrivals.next(closing);
-            self.figures.queue(batch.len());
+            self.counters.queue(batch.len());
             self.take(&mut batch);
             self.keep_house(closing);
         }
@@ -148,7 +148,7 @@ impl Writer {
             Err(Failure::Away) => batch.iter().map(|_| Err(CommitFailure::Away)).collect(),
             Err(Failure::Poisoned) => self.one_by_one(batch),
         };
-        self.figures.batch(batch.len(), begun.elapsed());
+        self.counters.batch(begun.elapsed());
         self.settle(batch, verdicts);
     }
 
@@ -390,7 +390,7 @@ impl Writer {
                 return Err(failure);
             }
         };
-        self.figures.commit(commit.rows.len());
+        self.counters.commit(commit.rows.len());
         self.slicing.note(&commit, first);
         publish(&mut commit, first, published);
         if commit.redacts.is_some() {
@@ -460,7 +460,8 @@ impl Writer {
             (lagging, views),
             closing,
         );
-        self.figures.renames_waiting(housekeeping.renames_waiting());
+        self.counters
+            .renames_waiting(housekeeping.renames_waiting());
         match done {
             Ok(()) => healthy.store(true, Ordering::Relaxed),
             Err(error) => {

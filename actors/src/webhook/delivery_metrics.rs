@@ -1,12 +1,12 @@
-//! What deliveries come to, in numbers that operators may read at any time.
+//! What webhook deliveries have come to, in numbers that operators may read at any time.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use super::queue::Verdict;
 
-/// Counters and gauges; whoever delivers alone sets them.
+/// Counters and gauges of deliveries; the thread that delivers alone changes them.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct DeliveryCounters {
     pub(super) pending: AtomicU64,
     pub(super) in_flight: AtomicUsize,
     /// Everything up to this position is matched with endpoints.
@@ -16,7 +16,8 @@ pub(super) struct Figures {
     failed: AtomicU64,
 }
 
-impl Figures {
+impl DeliveryCounters {
+    /// Counts an attempt by its outcome.
     pub(super) fn attempt(&self, verdict: Verdict) {
         let counter = match verdict {
             Verdict::Delivered => &self.delivered,
@@ -26,9 +27,10 @@ impl Figures {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> DeliveryFigures {
+    /// Reads them all.
+    pub(super) fn read(&self) -> DeliveryMetrics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        DeliveryFigures {
+        DeliveryMetrics {
             pending: read(&self.pending),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             matched: self.matched.load(Ordering::Relaxed),
@@ -41,9 +43,9 @@ impl Figures {
     }
 }
 
-/// What deliveries come to, as metrics show it.
+/// What webhook deliveries have come to, read at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct DeliveryFigures {
+pub struct DeliveryMetrics {
     /// Deliveries that wait.
     pub pending: u64,
     /// Attempts that are under way.

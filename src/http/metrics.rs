@@ -1,0 +1,119 @@
+//! The one registry of all metrics, and the text that Prometheus reads from it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use colloquy_actors::metrics::MetricsWriter;
+use colloquy_actors::system::System;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::registry::Registry;
+
+use super::budget::Budget;
+use super::connections::Connections;
+use super::realtime::OpenLines;
+use super::traffic::Traffic;
+
+/// Every metric's name begins with it.
+const PREFIX: &str = "colloquy";
+
+/// What `/metrics` answers is declared as: Prometheus' text format.
+pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The registry: everything in it is read anew for each answer.
+pub(crate) struct Metrics(Registry);
+
+/// Everything of the edge that has metrics.
+pub(super) struct Sources {
+    pub(super) traffic: Arc<Traffic>,
+    pub(super) open_lines: Arc<OpenLines>,
+    pub(super) connections: Arc<Connections>,
+    pub(super) bodies: Arc<Budget>,
+    pub(super) answers: Arc<Budget>,
+    pub(super) system: Arc<System>,
+}
+
+impl Metrics {
+    pub(super) fn new(sources: Sources) -> Self {
+        let Sources {
+            traffic,
+            open_lines,
+            connections,
+            bodies,
+            answers,
+            system,
+        } = sources;
+        let mut metrics = Metrics(Registry::with_prefix(PREFIX));
+        metrics.register(move |out| traffic.write_metrics(out));
+        metrics.register(move |out| open_lines.write_metrics(out));
+        metrics.register(move |out| {
+            let open = connections.open();
+            out.gauge("connections", "Connections that are open.", open)
+        });
+        metrics.register(move |out| {
+            out.gauge(
+                "bodies_in_flight_bytes",
+                "Bytes of large bodies whose requests are under way.",
+                bodies.held_bytes(),
+            )
+        });
+        metrics.register(move |out| {
+            out.gauge(
+                "answers_in_flight_bytes",
+                "Bytes of large answers on their way out.",
+                answers.held_bytes(),
+            )
+        });
+        metrics.register(move |out| system.write_metrics(out));
+        metrics
+    }
+
+    fn register(
+        &mut self,
+        write: impl Fn(&mut MetricsWriter<'_>) -> fmt::Result + Send + Sync + 'static,
+    ) {
+        let source = Source(Box::new(write));
+        self.0.register_collector(Box::new(source));
+    }
+
+    /// Reads all metrics in Prometheus' text format.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::with_capacity(16_384);
+        // Writing to a String can't fail.
+        let _ = text::encode_registry(&mut text, &self.0);
+        text
+    }
+}
+
+/// What writes some of the metrics whenever they are read.
+struct Source(Box<dyn Fn(&mut MetricsWriter<'_>) -> fmt::Result + Send + Sync>);
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
+}
+
+impl Collector for Source {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        (self.0)(&mut MetricsWriter::new(encoder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_has_one_name_in_its_explanation_its_type_and_its_samples() {
+        let mut metrics = Metrics(Registry::with_prefix(PREFIX));
+        metrics.register(|out| out.counters("a_total", "What.", [([("k", "v")], 3_u64)]));
+        metrics.register(|out| out.gauge("b", "Else.", 0_u64));
+        assert_eq!(
+            metrics.text(),
+            "# HELP colloquy_a_total What.\n# TYPE colloquy_a_total counter\n\
+             colloquy_a_total{k=\"v\"} 3\n\
+             # HELP colloquy_b Else.\n# TYPE colloquy_b gauge\ncolloquy_b 0\n"
+        );
+    }
+}

@@ -9,7 +9,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 
 /// An entity that the store keeps.
-pub trait Kept: Entity<Commit = Commit, Broken = Broken> {
+pub trait Kept: Entity<Commit = Commit, Violation = Broken> {
     /// How the store names it.
     fn subject(id: Self::Id) -> Subject;
 

@@ -202,11 +202,13 @@ fn write_actor_gauges(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fm
         ("actors_quarantined", "Entities in quarantine.", |o| {
             amount(o.quarantined)
         }),
-        ("actors_places", "Mailbox permits taken.", |o| o.places),
+        ("actors_places", "Mailbox permits taken.", |o| {
+            o.permits_taken
+        }),
         (
             "actors_places_max",
             "The most mailbox permits that one entity has taken.",
-            |o| u64::from(o.places_max),
+            |o| u64::from(o.permits_taken_max),
         ),
         (
             "actors_bytes",

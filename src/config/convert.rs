@@ -48,7 +48,7 @@ impl Supervision {
         let many = |key| count(self.of(kind, key));
         let some = |key| u32::try_from(many(key)).unwrap_or(u32::MAX);
         Policy {
-            mailbox_places: some("mailbox_places"),
+            mailbox_max: some("mailbox_places"),
             turn_budget: some("turn_budget"),
             ask_timeout: seconds("ask_timeout_seconds"),
             active_max: many("active_max"),

@@ -574,7 +574,7 @@ fn why(cause: Cause) -> &'static str {
         Cause::BackingOff => "the resource is being restarted",
         Cause::Quarantined => "the resource failed too often and rests",
         Cause::Draining => "the server is stopping",
-        Cause::StoreAway => "the store does not answer",
+        Cause::StoreUnavailable => "the store does not answer",
         Cause::TimedOut => "the request's turn did not come in time",
         Cause::Conflict => "the resource was changed elsewhere at the same time",
     }

@@ -435,7 +435,7 @@ impl<R: Rules> Entity for Record<R> {
     type Found = std::convert::Infallible;
     type Change = Changed<R>;
     type Commit = Commit;
-    type Broken = Broken;
+    type Violation = Broken;
 
     fn vacant(id: Self::Id) -> Self {
         Record {

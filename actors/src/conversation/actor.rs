@@ -45,7 +45,7 @@ impl Entity for Conversation {
     type Found = Found;
     type Change = Changed;
     type Commit = Commit;
-    type Broken = Broken;
+    type Violation = Broken;
 
     fn vacant(id: ConversationId) -> Self {
         Conversation { id, live: None }

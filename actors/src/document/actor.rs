@@ -25,7 +25,7 @@ impl Entity for Document {
     type Found = Worked;
     type Change = Changed;
     type Commit = Commit;
-    type Broken = Broken;
+    type Violation = Broken;
 
     fn vacant(id: DocumentId) -> Self {
         Document { id, live: None }

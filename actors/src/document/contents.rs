@@ -57,7 +57,7 @@ impl From<Unread> for Failure {
     fn from(unread: Unread) -> Self {
         match unread {
             Unread::NotFound => AskError::Refused(DocumentError::NotFound),
-            Unread::Away => unavailable(Cause::StoreAway),
+            Unread::Away => unavailable(Cause::StoreUnavailable),
             Unread::Unreadable => AskError::Unreadable,
             Unread::Crowded => unavailable(Cause::TimedOut),
         }
@@ -69,7 +69,7 @@ impl From<Unread> for LoadError {
     fn from(unread: Unread) -> Self {
         match unread {
             Unread::NotFound | Unread::Unreadable => LoadError::Unreadable,
-            Unread::Away => LoadError::Away,
+            Unread::Away => LoadError::Unavailable,
             Unread::Crowded => LoadError::Busy,
         }
     }

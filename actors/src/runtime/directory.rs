@@ -1,142 +1,147 @@
-//! The door to all entities of one kind: ask one by its id, from any thread. Holds no rule of any
-//! entity.
+//! The directory of all entities of one kind: asks one by its id, from any thread, and serves
+//! operators. Holds no rule of any entity.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::ask::{AskError, Cause};
+use super::ask_error::{AskError, Cause};
 use super::entity::Entity;
 use super::entity_actor::Control;
+use super::entity_handle::{CircuitState, EntityHandle};
 use super::journal::Journal;
 use super::metrics::{Histogram, Passivation, count, read};
 use super::overview::{Inspection, Life, Overview, Percentiles};
 use super::placement::Placement;
 use super::policy::Policy;
-use super::room::Room;
-use super::slot::{Gate, Slot};
+use super::registry::Registry;
 use super::sweeper;
 
 /// All entities of one kind.
 ///
-/// An entity is started by the first command for it and forgotten when nobody asks it; its address,
-/// its restarts and its thread are the directory's business. Dropped, it lets every actor finish
-/// what is queued and stop.
+/// An entity is started by the first command for it and passivated when nobody asks it. Callers
+/// never see its address, its restarts or its thread. Dropped, the directory lets every actor
+/// finish what is queued and stop.
 pub struct Directory<E: Entity> {
-    room: Arc<Room<E>>,
+    registry: Arc<Registry<E>>,
 }
 
 impl<E: Entity> Directory<E> {
-    /// A directory without a living entity.
+    /// A directory without active entities.
     pub fn new(journal: Arc<dyn Journal<E>>, placement: Placement, policy: Policy) -> Arc<Self> {
         Arc::new(Self {
-            room: Arc::new(Room::new(journal, placement, policy)),
+            registry: Arc::new(Registry::new(journal, placement, policy)),
         })
     }
 
-    /// Asks an entity, and waits for its answer at most the policy's time. The command is enqueued
-    /// at the first poll, in the order of the first polls. Dropped before the command's turn, it
-    /// takes the command back; after that the work goes on.
+    /// Asks an entity, and waits for its answer at most the policy's `ask_timeout`.
+    ///
+    /// The command is enqueued at the first poll, in the order of the first polls. Dropped before
+    /// the command has started, the future withdraws it; after that the command goes on.
+    ///
+    /// # Errors
+    /// See [`AskError`]: each says whether something may have been done.
     pub async fn ask(
         &self,
         id: E::Id,
         command: E::Command,
     ) -> Result<E::Reply, AskError<E::Refusal>> {
-        let (waiting, deadline) = self.room.enqueue(id, command)?;
-        let answer = waiting.until(deadline).await;
+        let (reply, deadline) = self.registry.enqueue(id, command)?;
+        let answer = reply.until(deadline).await;
         if let Err(AskError::Unavailable {
             cause: Cause::TimedOut,
             ..
         }) = answer
         {
-            self.room.metrics.refused(Cause::TimedOut);
+            self.registry.metrics.refused(Cause::TimedOut);
         } else if let Err(AskError::TimedOut) = answer {
-            count(&self.room.metrics.timed_out);
+            count(&self.registry.metrics.timed_out);
         }
         answer
     }
 
     /// The policy in force.
     pub fn policy(&self) -> Arc<Policy> {
-        self.room.policy.load_full()
+        self.registry.policy.load_full()
     }
 
-    /// Puts another policy in force, for running entities too, and returns the one before.
+    /// Replaces the policy, for running entities too, and returns the one before.
     pub fn set_policy(&self, policy: Policy) -> Arc<Policy> {
-        self.room.loads.resize(policy.loads_max);
-        let before = self.room.policy.swap(Arc::new(policy));
-        self.room.nudge.notify_one();
+        self.registry.loads.resize(policy.loads_max);
+        let before = self.registry.policy.swap(Arc::new(policy));
+        self.registry.sweep_wakeup.notify_one();
         before
     }
 
-    /// Where its entities live.
+    /// The arbiters on which the entities run.
     pub fn placement(&self) -> &Placement {
-        &self.room.placement
+        &self.registry.placement
     }
 
-    /// Passivates what is idle or too much, now.
+    /// Passivates now what is idle or beyond the policy's limits.
     pub fn sweep_now(&self) {
-        sweeper::sweep(&self.room);
+        sweeper::sweep(&self.registry);
     }
 
-    /// Makes an entity forget its state and load it again; false when it is not in the directory or
-    /// in quarantine.
+    /// Makes an entity drop its state and load it again; false when it is not in the directory or
+    /// is in quarantine.
     pub fn restart(&self, id: E::Id) -> bool {
-        self.room.control(id, Control::Restart)
+        self.registry.control(id, Control::Restart)
     }
 
-    /// Takes an entity out of the directory; false when it is not there or has work.
+    /// Removes an entity from the directory; false when it is not there or holds commands.
     pub fn passivate(&self, id: E::Id) -> bool {
-        self.room.take_out(id, Passivation::Operator)
+        self.registry.passivate(id, Passivation::Operator)
     }
 
     /// Ends an entity's quarantine and forgets its crashes; false when it was in none.
     pub fn release(&self, id: E::Id) -> bool {
-        self.room.slot(id).is_some_and(|slot| slot.release())
+        self.registry
+            .handle(id)
+            .is_some_and(|handle| handle.release())
     }
 
-    /// Refuses every new ask from now on. What is queued is still done.
+    /// Refuses new commands from now on. What is queued is still done.
     pub fn drain(&self) {
-        self.room.set_draining(true);
+        self.registry.drain();
     }
 
-    /// Takes asks again.
+    /// Takes commands again.
     pub fn resume(&self) {
-        self.room.set_draining(false);
+        self.registry.resume();
     }
 
-    /// Waits until no place is taken; false when that was not reached by the deadline. To be called
-    /// after `drain`, by one caller at a time.
+    /// Waits until no mailbox permit is taken; false when that was not reached by the deadline. To
+    /// be called after [`Self::drain`], by one caller at a time.
     pub async fn drained(&self, deadline: Instant) -> bool {
-        timeout_at(deadline, self.quiet()).await.is_ok()
+        timeout_at(deadline, self.no_permit_taken()).await.is_ok()
     }
 
-    async fn quiet(&self) {
-        for shard in self.room.shards() {
-            // With the write lock, so that whoever got in before the door closed has taken its
-            // place by now.
-            while shard
+    async fn no_permit_taken(&self) {
+        for partition in self.registry.partitions() {
+            // With the write lock: whoever was admitted before `drain` has taken its permit by now.
+            while partition
                 .write()
                 .values()
-                .any(|active| active.slot.places() > 0)
+                .any(|active| active.handle.permits_taken() > 0)
             {
-                self.room.quiet.notified().await;
+                self.registry.drained.notified().await;
             }
         }
     }
 
-    /// The kind at a glance.
+    /// The figures of the kind.
     pub fn overview(&self) -> Overview {
-        let (room, metrics) = (&self.room, &self.room.metrics);
+        let (registry, metrics) = (&self.registry, &self.registry.metrics);
         let mut overview = Overview {
             kind: E::KIND,
             live: 0,
             quarantined: 0,
-            arbiters: room.placement.len(),
-            draining: room.is_draining(),
-            places: 0,
-            places_max: 0,
+            arbiters: registry.placement.len(),
+            draining: registry.is_draining(),
+            permits_taken: 0,
+            permits_taken_max: 0,
             bytes: 0,
             handled: read(&metrics.handled_before),
             abandoned: read(&metrics.abandoned),
@@ -153,75 +158,76 @@ impl<E: Entity> Directory<E> {
             committing: percentiles(&metrics.committing),
             failures: metrics.failures(),
         };
-        for shard in room.shards() {
-            for active in shard.read().values() {
-                overview.add(&active.slot);
+        for partition in registry.partitions() {
+            for active in partition.read().values() {
+                overview.add(&active.handle);
             }
         }
         overview
     }
 
-    /// One entity, if it is in the directory.
+    /// The figures of one entity, if it is in the directory.
     pub fn inspect(&self, id: E::Id) -> Option<Inspection> {
-        self.room.slot(id).map(|slot| slot.inspect())
+        self.registry.handle(id).map(|handle| handle.inspect())
     }
 
-    /// The ids of the entities with the most places taken, the busiest first.
+    /// The ids of the entities that hold the most commands, those with the most first.
     pub fn busiest(&self, max: usize) -> Vec<(E::Id, Inspection)> {
         let mut busy = Vec::new();
-        for shard in self.room.shards() {
-            let shard = shard.read();
+        for partition in self.registry.partitions() {
+            let partition = partition.read();
             busy.extend(
-                shard
+                partition
                     .values()
-                    .map(|active| &active.slot)
-                    .filter(|slot| slot.places() > 0)
+                    .map(|active| &active.handle)
+                    .filter(|handle| handle.permits_taken() > 0)
                     .map(Arc::clone),
             );
         }
-        busy.sort_by_key(|slot| std::cmp::Reverse(slot.places()));
+        busy.sort_by_key(|handle| std::cmp::Reverse(handle.permits_taken()));
         busy.iter()
             .take(max)
-            .map(|slot| (slot.id, slot.inspect()))
+            .map(|handle| (handle.id, handle.inspect()))
             .collect()
     }
 }
 
 impl<E: Entity> Drop for Directory<E> {
     fn drop(&mut self) {
-        // The slots hold the room, the room holds the slots.
-        for shard in self.room.shards() {
-            let gone = std::mem::take(&mut *shard.write());
+        // The handles hold the registry and the registry holds the handles.
+        for partition in self.registry.partitions() {
+            let gone = std::mem::take(&mut *partition.write());
             drop(gone);
         }
     }
 }
 
 impl Overview {
-    fn add<E: Entity>(&mut self, slot: &Slot<E>) {
-        let places = slot.places();
+    fn add<E: Entity>(&mut self, handle: &EntityHandle<E>) {
+        let permits_taken = handle.permits_taken();
         self.live += 1;
-        self.quarantined += usize::from(matches!(slot.gate(), Gate::Quarantined { .. }));
-        self.places += u64::from(places);
-        self.places_max = self.places_max.max(places);
-        self.bytes += slot.bytes();
-        self.handled += slot.handled();
+        self.quarantined +=
+            usize::from(matches!(handle.circuit(), CircuitState::Quarantined { .. }));
+        self.permits_taken += u64::from(permits_taken);
+        self.permits_taken_max = self.permits_taken_max.max(permits_taken);
+        self.bytes += handle.bytes();
+        self.handled += handle.handled();
     }
 }
 
-impl<E: Entity> Slot<E> {
+impl<E: Entity> EntityHandle<E> {
     fn inspect(&self) -> Inspection {
-        let now_ms = self.room.now_ms();
+        let now_ms = self.registry.now_ms();
         let left = |until_ms: u64| Duration::from_millis(until_ms.saturating_sub(now_ms));
-        let (restarts, last_failure) = self.troubles();
+        let (restarts, last_failure) = self.crash_summary();
         Inspection {
-            life: match self.gate() {
-                Gate::BackingOff { until_ms } => Life::BackingOff(left(until_ms)),
-                Gate::Quarantined { until_ms } => Life::Quarantined(left(until_ms)),
-                Gate::Open if self.was_loaded() => Life::Active,
-                Gate::Open => Life::Loading,
+            life: match self.circuit() {
+                CircuitState::BackingOff { until_ms } => Life::BackingOff(left(until_ms)),
+                CircuitState::Quarantined { until_ms } => Life::Quarantined(left(until_ms)),
+                CircuitState::Closed if self.was_loaded() => Life::Active,
+                CircuitState::Closed => Life::Loading,
             },
-            places: self.places(),
+            permits_taken: self.permits_taken(),
             revision: self.revision(),
             committed: self.committed(),
             bytes: self.bytes(),

@@ -1,5 +1,5 @@
-//! What an entity is to the runtime: a pure state machine that owns one thing. Knows no actor, no
-//! clock and no store.
+//! The trait of an entity: a pure state machine that owns one thing. Knows no actor, no clock and
+//! no store.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -11,36 +11,37 @@ use std::hash::Hash;
 pub trait Entity: Sized + Send + 'static {
     /// The kind's name in metrics and logs, such as `conversation`.
     const KIND: &'static str;
-    /// What an entity of this kind is found by.
+    /// The id under which an entity is found.
     type Id: Copy + Eq + Hash + Ord + Send + Sync + Debug + Display + 'static;
-    /// What it may be asked.
+    /// The commands that it takes.
     type Command: Send + 'static;
-    /// What it answers.
+    /// The answer to a command that was done.
     type Reply: Send + 'static;
-    /// Why it would not.
+    /// Why it refused a command; nothing was changed.
     type Refusal: Send + 'static;
-    /// What must be looked up in the store before `decide` can judge a command.
+    /// A question to the store that must be answered before `decide` can judge a command.
     type Lookup: Send + 'static;
-    /// What was found there.
+    /// The answer to a lookup.
     type Found: Send + 'static;
-    /// What `apply` takes.
+    /// A change of the state in memory, made by `decide` and taken by `apply`.
     type Change: Send + 'static;
-    /// What the journal takes.
+    /// A change of what is stored, taken by the journal.
     type Commit: Send + 'static;
-    /// A condition outside the entity that did not hold when the journal judged the commit.
-    type Broken: Send + 'static;
+    /// A condition outside the entity that did not hold when the journal judged a commit.
+    type Violation: Send + 'static;
 
     /// The entity as it is when nothing is stored under this id.
     fn vacant(id: Self::Id) -> Self;
 
-    /// Whether nothing is stored under its id; a vacant entity is forgotten when nobody asks it any
-    /// more.
+    /// Whether nothing is stored under its id. A vacant entity leaves the directory when nobody
+    /// asks it any more.
     fn is_vacant(&self) -> bool;
 
-    /// What must be looked up before `decide` is called with this command.
+    /// What must be looked up before `decide` is called with this command, if anything.
     fn lookup(&self, command: &Self::Command) -> Option<Self::Lookup>;
 
-    /// Judges a command without changing anything.
+    /// Judges a command without changing anything. `now_ms` is in milliseconds since the Unix
+    /// epoch.
     fn decide(
         &self,
         command: Self::Command,
@@ -48,42 +49,44 @@ pub trait Entity: Sized + Send + 'static {
         now_ms: i64,
     ) -> Decision<Self>;
 
-    /// Takes a change that `decide` made; cannot fail.
+    /// Applies a change that `decide` made; cannot fail.
     fn apply(&mut self, change: Self::Change);
 
     /// The refusal that a broken condition means to the caller.
-    fn refused(broken: Self::Broken) -> Self::Refusal;
+    fn refused(violation: Self::Violation) -> Self::Refusal;
 
-    /// The sequence of the last change that it has taken.
+    /// The sequence number of the last change that was applied.
     fn revision(&self) -> u64;
 
-    /// How much memory it holds; called after each change, so it must be cheap.
+    /// How much memory the state holds, in bytes. Called after each change, so it must be cheap.
     fn bytes(&self) -> usize;
 }
 
-/// What an entity makes of a command.
+/// What an entity decides on a command.
 pub enum Decision<E: Entity> {
-    /// Nothing changes; the answer leaves behind everything submitted before.
+    /// Nothing changes. The answer is sent when everything submitted before is durable.
     Answer(E::Reply),
-    /// The command is refused; the refusal leaves behind everything submitted before.
+    /// The command is refused. The refusal is sent when everything submitted before is durable.
     Refuse(E::Refusal),
-    /// Nothing of the entity changes, but the journal must keep something (an idempotent answer).
+    /// Nothing of the entity changes, but the journal must keep something, such as an idempotent
+    /// answer.
     Keep {
-        /// What the journal keeps.
+        /// The commit that keeps it.
         commit: E::Commit,
-        /// Leaves when the commit is durable.
+        /// The answer, sent when the commit is durable.
         reply: E::Reply,
     },
     /// The entity changes.
     Change {
-        /// What `apply` takes.
+        /// The change of the state in memory.
         change: E::Change,
-        /// What the journal takes.
+        /// The change of what is stored.
         commit: E::Commit,
-        /// Leaves when the commit is durable.
+        /// The answer, sent when the commit is durable.
         reply: E::Reply,
-        /// False when the commit carries conditions that may refuse it: the actor takes no next
-        /// message until it is settled, and applies the change only then.
+        /// True when the change is applied at once and the actor goes on. False when the commit
+        /// carries conditions that may refuse it: the change is applied when the commit is durable,
+        /// and the actor takes no message until then.
         pipelined: bool,
     },
 }

@@ -1,5 +1,5 @@
-//! The actor around an entity. Only order: load, look up, decide, apply, submit; the answer rides
-//! on the commit.
+//! The actor around an entity. It holds the order only: load, look up, decide, apply, submit; the
+//! answer is sent when the commit is durable.
 
 use std::sync::Arc;
 
@@ -9,42 +9,44 @@ use actix::{
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::ask::{AskError, Cause, Pledge, SOON, Step, Work};
+use super::ask_error::{AskError, Cause, SOON};
 use super::entity::{Decision, Entity};
-use super::flight::{Applied, Flight};
+use super::entity_handle::{CircuitState, EntityHandle};
 use super::journal::{CommitFailure, Incarnation, LoadError};
-use super::metrics::{Restart, count};
-use super::room::wall_ms;
-use super::slot::{Gate, Slot};
+use super::metrics::{Histogram, Metrics, Restart, count};
+use super::pending_commit::{Applied, PendingCommit};
+use super::registry::wall_ms;
+use super::request::{Phase, Request, Responder};
 
-/// One entity's actor.
+/// The actor of one entity.
 pub(super) struct EntityActor<E: Entity> {
-    slot: Arc<Slot<E>>,
-    /// Nothing until the first message, and again after a crash.
+    handle: Arc<EntityHandle<E>>,
+    /// `None` before the first message, and again after a crash.
     entity: Option<E>,
     incarnation: Incarnation,
-    turn: u32,
+    /// Messages taken since the neighbours on this thread last ran.
+    messages_in_turn: u32,
     turn_budget: u32,
-    /// After a failed load: what was queued then is answered without another one.
-    turning_away: Option<LoadError>,
+    /// Set after a failed load: what was queued then gets this answer without another load.
+    load_error: Option<LoadError>,
 }
 
-/// What the runtime itself says to an actor; outside the places.
+/// A message of the runtime to an actor; it takes no mailbox permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
-    /// A commit failed: load again.
-    Refresh,
-    /// Forget the state in memory.
+    /// A commit failed: load the state again if it has not been loaded since.
+    Reload,
+    /// An operator wants the state in memory to be dropped.
     Restart,
     /// Everything that was queued when a load failed has been answered.
-    Accept,
+    EndLoadError,
 }
 
 impl Message for Control {
     type Result = ();
 }
 
-impl<E: Entity> Message for Work<E> {
+impl<E: Entity> Message for Request<E> {
     type Result = ();
 }
 
@@ -52,171 +54,178 @@ impl<E: Entity> Message for Work<E> {
 impl<E: Entity> Unpin for EntityActor<E> {}
 
 impl<E: Entity> EntityActor<E> {
-    pub(super) fn new(slot: Arc<Slot<E>>) -> Self {
-        let turn_budget = slot.room.policy.load().turn_budget;
+    pub(super) fn new(handle: Arc<EntityHandle<E>>) -> Self {
+        let turn_budget = handle.registry.policy.load().turn_budget;
         Self {
-            slot,
+            handle,
             entity: None,
             incarnation: Incarnation(0),
-            turn: 0,
+            messages_in_turn: 0,
             turn_budget,
-            turning_away: None,
+            load_error: None,
         }
     }
 
     /// Whether the state in memory may be used.
-    fn is_fresh(&self) -> bool {
-        self.entity.is_some() && !self.slot.has_failed(self.incarnation)
+    fn is_current(&self) -> bool {
+        self.entity.is_some() && !self.handle.has_failed(self.incarnation)
     }
 
-    /// Takes one command as far as it goes: it may have to wait for a load or a lookup first.
-    fn attend(&mut self, work: Work<E>, ctx: &mut Context<Self>) {
-        if work.pledge.abandoned() {
-            count(&self.slot.room.metrics.abandoned);
-        } else if let Some(error) = self.turning_away {
-            work.pledge.not_loaded(error);
-        } else if !self.is_fresh() {
-            self.load(Some(work), ctx);
+    /// Takes one command, after the load or the lookup that it needs.
+    fn process(&mut self, request: Request<E>, ctx: &mut Context<Self>) {
+        if request.responder.is_abandoned() {
+            count(&self.handle.registry.metrics.abandoned);
+        } else if let Some(error) = self.load_error {
+            request.responder.load_failed(error);
+        } else if !self.is_current() {
+            self.load(Some(request), ctx);
         } else if let Some(lookup) = self
             .entity
             .as_ref()
-            .and_then(|entity| entity.lookup(&work.command))
+            .and_then(|entity| entity.lookup(&request.command))
         {
-            self.look_up(lookup, work, ctx);
-        } else if work.pledge.start() {
-            self.judge(work, None, ctx);
+            self.look_up(lookup, request, ctx);
+        } else if request.responder.start() {
+            self.decide(request, None, ctx);
         } else {
-            count(&self.slot.room.metrics.abandoned);
+            count(&self.handle.registry.metrics.abandoned);
         }
     }
 
-    /// Loads the entity, then goes on with the command that needed it.
-    fn load(&mut self, work: Option<Work<E>>, ctx: &mut Context<Self>) {
+    /// Loads the entity, then processes the command that needed it.
+    fn load(&mut self, request: Option<Request<E>>, ctx: &mut Context<Self>) {
         self.entity = None;
-        let slot = Arc::clone(&self.slot);
+        let handle = Arc::clone(&self.handle);
         let loading = async move {
-            let _permit = slot.room.loads.permit().await;
-            if slot.was_loaded() {
-                slot.room.journal.reload(slot.id)
+            let _permit = handle.registry.loads.permit().await;
+            if handle.was_loaded() {
+                handle.registry.journal.reload(handle.id)
             } else {
-                slot.room.journal.load(slot.id)
+                handle.registry.journal.load(handle.id)
             }
             .await
         };
         ctx.wait(
             loading
                 .into_actor(self)
-                .map(|loaded, actor: &mut Self, ctx| actor.loaded(loaded, work, ctx)),
+                .map(|loaded, actor: &mut Self, ctx| actor.loaded(loaded, request, ctx)),
         );
     }
 
+    /// Takes the outcome of a load.
     fn loaded(
         &mut self,
         loaded: Result<Option<E>, LoadError>,
-        work: Option<Work<E>>,
+        request: Option<Request<E>>,
         ctx: &mut Context<Self>,
     ) {
         match loaded {
             Ok(stored) => {
-                let entity = stored.unwrap_or_else(|| E::vacant(self.slot.id));
+                let entity = stored.unwrap_or_else(|| E::vacant(self.handle.id));
                 self.incarnation = Incarnation::next();
-                self.slot.incarnated(self.incarnation, &entity);
+                self.handle.record_load(self.incarnation, &entity);
                 self.entity = Some(entity);
-                if let Some(work) = work {
-                    self.attend(work, ctx);
+                if let Some(request) = request {
+                    self.process(request, ctx);
                 }
             }
             Err(error) => {
-                self.turning_away = Some(error);
-                ctx.address().do_send(Control::Accept);
-                self.slot.set_expendable(true);
-                if let Some(work) = work {
-                    work.pledge.not_loaded(error);
+                self.load_error = Some(error);
+                ctx.address().do_send(Control::EndLoadError);
+                self.handle.mark_removable();
+                if let Some(request) = request {
+                    request.responder.load_failed(error);
                 }
             }
         }
-        self.slot.room.forget_expendable(&self.slot);
+        self.handle.registry.remove_if_unused(&self.handle);
     }
 
-    /// Waits until everything submitted is settled, finds what the command must know, then judges
-    /// it.
-    fn look_up(&mut self, lookup: E::Lookup, work: Work<E>, ctx: &mut Context<Self>) {
-        if self.slot.is_settled(self.incarnation) {
-            return self.find(lookup, work, ctx);
+    /// Waits until everything submitted is settled, then looks up what the command must know.
+    fn look_up(&mut self, lookup: E::Lookup, request: Request<E>, ctx: &mut Context<Self>) {
+        if self.handle.is_settled(self.incarnation) {
+            return self.find(lookup, request, ctx);
         }
         let (settle, settled) = oneshot::channel();
         let report = Box::new(move |outcome: Result<(), _>| {
             let _ = settle.send(outcome.is_ok());
         });
-        self.slot
-            .room
+        self.handle
+            .registry
             .journal
-            .barrier(self.slot.id, self.incarnation, report);
+            .barrier(self.handle.id, self.incarnation, report);
         let settled = async move { settled.await.unwrap_or(false) };
         ctx.wait(
             settled
                 .into_actor(self)
                 .map(|is_settled, actor: &mut Self, ctx| {
-                    if is_settled && actor.is_fresh() {
-                        actor.find(lookup, work, ctx);
+                    if is_settled && actor.is_current() {
+                        actor.find(lookup, request, ctx);
                     } else {
-                        // What the lookup was made from is lost: look again from what is stored.
-                        actor.slot.fail(actor.incarnation);
-                        actor.attend(work, ctx);
+                        // The state that the lookup was made from is lost: begin again from what is
+                        // stored.
+                        actor.handle.mark_failed(actor.incarnation);
+                        actor.process(request, ctx);
                     }
                 }),
         );
     }
 
-    fn find(&mut self, lookup: E::Lookup, work: Work<E>, ctx: &mut Context<Self>) {
-        if !work.pledge.start() {
-            return count(&self.slot.room.metrics.abandoned);
+    /// Looks up what the command must know, then decides it.
+    fn find(&mut self, lookup: E::Lookup, request: Request<E>, ctx: &mut Context<Self>) {
+        if !request.responder.start() {
+            return count(&self.handle.registry.metrics.abandoned);
         }
-        self.slot.set_expendable(false);
-        let finding = self.slot.room.journal.find(lookup);
+        self.handle.mark_needed();
+        let finding = self.handle.registry.journal.find(lookup);
         ctx.wait(
             finding
                 .into_actor(self)
                 .map(|found, actor: &mut Self, ctx| match found {
-                    Ok(found) => actor.judge(work, Some(found), ctx),
+                    Ok(found) => actor.decide(request, Some(found), ctx),
                     Err(error) => {
-                        actor.restore_expendable();
-                        work.pledge.not_loaded(error);
+                        actor.restore_removable();
+                        request.responder.load_failed(error);
                     }
                 }),
         );
     }
 
-    /// Decides, applies, submits. The command has started: a panic from here on is its crash.
-    fn judge(&mut self, work: Work<E>, found: Option<E::Found>, ctx: &mut Context<Self>) {
-        let Work {
+    /// Lets the entity decide a command that has started, and carries the decision out. A panic
+    /// from here on is the command's crash.
+    fn decide(&mut self, request: Request<E>, found: Option<E::Found>, ctx: &mut Context<Self>) {
+        let Request {
             command,
-            mut pledge,
-        } = work;
+            mut responder,
+        } = request;
+        let Some(entity) = self.entity.as_ref() else {
+            return;
+        };
+        // Otherwise the permit that a panic returns would take the crash history with it.
+        self.handle.mark_needed();
+        self.end_phase(&mut responder, |metrics| &metrics.waiting);
+        let decision = entity.decide(command, found, wall_ms());
+        self.handle.count_handled();
+        self.carry_out(decision, responder, ctx);
+    }
+
+    fn carry_out(
+        &mut self,
+        decision: Decision<E>,
+        mut responder: Responder<E>,
+        ctx: &mut Context<Self>,
+    ) {
         let Some(entity) = self.entity.as_mut() else {
             return;
         };
-        // Lest the place that a panic gives back takes the memory of the crash with it.
-        self.slot.set_expendable(false);
-        if let Some(asked) = pledge.sample {
-            let now = Instant::now();
-            self.slot
-                .room
-                .metrics
-                .waiting
-                .record(now.saturating_duration_since(asked));
-            pledge.sample = Some(now);
-        }
-        let decision = entity.decide(command, found, wall_ms());
-        self.slot.count_handled();
         match decision {
-            Decision::Answer(reply) => self.answer(pledge, Ok(reply)),
-            Decision::Refuse(refusal) => self.answer(pledge, Err(AskError::Refused(refusal))),
+            Decision::Answer(reply) => self.answer(responder, Ok(reply)),
+            Decision::Refuse(refusal) => self.answer(responder, Err(AskError::Refused(refusal))),
             Decision::Keep { commit, reply } => {
                 let revision = entity.revision();
-                self.restore_expendable();
+                self.restore_removable();
                 self.submit(
-                    Flight::depart(pledge, self.incarnation, Applied::NotYet, revision),
+                    PendingCommit::begin(responder, self.incarnation, Applied::NotYet, revision),
                     commit,
                     reply,
                 );
@@ -228,11 +237,11 @@ impl<E: Entity> EntityActor<E> {
                 pipelined: true,
             } => {
                 entity.apply(change);
-                self.slot.note(entity);
+                self.handle.record_state(entity);
                 let revision = entity.revision();
-                self.time_handling(&mut pledge);
+                self.end_phase(&mut responder, |metrics| &metrics.handling);
                 self.submit(
-                    Flight::depart(pledge, self.incarnation, Applied::Already, revision),
+                    PendingCommit::begin(responder, self.incarnation, Applied::Already, revision),
                     commit,
                     reply,
                 );
@@ -243,64 +252,75 @@ impl<E: Entity> EntityActor<E> {
                 reply,
                 pipelined: false,
             } => {
-                self.time_handling(&mut pledge);
-                self.submit_and_wait(pledge, change, commit, reply, ctx);
+                self.end_phase(&mut responder, |metrics| &metrics.handling);
+                self.submit_and_wait(responder, change, commit, reply, ctx);
             }
         }
     }
 
-    /// Answers without a change: behind what was submitted before, at once when there is nothing.
-    fn answer(&mut self, mut pledge: Pledge<E>, answer: Result<E::Reply, AskError<E::Refusal>>) {
-        self.restore_expendable();
-        self.time_handling(&mut pledge);
-        if self.slot.is_settled(self.incarnation) {
-            return pledge.answer(answer);
+    /// Answers without a change, when everything submitted before is durable.
+    fn answer(
+        &mut self,
+        mut responder: Responder<E>,
+        answer: Result<E::Reply, AskError<E::Refusal>>,
+    ) {
+        self.restore_removable();
+        self.end_phase(&mut responder, |metrics| &metrics.handling);
+        if self.handle.is_settled(self.incarnation) {
+            return responder.respond(answer);
         }
-        pledge.step = Step::Barrier;
+        responder.phase = Phase::Barrier;
         let incarnation = self.incarnation;
-        let has_failed = move |slot: &Arc<Slot<E>>| slot.has_failed(incarnation);
+        let has_failed = move |handle: &Arc<EntityHandle<E>>| handle.has_failed(incarnation);
         let settle = Box::new(
-            move |outcome: Result<(), CommitFailure<E::Broken>>| match outcome {
-                Ok(()) if !pledge.slot().is_some_and(has_failed) => pledge.answer(answer),
-                Ok(()) | Err(CommitFailure::Conflict) => pledge.turn_away(Cause::Conflict, SOON),
-                Err(CommitFailure::Broken(_) | CommitFailure::Away | CommitFailure::Unknown) => {
-                    pledge.turn_away(Cause::StoreAway, SOON);
+            move |outcome: Result<(), CommitFailure<E::Violation>>| match outcome {
+                Ok(()) if !responder.handle().is_some_and(has_failed) => responder.respond(answer),
+                Ok(()) | Err(CommitFailure::Conflict) => {
+                    responder.unavailable(Cause::Conflict, SOON)
+                }
+                Err(
+                    CommitFailure::Violated(_)
+                    | CommitFailure::Unavailable
+                    | CommitFailure::Unknown,
+                ) => {
+                    responder.unavailable(Cause::StoreUnavailable, SOON);
                 }
             },
         );
-        self.slot
-            .room
+        self.handle
+            .registry
             .journal
-            .barrier(self.slot.id, self.incarnation, settle);
+            .barrier(self.handle.id, self.incarnation, settle);
     }
 
-    fn submit(&mut self, flight: Flight<E>, commit: E::Commit, reply: E::Reply) {
-        let settle = Box::new(move |outcome| flight.land(reply, outcome));
-        self.slot
-            .room
+    /// Submits a commit and goes on; the answer is sent when it is settled.
+    fn submit(&mut self, pending: PendingCommit<E>, commit: E::Commit, reply: E::Reply) {
+        let settle = Box::new(move |outcome| pending.complete(reply, outcome));
+        self.handle
+            .registry
             .journal
             .submit(self.incarnation, commit, settle);
     }
 
-    /// Submits a commit that may be refused, and takes no next message until that is known.
+    /// Submits a commit that may be refused, and takes no next message until it is settled.
     fn submit_and_wait(
         &mut self,
-        pledge: Pledge<E>,
+        responder: Responder<E>,
         change: E::Change,
         commit: E::Commit,
         reply: E::Reply,
         ctx: &mut Context<Self>,
     ) {
         let (settle, settled) = oneshot::channel();
-        let flight = Flight::depart(pledge, self.incarnation, Applied::NotYet, 0);
+        let pending = PendingCommit::begin(responder, self.incarnation, Applied::NotYet, 0);
         let report = Box::new(move |outcome: Result<(), _>| {
             // The actor hears it first, so that a panic in the answer's way cannot keep it from
             // applying.
             let _ = settle.send(outcome.is_ok());
-            flight.land(reply, outcome);
+            pending.complete(reply, outcome);
         });
-        self.slot
-            .room
+        self.handle
+            .registry
             .journal
             .submit(self.incarnation, commit, report);
         let settled = async move { settled.await.unwrap_or(false) };
@@ -310,38 +330,40 @@ impl<E: Entity> EntityActor<E> {
                 .map(|is_durable, actor: &mut Self, _| {
                     if is_durable && let Some(entity) = actor.entity.as_mut() {
                         entity.apply(change);
-                        actor.slot.note(entity);
-                        actor.slot.committed_to(entity.revision());
+                        actor.handle.record_state(entity);
+                        actor.handle.mark_committed(entity.revision());
                     }
-                    actor.restore_expendable();
-                    actor.slot.room.forget_expendable(&actor.slot);
+                    actor.restore_removable();
+                    actor.handle.registry.remove_if_unused(&actor.handle);
                 }),
         );
     }
 
-    fn restore_expendable(&self) {
-        self.slot
-            .set_expendable(self.entity.as_ref().is_some_and(E::is_vacant));
-    }
-
-    fn time_handling(&self, pledge: &mut Pledge<E>) {
-        if let Some(started) = pledge.sample {
-            let now = Instant::now();
-            self.slot
-                .room
-                .metrics
-                .handling
-                .record(now.saturating_duration_since(started));
-            pledge.sample = Some(now);
+    /// Lets the entity go with its last permit if it is vacant.
+    fn restore_removable(&self) {
+        if self.entity.as_ref().is_some_and(E::is_vacant) {
+            self.handle.mark_removable();
+        } else {
+            self.handle.mark_needed();
         }
     }
 
-    /// Lets the neighbours on this thread run after a turn of so many messages.
+    /// Records how long a sampled request's phase took; the next one begins.
+    fn end_phase(&self, responder: &mut Responder<E>, of: impl Fn(&Metrics) -> &Histogram) {
+        if let Some(begun) = responder.sample {
+            let now = Instant::now();
+            let took = now.saturating_duration_since(begun);
+            of(&self.handle.registry.metrics).record(took);
+            responder.sample = Some(now);
+        }
+    }
+
+    /// Counts a message; after the turn's budget the neighbours on this thread run first.
     fn count_turn(&mut self, ctx: &mut Context<Self>) {
-        self.turn += 1;
-        if self.turn >= self.turn_budget {
-            self.turn = 0;
-            self.turn_budget = self.slot.room.policy.load().turn_budget;
+        self.messages_in_turn += 1;
+        if self.messages_in_turn >= self.turn_budget {
+            self.messages_in_turn = 0;
+            self.turn_budget = self.handle.registry.policy.load().turn_budget;
             ctx.wait(tokio::task::yield_now().into_actor(self));
         }
     }
@@ -351,11 +373,11 @@ impl<E: Entity> Actor for EntityActor<E> {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        if let Gate::BackingOff { until_ms } = self.slot.gate() {
-            let slot = Arc::clone(&self.slot);
+        if let CircuitState::BackingOff { until_ms } = self.handle.circuit() {
+            let handle = Arc::clone(&self.handle);
             let backing_off = async move {
-                sleep_until(slot.room.instant(until_ms)).await;
-                slot.backed_off();
+                sleep_until(handle.registry.instant(until_ms)).await;
+                handle.end_backoff();
             };
             ctx.wait(backing_off.into_actor(self));
         }
@@ -364,17 +386,17 @@ impl<E: Entity> Actor for EntityActor<E> {
 
 impl<E: Entity> Supervised for EntityActor<E> {
     fn restarting(&mut self, _: &mut Self::Context) {
-        self.turning_away = None;
+        self.load_error = None;
         self.entity = None;
     }
 }
 
-impl<E: Entity> Handler<Work<E>> for EntityActor<E> {
+impl<E: Entity> Handler<Request<E>> for EntityActor<E> {
     type Result = ();
 
-    fn handle(&mut self, work: Work<E>, ctx: &mut Self::Context) {
+    fn handle(&mut self, request: Request<E>, ctx: &mut Self::Context) {
         self.count_turn(ctx);
-        self.attend(work, ctx);
+        self.process(request, ctx);
     }
 }
 
@@ -383,13 +405,13 @@ impl<E: Entity> Handler<Control> for EntityActor<E> {
 
     fn handle(&mut self, control: Control, ctx: &mut Self::Context) {
         match control {
-            Control::Refresh if self.is_fresh() => {}
-            Control::Refresh => self.load(None, ctx),
+            Control::Reload if self.is_current() => {}
+            Control::Reload => self.load(None, ctx),
             Control::Restart => {
                 self.entity = None;
-                self.slot.room.metrics.restarted(Restart::Operator);
+                self.handle.registry.metrics.restarted(Restart::Operator);
             }
-            Control::Accept => self.turning_away = None,
+            Control::EndLoadError => self.load_error = None,
         }
     }
 }

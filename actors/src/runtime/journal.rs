@@ -1,4 +1,4 @@
-//! What the runtime needs of a store: loads, lookups and a first-in-first-out way for commits.
+//! The store as the runtime sees it: loads, lookups and a first-in-first-out queue of commits.
 //! Knows no store.
 
 use std::fmt::{self, Display};
@@ -11,18 +11,19 @@ use super::entity::Entity;
 /// A future that can be sent and owns what it needs.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Called once with the outcome of a commit or barrier, on the journal's thread; must not block it.
-pub type Settle<B> = Box<dyn FnOnce(Result<(), CommitFailure<B>>) + Send>;
+/// A callback for the outcome of a commit or barrier. It is called once, on the journal's thread,
+/// and must not block it.
+pub type Settle<V> = Box<dyn FnOnce(Result<(), CommitFailure<V>>) + Send>;
 
 static INCARNATIONS: AtomicU64 = AtomicU64::new(1);
 
-/// One load of an entity: process-wide unique, so that what an older copy had submitted can be told
-/// apart.
+/// The number of one load of an entity. It is unique in the process, so that commits of an older
+/// copy can be told from those of the present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
 impl Incarnation {
-    /// The next one; never zero.
+    /// A number that has not been given before; never zero.
     pub fn next() -> Self {
         Self(INCARNATIONS.fetch_add(1, Ordering::Relaxed))
     }
@@ -34,51 +35,54 @@ impl Display for Incarnation {
     }
 }
 
-/// Why nothing came out of the store.
+/// Why the store gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The store does not answer.
     #[error("the store is away")]
-    Away,
-    /// Too much else is being read: its turn did not come in time.
+    Unavailable,
+    /// Too much else is being read, so that the read did not start in time.
     #[error("too much is being read")]
     Busy,
-    /// What the store holds can't be read; that was told where it was found.
+    /// What is stored can't be read; whoever found that has logged it.
     #[error("what is stored can't be read")]
     Unreadable,
 }
 
 /// Why a commit, or what a barrier waited for, did not become durable.
+///
+/// `V` is the condition outside the entity that a commit may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommitFailure<B> {
-    /// The entity had moved on under another copy of it: nothing was done.
+pub enum CommitFailure<V> {
+    /// Another copy of the entity had committed meanwhile: nothing was done.
     Conflict,
-    /// A condition outside the entity did not hold: nothing was done, later commits are not
-    /// touched.
-    Broken(B),
-    /// The store is away or its disk is full: nothing was done.
-    Away,
+    /// A condition outside the entity did not hold: nothing was done, and later commits of the same
+    /// incarnation are not affected.
+    Violated(V),
+    /// The store does not answer or its disk is full: nothing was done.
+    Unavailable,
     /// The outcome is not known.
     Unknown,
 }
 
-/// Where entities come from and commits go.
+/// The store of one kind of entity.
 pub trait Journal<E: Entity>: Send + Sync + 'static {
-    /// Reads an entity, beside the commits; `None` when nothing is stored under the id.
+    /// Reads an entity, without waiting for commits; `None` when nothing is stored under the id.
     fn load(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>>;
 
-    /// Reads an entity behind everything submitted before, whatever incarnation; lifts the ban on
-    /// the entity that a failed commit left.
+    /// Reads an entity after everything that was submitted before, of whatever incarnation, and
+    /// lifts the refusal of commits that a failed one left.
     fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>>;
 
-    /// Looks up what a command must know.
+    /// Looks up what a command must know before it is decided.
     fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, LoadError>>;
 
-    /// Takes a commit; first in, first out per entity. After a failed commit (all but `Broken`) of
-    /// an incarnation the journal refuses everything later of the same incarnation.
-    fn submit(&self, incarnation: Incarnation, commit: E::Commit, settle: Settle<E::Broken>);
+    /// Takes a commit; those of one entity are judged in the order of submission. After a commit of
+    /// an incarnation has failed (other than by [`CommitFailure::Violated`]) everything submitted
+    /// later by that incarnation is refused.
+    fn submit(&self, incarnation: Incarnation, commit: E::Commit, settle: Settle<E::Violation>);
 
-    /// Settles when all that was submitted before is durable; fails if something of this
-    /// incarnation failed.
-    fn barrier(&self, id: E::Id, incarnation: Incarnation, settle: Settle<E::Broken>);
+    /// Settles when everything that was submitted before is durable; fails if a commit of this
+    /// incarnation has failed.
+    fn barrier(&self, id: E::Id, incarnation: Incarnation, settle: Settle<E::Violation>);
 }

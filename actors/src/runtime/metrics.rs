@@ -1,5 +1,5 @@
-//! Counters and histograms of one kind of entity. Nothing here is per entity: an idle entity costs
-//! nothing.
+//! Counters and histograms of one kind of entity. Nothing is counted per entity, so that an idle
+//! one costs nothing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,28 +7,28 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::ask::Cause;
+use super::ask_error::Cause;
 
 const FAILURES_KEPT: usize = 16;
 const BUCKETS: usize = 160;
 
-/// Why an entity was passivated.
+/// Why an entity left the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Passivation {
-    /// Nobody had asked it for long.
+    /// It was idle for longer than the policy allows.
     Idle,
-    /// Too many entities were active.
+    /// More entities were active than the policy allows.
     Active,
-    /// The states held too much memory.
+    /// The states held more memory than the policy allows.
     Bytes,
     /// Nothing is stored under its id, or it could not be loaded.
     Vacant,
-    /// An operator wanted it.
+    /// An operator asked for it.
     Operator,
 }
 
 impl Passivation {
-    /// Every reason, in the order of the counters.
+    /// All reasons, in the order of the counters.
     pub const ALL: [Self; 5] = [
         Self::Idle,
         Self::Active,
@@ -49,23 +49,23 @@ impl Passivation {
     }
 }
 
-/// Why an entity began anew from the store.
+/// Why an entity was loaded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Restart {
     /// It panicked.
     Crash,
-    /// Another copy of it had moved on.
+    /// Another copy of it had committed meanwhile.
     Conflict,
     /// A commit failed, or its outcome is unknown.
     Store,
-    /// The thread it lived on had ended.
+    /// The thread on which it ran had ended.
     Thread,
-    /// An operator wanted it.
+    /// An operator asked for it.
     Operator,
 }
 
 impl Restart {
-    /// Every cause, in the order of the counters.
+    /// All causes, in the order of the counters.
     pub const ALL: [Self; 5] = [
         Self::Crash,
         Self::Conflict,
@@ -86,21 +86,21 @@ impl Restart {
     }
 }
 
-/// A crash, as operators see it.
+/// A crash of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The entity's id.
     pub id: String,
-    /// When, in milliseconds since the Unix epoch.
+    /// When it crashed, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// The panic's own words.
+    /// The message of the panic.
     pub text: String,
 }
 
-/// One kind's counters.
+/// The counters and histograms of one kind.
 pub(super) struct Metrics {
     pub(super) activations: AtomicU64,
-    /// Commands handled by entities that have left the directory.
+    /// Commands judged by entities that have left the directory.
     pub(super) handled_before: AtomicU64,
     pub(super) abandoned: AtomicU64,
     pub(super) timed_out: AtomicU64,
@@ -117,6 +117,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
+    /// All counters at zero.
     pub(super) fn new() -> Self {
         Self {
             activations: AtomicU64::new(0),
@@ -136,24 +137,28 @@ impl Metrics {
         }
     }
 
+    /// Counts entities that left the directory.
     pub(super) fn passivated(&self, why: Passivation, count: usize) {
         if let Some(counter) = self.passivations.get(why as usize) {
             counter.fetch_add(count as u64, Ordering::Relaxed);
         }
     }
 
+    /// Counts an entity that is loaded again.
     pub(super) fn restarted(&self, why: Restart) {
         if let Some(counter) = self.restarts.get(why as usize) {
             count(counter);
         }
     }
 
+    /// Counts a command that was not done.
     pub(super) fn refused(&self, why: Cause) {
         if let Some(counter) = self.refused.get(why as usize) {
             count(counter);
         }
     }
 
+    /// Remembers a crash; the last 16 are kept.
     pub(super) fn failed(&self, failure: Failure) {
         let mut failures = self.failures.lock();
         if failures.len() == FAILURES_KEPT {
@@ -162,10 +167,12 @@ impl Metrics {
         failures.push_back(failure);
     }
 
+    /// The last crashes, latest first.
     pub(super) fn failures(&self) -> Vec<Failure> {
         self.failures.lock().iter().rev().cloned().collect()
     }
 
+    /// How many entities left the directory, by cause.
     pub(super) fn passivations(&self) -> Vec<(Passivation, u64)> {
         Passivation::ALL
             .into_iter()
@@ -173,6 +180,7 @@ impl Metrics {
             .collect()
     }
 
+    /// How many entities were loaded again, by cause.
     pub(super) fn restarts(&self) -> Vec<(Restart, u64)> {
         Restart::ALL
             .into_iter()
@@ -180,6 +188,7 @@ impl Metrics {
             .collect()
     }
 
+    /// How many commands were not done, by cause.
     pub(super) fn refusals(&self) -> Vec<(Cause, u64)> {
         Cause::ALL
             .into_iter()
@@ -188,7 +197,7 @@ impl Metrics {
     }
 }
 
-/// Adds one.
+/// Adds one to a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -198,13 +207,15 @@ pub(super) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Durations in buckets of a quarter of a power of two, so a percentile is right to within a fifth.
+/// A histogram of durations. Its buckets are a quarter of a power of two wide, so that a percentile
+/// is at most a quarter too large.
 pub(super) struct Histogram {
     buckets: Box<[AtomicU64]>,
     sum_ns: AtomicU64,
 }
 
 impl Histogram {
+    /// A histogram without durations.
     pub(super) fn new() -> Self {
         Self {
             buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
@@ -212,6 +223,7 @@ impl Histogram {
         }
     }
 
+    /// Adds a duration.
     pub(super) fn record(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get(bucket_of(nanos)) {
@@ -220,7 +232,8 @@ impl Histogram {
         }
     }
 
-    /// The duration below which this part of the recorded ones lies; zero when there are none.
+    /// The duration below which this part (0 to 1) of the recorded ones lies; zero when there are
+    /// none.
     pub(super) fn quantile(&self, part: f64) -> Duration {
         let total: u64 = self.buckets.iter().map(read).sum();
         let rank = (total as f64 * part).ceil().max(1.0) as u64;
@@ -234,7 +247,7 @@ impl Histogram {
         Duration::ZERO
     }
 
-    /// The mean of the recorded ones; zero when there are none.
+    /// The mean of the recorded durations; zero when there are none.
     pub(super) fn mean(&self) -> Duration {
         let total: u64 = self.buckets.iter().map(read).sum();
         Duration::from_nanos(read(&self.sum_ns).checked_div(total).unwrap_or(0))

@@ -1,40 +1,72 @@
-//! The runtime over actix: entities that survive panics, bounded mailboxes, commits that nobody
-//! waits for in a handler. The only importer of `actix::` in this crate; knows no entity and no
-//! store.
+//! The runtime over actix: entities that survive panics, bounded mailboxes, commits that no handler
+//! waits for, and threads that are watched. It is the only importer of `actix::`.
 //!
-//! What it promises:
+//! # What an entity is
 //!
-//! - An entity has one actor here, which takes one command at a time, in the order in which they
-//!   were enqueued.
-//! - An answer leaves when everything that it rests on is durable. A commit that fails takes the
-//!   later ones of its incarnation with it, and nothing else; then the entity is loaded again.
-//! - A panic fails the command that caused it. Those behind it meet the reloaded state, through the
-//!   same address.
-//! - An entity holds at most so many commands; the next one is refused at the door, with nothing
-//!   done. A place is held by the work, not by the asker.
-//! - `Unavailable` means that nothing was done.
+//! An [`Entity`] is a pure state machine that owns one thing, such as one conversation: it
+//! *decides* a command without changing anything, and *applies* the change that it decided. A
+//! [`Directory`] holds all entities of one kind. It loads an entity from its [`Journal`] when the
+//! first command comes, runs it in an actor of its own, submits what it decided, and sends the
+//! answer.
+//!
+//! # What is promised
+//!
+//! - **Order.** An entity takes one command at a time, in the order in which they were enqueued.
+//!   Its commits are judged in the same order.
+//! - **Durable before answered.** An answer is sent when everything that it rests on is durable,
+//!   reads and refusals included. The actor goes on meanwhile. A commit that fails takes the later
+//!   ones of its [`Incarnation`] with it, and nothing else; then the entity is loaded again.
+//! - **Crash.** A panic fails the command that caused it ([`AskError::Crashed`]) and costs the
+//!   state in memory. What was queued behind it is done on the reloaded state, through the same
+//!   address. Other entities and the thread are not affected.
+//! - **Backoff.** The first crash within the [`Policy`]'s window restarts the entity at once, each
+//!   further one after a delay that doubles. New commands are refused meanwhile, queued ones wait.
+//! - **Quarantine.** Too many crashes within the window close the entity for a while. The first
+//!   command after that is a trial: one more crash within the window closes it again.
+//! - **Mailbox.** An entity holds a bounded number of commands, queued and under way. The next one
+//!   is refused with nothing done. A permit is held by the command, not by its caller: it returns
+//!   when the command is answered, also when the caller has left.
+//! - **Passivation.** An entity that is idle, vacant, or the least recently used one beyond the
+//!   policy's limits leaves the directory when it holds no command. Nothing acknowledged is lost by
+//!   that, and the next command loads it again.
+//! - **Outcome.** [`AskError::Unavailable`] means that nothing was done. [`AskError::Crashed`],
+//!   [`AskError::TimedOut`] and [`AskError::Unknown`] mean that the outcome is not known.
+//! - **Threads.** When a thread ends, its entities start again on another one with the next
+//!   command; what was queued on it was not done, and is answered so.
+//!
+//! # What else runs here
+//!
+//! [`shard`] runs state that may be lost, cut into shards on the HTTP workers' threads.
+//! [`ThreadActor`] is an actor on a thread of its own.
+//!
+//! # What is absent
+//!
+//! No entity, no store and no HTTP. No timer per entity. No supervision tree: every entity is
+//! supervised by its directory alone. No messages between entities: they meet in the store.
 
-mod ask;
+mod ask_error;
 mod directory;
 mod entity;
 mod entity_actor;
-mod flight;
-mod guarded;
+mod entity_handle;
 mod journal;
-mod loads;
 mod metrics;
 mod overview;
+mod pending_commit;
 mod placement;
 mod policy;
-mod room;
+mod registry;
+mod request;
+mod resizable_semaphore;
 pub mod shard;
-mod slot;
-mod solo;
+mod supervised_actor;
 mod sweeper;
+mod thread_actor;
+
 #[cfg(test)]
 mod tests;
 
-pub use ask::{AskError, Cause};
+pub use ask_error::{AskError, Cause};
 pub use directory::Directory;
 pub use entity::{Decision, Entity};
 pub use journal::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
@@ -42,4 +74,4 @@ pub use metrics::{Failure, Passivation, Restart};
 pub use overview::{Inspection, Life, Overview, Percentiles};
 pub use placement::Placement;
 pub use policy::Policy;
-pub use solo::{Alone, Solo, Turn};
+pub use thread_actor::{ActorHandle, Context, ThreadActor};

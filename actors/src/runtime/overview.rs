@@ -1,101 +1,101 @@
-//! What operators see: of a kind, and of one entity. Read from atomics, so it works on a stuck
-//! actor too.
+//! What operators see of a kind of entity and of one entity. It is read from atomics, so that it
+//! works with a stuck actor too.
 
 use std::time::Duration;
 
-use super::ask::Cause;
+use super::ask_error::Cause;
 use super::metrics::{Failure, Passivation, Restart};
 
-/// One kind of entity at a glance. Counters run from the start of the process.
+/// The figures of one kind of entity. Counters run from the start of the process.
 #[derive(Clone, Debug)]
 pub struct Overview {
-    /// The kind.
+    /// The kind's name.
     pub kind: &'static str,
     /// Entities in the directory, the quarantined ones among them.
     pub live: usize,
-    /// Entities in quarantine.
+    /// How many of them are in quarantine.
     pub quarantined: usize,
-    /// How many threads they live on.
+    /// How many threads the entities run on.
     pub arbiters: usize,
-    /// Whether new asks are refused.
+    /// Whether new commands are refused.
     pub draining: bool,
-    /// Places taken.
-    pub places: u64,
-    /// The most places that one entity has taken.
-    pub places_max: u32,
-    /// Bytes that the states say they hold.
+    /// Mailbox permits taken, of all entities together.
+    pub permits_taken: u64,
+    /// The most mailbox permits that one entity has taken.
+    pub permits_taken_max: u32,
+    /// Memory that the states say they hold, in bytes.
     pub bytes: usize,
     /// Commands judged.
     pub handled: u64,
-    /// Commands skipped because their asker had left before the start.
+    /// Commands that were skipped because their callers had left before the start.
     pub abandoned: u64,
-    /// Asks that ran out of time although their work had started.
+    /// Commands that were not answered in time although they had started.
     pub timed_out: u64,
     /// Actors started.
     pub activations: u64,
-    /// Entities taken out of the directory.
+    /// Entities that left the directory, by cause.
     pub passivations: Vec<(Passivation, u64)>,
-    /// Entities that began anew from the store.
+    /// Entities that were loaded again, by cause.
     pub restarts: Vec<(Restart, u64)>,
     /// Quarantines entered.
     pub quarantines: u64,
-    /// Asks answered with nothing done.
+    /// Commands that were refused with nothing done, by cause.
     pub refused: Vec<(Cause, u64)>,
-    /// Commits that another copy of the entity was ahead of.
+    /// Commits that were refused because another copy of the entity had committed before.
     pub conflicts: u64,
     /// Commits whose outcome is not known.
     pub unknown: u64,
-    /// From the ask to the start, sampled.
+    /// From the call to the start of a command; one command in sixteen is measured.
     pub waiting: Percentiles,
-    /// From the start to the decision, sampled.
+    /// From the start to the decision; one command in sixteen is measured.
     pub handling: Percentiles,
-    /// From the decision to the durable commit, sampled.
+    /// From the decision to the durable commit; one command in sixteen is measured.
     pub committing: Percentiles,
     /// The last crashes, latest first.
     pub failures: Vec<Failure>,
 }
 
-/// How long something takes.
+/// Two percentiles of a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percentiles {
-    /// Half of them took less.
+    /// The median.
     pub p50: Duration,
-    /// One in a hundred took longer.
+    /// The 99th percentile.
     pub p99: Duration,
 }
 
-/// Where an entity in the directory is in its life.
+/// The state of supervision of an entity in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Not loaded yet.
+    /// It is not loaded yet.
     Loading,
-    /// Loaded.
+    /// It is loaded.
     Active,
-    /// Crashed, to be restarted after this time.
+    /// It crashed and is restarted after this time.
     BackingOff(Duration),
-    /// Crashed too often; one trial after this time.
+    /// It crashed too often and gets one trial after this time.
     Quarantined(Duration),
 }
 
-/// One entity in the directory.
+/// The figures of one entity in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// Where it is in its life.
+    /// The state of supervision.
     pub life: Life,
-    /// Places taken.
-    pub places: u32,
-    /// The sequence of the last change in memory.
+    /// Mailbox permits taken.
+    pub permits_taken: u32,
+    /// The sequence number of the last change in memory.
     pub revision: u64,
-    /// The sequence of the last change that is durable.
+    /// The sequence number of the last change that is durable.
     pub committed: u64,
-    /// Bytes that its state says it holds.
+    /// Memory that the state says it holds, in bytes.
     pub bytes: usize,
     /// Commands judged since it came into the directory.
     pub handled: u64,
-    /// How long ago it was last asked.
+    /// How long ago the last command came.
     pub idle: Duration,
-    /// Restarts after a crash.
+    /// How often it was restarted after a crash.
     pub restarts: u64,
-    /// Its last crash.
+    /// The last crash.
     pub last_failure: Option<Failure>,
 }

@@ -1,25 +1,25 @@
-//! Which thread an entity lives on: the arbiters that were registered, chosen by the hash of its
-//! id.
+//! The choice of the thread on which an entity runs: one of the registered arbiters, by the hash of
+//! its id.
 
 use std::sync::Arc;
 
 use actix::{Arbiter, ArbiterHandle, System};
 use arc_swap::ArcSwap;
 
-/// The arbiters on which entities live. A handle: clones share the list.
+/// The arbiters on which entities run. Clones share the list.
 #[derive(Clone, Default)]
 pub struct Placement {
     arbiters: Arc<ArcSwap<Vec<ArbiterHandle>>>,
 }
 
 impl Placement {
-    /// A placement without a thread; workers register themselves.
+    /// A placement without arbiters; workers register themselves.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts `n` arbiters of its own, for tools and tests. Must be called where an actix system
-    /// runs; without one, or when a thread cannot be started, there are fewer of them.
+    /// A placement with `n` new arbiters, for tools and tests. Without a running actix system, or
+    /// when a thread can't be started, there are fewer.
     pub fn own(n: usize) -> Self {
         let placement = Self::new();
         if System::try_current().is_some() {
@@ -30,7 +30,7 @@ impl Placement {
         placement
     }
 
-    /// Lets entities live on this arbiter.
+    /// Adds an arbiter, and removes those that have ended.
     pub fn register(&self, arbiter: ArbiterHandle) {
         self.arbiters.rcu(|known| {
             let mut next: Vec<_> = known
@@ -43,7 +43,7 @@ impl Placement {
         });
     }
 
-    /// Lets entities live on the arbiter of the current thread; false when there is none.
+    /// Adds the arbiter of the current thread; false when it has none.
     pub fn register_current(&self) -> bool {
         let current = Arbiter::try_current();
         let found = current.is_some();
@@ -58,13 +58,13 @@ impl Placement {
         self.arbiters.load().len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no arbiter.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Runs a task on the arbiter that the hash names, made anew for each arbiter tried; those
-    /// found dead are taken out. False when none is left.
+    /// Runs a task on the arbiter that the hash chooses. The task is made again for each arbiter
+    /// tried; those that have ended are removed. False when none is left.
     pub(super) fn spawn<F>(&self, hash: u64, mut task: impl FnMut() -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,6 +1,6 @@
-//! Plain synchronous state cut into shards, one actor each, placed on given arbiters and found by
-//! hash. For state that may be lost: a shard that panics, or whose arbiter dies, begins afresh. It
-//! knows nothing of what the shards hold.
+//! Synchronous state cut into shards, one actor each, on given arbiters and found by hash. It is
+//! for state that may be lost: a shard that panics, or whose arbiter ends, starts empty. Knows
+//! nothing of what the shards hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,60 +13,64 @@ use tokio::sync::oneshot;
 
 pub use actix::ArbiterHandle;
 
-/// The arbiter of the current thread, where it has one.
+/// The arbiter of the current thread; `None` when it has none.
 #[must_use]
 pub fn current_arbiter() -> Option<ArbiterHandle> {
     actix::Arbiter::try_current()
 }
 
-/// State that answers each ask at once, from memory alone.
+/// The state of one shard, which answers each question at once, from memory alone.
 pub trait Shard: Sized + Unpin + 'static {
-    /// What it may be asked.
+    /// The questions that it takes.
     type Ask: Send + 'static;
-    /// What it answers.
+    /// The answers that it gives.
     type Answer: Send + 'static;
 
-    /// Answers one ask. It must not block: it runs on an HTTP worker's thread.
+    /// Answers one question. It must not block: it runs on an HTTP worker's thread.
     fn handle(&mut self, ask: Self::Ask) -> Self::Answer;
 }
 
-/// No answer came: the shard panicked on this ask, its arbiter died, or no arbiter is known yet.
+/// No answer came: the shard panicked on this question, its arbiter ended, or no arbiter is
+/// registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shard gave no answer")]
 pub struct ShardLost;
 
-/// What became of an arbiter that was registered.
+/// What registering an arbiter did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Registered {
-    /// It got a shard of its own.
+    /// The arbiter got a shard of its own.
     Added,
-    /// It took over the place of a shard whose arbiter had died.
+    /// The arbiter got the shard of one that had ended.
     TookOver,
-    /// Asks had begun and every shard lives: the hash must not move keys, so it got none.
+    /// The arbiter got no shard: questions had been asked before, so the number of shards is fixed,
+    /// and all of them run.
     NotNeeded,
 }
 
+/// Makes an empty shard.
 type Make<S> = Arc<dyn Fn() -> S + Send + Sync>;
 
-/// The shards of one kind and the way to them. An ask costs one queue push and one wake-up.
+/// The shards of one kind. A question costs one queue push and one wake-up.
 ///
-/// The queue is not bounded here: the askers are requests in flight, which the edge bounds.
+/// The queues are not bounded here: callers are HTTP requests, whose number is bounded.
 pub struct Shards<S: Shard> {
     make: Make<S>,
-    places: ArcSwap<Vec<Place<S>>>,
-    /// Set by the first ask: from then on the number of places is fixed, so that no key changes its
-    /// shard.
+    handles: ArcSwap<Vec<ShardHandle<S>>>,
+    /// Set by the first question: from then on the number of shards is fixed, so that no key
+    /// changes its shard.
     asked: AtomicBool,
-    /// Held while `places` changes.
+    /// Held while `handles` changes.
     changing: Mutex<()>,
 }
 
-struct Place<S: Shard> {
+/// A shard's address, with the arbiter on which it runs.
+struct ShardHandle<S: Shard> {
     arbiter: ArbiterHandle,
     addr: Addr<ShardActor<S>>,
 }
 
-impl<S: Shard> Clone for Place<S> {
+impl<S: Shard> Clone for ShardHandle<S> {
     fn clone(&self) -> Self {
         Self {
             arbiter: self.arbiter.clone(),
@@ -76,67 +80,67 @@ impl<S: Shard> Clone for Place<S> {
 }
 
 impl<S: Shard> Shards<S> {
-    /// Starts one shard on each of `arbiters`; more may be registered before the first ask.
+    /// Starts one shard on each of `arbiters`; more may be registered before the first question.
     pub fn new(arbiters: Vec<ArbiterHandle>, make: impl Fn() -> S + Send + Sync + 'static) -> Self {
         let make: Make<S> = Arc::new(make);
-        let places = arbiters
+        let handles = arbiters
             .into_iter()
-            .map(|arbiter| place(arbiter, &make))
+            .map(|arbiter| start(arbiter, &make))
             .collect::<Vec<_>>();
         Self {
             make,
-            places: ArcSwap::from_pointee(places),
+            handles: ArcSwap::from_pointee(handles),
             asked: AtomicBool::new(false),
             changing: Mutex::new(()),
         }
     }
 
-    /// Makes an arbiter known, as each HTTP worker starts.
+    /// Registers an arbiter; called as each HTTP worker starts.
     pub fn register(&self, arbiter: ArbiterHandle) -> Registered {
         let _changing = self.changing.lock();
-        let mut places = self.places.load().as_ref().clone();
-        let registered = if !self.asked.load(Ordering::Acquire) || places.is_empty() {
-            places.push(place(arbiter, &self.make));
+        let mut handles = self.handles.load().as_ref().clone();
+        let registered = if !self.asked.load(Ordering::Acquire) || handles.is_empty() {
+            handles.push(start(arbiter, &self.make));
             Registered::Added
-        } else if let Some(dead) = places.iter_mut().find(|place| !place.addr.connected()) {
-            *dead = place(arbiter, &self.make);
+        } else if let Some(dead) = handles.iter_mut().find(|handle| !handle.addr.connected()) {
+            *dead = start(arbiter, &self.make);
             Registered::TookOver
         } else {
             return Registered::NotNeeded;
         };
-        self.places.store(Arc::new(places));
+        self.handles.store(Arc::new(handles));
         registered
     }
 
     /// How many shards there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.places.load().len()
+        self.handles.load().len()
     }
 
     /// Asks the shard that `hash` falls to. The hash's upper bits choose, so they must be well
     /// mixed.
     ///
     /// # Errors
-    /// [`ShardLost`] where no answer came; what was asked may then have been done or not.
+    /// [`ShardLost`]: no answer came; what was asked for may have been done or not.
     pub async fn ask(&self, hash: u64, ask: S::Ask) -> Result<S::Answer, ShardLost> {
         self.send(hash, ask).await.map_err(|_| ShardLost)
     }
 
-    /// Enqueues at once. Where nobody takes the envelope it is dropped, and with it the sender that
-    /// the receiver waits for.
+    /// Enqueues at once. When no shard takes the envelope it is dropped with its sender, so that
+    /// the receiver fails.
     fn send(&self, hash: u64, ask: S::Ask) -> oneshot::Receiver<S::Answer> {
         if !self.asked.load(Ordering::Acquire) {
             let _changing = self.changing.lock();
             self.asked.store(true, Ordering::Release);
         }
         let (answer, answered) = oneshot::channel();
-        let places = self.places.load();
-        let index = index_of(hash, places.len());
-        if let Some(place) = places.get(index) {
+        let handles = self.handles.load();
+        let index = index_of(hash, handles.len());
+        if let Some(handle) = handles.get(index) {
             let envelope = Envelope::<S> { ask, answer };
-            if place.addr.connected() {
-                place.addr.do_send(envelope);
+            if handle.addr.connected() {
+                handle.addr.do_send(envelope);
             } else if let Some(addr) = self.revive(index) {
                 addr.do_send(envelope);
             }
@@ -144,47 +148,47 @@ impl<S: Shard> Shards<S> {
         answered
     }
 
-    /// Starts a dead shard anew on a living neighbour's arbiter, so that its keys are not refused
-    /// until a worker is replaced.
+    /// Starts a shard whose arbiter has ended on the arbiter of another one, so that its keys are
+    /// not refused until a worker is replaced.
     #[cold]
     fn revive(&self, index: usize) -> Option<Addr<ShardActor<S>>> {
         let _changing = self.changing.lock();
-        let mut places = self.places.load().as_ref().clone();
-        if let Some(revived) = places.get(index).filter(|place| place.addr.connected()) {
+        let mut handles = self.handles.load().as_ref().clone();
+        if let Some(revived) = handles.get(index).filter(|handle| handle.addr.connected()) {
             return Some(revived.addr.clone());
         }
-        let arbiter = places
+        let arbiter = handles
             .iter()
-            .find(|place| place.addr.connected())?
+            .find(|handle| handle.addr.connected())?
             .arbiter
             .clone();
         tracing::warn!(
             shard = index,
-            "a shard's arbiter is gone: the shard begins afresh on another"
+            "a shard's arbiter has ended: the shard starts empty on another one"
         );
-        let fresh = place(arbiter, &self.make);
-        let addr = fresh.addr.clone();
-        *places.get_mut(index)? = fresh;
-        self.places.store(Arc::new(places));
+        let started = start(arbiter, &self.make);
+        let addr = started.addr.clone();
+        *handles.get_mut(index)? = started;
+        self.handles.store(Arc::new(handles));
         Some(addr)
     }
 }
 
-/// Maps a hash to one of `count` places by its upper bits.
+/// The index of the shard for a hash, by its upper bits.
 fn index_of(hash: u64, count: usize) -> usize {
     usize::try_from((u128::from(hash) * count as u128) >> 64).unwrap_or(0)
 }
 
-fn place<S: Shard>(arbiter: ArbiterHandle, make: &Make<S>) -> Place<S> {
+fn start<S: Shard>(arbiter: ArbiterHandle, make: &Make<S>) -> ShardHandle<S> {
     let make = Arc::clone(make);
     let addr = ShardActor::start_in_arbiter(&arbiter, move |_| ShardActor {
         shard: make(),
         make,
     });
-    Place { arbiter, addr }
+    ShardHandle { arbiter, addr }
 }
 
-/// The mailbox around one shard.
+/// The actix actor of one shard.
 struct ShardActor<S: Shard> {
     shard: S,
     make: Make<S>,
@@ -194,6 +198,7 @@ impl<S: Shard> Actor for ShardActor<S> {
     type Context = Context<Self>;
 }
 
+/// A question with the channel for its answer.
 struct Envelope<S: Shard> {
     ask: S::Ask,
     answer: oneshot::Sender<S::Answer>,
@@ -206,17 +211,17 @@ impl<S: Shard> Message for Envelope<S> {
 impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
     type Result = ();
 
-    /// A panic must not reach actix, which would close the mailbox for good: the state, perhaps
-    /// half changed, is replaced, and the asker's channel closes without an answer.
+    /// Catches a panic, since actix would close the mailbox for good: the state, which may be half
+    /// changed, is replaced, and the caller's channel closes without an answer.
     fn handle(&mut self, envelope: Envelope<S>, _: &mut Context<Self>) {
         let Envelope { ask, answer } = envelope;
         match catch_unwind(AssertUnwindSafe(|| self.shard.handle(ask))) {
-            // An asker that has left needs no answer.
+            // A caller that has left needs no answer.
             Ok(answered) => drop(answer.send(answered)),
             Err(_) => {
                 tracing::error!(
                     shard = std::any::type_name::<S>(),
-                    "a shard panicked: it begins afresh"
+                    "a shard panicked: it starts empty"
                 );
                 self.shard = (self.make)();
             }
@@ -224,7 +229,7 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
     }
 }
 
-/// Runs a test among `count` arbiters of their own, for rooms that may not name actix.
+/// Runs a test with `count` new arbiters, for modules that may not import actix.
 #[cfg(test)]
 pub(crate) fn among_arbiters<F: Future<Output = ()>>(
     count: usize,
@@ -343,7 +348,7 @@ mod tests {
     async fn kill(shards: &Shards<Tally>, arbiter: &ArbiterHandle, place: usize) {
         arbiter.stop();
         tokio::time::timeout(Duration::from_secs(20), async {
-            while shards.places.load().get(place).unwrap().addr.connected() {
+            while shards.handles.load().get(place).unwrap().addr.connected() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })

@@ -1,5 +1,6 @@
-//! Passivation: takes entities that nobody asks out of the directory. A task per directory, no
-//! timer per entity. When its thread ends, the next entity that is started starts another sweeper.
+//! Passivation: removes entities that nobody asks from the directory. There is one task per
+//! directory and no timer per entity. When its thread ends, the next entity that is started starts
+//! another sweeper.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -10,95 +11,101 @@ use tokio::time::timeout;
 use super::entity::Entity;
 use super::metrics::Passivation;
 use super::policy::Policy;
-use super::room::{Active, Room, Shard};
+use super::registry::{ActiveEntity, EntityMap, Registry};
 
-/// Starts a sweeper on one of the arbiters; one that ran before ends.
-pub(super) fn spawn<E: Entity>(room: &Arc<Room<E>>) {
-    let mine = room.sweeper.fetch_add(1, Ordering::AcqRel) + 1;
-    if !room
+/// Starts a sweeper on one of the arbiters; an earlier one ends.
+pub(super) fn spawn<E: Entity>(registry: &Arc<Registry<E>>) {
+    let mine = registry.sweeper.fetch_add(1, Ordering::AcqRel) + 1;
+    if !registry
         .placement
-        .spawn(0, || sweeping(Arc::downgrade(room), mine))
+        .spawn(0, || run(Arc::downgrade(registry), mine))
     {
-        room.swept_ms.store(0, Ordering::Release);
+        registry.swept_ms.store(0, Ordering::Release);
     }
 }
 
-/// Sweeps until the directory is gone or another sweeper has taken over.
-async fn sweeping<E: Entity>(room: Weak<Room<E>>, mine: u64) {
+/// Sweeps regularly, until the directory is gone or another sweeper has taken over.
+async fn run<E: Entity>(registry: Weak<Registry<E>>, mine: u64) {
     loop {
-        let Some((nudge, pause)) = room
-            .upgrade()
-            .map(|room| (Arc::clone(&room.nudge), room.policy.load().sweep))
-        else {
+        let Some((sweep_wakeup, pause)) = registry.upgrade().map(|registry| {
+            (
+                Arc::clone(&registry.sweep_wakeup),
+                registry.policy.load().sweep,
+            )
+        }) else {
             return;
         };
         // Whether it was nudged or the time is up does not matter.
-        drop(timeout(pause.max(Duration::from_millis(1)), nudge.notified()).await);
-        let Some(room) = room.upgrade() else { return };
-        if room.sweeper.load(Ordering::Acquire) != mine {
+        drop(timeout(pause.max(Duration::from_millis(1)), sweep_wakeup.notified()).await);
+        let Some(registry) = registry.upgrade() else {
+            return;
+        };
+        if registry.sweeper.load(Ordering::Acquire) != mine {
             return;
         }
-        room.swept_ms.store(room.now_ms(), Ordering::Release);
-        sweep(&room);
+        registry
+            .swept_ms
+            .store(registry.now_ms(), Ordering::Release);
+        sweep(&registry);
     }
 }
 
-/// Looks at every entity once.
-pub(super) fn sweep<E: Entity>(room: &Room<E>) {
-    let policy = room.policy.load();
-    let now_ms = room.now_ms();
-    let mut left = Left::default();
-    for shard in room.shards() {
-        let is_idle = |active: &Active<E>| is_idle(active, &policy, now_ms);
+/// Passivates idle entities, and the least recently used ones beyond the policy's limits.
+pub(super) fn sweep<E: Entity>(registry: &Registry<E>) {
+    let policy = registry.policy.load();
+    let now_ms = registry.now_ms();
+    let mut left = Remaining::default();
+    for partition in registry.partitions() {
+        let is_idle = |active: &ActiveEntity<E>| is_idle(active, &policy, now_ms);
         let has_idle = {
-            let shard = shard.read();
-            left.add(&shard);
-            shard.values().any(is_idle)
+            let partition = partition.read();
+            left.add(&partition);
+            partition.values().any(is_idle)
         };
         if has_idle {
             let mut gone = Vec::new();
-            shard
+            partition
                 .write()
                 .extract_if(|_, active| is_idle(active))
                 .for_each(|(_, active)| gone.push(active));
             left.subtract(&gone);
-            room.retired(&gone, Passivation::Idle);
+            registry.count_removed(&gone, Passivation::Idle);
         }
     }
-    left.relieve(room, &policy, now_ms);
+    left.evict_excess(registry, &policy, now_ms);
 }
 
-fn is_idle<E: Entity>(active: &Active<E>, policy: &Policy, now_ms: u64) -> bool {
-    let slot = &active.slot;
-    let idle_ms = u128::from(now_ms.saturating_sub(slot.last_used_ms()));
-    let is_over = slot.is_expendable() || idle_ms >= policy.idle.as_millis();
-    is_over && slot.places() == 0 && !slot.is_troubled(policy.window, now_ms)
+fn is_idle<E: Entity>(active: &ActiveEntity<E>, policy: &Policy, now_ms: u64) -> bool {
+    let handle = &active.handle;
+    let idle_ms = u128::from(now_ms.saturating_sub(handle.last_used_ms()));
+    let is_over = handle.is_removable() || idle_ms >= policy.idle.as_millis();
+    is_over && handle.permits_taken() == 0 && !handle.has_recent_crashes(policy.window, now_ms)
 }
 
-/// What a sweep leaves active.
+/// The entities that a sweep has left active so far, with their memory in bytes.
 #[derive(Default)]
-struct Left {
+struct Remaining {
     count: usize,
     bytes: usize,
 }
 
-impl Left {
-    fn add<E: Entity>(&mut self, shard: &Shard<E>) {
-        self.count += shard.len();
-        self.bytes += shard
+impl Remaining {
+    fn add<E: Entity>(&mut self, entities: &EntityMap<E>) {
+        self.count += entities.len();
+        self.bytes += entities
             .values()
-            .map(|active| active.slot.bytes())
+            .map(|active| active.handle.bytes())
             .sum::<usize>();
     }
 
-    fn subtract<E: Entity>(&mut self, gone: &[Active<E>]) {
+    fn subtract<E: Entity>(&mut self, gone: &[ActiveEntity<E>]) {
         self.count = self.count.saturating_sub(gone.len());
         self.bytes = self
             .bytes
-            .saturating_sub(gone.iter().map(|active| active.slot.bytes()).sum());
+            .saturating_sub(gone.iter().map(|active| active.handle.bytes()).sum());
     }
 
-    /// What is too much, if anything.
+    /// Which limit is exceeded, if any.
     fn excess(&self, policy: &Policy) -> Option<Passivation> {
         if self.count > policy.active_max {
             Some(Passivation::Active)
@@ -109,9 +116,9 @@ impl Left {
         }
     }
 
-    /// Takes out the least recently used ones when a limit is passed: a twentieth more than must
-    /// be, so that the next activations don't make this look at every entity again at once.
-    fn relieve<E: Entity>(&mut self, room: &Room<E>, policy: &Policy, now_ms: u64) {
+    /// Passivates the least recently used entities when a limit is exceeded: a twentieth more than
+    /// necessary, so that the next activations don't cause another look at every entity at once.
+    fn evict_excess<E: Entity>(&mut self, registry: &Registry<E>, policy: &Policy, now_ms: u64) {
         let Some(why) = self.excess(policy) else {
             return;
         };
@@ -121,28 +128,30 @@ impl Left {
             ..policy.clone()
         };
         let mut oldest = Vec::with_capacity(self.count);
-        for shard in room.shards() {
+        for partition in registry.partitions() {
             oldest.extend(
-                shard
+                partition
                     .read()
                     .values()
-                    .map(|active| (active.slot.last_used_ms(), Arc::clone(&active.slot))),
+                    .map(|active| (active.handle.last_used_ms(), Arc::clone(&active.handle))),
             );
         }
         let too_many = self.count.saturating_sub(enough.active_max);
         if why == Passivation::Active && too_many < oldest.len() {
-            oldest.select_nth_unstable_by_key(too_many, |(last_used_ms, slot)| {
-                (*last_used_ms, slot.id)
+            oldest.select_nth_unstable_by_key(too_many, |(last_used_ms, handle)| {
+                (*last_used_ms, handle.id)
             });
             oldest.truncate(too_many);
         }
-        oldest.sort_unstable_by_key(|(last_used_ms, slot)| (*last_used_ms, slot.id));
-        for (_, slot) in oldest {
+        oldest.sort_unstable_by_key(|(last_used_ms, handle)| (*last_used_ms, handle.id));
+        for (_, handle) in oldest {
             if self.excess(&enough).is_none() {
                 return;
             }
-            let bytes = slot.bytes();
-            if !slot.is_troubled(policy.window, now_ms) && room.take_out(slot.id, why) {
+            let bytes = handle.bytes();
+            if !handle.has_recent_crashes(policy.window, now_ms)
+                && registry.passivate(handle.id, why)
+            {
                 self.count -= 1;
                 self.bytes = self.bytes.saturating_sub(bytes);
             }

@@ -101,7 +101,7 @@ pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Benc
     let refused = second.prepare(Request::Close(Default::default()));
     let later = second.prepare(Request::Reopen);
     assert_eq!(refused.settled(), Err(CommitFailure::Conflict));
-    assert_eq!(later.settled(), Err(CommitFailure::Away));
+    assert_eq!(later.settled(), Err(CommitFailure::Unavailable));
     first.send("the first goes on").unwrap();
     assert_eq!(house.counted(live(), Some(Status::Closed)), 0);
     assert_eq!(house.counted(live(), None), 1);
@@ -120,7 +120,7 @@ pub(super) fn an_answer_without_a_change_is_refused_where_another_change_came_fi
     assert_eq!(refused, Err(Failed::Commit(CommitFailure::Conflict)));
     assert_eq!(
         second.barrier(),
-        Err(CommitFailure::Away),
+        Err(CommitFailure::Unavailable),
         "what it decided on top of it is refused as well"
     );
     let mut third = house.reopened(first.id);
@@ -145,9 +145,9 @@ pub(super) fn what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits<B:
     // The sequence that it expects is there now, but it is not the one that it meant.
     assert_eq!(
         second.prepare(message("fits by chance")).settled(),
-        Err(CommitFailure::Away)
+        Err(CommitFailure::Unavailable)
     );
-    assert_eq!(second.barrier(), Err(CommitFailure::Away));
+    assert_eq!(second.barrier(), Err(CommitFailure::Unavailable));
     assert_eq!(
         first.barrier_of(Incarnation::next()),
         Ok(()),
@@ -199,7 +199,7 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
         let refused = house.try_conversation(live(), absent, None);
         assert_eq!(
             refused.unwrap_err(),
-            Failed::Commit(CommitFailure::Broken(Broken::NoCustomer))
+            Failed::Commit(CommitFailure::Violated(Broken::NoCustomer))
         );
     }
     let mut conversation = house.conversation(live(), customer, None);
@@ -209,7 +209,7 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
         .unwrap_err();
     assert_eq!(
         refused,
-        Failed::Commit(CommitFailure::Broken(Broken::NoUser))
+        Failed::Commit(CommitFailure::Violated(Broken::NoUser))
     );
     conversation.send("the incarnation goes on").unwrap();
     let refused = house
@@ -218,7 +218,7 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
         .unwrap_err();
     assert_eq!(
         refused,
-        Failed::Commit(CommitFailure::Broken(Broken::HasConversations))
+        Failed::Commit(CommitFailure::Violated(Broken::HasConversations))
     );
     let idle = house.customer(live(), "idle");
     let deleted = house
@@ -242,7 +242,7 @@ pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
         })
         .collect();
     assert_eq!(both.iter().filter(|settled| settled.is_ok()).count(), 1);
-    assert!(both.contains(&Err(CommitFailure::Broken(Broken::Taken(
+    assert!(both.contains(&Err(CommitFailure::Violated(Broken::Taken(
         crate::store::NameField::UserEmail
     )))));
     let mut user = house.user(other(), "twice@example.org").unwrap();
@@ -469,9 +469,9 @@ pub(super) fn after_its_end_nothing_is_acknowledged<B: Bench>() {
     assert_eq!(last.settled(), Ok(()));
     assert_eq!(
         conversation.send("after the end").unwrap_err(),
-        Failed::Commit(CommitFailure::Away)
+        Failed::Commit(CommitFailure::Unavailable)
     );
-    assert_eq!(conversation.barrier(), Err(CommitFailure::Away));
+    assert_eq!(conversation.barrier(), Err(CommitFailure::Unavailable));
     assert!(wait(house.store().reload(conversation.subject())).is_err());
     assert!(wait(house.store().chores()).is_err());
 }

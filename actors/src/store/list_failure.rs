@@ -41,7 +41,7 @@ impl From<Unreadable> for ListFailure {
 impl From<LoadError> for ListFailure {
     fn from(error: LoadError) -> Self {
         match error {
-            LoadError::Away => ListFailure::Away,
+            LoadError::Unavailable => ListFailure::Away,
             LoadError::Busy => ListFailure::Busy,
             LoadError::Unreadable => ListFailure::Unreadable,
         }

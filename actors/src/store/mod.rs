@@ -86,7 +86,7 @@ impl From<ReadError> for LoadError {
         match error {
             ReadError::Unreadable => LoadError::Unreadable,
             ReadError::TooSlow | ReadError::Busy => LoadError::Busy,
-            ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => LoadError::Away,
+            ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => LoadError::Unavailable,
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::line::Hurried;
 use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
 use super::post::{Mail, PostOffice, now_ms};
-use crate::runtime::{LoadError, Turn};
+use crate::runtime::{Context, LoadError};
 use crate::store::{Commit, DeliveryState, ReadError, StoredDelivery, Waiting};
 use colloquy_model::answer::Answer;
 
@@ -35,7 +35,7 @@ impl PostOffice {
     }
 
     /// What was asked goes on where all is matched.
-    pub(super) fn pass_asked(&mut self, turn: &mut Turn<Mail>) {
+    pub(super) fn pass_asked(&mut self, context: &mut Context<Mail>) {
         let position = self.matcher.position();
         let (reached, asked) = std::mem::take(&mut self.asked)
             .into_iter()
@@ -43,12 +43,12 @@ impl PostOffice {
         self.asked = asked;
         let reached: Vec<(i64, Ask)> = reached;
         for (_, ask) in reached {
-            self.bar(ask, turn);
+            self.bar(ask, context);
         }
     }
 
     /// Goes on when everything so far is written.
-    pub(super) fn bar(&mut self, ask: Ask, turn: &mut Turn<Mail>) {
+    pub(super) fn bar(&mut self, ask: Ask, context: &mut Context<Mail>) {
         let (next, written) = self.queue.slices();
         let slice = if self.queue.news() > 0 {
             next
@@ -56,14 +56,14 @@ impl PostOffice {
             next - 1
         };
         if slice <= written {
-            self.pass(ask, turn)
+            self.pass(ask, context)
         } else {
             self.barriers.push((slice, ask))
         }
     }
 
     /// What waited for slices that are written now goes on.
-    pub(super) fn pass_barriers(&mut self, turn: &mut Turn<Mail>) {
+    pub(super) fn pass_barriers(&mut self, context: &mut Context<Mail>) {
         let (_, written) = self.queue.slices();
         let (passed, barriers) = std::mem::take(&mut self.barriers)
             .into_iter()
@@ -71,22 +71,22 @@ impl PostOffice {
         self.barriers = barriers;
         let passed: Vec<(u64, Ask)> = passed;
         for (_, ask) in passed {
-            self.pass(ask, turn);
+            self.pass(ask, context);
         }
     }
 
     /// Whoever asked may have left: nobody is told then.
-    fn pass(&mut self, ask: Ask, turn: &mut Turn<Mail>) {
+    fn pass(&mut self, ask: Ask, context: &mut Context<Mail>) {
         match ask {
             Ask::Reach(reply) => drop(reply.send(())),
             Ask::Answer(reply, answer) => drop(reply.send(Ok(answer))),
-            Ask::Replay(ask) => self.replay(*ask, turn),
+            Ask::Replay(ask) => self.replay(*ask, context),
             Ask::Retry(retry) => {
                 let found = self
                     .means
                     .store
                     .delivery(retry.asker.webhook.number(), retry.delivery.position());
-                turn.later(async move { Mail::RetryRead(retry, found.await) });
+                context.spawn(async move { Mail::RetryRead(retry, found.await) });
             }
         }
     }
@@ -96,7 +96,7 @@ impl PostOffice {
         &mut self,
         retry: Retry,
         found: Result<Option<StoredDelivery>, ReadError>,
-        turn: &mut Turn<Mail>,
+        context: &mut Context<Mail>,
     ) {
         let endpoint = retry.asker.webhook.number();
         let mut found = match (found, self.target_of(&retry.asker)) {
@@ -111,7 +111,7 @@ impl PostOffice {
         };
         if self.queue.is_unwritten(found.number) {
             // It has moved on since it was read.
-            self.bar(Ask::Retry(Box::new(retry)), turn);
+            self.bar(Ask::Retry(Box::new(retry)), context);
             return;
         }
         let now = now_ms();
@@ -143,19 +143,19 @@ impl PostOffice {
         }
         let view = DeliveryView::new(retry.asker.webhook, &found);
         let answer = retry.asker.answer(&view, now);
-        self.answer_when_written(answer, turn);
+        self.answer_when_written(answer, context);
     }
 
     /// The answer is kept, and leaves when it is durable.
     pub(super) fn answer_when_written(
         &mut self,
         (reply, answer, commit): (Reply, Answer, Option<Commit>),
-        turn: &mut Turn<Mail>,
+        context: &mut Context<Mail>,
     ) {
         if let Some(commit) = commit {
             self.queue.keep(commit);
         }
-        self.bar(Ask::Answer(reply, answer), turn);
+        self.bar(Ask::Answer(reply, answer), context);
     }
 
     /// What memory knows of all endpoints.

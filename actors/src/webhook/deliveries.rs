@@ -24,7 +24,7 @@ use super::wanted::EventKinds;
 use crate::accounts::Identity;
 use crate::feed::Feed;
 use crate::idempotency::Reservation;
-use crate::runtime::Alone;
+use crate::runtime::ActorHandle;
 use crate::store::{
     DeliveryQuery, DeliveryState, EndpointTotals, ListFailure, Store, Stored, StoredDelivery,
     StoredRecord,
@@ -77,7 +77,7 @@ pub struct Deliveries {
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
     counters: Arc<DeliveryCounters>,
-    post: Alone<PostOffice>,
+    post: ActorHandle<PostOffice>,
 }
 
 impl Deliveries {
@@ -100,7 +100,7 @@ impl Deliveries {
             settings: Arc::new(settings),
             counters: Arc::clone(&counters),
         };
-        let post = Alone::start(move || PostOffice::new(means.clone()))?;
+        let post = ActorHandle::start(move || PostOffice::new(means.clone()))?;
         Ok(Deliveries {
             store,
             identity,

@@ -8,7 +8,7 @@ use super::post::{Mail, PAUSE, PostOffice, now_ms};
 use super::queue::Keep;
 use super::restore::restore_endpoint;
 use crate::feed::{Ended, Interest, Item, Subscription};
-use crate::runtime::Turn;
+use crate::runtime::Context;
 use crate::store::{FeedRow, LIVE, ReadError, Store, WebhookState};
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
@@ -57,7 +57,7 @@ pub(super) enum Reading {
 
 impl PostOffice {
     /// Reads on, where it is not told anyway and there is room for what comes.
-    pub(super) fn read(&mut self, turn: &mut Turn<Mail>) {
+    pub(super) fn read(&mut self, context: &mut Context<Mail>) {
         if !self.unmatched.is_empty() || self.queue.news() >= NEWS_MAX {
             return;
         }
@@ -66,7 +66,7 @@ impl PostOffice {
                 let Some(mut subscription) = self.subscription.take() else {
                     return;
                 };
-                turn.later(async move {
+                context.spawn(async move {
                     let first = match subscription.next().await {
                         Ok(first) => first,
                         Err(ended) => return Mail::Fed(subscription, Vec::new(), Some(ended)),
@@ -86,7 +86,7 @@ impl PostOffice {
             } => {
                 self.reading = Reading::Behind { joined, busy: true };
                 let (store, position) = (Arc::clone(&self.means.store), self.matcher.position());
-                turn.later(async move { Mail::Read(behind(&*store, position).await) });
+                context.spawn(async move { Mail::Read(behind(&*store, position).await) });
             }
             Reading::Behind { busy: true, .. } | Reading::Opening => {}
         }

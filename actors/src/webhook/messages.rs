@@ -151,7 +151,7 @@ pub enum DeliveryError {
 impl From<LoadError> for DeliveryError {
     fn from(error: LoadError) -> Self {
         match error {
-            LoadError::Away => DeliveryError::Away,
+            LoadError::Unavailable => DeliveryError::Away,
             LoadError::Busy => DeliveryError::Busy,
             LoadError::Unreadable => DeliveryError::Unreadable,
         }

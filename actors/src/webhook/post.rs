@@ -24,7 +24,7 @@ use super::restore::restore_endpoint;
 use super::schedule::{Made, epitaph, judge, unread};
 use super::signature::{Signing, headers};
 use crate::feed::{Ended, Feed, Item, Subscription};
-use crate::runtime::{Solo, Turn};
+use crate::runtime::{Context, ThreadActor};
 use crate::store::{
     DeliverySlice, DueLanes, EventPage, Later, Matched, ReadError, Replay, Store, StoredDelivery,
     StoredEndpoint, Unwritten, WebhookState, Written,
@@ -129,26 +129,26 @@ pub(super) fn now_ms() -> i64 {
     Timestamp::now().0
 }
 
-impl Solo for PostOffice {
+impl ThreadActor for PostOffice {
     const NAME: &'static str = "webhooks";
     type Message = Mail;
 
-    fn begin(&mut self, turn: &mut Turn<Mail>) {
+    fn started(&mut self, context: &mut Context<Mail>) {
         self.means.counters.in_flight.store(0, Ordering::Relaxed);
-        self.open(turn);
+        self.open(context);
     }
 
-    fn handle(&mut self, mail: Mail, turn: &mut Turn<Mail>) {
+    fn handle(&mut self, mail: Mail, context: &mut Context<Mail>) {
         match mail {
-            Mail::Open => self.open(turn),
-            Mail::Opened(opened) => self.opened(*opened, turn),
+            Mail::Open => self.open(context),
+            Mail::Opened(opened) => self.opened(*opened, context),
             Mail::Read(read) => self.read_behind(read),
             Mail::Fed(subscription, items, ended) => self.fed(subscription, items, ended),
-            Mail::Landed(landed) => self.landed(*landed, turn),
+            Mail::Landed(landed) => self.landed(*landed, context),
             Mail::Refilled(refill, found) => self.queue.refilled(&refill, found, now_ms()),
-            Mail::Written(written) => self.written(written, turn),
-            Mail::WriteAgain(slice) => self.write(slice, turn),
-            Mail::Disable(id, scope, reason) => self.disable(id, scope, reason, turn),
+            Mail::Written(written) => self.written(written, context),
+            Mail::WriteAgain(slice) => self.write(slice, context),
+            Mail::Disable(id, scope, reason) => self.disable(id, scope, reason, context),
             Mail::Disabled(id, scope, reason, done) => {
                 if !done
                     && self
@@ -156,13 +156,13 @@ impl Solo for PostOffice {
                         .get(&id.number())
                         .is_some_and(|target| target.enabled)
                 {
-                    turn.after(PAUSE, Mail::Disable(id, scope, reason));
+                    context.send_after(PAUSE, Mail::Disable(id, scope, reason));
                 }
             }
             Mail::Wake => self.wakes_at = None,
             Mail::ReplayRead(lane, page) => self.replay_read(lane, page),
-            Mail::ReplayBegins(ask, found) => self.replay_begins(*ask, found, turn),
-            Mail::RetryRead(retry, found) => self.retry_read(*retry, found, turn),
+            Mail::ReplayBegins(ask, found) => self.replay_begins(*ask, found, context),
+            Mail::RetryRead(retry, found) => self.retry_read(*retry, found, context),
             Mail::Reach(reply) => self.ask(Ask::Reach(reply)),
             Mail::Retry(retry) => self.ask(Ask::Retry(retry)),
             Mail::Replay(ask) => self.ask(Ask::Replay(ask)),
@@ -170,7 +170,7 @@ impl Solo for PostOffice {
             Mail::Health(reply) => drop(reply.send(self.health())),
             Mail::Drain(until, done) => self.draining = Some((until, done)),
         }
-        self.go_on(turn);
+        self.go_on(context);
     }
 }
 
@@ -204,9 +204,9 @@ impl PostOffice {
         target.filter(|target| target.id == asker.webhook && target.scope == asker.caller.scope)
     }
 
-    fn open(&self, turn: &mut Turn<Mail>) {
+    fn open(&self, context: &mut Context<Mail>) {
         let store = Arc::clone(&self.means.store);
-        turn.later(async move {
+        context.spawn(async move {
             // Behind all that an earlier life has handed in: what is read then stands.
             let opened = match store.begin_deliveries().await {
                 Ok(last) => store.webhook_state().await.map(|state| (last, state)),
@@ -216,9 +216,13 @@ impl PostOffice {
         });
     }
 
-    fn opened(&mut self, opened: Result<(i64, WebhookState), ReadError>, turn: &mut Turn<Mail>) {
+    fn opened(
+        &mut self,
+        opened: Result<(i64, WebhookState), ReadError>,
+        context: &mut Context<Mail>,
+    ) {
         let Ok((last, state)) = opened else {
-            turn.after(PAUSE, Mail::Open);
+            context.send_after(PAUSE, Mail::Open);
             return;
         };
         // What happened before there was any endpoint concerns nobody.
@@ -287,16 +291,16 @@ impl PostOffice {
     }
 
     /// What follows from what it was told.
-    fn go_on(&mut self, turn: &mut Turn<Mail>) {
+    fn go_on(&mut self, context: &mut Context<Mail>) {
         if self.reading == Reading::Opening {
             if let Some((_, done)) = self.draining.take() {
                 drop(done);
-                turn.end();
+                context.stop();
             }
             return;
         }
         if self.draining.is_some() {
-            self.drain(turn);
+            self.drain(context);
             return;
         }
         self.match_on();
@@ -304,24 +308,24 @@ impl PostOffice {
             .counters
             .matched
             .store(self.matcher.position(), Ordering::Relaxed);
-        self.pass_asked(turn);
+        self.pass_asked(context);
         let (shipments, refills) = self.queue.turn(now_ms());
         for shipment in shipments {
-            self.send(shipment, turn);
+            self.send(shipment, context);
         }
         for refill in refills {
             let due = self.means.store.due(refill.query);
-            turn.later(async move { Mail::Refilled(refill, due.await.ok()) });
+            context.spawn(async move { Mail::Refilled(refill, due.await.ok()) });
         }
-        self.step_replays(turn);
-        self.read(turn);
-        self.flush(turn);
-        self.set_alarm(turn);
+        self.step_replays(context);
+        self.read(context);
+        self.flush(context);
+        self.set_alarm(context);
     }
 
     /// Takes nothing more; ends when nothing is under way any more, or the time is over, and all is
     /// written.
-    fn drain(&mut self, turn: &mut Turn<Mail>) {
+    fn drain(&mut self, context: &mut Context<Mail>) {
         let Some((until, done)) = self.draining.take() else {
             return;
         };
@@ -329,17 +333,17 @@ impl PostOffice {
         if (self.in_flight == 0 || over) && !self.queue.is_writing() && self.queue.news() == 0 {
             // Whoever stops the server may have stopped waiting.
             let _ = done.send(());
-            turn.end();
+            context.stop();
             return;
         }
         self.draining = Some((until, done));
         if self.queue.news() > 0 && !self.queue.is_writing() {
-            self.write_slice(turn);
+            self.write_slice(context);
         }
-        self.set_alarm(turn);
+        self.set_alarm(context);
     }
 
-    fn send(&mut self, mut shipment: Shipment, turn: &mut Turn<Mail>) {
+    fn send(&mut self, mut shipment: Shipment, context: &mut Context<Mail>) {
         let Some(target) = self.targets.get(&shipment.endpoint).map(Arc::clone) else {
             self.queue.put_back(&shipment, now_ms());
             return;
@@ -355,7 +359,7 @@ impl PostOffice {
             settings,
             ..
         } = self.means.clone();
-        turn.later(async move {
+        context.spawn(async move {
             let event = match shipment.event.take() {
                 Some(event) => Ok(Some(event)),
                 None => store.event_at(shipment.position).await,
@@ -373,7 +377,7 @@ impl PostOffice {
         });
     }
 
-    fn landed(&mut self, landed: Landed, turn: &mut Turn<Mail>) {
+    fn landed(&mut self, landed: Landed, context: &mut Context<Mail>) {
         let Landed { shipment, made } = landed;
         self.in_flight -= 1;
         self.means
@@ -420,7 +424,7 @@ impl PostOffice {
             (outcome.disable, self.targets.get(&shipment.endpoint))
         {
             let (id, scope) = (target.id, target.scope);
-            self.disable(id, scope, reason, turn);
+            self.disable(id, scope, reason, context);
         }
     }
 
@@ -431,7 +435,7 @@ impl PostOffice {
         id: WebhookId,
         scope: Scope,
         reason: DisabledReason,
-        turn: &mut Turn<Mail>,
+        context: &mut Context<Mail>,
     ) {
         if self.draining.is_some()
             || !self
@@ -443,11 +447,11 @@ impl PostOffice {
         }
         self.queue.pause(id.number(), true);
         let done = (self.means.disable)(id, scope, reason);
-        turn.later(async move { Mail::Disabled(id, scope, reason, done.await) });
+        context.spawn(async move { Mail::Disabled(id, scope, reason, done.await) });
     }
 
     /// Writes what has gathered, when it is time to.
-    fn flush(&mut self, turn: &mut Turn<Mail>) {
+    fn flush(&mut self, context: &mut Context<Mail>) {
         if self.queue.is_writing() {
             return;
         }
@@ -461,7 +465,7 @@ impl PostOffice {
         let due = self.flush_at.is_some_and(|at| at <= now);
         let tidies = self.left && since >= FLUSH_SOON;
         if waited_for || starves || due || tidies || since >= FLUSH_IDLE && self.idle_news() {
-            self.write_slice(turn);
+            self.write_slice(context);
         }
     }
 
@@ -475,7 +479,7 @@ impl PostOffice {
             || self.matcher.matched() != self.matched_written
     }
 
-    fn write_slice(&mut self, turn: &mut Turn<Mail>) {
+    fn write_slice(&mut self, context: &mut Context<Mail>) {
         let matched = self.matcher.matched();
         if matched != self.matched_written {
             self.queue.matched(matched);
@@ -486,35 +490,35 @@ impl PostOffice {
             i64::try_from(self.means.settings.keep_deliveries.as_millis()).unwrap_or(i64::MAX);
         let slice = self.queue.take_slice(now, now.saturating_sub(keep));
         self.flush_at = None;
-        self.write(slice, turn);
+        self.write(slice, context);
     }
 
-    fn write(&mut self, slice: Box<DeliverySlice>, turn: &mut Turn<Mail>) {
+    fn write(&mut self, slice: Box<DeliverySlice>, context: &mut Context<Mail>) {
         let written = self.means.store.deliver(slice);
-        turn.later(async move { Mail::Written(written.await) });
+        context.spawn(async move { Mail::Written(written.await) });
     }
 
-    fn written(&mut self, written: Result<Written, Unwritten>, turn: &mut Turn<Mail>) {
+    fn written(&mut self, written: Result<Written, Unwritten>, context: &mut Context<Mail>) {
         self.flushed_at = Instant::now();
         match written {
             Ok(Written { left }) => {
                 self.left = left;
                 self.queue.written();
-                self.pass_barriers(turn);
+                self.pass_barriers(context);
             }
-            Err(Unwritten::NotNow(slice)) => turn.after(PAUSE, Mail::WriteAgain(slice)),
+            Err(Unwritten::NotNow(slice)) => context.send_after(PAUSE, Mail::WriteAgain(slice)),
             Err(Unwritten::Never) => {
                 tracing::error!(
                     "what became of deliveries can't be written and is given up: they begin anew from the store"
                 );
-                turn.begin_anew();
+                context.restart();
             }
             // What it does not know is delivered again after the next start.
-            Err(Unwritten::Closed) => turn.end(),
+            Err(Unwritten::Closed) => context.stop(),
         }
     }
 
-    fn set_alarm(&mut self, turn: &mut Turn<Mail>) {
+    fn set_alarm(&mut self, context: &mut Context<Mail>) {
         let now = Instant::now();
         let queue = self.queue.alarm().map(|at| {
             now + Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
@@ -539,7 +543,7 @@ impl PostOffice {
         let at = at.max(now + Duration::from_millis(1));
         if self.wakes_at.is_none_or(|wakes| at < wakes) {
             self.wakes_at = Some(at);
-            turn.after(at - now, Mail::Wake);
+            context.send_after(at - now, Mail::Wake);
             let waiting = self.queue.lines().map(|line| line.waiting).sum();
             self.means
                 .counters

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::messages::{Asker, DeliveryError, ReplayAsk};
 use super::post::{Mail, PostOffice, now_ms};
 use super::queue::Keep;
-use crate::runtime::{LoadError, Turn};
+use crate::runtime::{Context, LoadError};
 use crate::store::{EventPage, EventQuery, ReadError, Replay, ReplayChange, Span, Store};
 use colloquy_model::caller::Scope;
 use colloquy_model::event_filter::EventFilter;
@@ -107,7 +107,7 @@ impl Jobs {
 
 impl PostOffice {
     /// Looks where the replay begins; it is refused where the endpoint gets nothing.
-    pub(super) fn replay(&mut self, ask: ReplayAsk, turn: &mut Turn<Mail>) {
+    pub(super) fn replay(&mut self, ask: ReplayAsk, context: &mut Context<Mail>) {
         if let Some(refusal) = self.refusal(&ask.asker) {
             return ask.asker.refuse(refusal);
         }
@@ -122,7 +122,7 @@ impl PostOffice {
             kinds: ask.kinds.clone(),
         };
         let store = Arc::clone(&self.means.store);
-        turn.later(async move {
+        context.spawn(async move {
             let next = first_behind(&*store, replay.scope, 0, replay.since).await;
             Mail::ReplayBegins(
                 Box::new(ask),
@@ -150,7 +150,7 @@ impl PostOffice {
         &mut self,
         ask: ReplayAsk,
         found: Result<Replay, ReadError>,
-        turn: &mut Turn<Mail>,
+        context: &mut Context<Mail>,
     ) {
         // Others may have begun meanwhile, or somebody may have disabled the endpoint.
         let replay = match (found, self.refusal(&ask.asker)) {
@@ -168,11 +168,11 @@ impl PostOffice {
             },
         );
         let answer = ask.asker.answer(&ask.view, now_ms());
-        self.answer_when_written(answer, turn);
+        self.answer_when_written(answer, context);
     }
 
     /// Reads on for each replay of which little waits.
-    pub(super) fn step_replays(&mut self, turn: &mut Turn<Mail>) {
+    pub(super) fn step_replays(&mut self, context: &mut Context<Mail>) {
         let now = now_ms();
         for (lane, job) in &mut self.jobs.jobs {
             if job.waiting >= WAITING_MAX || !matches!(job.stage, Stage::Due(at) if at <= now) {
@@ -192,7 +192,7 @@ impl PostOffice {
                 total: false,
             };
             let (lane, store) = (*lane, Arc::clone(&self.means.store));
-            turn.later(async move { Mail::ReplayRead(lane, read_on(&*store, query).await) });
+            context.spawn(async move { Mail::ReplayRead(lane, read_on(&*store, query).await) });
         }
     }
 

@@ -1,20 +1,21 @@
 //! Commits: pipelined, fenced, and what an answer rests on.
 
-use super::house::{counted, on_one_thread, until, why};
-use super::ledger::{Ask, Broken, Refused};
+use super::fixture::{counted, on_one_thread, until, why};
+use super::ledger::{Command, Refused, Violation};
+use super::memory_journal::Lookups;
 use crate::runtime::{AskError, Cause, CommitFailure, Policy, Restart};
 
 #[test]
 fn a_refused_commit_takes_the_later_ones_of_its_incarnation_and_nothing_else() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
-        house.memory.fail(3, CommitFailure::Conflict);
-        let other = house.ask(2, Ask::Add(20));
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
+        fixture.journal.fail(3, CommitFailure::Conflict);
+        let other = fixture.ask(2, Command::Add(20));
         let mut asks: Vec<_> = (1..=6)
-            .map(|number| house.ask(1, Ask::Add(number)))
+            .map(|number| fixture.ask(1, Command::Add(number)))
             .collect();
-        until(|| house.memory.queued() == 7).await;
-        house.memory.release();
+        until(|| fixture.journal.queued() == 7).await;
+        fixture.journal.release();
         let mut answers = Vec::new();
         for ask in asks.drain(..) {
             answers.push(ask.await.unwrap());
@@ -31,83 +32,89 @@ fn a_refused_commit_takes_the_later_ones_of_its_incarnation_and_nothing_else() {
             causes,
             [
                 Cause::Conflict,
-                Cause::StoreAway,
-                Cause::StoreAway,
-                Cause::StoreAway
+                Cause::StoreUnavailable,
+                Cause::StoreUnavailable,
+                Cause::StoreUnavailable
             ]
         );
         assert_eq!(other.await.unwrap(), Ok(vec![20]));
-        assert_eq!(house.answer(1, Ask::Add(7)).await, Ok(vec![7]));
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1, 2, 7]));
-        assert_eq!(house.memory.stored(1), [1, 2, 7]);
-        let overview = house.directory.overview();
+        assert_eq!(fixture.answer(1, Command::Add(7)).await, Ok(vec![7]));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1, 2, 7]));
+        assert_eq!(fixture.journal.stored(1), [1, 2, 7]);
+        let overview = fixture.directory.overview();
         assert_eq!(overview.conflicts, 1);
         assert_eq!(counted(&overview.restarts, Restart::Conflict), 1);
         assert_eq!(counted(&overview.restarts, Restart::Crash), 0);
-        assert_eq!(house.directory.inspect(1).unwrap().committed, 3);
+        assert_eq!(fixture.directory.inspect(1).unwrap().committed, 3);
     });
 }
 
 #[test]
 fn an_unknown_outcome_is_looked_up_in_the_store() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.fail(1, CommitFailure::Unknown);
-        assert_eq!(house.answer(1, Ask::Add(1)).await, Err(AskError::Unknown));
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.fail(1, CommitFailure::Unknown);
         assert_eq!(
-            house.answer(1, Ask::Read).await,
+            fixture.answer(1, Command::Add(1)).await,
+            Err(AskError::Unknown)
+        );
+        assert_eq!(
+            fixture.answer(1, Command::Read).await,
             Ok(vec![1]),
             "it had been stored"
         );
-        house.memory.fail(2, CommitFailure::Away);
+        fixture.journal.fail(2, CommitFailure::Unavailable);
         assert_eq!(
-            why(&house.answer(1, Ask::Add(2)).await),
-            Some(Cause::StoreAway)
+            why(&fixture.answer(1, Command::Add(2)).await),
+            Some(Cause::StoreUnavailable)
         );
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1]));
-        house.memory.fail(3, CommitFailure::Conflict);
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1]));
+        fixture.journal.fail(3, CommitFailure::Conflict);
         assert_eq!(
-            why(&house.answer(1, Ask::Keep(3)).await),
+            why(&fixture.answer(1, Command::Keep(3)).await),
             Some(Cause::Conflict)
         );
-        assert_eq!(house.answer(1, Ask::Keep(4)).await, Ok(vec![4]));
-        assert_eq!(house.memory.kept(), [4]);
-        assert_eq!(house.directory.inspect(1).unwrap().restarts, 0);
+        assert_eq!(fixture.answer(1, Command::Keep(4)).await, Ok(vec![4]));
+        assert_eq!(fixture.journal.kept(), [4]);
+        assert_eq!(fixture.directory.inspect(1).unwrap().restarts, 0);
     });
 }
 
 #[test]
 fn a_commit_that_the_journal_loses_has_an_unknown_outcome() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
-        let (add, read) = (house.ask(1, Ask::Add(1)), house.ask(1, Ask::Read));
-        until(|| house.memory.queued() == 2).await;
-        house.memory.lose();
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
+        let (add, read) = (
+            fixture.ask(1, Command::Add(1)),
+            fixture.ask(1, Command::Read),
+        );
+        until(|| fixture.journal.queued() == 2).await;
+        fixture.journal.lose();
         assert_eq!(add.await.unwrap(), Err(AskError::Unknown));
-        assert_eq!(why(&read.await.unwrap()), Some(Cause::StoreAway));
-        house.memory.release();
-        assert_eq!(house.answer(1, Ask::Add(2)).await, Ok(vec![2]));
-        assert_eq!(house.memory.stored(1), [2]);
+        assert_eq!(why(&read.await.unwrap()), Some(Cause::StoreUnavailable));
+        fixture.journal.release();
+        assert_eq!(fixture.answer(1, Command::Add(2)).await, Ok(vec![2]));
+        assert_eq!(fixture.journal.stored(1), [2]);
     });
 }
 
 #[test]
 fn an_answer_leaves_behind_the_commits_that_it_saw() {
-    on_one_thread(Policy::default(), async |house| {
-        assert_eq!(house.answer(1, Ask::Add(1)).await, Ok(vec![1]));
-        house.memory.hold();
+    on_one_thread(Policy::default(), async |fixture| {
+        assert_eq!(fixture.answer(1, Command::Add(1)).await, Ok(vec![1]));
+        fixture.journal.hold();
         assert_eq!(
-            house.answer(1, Ask::Read).await,
+            fixture.answer(1, Command::Read).await,
             Ok(vec![1]),
             "nothing is under way, so it leaves at once"
         );
         let (add, read, refused) = (
-            house.ask(1, Ask::Add(2)),
-            house.ask(1, Ask::Read),
-            house.ask(1, Ask::Never),
+            fixture.ask(1, Command::Add(2)),
+            fixture.ask(1, Command::Read),
+            fixture.ask(1, Command::Never),
         );
-        until(|| house.memory.queued() == 3).await;
+        until(|| fixture.journal.queued() == 3).await;
         assert!(!read.is_finished() && !refused.is_finished());
-        house.memory.release();
+        fixture.journal.release();
         assert_eq!(add.await.unwrap(), Ok(vec![2]));
         assert_eq!(read.await.unwrap(), Ok(vec![1, 2]));
         assert_eq!(refused.await.unwrap(), Err(AskError::Refused(Refused)));
@@ -116,35 +123,38 @@ fn an_answer_leaves_behind_the_commits_that_it_saw() {
 
 #[test]
 fn an_answer_fails_with_the_commit_that_it_saw() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
-        house.memory.fail(1, CommitFailure::Away);
-        let (add, read) = (house.ask(1, Ask::Add(1)), house.ask(1, Ask::Read));
-        until(|| house.memory.queued() == 2).await;
-        house.memory.release();
-        assert_eq!(why(&add.await.unwrap()), Some(Cause::StoreAway));
-        assert_eq!(why(&read.await.unwrap()), Some(Cause::StoreAway));
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
+        fixture.journal.fail(1, CommitFailure::Unavailable);
+        let (add, read) = (
+            fixture.ask(1, Command::Add(1)),
+            fixture.ask(1, Command::Read),
+        );
+        until(|| fixture.journal.queued() == 2).await;
+        fixture.journal.release();
+        assert_eq!(why(&add.await.unwrap()), Some(Cause::StoreUnavailable));
+        assert_eq!(why(&read.await.unwrap()), Some(Cause::StoreUnavailable));
     });
 }
 
 #[test]
 fn a_conditional_change_waits_for_its_verdict() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
-        house.memory.fail(1, CommitFailure::Broken(Broken));
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
+        fixture.journal.fail(1, CommitFailure::Violated(Violation));
         let (broken, next, last) = (
-            house.ask(1, Ask::AddIf(1)),
-            house.ask(1, Ask::AddIf(2)),
-            house.ask(1, Ask::Add(3)),
+            fixture.ask(1, Command::AddIf(1)),
+            fixture.ask(1, Command::AddIf(2)),
+            fixture.ask(1, Command::Add(3)),
         );
-        until(|| house.memory.queued() == 1 && house.places(1) == 3).await;
-        house.memory.release();
+        until(|| fixture.journal.queued() == 1 && fixture.permits_taken(1) == 3).await;
+        fixture.journal.release();
         assert_eq!(broken.await.unwrap(), Err(AskError::Refused(Refused)));
         assert_eq!(next.await.unwrap(), Ok(vec![2]));
         assert_eq!(last.await.unwrap(), Ok(vec![3]));
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![2, 3]));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![2, 3]));
         assert_eq!(
-            house.memory.loads().0,
+            fixture.journal.loads().0,
             1,
             "a broken condition is no reason to reload"
         );
@@ -153,48 +163,51 @@ fn a_conditional_change_waits_for_its_verdict() {
 
 #[test]
 fn a_pipelined_commit_that_is_broken_leaves_no_trace_in_memory() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.store(1, &[10]);
-        house.memory.fail(1, CommitFailure::Broken(Broken));
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        fixture.journal.fail(1, CommitFailure::Violated(Violation));
         assert_eq!(
-            house.answer(1, Ask::Add(1)).await,
+            fixture.answer(1, Command::Add(1)).await,
             Err(AskError::Refused(Refused))
         );
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
     });
 }
 
 #[test]
 fn a_lookup_waits_for_what_was_submitted() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
         let (add, found, last) = (
-            house.ask(1, Ask::Add(1)),
-            house.ask(1, Ask::AddFound(4)),
-            house.ask(1, Ask::Add(9)),
+            fixture.ask(1, Command::Add(1)),
+            fixture.ask(1, Command::AddFound(4)),
+            fixture.ask(1, Command::Add(9)),
         );
-        until(|| house.memory.queued() == 2).await;
-        assert_eq!(house.places(1), 3);
-        house.memory.release();
+        until(|| fixture.journal.queued() == 2).await;
+        assert_eq!(fixture.permits_taken(1), 3);
+        fixture.journal.release();
         assert_eq!(add.await.unwrap(), Ok(vec![1]));
         assert_eq!(found.await.unwrap(), Ok(vec![8]));
         assert_eq!(last.await.unwrap(), Ok(vec![9]));
-        house.memory.hold();
-        house.memory.fail(2, CommitFailure::Conflict);
-        let (add, found) = (house.ask(1, Ask::Add(2)), house.ask(1, Ask::AddFound(5)));
-        until(|| house.memory.queued() == 2).await;
-        house.memory.release();
+        fixture.journal.hold();
+        fixture.journal.fail(2, CommitFailure::Conflict);
+        let (add, found) = (
+            fixture.ask(1, Command::Add(2)),
+            fixture.ask(1, Command::AddFound(5)),
+        );
+        until(|| fixture.journal.queued() == 2).await;
+        fixture.journal.release();
         assert_eq!(why(&add.await.unwrap()), Some(Cause::Conflict));
         assert_eq!(
             found.await.unwrap(),
             Ok(vec![10]),
             "it is judged on the reloaded state"
         );
-        house.memory.finds_away(true);
+        fixture.journal.set_lookups(Lookups::Fail);
         assert_eq!(
-            why(&house.answer(1, Ask::AddFound(6)).await),
-            Some(Cause::StoreAway)
+            why(&fixture.answer(1, Command::AddFound(6)).await),
+            Some(Cause::StoreUnavailable)
         );
-        assert_eq!(house.memory.stored(1), [1, 8, 9, 10]);
+        assert_eq!(fixture.journal.stored(1), [1, 8, 9, 10]);
     });
 }

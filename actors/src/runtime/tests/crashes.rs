@@ -4,48 +4,53 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::house::{House, cause, counted, on_one_thread, on_paused_time, why};
-use super::ledger::Ask;
+use super::fixture::{Fixture, cause, counted, on_one_thread, on_paused_time, why};
+use super::ledger::Command;
+use super::memory_journal::Lookups;
 use crate::runtime::{AskError, Cause, Life, Policy, Restart};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn crash(house: &House, id: u64) {
+async fn crash(fixture: &Fixture, id: u64) {
     assert_eq!(
-        house.answer(id, Ask::PanicInDecide).await,
+        fixture.answer(id, Command::PanicInDecide).await,
         Err(AskError::Crashed)
     );
 }
 
 /// Crashes it until it is quarantined, each time as soon as it is back.
-async fn quarantine(house: &House, id: u64) {
+async fn quarantine(fixture: &Fixture, id: u64) {
     for _ in 0..5 {
-        if let Some(Life::BackingOff(left)) = house.directory.inspect(id).map(|seen| seen.life) {
+        if let Some(Life::BackingOff(left)) = fixture.directory.inspect(id).map(|seen| seen.life) {
             advance(left).await;
         }
-        crash(house, id).await;
+        crash(fixture, id).await;
     }
 }
 
 #[test]
 fn a_panic_fails_its_message_alone() {
-    for poison in [Ask::PanicInDecide, Ask::PanicInApply, Ask::PanicInLookup] {
-        on_one_thread(Policy::default(), async |house| {
-            house.memory.store(1, &[10]);
-            assert_eq!(house.answer(2, Ask::Add(20)).await, Ok(vec![20]));
-            assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
+    for poison in [
+        Command::PanicInDecide,
+        Command::PanicInApply,
+        Command::PanicInLookup,
+    ] {
+        on_one_thread(Policy::default(), async |fixture| {
+            fixture.journal.store(1, &[10]);
+            assert_eq!(fixture.answer(2, Command::Add(20)).await, Ok(vec![20]));
+            assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
             let (bad, next, read) = (
-                house.ask(1, poison),
-                house.ask(1, Ask::Add(11)),
-                house.ask(1, Ask::Read),
+                fixture.ask(1, poison),
+                fixture.ask(1, Command::Add(11)),
+                fixture.ask(1, Command::Read),
             );
-            let bystander = house.ask(2, Ask::Read);
+            let bystander = fixture.ask(2, Command::Read);
             assert_eq!(bad.await.unwrap(), Err(AskError::Crashed));
             assert_eq!(next.await.unwrap(), Ok(vec![11]));
             assert_eq!(read.await.unwrap(), Ok(vec![10, 11]));
             assert_eq!(bystander.await.unwrap(), Ok(vec![20]));
-            assert_eq!(house.memory.stored(1), [10, 11]);
-            let overview = house.directory.overview();
+            assert_eq!(fixture.journal.stored(1), [10, 11]);
+            let overview = fixture.directory.overview();
             assert_eq!(
                 overview.activations, 2,
                 "the address of the crashed one is the same"
@@ -60,8 +65,8 @@ fn a_panic_fails_its_message_alone() {
                     .starts_with("poison in")
             );
             let (crashed, bystander) = (
-                house.directory.inspect(1).unwrap(),
-                house.directory.inspect(2).unwrap(),
+                fixture.directory.inspect(1).unwrap(),
+                fixture.directory.inspect(2).unwrap(),
             );
             assert_eq!((crashed.restarts, bystander.restarts), (1, 0));
             assert_eq!(bystander.last_failure, None);
@@ -71,21 +76,21 @@ fn a_panic_fails_its_message_alone() {
 
 #[test]
 fn a_panic_leaves_the_commits_before_it_alone() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
         let (first, bad, next) = (
-            house.ask(1, Ask::Add(1)),
-            house.ask(1, Ask::PanicInDecide),
-            house.ask(1, Ask::Add(2)),
+            fixture.ask(1, Command::Add(1)),
+            fixture.ask(1, Command::PanicInDecide),
+            fixture.ask(1, Command::Add(2)),
         );
         assert_eq!(bad.await.unwrap(), Err(AskError::Crashed));
         assert!(!first.is_finished());
-        house.memory.release();
+        fixture.journal.release();
         assert_eq!(first.await.unwrap(), Ok(vec![1]));
         assert_eq!(next.await.unwrap(), Ok(vec![2]));
-        assert_eq!(house.memory.stored(1), [1, 2]);
+        assert_eq!(fixture.journal.stored(1), [1, 2]);
         assert_eq!(
-            house.directory.overview().conflicts,
+            fixture.directory.overview().conflicts,
             0,
             "the reload went behind the commits"
         );
@@ -94,12 +99,15 @@ fn a_panic_leaves_the_commits_before_it_alone() {
 
 #[test]
 fn the_second_crash_backs_off_and_the_queue_waits_for_it() {
-    on_paused_time(Policy::default(), async |house| {
-        house.memory.store(1, &[10]);
-        crash(&house, 1).await;
-        let (bad, queued) = (house.ask(1, Ask::PanicInDecide), house.ask(1, Ask::Read));
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        crash(&fixture, 1).await;
+        let (bad, queued) = (
+            fixture.ask(1, Command::PanicInDecide),
+            fixture.ask(1, Command::Read),
+        );
         assert_eq!(bad.await.unwrap(), Err(AskError::Crashed));
-        let (refused, left) = cause(&house.answer(1, Ask::Read).await).unwrap();
+        let (refused, left) = cause(&fixture.answer(1, Command::Read).await).unwrap();
         assert_eq!(refused, Cause::BackingOff);
         assert!(
             (80..=120).contains(&left.as_millis()),
@@ -110,54 +118,61 @@ fn the_second_crash_backs_off_and_the_queue_waits_for_it() {
             Ok(vec![10]),
             "what was queued waits for the reloaded state"
         );
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
     });
 }
 
 #[test]
 fn the_fifth_crash_quarantines_that_entity_and_nothing_else() {
-    on_paused_time(Policy::default(), async |house| {
-        house.memory.store(1, &[10]);
-        assert_eq!(house.answer(2, Ask::Add(20)).await, Ok(vec![20]));
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        assert_eq!(fixture.answer(2, Command::Add(20)).await, Ok(vec![20]));
         for _ in 0..4 {
-            crash(&house, 1).await;
-            if let Some(Life::BackingOff(left)) = house.directory.inspect(1).map(|seen| seen.life) {
+            crash(&fixture, 1).await;
+            if let Some(Life::BackingOff(left)) = fixture.directory.inspect(1).map(|seen| seen.life)
+            {
                 advance(left).await;
             }
         }
-        let (bad, queued) = (house.ask(1, Ask::PanicInDecide), house.ask(1, Ask::Add(11)));
+        let (bad, queued) = (
+            fixture.ask(1, Command::PanicInDecide),
+            fixture.ask(1, Command::Add(11)),
+        );
         assert_eq!(bad.await.unwrap(), Err(AskError::Crashed));
         assert_eq!(why(&queued.await.unwrap()), Some(Cause::Quarantined));
-        let (refused, left) = cause(&house.answer(1, Ask::Read).await).unwrap();
+        let (refused, left) = cause(&fixture.answer(1, Command::Read).await).unwrap();
         assert_eq!(refused, Cause::Quarantined);
         assert!(left > 59 * SECOND && left <= 60 * SECOND, "{left:?}");
-        assert_eq!(house.answer(2, Ask::Read).await, Ok(vec![20]));
-        assert_eq!(house.directory.overview().quarantined, 1);
-        assert_eq!(house.memory.stored(1), [10]);
-        house.directory.sweep_now();
-        assert!(house.directory.inspect(1).is_some(), "it is not forgotten");
+        assert_eq!(fixture.answer(2, Command::Read).await, Ok(vec![20]));
+        assert_eq!(fixture.directory.overview().quarantined, 1);
+        assert_eq!(fixture.journal.stored(1), [10]);
+        fixture.directory.sweep_now();
+        assert!(
+            fixture.directory.inspect(1).is_some(),
+            "it is not forgotten"
+        );
     });
 }
 
 #[test]
 fn after_the_quarantine_there_is_one_trial() {
-    on_paused_time(Policy::default(), async |house| {
-        house.memory.store(1, &[10]);
-        quarantine(&house, 1).await;
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        quarantine(&fixture, 1).await;
         advance(60 * SECOND).await;
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
-        crash(&house, 1).await;
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+        crash(&fixture, 1).await;
         assert_eq!(
-            why(&house.answer(1, Ask::Read).await),
+            why(&fixture.answer(1, Command::Read).await),
             Some(Cause::Quarantined),
             "one crash ends the trial"
         );
         advance(60 * SECOND).await;
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
         advance(31 * SECOND).await;
-        crash(&house, 1).await;
+        crash(&fixture, 1).await;
         assert_eq!(
-            house.answer(1, Ask::Read).await,
+            fixture.answer(1, Command::Read).await,
             Ok(vec![10]),
             "the trial was passed"
         );
@@ -166,26 +181,26 @@ fn after_the_quarantine_there_is_one_trial() {
 
 #[test]
 fn crashes_that_are_far_apart_do_not_add_up() {
-    on_paused_time(Policy::default(), async |house| {
+    on_paused_time(Policy::default(), async |fixture| {
         for _ in 0..10 {
-            crash(&house, 1).await;
+            crash(&fixture, 1).await;
             advance(31 * SECOND).await;
         }
-        assert_eq!(house.directory.overview().quarantines, 0);
+        assert_eq!(fixture.directory.overview().quarantines, 0);
     });
 }
 
 #[test]
 fn an_operator_ends_a_quarantine() {
-    on_paused_time(Policy::default(), async |house| {
-        house.memory.store(1, &[10]);
-        quarantine(&house, 1).await;
-        assert!(house.directory.release(1));
-        assert!(!house.directory.release(1));
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![10]));
-        crash(&house, 1).await;
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        quarantine(&fixture, 1).await;
+        assert!(fixture.directory.release(1));
+        assert!(!fixture.directory.release(1));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+        crash(&fixture, 1).await;
         assert_eq!(
-            house.answer(1, Ask::Read).await,
+            fixture.answer(1, Command::Read).await,
             Ok(vec![10]),
             "its crashes are forgotten"
         );
@@ -194,33 +209,36 @@ fn an_operator_ends_a_quarantine() {
 
 #[test]
 fn panics_in_loads_and_lookups_count() {
-    on_paused_time(Policy::default(), async |house| {
-        house.memory.loads_panic(1);
-        let (first, second) = (house.ask(1, Ask::Add(1)), house.ask(1, Ask::Add(2)));
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.loads_panic(1);
+        let (first, second) = (
+            fixture.ask(1, Command::Add(1)),
+            fixture.ask(1, Command::Add(2)),
+        );
         assert_eq!(
             why(&first.await.unwrap()),
             Some(Cause::BackingOff),
             "it had not started"
         );
         assert_eq!(second.await.unwrap(), Ok(vec![2]));
-        house.memory.finds_panic(true);
+        fixture.journal.set_lookups(Lookups::Panic);
         assert_eq!(
-            house.answer(1, Ask::AddFound(4)).await,
+            fixture.answer(1, Command::AddFound(4)).await,
             Err(AskError::Crashed)
         );
-        house.memory.finds_panic(false);
-        assert_eq!(house.directory.inspect(1).unwrap().restarts, 2);
+        fixture.journal.set_lookups(Lookups::Succeed);
+        assert_eq!(fixture.directory.inspect(1).unwrap().restarts, 2);
     });
 }
 
 #[test]
 fn an_operator_makes_an_entity_load_again() {
-    on_paused_time(Policy::default(), async |house| {
-        assert_eq!(house.answer(1, Ask::Add(1)).await, Ok(vec![1]));
-        house.memory.store(1, &[1, 2]);
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1]));
-        assert!(house.directory.restart(1));
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1, 2]));
-        assert!(!house.directory.restart(2));
+    on_paused_time(Policy::default(), async |fixture| {
+        assert_eq!(fixture.answer(1, Command::Add(1)).await, Ok(vec![1]));
+        fixture.journal.store(1, &[1, 2]);
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1]));
+        assert!(fixture.directory.restart(1));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1, 2]));
+        assert!(!fixture.directory.restart(2));
     });
 }

@@ -12,13 +12,14 @@ pub(super) struct Ledger {
     pub(super) entries: Vec<u64>,
 }
 
+/// The commands of a ledger.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ask {
+pub(super) enum Command {
     /// Appends, pipelined.
     Add(u64),
     /// Appends under a condition, not pipelined.
     AddIf(u64),
-    /// Appends the double of what a lookup finds.
+    /// Appends what a lookup finds: the double of the number.
     AddFound(u64),
     /// Keeps an answer without a change.
     Keep(u64),
@@ -37,13 +38,15 @@ pub(super) struct Refused;
 
 /// A condition outside the ledger did not hold.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Broken;
+pub(super) struct Violation;
 
+/// The changes of a ledger.
 pub(super) enum Change {
     Append(u64),
     Panic,
 }
 
+/// A commit of one number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Append {
     pub(super) id: u64,
@@ -53,17 +56,11 @@ pub(super) struct Append {
 }
 
 impl Ledger {
-    fn append(&self, number: u64, pipelined: bool) -> Decision<Self> {
-        let commit = Append {
+    fn append(&self, number: u64) -> Append {
+        Append {
             id: self.id,
             number,
             after: Some(self.revision()),
-        };
-        Decision::Change {
-            change: Change::Append(number),
-            commit,
-            reply: vec![number],
-            pipelined,
         }
     }
 }
@@ -71,14 +68,14 @@ impl Ledger {
 impl Entity for Ledger {
     const KIND: &'static str = "ledger";
     type Id = u64;
-    type Command = Ask;
+    type Command = Command;
     type Reply = Vec<u64>;
     type Refusal = Refused;
     type Lookup = u64;
     type Found = u64;
     type Change = Change;
     type Commit = Append;
-    type Broken = Broken;
+    type Violation = Violation;
 
     fn vacant(id: u64) -> Self {
         Self {
@@ -91,21 +88,29 @@ impl Entity for Ledger {
         self.entries.is_empty()
     }
 
-    fn lookup(&self, command: &Ask) -> Option<u64> {
-        assert!(!matches!(command, Ask::PanicInLookup), "poison in lookup");
-        if let Ask::AddFound(number) = command {
+    fn lookup(&self, command: &Command) -> Option<u64> {
+        assert!(
+            !matches!(command, Command::PanicInLookup),
+            "poison in lookup"
+        );
+        if let Command::AddFound(number) = command {
             Some(*number)
         } else {
             None
         }
     }
 
-    fn decide(&self, command: Ask, found: Option<u64>, _: i64) -> Decision<Self> {
+    fn decide(&self, command: Command, found: Option<u64>, _: i64) -> Decision<Self> {
         match command {
-            Ask::Add(number) => self.append(number, true),
-            Ask::AddIf(number) => self.append(number, false),
-            Ask::AddFound(_) => self.append(found.unwrap_or_default(), true),
-            Ask::Keep(number) => Decision::Keep {
+            Command::Add(number) => pipelined(self.append(number)),
+            Command::AddIf(number) => Decision::Change {
+                change: Change::Append(number),
+                commit: self.append(number),
+                reply: vec![number],
+                pipelined: false,
+            },
+            Command::AddFound(_) => pipelined(self.append(found.unwrap_or_default())),
+            Command::Keep(number) => Decision::Keep {
                 commit: Append {
                     id: self.id,
                     number,
@@ -113,29 +118,22 @@ impl Entity for Ledger {
                 },
                 reply: vec![number],
             },
-            Ask::Read | Ask::PanicInLookup => Decision::Answer(self.entries.clone()),
-            Ask::Never => Decision::Refuse(Refused),
-            Ask::Spin(span) => {
+            Command::Read | Command::PanicInLookup => Decision::Answer(self.entries.clone()),
+            Command::Never => Decision::Refuse(Refused),
+            Command::Spin(span) => {
                 let start = Instant::now();
                 while start.elapsed() < span {
                     thread::yield_now();
                 }
                 Decision::Answer(Vec::new())
             }
-            Ask::PanicInDecide => panic!("poison in decide"),
-            Ask::PanicInApply => {
-                let commit = Append {
-                    id: self.id,
-                    number: 0,
-                    after: Some(self.revision()),
-                };
-                Decision::Change {
-                    change: Change::Panic,
-                    commit,
-                    reply: Vec::new(),
-                    pipelined: true,
-                }
-            }
+            Command::PanicInDecide => panic!("poison in decide"),
+            Command::PanicInApply => Decision::Change {
+                change: Change::Panic,
+                commit: self.append(0),
+                reply: Vec::new(),
+                pipelined: true,
+            },
         }
     }
 
@@ -149,7 +147,7 @@ impl Entity for Ledger {
         }
     }
 
-    fn refused(_: Broken) -> Refused {
+    fn refused(_: Violation) -> Refused {
         Refused
     }
 
@@ -159,5 +157,15 @@ impl Entity for Ledger {
 
     fn bytes(&self) -> usize {
         self.entries.len() * 8
+    }
+}
+
+/// Appends a number at once; the actor goes on.
+fn pipelined(commit: Append) -> Decision<Ledger> {
+    Decision::Change {
+        change: Change::Append(commit.number),
+        commit,
+        reply: vec![commit.number],
+        pipelined: true,
     }
 }

@@ -7,8 +7,8 @@
 
 mod commits;
 mod crashes;
-mod house;
+mod fixture;
 mod ledger;
-mod memory;
+mod mailbox;
+mod memory_journal;
 mod passivation;
-mod places;

@@ -462,7 +462,7 @@ pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
     let refused = user.ask(UserRequest::Delete).unwrap_err();
     assert_eq!(
         refused,
-        Failed::Commit(CommitFailure::Broken(Broken::HasDocuments)),
+        Failed::Commit(CommitFailure::Violated(Broken::HasDocuments)),
         "in the bin it is theirs too"
     );
     house

@@ -362,7 +362,7 @@ impl<B: Bench> House<B> {
             tail: customer.tail(),
         };
         let Ok(Some(Stored::Record(found))) = wait(self.store.load(subject)) else {
-            return Err(Failed::Commit(CommitFailure::Broken(Broken::NoCustomer)));
+            return Err(Failed::Commit(CommitFailure::Violated(Broken::NoCustomer)));
         };
         let name = self
             .views

@@ -460,7 +460,7 @@ impl Store for SqliteStore {
             seals,
             settle,
         }) {
-            settle(Err(CommitFailure::Away));
+            settle(Err(CommitFailure::Unavailable));
         }
     }
 
@@ -470,7 +470,7 @@ impl Store for SqliteStore {
             incarnation,
             settle,
         }) {
-            settle(Err(CommitFailure::Away));
+            settle(Err(CommitFailure::Unavailable));
         }
     }
 
@@ -487,7 +487,7 @@ impl Store for SqliteStore {
         let (reply, answer) = oneshot::channel();
         // Unsent, the reply is dropped and the answer is that the store is away.
         let _ = self.send(Work::Reload { subject, reply });
-        Box::pin(async move { answer.await.unwrap_or(Err(LoadError::Away)) })
+        Box::pin(async move { answer.await.unwrap_or(Err(LoadError::Unavailable)) })
     }
 
     fn message(

@@ -344,9 +344,9 @@ fn a_full_disk_acknowledges_nothing_and_later_goes_on() {
     assert_eq!(
         refused,
         [
-            Err(CommitFailure::Away),
-            Err(CommitFailure::Away),
-            Err(CommitFailure::Away)
+            Err(CommitFailure::Unavailable),
+            Err(CommitFailure::Unavailable),
+            Err(CommitFailure::Unavailable)
         ]
     );
     assert_eq!(bare.rows(), 1);
@@ -357,7 +357,7 @@ fn a_full_disk_acknowledges_nothing_and_later_goes_on() {
         .unwrap();
     assert_eq!(
         bare.batch(vec![(first, row_of(1, 1, 10))]),
-        [Err(CommitFailure::Away)],
+        [Err(CommitFailure::Unavailable)],
         "it lost a commit"
     );
     let again = Incarnation::next();
@@ -385,7 +385,7 @@ fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
         .unwrap();
     assert_eq!(
         bare.batch(vec![(Incarnation::next(), row_of(1, 0, 10))]),
-        [Err(CommitFailure::Away)]
+        [Err(CommitFailure::Unavailable)]
     );
     bare.writer.keep_house(false);
     assert!(!bare.writer.healthy.load(Ordering::Relaxed));
@@ -417,7 +417,7 @@ fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
     assert!(
         refused
             .iter()
-            .all(|outcome| *outcome == Err(CommitFailure::Away)),
+            .all(|outcome| *outcome == Err(CommitFailure::Unavailable)),
         "{refused:?}"
     );
     assert!(
@@ -491,8 +491,8 @@ fn a_commit_that_can_not_be_written_fails_alone() {
         bare.batch(batch),
         [
             Ok(()),
-            Err(CommitFailure::Away),
-            Err(CommitFailure::Away),
+            Err(CommitFailure::Unavailable),
+            Err(CommitFailure::Unavailable),
             Ok(())
         ]
     );

@@ -145,7 +145,10 @@ impl Writer {
         let begun = Instant::now();
         let verdicts = match self.transact(batch, Care::Whole) {
             Ok(verdicts) => verdicts,
-            Err(Failure::Away) => batch.iter().map(|_| Err(CommitFailure::Away)).collect(),
+            Err(Failure::Away) => batch
+                .iter()
+                .map(|_| Err(CommitFailure::Unavailable))
+                .collect(),
             Err(Failure::Poisoned) => self.one_by_one(batch),
         };
         self.counters.batch(begun.elapsed());
@@ -213,11 +216,11 @@ impl Writer {
                     if is_banned(&self.banned, entity, *incarnation)
                         || is_banned(&lost, entity, *incarnation)
                     {
-                        Err(CommitFailure::Away)
+                        Err(CommitFailure::Unavailable)
                     } else {
                         match batch.apply(commit, seals)? {
                             Verdict::Written(first) => Ok(Done::Rows(first)),
-                            Verdict::Broken(broken) => Err(CommitFailure::Broken(broken)),
+                            Verdict::Broken(broken) => Err(CommitFailure::Violated(broken)),
                             Verdict::Fenced => {
                                 ban(&mut lost, entity, *incarnation);
                                 Err(CommitFailure::Conflict)
@@ -281,7 +284,7 @@ impl Writer {
                 }
                 Err(failure) => {
                     warn!(?failure, "a commit could not be written");
-                    Err(CommitFailure::Away)
+                    Err(CommitFailure::Unavailable)
                 }
             };
             if let (
@@ -292,7 +295,7 @@ impl Writer {
                     ..
                 },
             ) = (&verdict, work)
-                && !matches!(failure, CommitFailure::Broken(_))
+                && !matches!(failure, CommitFailure::Violated(_))
             {
                 ban(&mut self.banned, commit.subject.number, *incarnation);
             }
@@ -330,7 +333,7 @@ impl Writer {
                     replies.push((
                         settle,
                         if lost {
-                            Err(CommitFailure::Away)
+                            Err(CommitFailure::Unavailable)
                         } else {
                             Ok(())
                         },
@@ -384,7 +387,7 @@ impl Writer {
             Ok(Done::Rows(first)) => first,
             Ok(Done::Nothing | Done::Slice(_) | Done::Unwritable) => First::default(),
             Err(failure) => {
-                if !matches!(failure, CommitFailure::Broken(_)) {
+                if !matches!(failure, CommitFailure::Violated(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
                 }
                 return Err(failure);

@@ -8,12 +8,12 @@ use std::thread;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
-use super::ledger::{Append, Broken, Ledger};
+use super::ledger::{Append, Ledger, Violation};
 use crate::runtime::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
 
 enum Job {
-    Commit(Incarnation, Append, Settle<Broken>),
-    Barrier(Incarnation, Settle<Broken>),
+    Commit(Incarnation, Append, Settle<Violation>),
+    Barrier(Incarnation, Settle<Violation>),
     Reload(u64, oneshot::Sender<Ledger>),
 }
 
@@ -25,15 +25,14 @@ struct Inner {
     rows: HashMap<u64, Vec<u64>>,
     kept: Vec<u64>,
     banned: HashSet<Incarnation>,
-    failing: HashMap<u64, CommitFailure<Broken>>,
+    failing: HashMap<u64, CommitFailure<Violation>>,
     loads: Loads,
-    finds_away: bool,
-    finds_panic: bool,
+    lookups: Lookups,
 }
 
 #[derive(Default)]
 struct Loads {
-    are_away: bool,
+    fail: bool,
     are_held: bool,
     panic: usize,
     count: usize,
@@ -41,33 +40,50 @@ struct Loads {
     max: usize,
 }
 
-pub(super) struct Memory {
+/// The outcome of lookups.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Lookups {
+    #[default]
+    Succeed,
+    Fail,
+    Panic,
+}
+
+/// The journal and its switches.
+pub(super) struct MemoryJournal {
     inner: Mutex<Inner>,
     work: Condvar,
     loads_released: Notify,
-    has_thread: bool,
+    writer: Writer,
 }
 
-/// A writer on its own thread.
-pub(super) fn threaded() -> Arc<Memory> {
-    let memory = Memory::new(true);
-    let writer = Arc::clone(&memory);
+/// Who does what is queued.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Thread,
+    Submitter,
+}
+
+/// A journal whose writer is a thread.
+pub(super) fn threaded() -> Arc<MemoryJournal> {
+    let journal = MemoryJournal::new(Writer::Thread);
+    let writer = Arc::clone(&journal);
     thread::spawn(move || writer.write());
-    memory
+    journal
 }
 
-/// Whoever submits writes at once.
-pub(super) fn inline() -> Arc<Memory> {
-    Memory::new(false)
+/// A journal in which whoever submits writes at once.
+pub(super) fn inline() -> Arc<MemoryJournal> {
+    MemoryJournal::new(Writer::Submitter)
 }
 
-impl Memory {
-    fn new(has_thread: bool) -> Arc<Self> {
+impl MemoryJournal {
+    fn new(writer: Writer) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::default(),
             work: Condvar::new(),
             loads_released: Notify::new(),
-            has_thread,
+            writer,
         })
     }
 
@@ -76,6 +92,7 @@ impl Memory {
         self.inner.lock().is_held = true;
     }
 
+    /// Does what is queued.
     pub(super) fn release(&self) {
         self.inner.lock().is_held = false;
         self.run();
@@ -86,31 +103,39 @@ impl Memory {
         self.inner.lock().jobs.len()
     }
 
-    /// The commit with this number fails once.
-    pub(super) fn fail(&self, number: u64, failure: CommitFailure<Broken>) {
+    /// Lets the commit with this number fail once.
+    pub(super) fn fail(&self, number: u64, failure: CommitFailure<Violation>) {
         self.inner.lock().failing.insert(number, failure);
     }
 
-    /// Loses all that is queued, without a word.
+    /// Drops everything that is queued without an answer.
     pub(super) fn lose(&self) {
         let lost = std::mem::take(&mut self.inner.lock().jobs);
         drop(lost);
     }
 
+    /// Lets loads wait.
     pub(super) fn hold_loads(&self) {
         self.inner.lock().loads.are_held = true;
     }
 
+    /// Lets waiting loads go on.
     pub(super) fn release_loads(&self) {
         self.inner.lock().loads.are_held = false;
         self.loads_released.notify_waiters();
     }
 
-    pub(super) fn loads_away(&self, are_away: bool) {
-        self.inner.lock().loads.are_away = are_away;
+    /// Lets loads fail.
+    pub(super) fn fail_loads(&self) {
+        self.inner.lock().loads.fail = true;
     }
 
-    /// So many of the next loads panic.
+    /// Lets loads succeed again.
+    pub(super) fn serve_loads(&self) {
+        self.inner.lock().loads.fail = false;
+    }
+
+    /// Lets the next `count` loads panic.
     pub(super) fn loads_panic(&self, count: usize) {
         self.inner.lock().loads.panic = count;
     }
@@ -121,26 +146,27 @@ impl Memory {
         (inner.loads.count, inner.loads.max)
     }
 
-    pub(super) fn finds_away(&self, are_away: bool) {
-        self.inner.lock().finds_away = are_away;
+    /// Lets lookups have this outcome from now on.
+    pub(super) fn set_lookups(&self, lookups: Lookups) {
+        self.inner.lock().lookups = lookups;
     }
 
-    pub(super) fn finds_panic(&self, panic: bool) {
-        self.inner.lock().finds_panic = panic;
-    }
-
+    /// The stored numbers of a ledger.
     pub(super) fn stored(&self, id: u64) -> Vec<u64> {
         self.inner.lock().rows.get(&id).cloned().unwrap_or_default()
     }
 
+    /// Replaces the stored numbers of a ledger.
     pub(super) fn store(&self, id: u64, entries: &[u64]) {
         self.inner.lock().rows.insert(id, entries.to_vec());
     }
 
+    /// The numbers of commits that kept an answer only.
     pub(super) fn kept(&self) -> Vec<u64> {
         self.inner.lock().kept.clone()
     }
 
+    /// Ends the writer's thread.
     pub(super) fn close(&self) {
         self.inner.lock().is_closed = true;
         self.work.notify_all();
@@ -152,7 +178,7 @@ impl Memory {
     }
 
     fn run(&self) {
-        if self.has_thread {
+        if self.writer == Writer::Thread {
             self.work.notify_all();
         } else {
             while self.step() {}
@@ -190,7 +216,7 @@ impl Memory {
                 let is_banned = inner.banned.contains(&incarnation);
                 drop(inner);
                 settle(if is_banned {
-                    Err(CommitFailure::Away)
+                    Err(CommitFailure::Unavailable)
                 } else {
                     Ok(())
                 });
@@ -214,8 +240,8 @@ impl Memory {
             drop(inner);
             panic!("poison in load");
         }
-        if inner.loads.are_away {
-            Err(LoadError::Away)
+        if inner.loads.fail {
+            Err(LoadError::Unavailable)
         } else {
             Ok(())
         }
@@ -238,9 +264,9 @@ impl Inner {
         &mut self,
         incarnation: Incarnation,
         commit: Append,
-    ) -> Result<(), CommitFailure<Broken>> {
+    ) -> Result<(), CommitFailure<Violation>> {
         if self.banned.contains(&incarnation) {
-            return Err(CommitFailure::Away);
+            return Err(CommitFailure::Unavailable);
         }
         let rows = self.rows.entry(commit.id).or_default();
         let failure = if commit.after.is_some_and(|after| after != rows.len() as u64) {
@@ -255,7 +281,7 @@ impl Inner {
             None => self.kept.push(commit.number),
             Some(_) => {}
         }
-        if let Some(CommitFailure::Conflict | CommitFailure::Away | CommitFailure::Unknown) =
+        if let Some(CommitFailure::Conflict | CommitFailure::Unavailable | CommitFailure::Unknown) =
             failure
         {
             self.banned.insert(incarnation);
@@ -264,57 +290,51 @@ impl Inner {
     }
 }
 
-/// The tests' handle on the journal; the runtime gets a clone.
+/// The journal as the runtime sees it; the tests hold it, too.
 #[derive(Clone)]
-pub(super) struct Shared(pub(super) Arc<Memory>);
+pub(super) struct SharedJournal(pub(super) Arc<MemoryJournal>);
 
-impl Journal<Ledger> for Shared {
+impl Journal<Ledger> for SharedJournal {
     fn load(&self, id: u64) -> BoxFuture<Result<Option<Ledger>, LoadError>> {
-        let memory = Arc::clone(&self.0);
+        let journal = Arc::clone(&self.0);
         Box::pin(async move {
-            let began = memory.begin_load();
-            memory.end_load().await;
+            let began = journal.begin_load();
+            journal.end_load().await;
             began?;
-            let entries = memory.stored(id);
+            let entries = journal.stored(id);
             Ok((!entries.is_empty()).then_some(Ledger { id, entries }))
         })
     }
 
     fn reload(&self, id: u64) -> BoxFuture<Result<Option<Ledger>, LoadError>> {
-        let memory = Arc::clone(&self.0);
+        let journal = Arc::clone(&self.0);
         Box::pin(async move {
-            let began = memory.begin_load();
-            memory.end_load().await;
+            let began = journal.begin_load();
+            journal.end_load().await;
             began?;
             let (found, ledger) = oneshot::channel();
-            memory.enqueue(Job::Reload(id, found));
-            let ledger = ledger.await.map_err(|_| LoadError::Away)?;
+            journal.enqueue(Job::Reload(id, found));
+            let ledger = ledger.await.map_err(|_| LoadError::Unavailable)?;
             Ok((!ledger.entries.is_empty()).then_some(ledger))
         })
     }
 
     fn find(&self, lookup: u64) -> BoxFuture<Result<u64, LoadError>> {
-        let (is_away, panics) = {
-            let inner = self.0.inner.lock();
-            (inner.finds_away, inner.finds_panic)
-        };
+        let lookups = self.0.inner.lock().lookups;
         Box::pin(async move {
-            if panics {
-                panic!("poison in find");
-            }
-            if is_away {
-                Err(LoadError::Away)
-            } else {
-                Ok(lookup * 2)
+            match lookups {
+                Lookups::Succeed => Ok(lookup * 2),
+                Lookups::Fail => Err(LoadError::Unavailable),
+                Lookups::Panic => panic!("poison in find"),
             }
         })
     }
 
-    fn submit(&self, incarnation: Incarnation, commit: Append, settle: Settle<Broken>) {
+    fn submit(&self, incarnation: Incarnation, commit: Append, settle: Settle<Violation>) {
         self.0.enqueue(Job::Commit(incarnation, commit, settle));
     }
 
-    fn barrier(&self, _: u64, incarnation: Incarnation, settle: Settle<Broken>) {
+    fn barrier(&self, _: u64, incarnation: Incarnation, settle: Settle<Violation>) {
         self.0.enqueue(Job::Barrier(incarnation, settle));
     }
 }

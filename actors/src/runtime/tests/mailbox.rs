@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::house::{on_one_thread, on_paused_time, on_threads, until, why};
-use super::ledger::Ask;
+use super::fixture::{on_one_thread, on_paused_time, on_threads, until, why};
+use super::ledger::Command;
 use crate::runtime::{AskError, Cause, Policy};
 
 #[test]
 fn of_257_asks_at_once_one_finds_the_mailbox_full() {
-    on_one_thread(Policy::default(), async |house| {
+    on_one_thread(Policy::default(), async |fixture| {
         for _ in 0..3 {
-            house.memory.hold();
+            fixture.journal.hold();
             let asks: Vec<_> = (0..257)
-                .map(|number| house.ask(1, Ask::Add(number)))
+                .map(|number| fixture.ask(1, Command::Add(number)))
                 .collect();
             until(|| asks.iter().any(|ask| ask.is_finished())).await;
-            assert_eq!(house.places(1), 256);
-            house.memory.release();
+            assert_eq!(fixture.permits_taken(1), 256);
+            fixture.journal.release();
             let mut full = 0;
             for ask in asks {
                 match ask.await.unwrap() {
@@ -30,60 +30,63 @@ fn of_257_asks_at_once_one_finds_the_mailbox_full() {
                 }
             }
             assert_eq!(full, 1);
-            assert_eq!(house.places(1), 0);
+            assert_eq!(fixture.permits_taken(1), 0);
         }
-        assert_eq!(house.memory.stored(1).len(), 3 * 256);
+        assert_eq!(fixture.journal.stored(1).len(), 3 * 256);
     });
 }
 
 #[test]
 fn a_place_is_held_by_the_work_and_not_by_the_asker() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
-        let working = house.ask(1, Ask::AddIf(1));
-        until(|| house.memory.queued() == 1).await;
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
+        let working = fixture.ask(1, Command::AddIf(1));
+        until(|| fixture.journal.queued() == 1).await;
         let queued: Vec<_> = (10..20)
-            .map(|number| house.ask(1, Ask::Add(number)))
+            .map(|number| fixture.ask(1, Command::Add(number)))
             .collect();
-        until(|| house.places(1) == 11).await;
+        until(|| fixture.permits_taken(1) == 11).await;
         working.abort();
         queued.iter().for_each(|ask| ask.abort());
         until(|| working.is_finished() && queued.iter().all(|ask| ask.is_finished())).await;
-        assert_eq!(house.places(1), 11);
-        house.memory.release();
-        until(|| house.places(1) == 0).await;
+        assert_eq!(fixture.permits_taken(1), 11);
+        fixture.journal.release();
+        until(|| fixture.permits_taken(1) == 0).await;
         assert_eq!(
-            house.memory.stored(1),
+            fixture.journal.stored(1),
             [1],
             "what had started is done, what had not is not"
         );
-        assert_eq!(house.directory.overview().abandoned, 10);
+        assert_eq!(fixture.directory.overview().abandoned, 10);
     });
 }
 
 #[test]
 fn an_asker_learns_whether_its_command_had_started() {
-    on_paused_time(Policy::default(), async |house| {
-        house.memory.hold();
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.hold();
         let asked = Instant::now();
-        let (working, queued) = (house.ask(1, Ask::AddIf(1)), house.ask(1, Ask::Add(2)));
+        let (working, queued) = (
+            fixture.ask(1, Command::AddIf(1)),
+            fixture.ask(1, Command::Add(2)),
+        );
         assert_eq!(working.await.unwrap(), Err(AskError::TimedOut));
         assert_eq!(why(&queued.await.unwrap()), Some(Cause::TimedOut));
         assert_eq!(asked.elapsed().as_secs(), 5);
-        house.memory.release();
-        until(|| house.places(1) == 0).await;
-        assert_eq!(house.memory.stored(1), [1]);
+        fixture.journal.release();
+        until(|| fixture.permits_taken(1) == 0).await;
+        assert_eq!(fixture.journal.stored(1), [1]);
     });
 }
 
 #[test]
 fn a_flooded_entity_does_not_starve_its_neighbour() {
-    on_threads(1, Policy::default(), async |house| {
-        house.memory.store(1, &[10]);
-        house.memory.store(2, &[20]);
-        assert_eq!(house.answer(2, Ask::Read).await, Ok(vec![20]));
-        let spin = Ask::Spin(Duration::from_micros(50));
-        let directory = &house.directory;
+    on_threads(1, Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        fixture.journal.store(2, &[20]);
+        assert_eq!(fixture.answer(2, Command::Read).await, Ok(vec![20]));
+        let spin = Command::Spin(Duration::from_micros(50));
+        let directory = &fixture.directory;
         let floods: Vec<_> = (0..128)
             .map(|_| {
                 let directory = std::sync::Arc::clone(directory);
@@ -93,7 +96,7 @@ fn a_flooded_entity_does_not_starve_its_neighbour() {
             })
             .collect();
         until(|| {
-            house
+            fixture
                 .directory
                 .inspect(1)
                 .is_some_and(|seen| seen.handled > 100)
@@ -101,14 +104,14 @@ fn a_flooded_entity_does_not_starve_its_neighbour() {
         .await;
         let mut passed = Vec::new();
         for _ in 0..21 {
-            let before = house.directory.inspect(1).unwrap().handled;
-            assert_eq!(house.answer(2, Ask::Read).await, Ok(vec![20]));
-            passed.push(house.directory.inspect(1).unwrap().handled - before);
+            let before = fixture.directory.inspect(1).unwrap().handled;
+            assert_eq!(fixture.answer(2, Command::Read).await, Ok(vec![20]));
+            passed.push(fixture.directory.inspect(1).unwrap().handled - before);
         }
         passed.sort_unstable();
         let median = *passed.get(10).unwrap();
         floods.iter().for_each(|flood| flood.abort());
-        until(|| house.places(1) == 0).await;
+        until(|| fixture.permits_taken(1) == 0).await;
         assert!(
             median <= 5 * 32,
             "{median} messages of the flood were handled before one of the neighbour's"
@@ -118,48 +121,51 @@ fn a_flooded_entity_does_not_starve_its_neighbour() {
 
 #[test]
 fn draining_refuses_what_is_new_and_waits_for_the_rest() {
-    on_one_thread(Policy::default(), async |house| {
-        house.memory.hold();
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.hold();
         let working: Vec<_> = (0..100)
-            .map(|number| house.ask(number, Ask::Add(1)))
+            .map(|number| fixture.ask(number, Command::Add(1)))
             .collect();
-        until(|| house.memory.queued() == 100).await;
-        house.directory.drain();
+        until(|| fixture.journal.queued() == 100).await;
+        fixture.directory.drain();
         assert_eq!(
-            why(&house.answer(1, Ask::Read).await),
+            why(&fixture.answer(1, Command::Read).await),
             Some(Cause::Draining)
         );
         assert_eq!(
-            why(&house.answer(1000, Ask::Read).await),
+            why(&fixture.answer(1000, Command::Read).await),
             Some(Cause::Draining)
         );
-        assert!(!house.directory.drained(Instant::now()).await);
-        let directory = std::sync::Arc::clone(&house.directory);
+        assert!(!fixture.directory.drained(Instant::now()).await);
+        let directory = std::sync::Arc::clone(&fixture.directory);
         let drained = tokio::task::spawn_local(async move {
             directory
                 .drained(Instant::now() + Duration::from_secs(60))
                 .await
         });
-        house.memory.release();
+        fixture.journal.release();
         assert!(drained.await.unwrap());
-        assert_eq!(house.directory.overview().places, 0);
+        assert_eq!(fixture.directory.overview().permits_taken, 0);
         for ask in working {
             assert_eq!(ask.await.unwrap(), Ok(vec![1]));
         }
-        house.directory.resume();
-        assert_eq!(house.answer(1, Ask::Read).await, Ok(vec![1]));
+        fixture.directory.resume();
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1]));
     });
 }
 
 #[test]
 fn the_policy_changes_while_it_runs() {
-    on_one_thread(Policy::default(), async |house| {
-        let before = house.directory.set_policy(Policy {
-            mailbox_places: 1,
+    on_one_thread(Policy::default(), async |fixture| {
+        let before = fixture.directory.set_policy(Policy {
+            mailbox_max: 1,
             ..Policy::default()
         });
-        assert_eq!(before.mailbox_places, 256);
-        let (first, second) = (house.ask(1, Ask::Add(1)), house.ask(1, Ask::Add(2)));
+        assert_eq!(before.mailbox_max, 256);
+        let (first, second) = (
+            fixture.ask(1, Command::Add(1)),
+            fixture.ask(1, Command::Add(2)),
+        );
         assert_eq!(first.await.unwrap(), Ok(vec![1]));
         assert_eq!(why(&second.await.unwrap()), Some(Cause::MailboxFull));
     });

@@ -1,22 +1,23 @@
-//! How many loads may be under way at once; the next one waits.
+//! A semaphore whose number of permits can change while it is used. It limits how many loads are
+//! under way at once.
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Permits for loads; their number may change.
-pub(super) struct Loads {
+/// A semaphore whose number of permits can change.
+pub(super) struct ResizableSemaphore {
     semaphore: Semaphore,
     count: Mutex<Count>,
 }
 
 struct Count {
     wanted: usize,
-    /// What the semaphore has given out or holds; above `wanted` while permits to be taken back are
-    /// still in use.
+    /// Permits that are free or in use: more than `wanted` until those to be taken back return.
     granted: usize,
 }
 
-impl Loads {
+impl ResizableSemaphore {
+    /// A semaphore with this many permits.
     pub(super) fn new(max: usize) -> Self {
         Self {
             semaphore: Semaphore::new(max),
@@ -27,6 +28,7 @@ impl Loads {
         }
     }
 
+    /// Sets the number of permits. Those that are in use beyond it are taken back when they return.
     pub(super) fn resize(&self, max: usize) {
         let mut count = self.count.lock();
         count.wanted = max;
@@ -42,7 +44,7 @@ impl Loads {
         }
     }
 
-    /// Waits for a permit; none only when the semaphore is closed, which it never is.
+    /// Waits for a permit; `None` only when the semaphore is closed, which it never is.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.adjust(&mut self.count.lock());
         self.semaphore.acquire().await.ok()

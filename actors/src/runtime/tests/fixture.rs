@@ -6,53 +6,60 @@ use std::time::Duration;
 use actix::{Arbiter, System};
 use tokio::task::{JoinHandle, spawn_local};
 
-use super::ledger::{Ask, Ledger, Refused};
-use super::memory::{self, Memory, Shared};
+use super::ledger::{Command, Ledger, Refused};
+use super::memory_journal::{self, MemoryJournal, SharedJournal};
 use crate::runtime::{AskError, Cause, Directory, Placement, Policy};
 
 pub(super) type Answer = Result<Vec<u64>, AskError<Refused>>;
 
-pub(super) struct House {
+/// A directory and its journal. Dropped, it checks that no mailbox permit is left over.
+pub(super) struct Fixture {
     pub(super) directory: Arc<Directory<Ledger>>,
-    pub(super) memory: Arc<Memory>,
+    pub(super) journal: Arc<MemoryJournal>,
 }
 
-impl House {
-    pub(super) fn build(memory: Arc<Memory>, placement: Placement, policy: Policy) -> Self {
-        let directory = Directory::new(Arc::new(Shared(Arc::clone(&memory))), placement, policy);
-        Self { directory, memory }
+impl Fixture {
+    pub(super) fn build(journal: Arc<MemoryJournal>, placement: Placement, policy: Policy) -> Self {
+        let directory = Directory::new(
+            Arc::new(SharedJournal(Arc::clone(&journal))),
+            placement,
+            policy,
+        );
+        Self { directory, journal }
     }
 
-    /// Asks now: the command is enqueued in the order of the calls, once this task waits for
-    /// anything.
-    pub(super) fn ask(&self, id: u64, ask: Ask) -> JoinHandle<Answer> {
+    /// Asks in a task of its own. Commands are enqueued in the order of the calls, at this task's
+    /// next await.
+    pub(super) fn ask(&self, id: u64, ask: Command) -> JoinHandle<Answer> {
         let directory = Arc::clone(&self.directory);
         spawn_local(async move { directory.ask(id, ask).await })
     }
 
-    pub(super) async fn answer(&self, id: u64, ask: Ask) -> Answer {
+    pub(super) async fn answer(&self, id: u64, ask: Command) -> Answer {
         self.directory.ask(id, ask).await
     }
 
-    pub(super) fn places(&self, id: u64) -> u32 {
-        self.directory.inspect(id).map_or(0, |seen| seen.places)
+    pub(super) fn permits_taken(&self, id: u64) -> u32 {
+        self.directory
+            .inspect(id)
+            .map_or(0, |seen| seen.permits_taken)
     }
 }
 
-impl Drop for House {
+impl Drop for Fixture {
     fn drop(&mut self) {
-        let places = self.directory.overview().places;
-        self.memory.close();
+        let permits_taken = self.directory.overview().permits_taken;
+        self.journal.close();
         if !std::thread::panicking() {
-            assert_eq!(places, 0, "places were left over");
+            assert_eq!(permits_taken, 0, "mailbox permits were left over");
         }
     }
 }
 
-/// Everything on one thread and on paused time; the journal writes at once.
+/// Runs a test on one thread and on paused time; the journal writes as soon as it is told to.
 pub(super) fn on_paused_time<F: Future<Output = ()>>(
     policy: Policy,
-    test: impl FnOnce(House) -> F,
+    test: impl FnOnce(Fixture) -> F,
 ) {
     let system = System::with_tokio_rt(|| {
         tokio::runtime::Builder::new_current_thread()
@@ -64,28 +71,36 @@ pub(super) fn on_paused_time<F: Future<Output = ()>>(
     system.block_on(async {
         let placement = Placement::new();
         assert!(placement.register_current());
-        test(House::build(memory::inline(), placement, policy)).await;
+        test(Fixture::build(memory_journal::inline(), placement, policy)).await;
     });
 }
 
-/// Everything but the journal on one thread.
-pub(super) fn on_one_thread<F: Future<Output = ()>>(policy: Policy, test: impl FnOnce(House) -> F) {
+/// Runs a test on one thread; the journal has its own.
+pub(super) fn on_one_thread<F: Future<Output = ()>>(
+    policy: Policy,
+    test: impl FnOnce(Fixture) -> F,
+) {
     System::new().block_on(async {
         let placement = Placement::new();
         placement.register(Arbiter::current());
-        test(House::build(memory::threaded(), placement, policy)).await;
+        test(Fixture::build(
+            memory_journal::threaded(),
+            placement,
+            policy,
+        ))
+        .await;
     });
 }
 
-/// The askers on one thread, the entities on others.
+/// Runs a test with the callers on one thread and the entities on others.
 pub(super) fn on_threads<F: Future<Output = ()>>(
     threads: usize,
     policy: Policy,
-    test: impl FnOnce(House) -> F,
+    test: impl FnOnce(Fixture) -> F,
 ) {
     System::new().block_on(async {
-        test(House::build(
-            memory::threaded(),
+        test(Fixture::build(
+            memory_journal::threaded(),
             Placement::own(threads),
             policy,
         ))
@@ -93,19 +108,19 @@ pub(super) fn on_threads<F: Future<Output = ()>>(
     });
 }
 
-/// Waits until it is so; what never comes to be fails.
+/// Waits until a condition holds; panics when that takes over 30 s.
 pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !is_so() {
         assert!(
             start.elapsed() < Duration::from_secs(30),
-            "it never came to be"
+            "the condition never held"
         );
         tokio::task::yield_now().await;
     }
 }
 
-/// Why nothing was done, and when to ask again.
+/// Why nothing was done, and when to ask again; `None` for other answers.
 pub(super) fn cause(answer: &Answer) -> Option<(Cause, Duration)> {
     match answer {
         Err(AskError::Unavailable { cause, retry_after }) => Some((*cause, *retry_after)),
@@ -120,12 +135,12 @@ pub(super) fn cause(answer: &Answer) -> Option<(Cause, Duration)> {
     }
 }
 
-/// Only why nothing was done.
+/// Why nothing was done.
 pub(super) fn why(answer: &Answer) -> Option<Cause> {
     cause(answer).map(|(cause, _)| cause)
 }
 
-/// The counter of one reason.
+/// The value of one counter.
 pub(super) fn counted<K: PartialEq>(counters: &[(K, u64)], of: K) -> u64 {
     counters
         .iter()

@@ -1,5 +1,5 @@
 //! The supervisor of an entity's actor: a panic costs one message and the state in memory, never
-//! the address, the queue or the thread. (actix's own supervisor never restarts after a panic.)
+//! the address, the queue or the thread. (actix's own supervisor does not restart after a panic.)
 
 use std::any::Any;
 use std::future::Future;
@@ -14,32 +14,37 @@ use actix::{ActorContext, Context};
 
 use super::entity::Entity;
 use super::entity_actor::EntityActor;
-use super::slot::{Slot, Verdict};
+use super::entity_handle::{EntityHandle, SupervisionDecision};
 
 const TEXT_BYTES_MAX: usize = 512;
 
-/// An actor's future, polled behind a wall.
-pub(super) struct Guarded<E: Entity> {
+/// The future of an actor, polled so that panics are caught.
+pub(super) struct SupervisedActor<E: Entity> {
     actor: ContextFut<EntityActor<E>, Context<EntityActor<E>>>,
-    slot: Arc<Slot<E>>,
+    handle: Arc<EntityHandle<E>>,
 }
 
-impl<E: Entity> Guarded<E> {
-    pub(super) fn new(slot: Arc<Slot<E>>, mailbox: AddressReceiver<EntityActor<E>>) -> Self {
+impl<E: Entity> SupervisedActor<E> {
+    /// The actor of an entity, with the receiving end of its address.
+    pub(super) fn new(
+        handle: Arc<EntityHandle<E>>,
+        mailbox: AddressReceiver<EntityActor<E>>,
+    ) -> Self {
         let actor =
-            Context::with_receiver(mailbox).into_future(EntityActor::new(Arc::clone(&slot)));
-        Self { actor, slot }
+            Context::with_receiver(mailbox).into_future(EntityActor::new(Arc::clone(&handle)));
+        Self { actor, handle }
     }
 
-    /// After a panic: true when the actor goes on with fresh state and the same queue.
+    /// Restarts or stops the actor after a panic; true when it goes on with the same queue.
     fn recover(&mut self, panic: Box<dyn Any + Send>) -> bool {
-        let verdict = self.slot.crashed(text_of(panic));
+        let decision = self.handle.crashed(text_of(panic));
         let actor = &mut self.actor;
-        let restarted = match verdict {
-            // Dropping the broken state may panic too. Without an address there is nobody left to
-            // go on for.
-            Verdict::Restart => catch_unwind(AssertUnwindSafe(|| actor.restart())).unwrap_or(false),
-            Verdict::GiveUp => false,
+        let restarted = match decision {
+            // Dropping the state may panic too; and without an address nobody is left to go on for.
+            SupervisionDecision::Restart => {
+                catch_unwind(AssertUnwindSafe(|| actor.restart())).unwrap_or(false)
+            }
+            SupervisionDecision::Quarantine => false,
         };
         if !restarted {
             // Otherwise actix would run the broken actor once more when it is dropped.
@@ -49,7 +54,7 @@ impl<E: Entity> Guarded<E> {
     }
 }
 
-impl<E: Entity> Future for Guarded<E> {
+impl<E: Entity> Future for SupervisedActor<E> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
@@ -68,14 +73,14 @@ impl<E: Entity> Future for Guarded<E> {
     }
 }
 
-impl<E: Entity> Drop for Guarded<E> {
+impl<E: Entity> Drop for SupervisedActor<E> {
     fn drop(&mut self) {
         // The thread ends: actix must not poll the actor once more.
         self.actor.ctx().terminate();
     }
 }
 
-/// The panic's own words.
+/// The message of a panic, cut to 512 bytes.
 fn text_of(panic: Box<dyn Any + Send>) -> String {
     let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,

@@ -1,0 +1,431 @@
+//! What the directory knows of one entity, readable from any thread: its mailbox permits, its
+//! circuit, its crashes, how far its commits have come. Never its state.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::ask_error::{Cause, SOON};
+use super::entity::Entity;
+use super::journal::Incarnation;
+use super::metrics::{Failure, Restart, count};
+use super::policy::Policy;
+use super::registry::Registry;
+
+/// What the directory knows of one entity. It leaves the registry only when none of its permits is
+/// taken.
+pub(super) struct EntityHandle<E: Entity> {
+    pub(super) id: E::Id,
+    pub(super) registry: Arc<Registry<E>>,
+    permits_taken: AtomicU32,
+    /// Commits that are submitted and not settled.
+    pending_commits: AtomicU32,
+    last_used_ms: AtomicU64,
+    /// A packed [`CircuitState`].
+    circuit: AtomicU64,
+    /// The incarnation of the copy in memory; 0 before the first load.
+    incarnation: AtomicU64,
+    /// The latest incarnation of which a commit has failed.
+    failed: AtomicU64,
+    handled: AtomicU64,
+    revision: AtomicU64,
+    committed: AtomicU64,
+    bytes: AtomicUsize,
+    /// Whether the entity is removed when its last permit is returned.
+    removable: AtomicBool,
+    history: Mutex<Option<Box<CrashHistory>>>,
+}
+
+/// The crashes of an entity; only one that has crashed has a history.
+#[derive(Default)]
+struct CrashHistory {
+    /// The crashes within the policy's window, in milliseconds of the runtime's clock.
+    crashes_ms: Vec<u64>,
+    restarts: u64,
+    last: Option<Failure>,
+}
+
+/// Whether an entity takes commands. Times are milliseconds of the runtime's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CircuitState {
+    /// It takes commands.
+    Closed,
+    /// It crashed and refuses commands until its restart.
+    BackingOff { until_ms: u64 },
+    /// It crashed too often; the first command after this time starts one trial.
+    Quarantined { until_ms: u64 },
+}
+
+impl CircuitState {
+    fn pack(self) -> u64 {
+        match self {
+            Self::Closed => 0,
+            Self::BackingOff { until_ms } => until_ms << 1,
+            Self::Quarantined { until_ms } => until_ms << 1 | 1,
+        }
+    }
+
+    fn unpack(packed: u64) -> Self {
+        match (packed, packed & 1) {
+            (0, _) => Self::Closed,
+            (_, 0) => Self::BackingOff {
+                until_ms: packed >> 1,
+            },
+            (_, _) => Self::Quarantined {
+                until_ms: packed >> 1,
+            },
+        }
+    }
+}
+
+/// Why a mailbox permit was not given.
+pub(super) enum AcquireError {
+    /// Nothing can be done now; asking again makes sense after this time.
+    Refused(Cause, Duration),
+    /// The quarantine is over: the caller is to start the actor for a trial.
+    TrialDue,
+}
+
+/// What a supervisor does with an actor that crashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SupervisionDecision {
+    Restart,
+    Quarantine,
+}
+
+impl<E: Entity> EntityHandle<E> {
+    /// The handle of an entity that is not loaded yet.
+    pub(super) fn new(id: E::Id, registry: Arc<Registry<E>>) -> Self {
+        Self {
+            id,
+            registry,
+            permits_taken: AtomicU32::new(0),
+            pending_commits: AtomicU32::new(0),
+            last_used_ms: AtomicU64::new(0),
+            circuit: AtomicU64::new(0),
+            incarnation: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+            revision: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+            removable: AtomicBool::new(true),
+            history: Mutex::new(None),
+        }
+    }
+
+    /// Takes a mailbox permit. To be called under the partition's lock only.
+    ///
+    /// # Errors
+    /// The entity backs off, is quarantined or has no permit left; or its trial is due.
+    pub(super) fn try_acquire(
+        self: &Arc<Self>,
+        policy: &Policy,
+        now_ms: u64,
+    ) -> Result<MailboxPermit<E>, AcquireError> {
+        let refused = |cause, until_ms: u64| {
+            AcquireError::Refused(cause, Duration::from_millis(until_ms - now_ms))
+        };
+        match self.circuit() {
+            CircuitState::Closed => {}
+            CircuitState::BackingOff { until_ms } if until_ms <= now_ms => {}
+            CircuitState::BackingOff { until_ms } => {
+                return Err(refused(Cause::BackingOff, until_ms));
+            }
+            CircuitState::Quarantined { until_ms } if until_ms <= now_ms => {
+                return Err(AcquireError::TrialDue);
+            }
+            CircuitState::Quarantined { until_ms } => {
+                return Err(refused(Cause::Quarantined, until_ms));
+            }
+        }
+        let mut taken = self.permits_taken.load(Ordering::Relaxed);
+        while taken < policy.mailbox_max {
+            match self.permits_taken.compare_exchange_weak(
+                taken,
+                taken + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    self.last_used_ms.store(now_ms, Ordering::Relaxed);
+                    return Ok(MailboxPermit {
+                        handle: Arc::clone(self),
+                    });
+                }
+                Err(now) => taken = now,
+            }
+        }
+        let queue = self.registry.metrics.handling.mean().saturating_mul(taken);
+        Err(AcquireError::Refused(Cause::MailboxFull, queue.max(SOON)))
+    }
+
+    /// How many mailbox permits are taken.
+    pub(super) fn permits_taken(&self) -> u32 {
+        self.permits_taken.load(Ordering::SeqCst)
+    }
+
+    /// When the last permit was taken, in milliseconds of the runtime's clock.
+    pub(super) fn last_used_ms(&self) -> u64 {
+        self.last_used_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether the entity takes commands.
+    pub(super) fn circuit(&self) -> CircuitState {
+        CircuitState::unpack(self.circuit.load(Ordering::Acquire))
+    }
+
+    /// Closes the circuit after a backoff; a quarantine stays.
+    pub(super) fn end_backoff(&self) {
+        let packed = self.circuit.load(Ordering::Acquire);
+        if let CircuitState::BackingOff { .. } = CircuitState::unpack(packed) {
+            // A change in between is newer: it stays.
+            let _ = self.circuit.compare_exchange(
+                packed,
+                CircuitState::Closed.pack(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// Why a request that had not started was dropped with its mailbox, and when to ask again.
+    pub(super) fn drop_cause(&self) -> (Cause, Duration) {
+        match self.circuit() {
+            CircuitState::Quarantined { until_ms } => (
+                Cause::Quarantined,
+                Duration::from_millis(until_ms.saturating_sub(self.registry.now_ms())),
+            ),
+            CircuitState::Closed | CircuitState::BackingOff { .. } => (Cause::BackingOff, SOON),
+        }
+    }
+
+    /// Records a crash, sets the circuit, and decides what follows.
+    pub(super) fn crashed(&self, text: String) -> SupervisionDecision {
+        let policy = self.registry.policy.load();
+        let now_ms = self.registry.now_ms();
+        let failure = Failure {
+            id: self.id.to_string(),
+            at_ms: super::registry::wall_ms(),
+            text,
+        };
+        let mut history = self.history.lock();
+        let history = history.get_or_insert_default();
+        let crashes = history.add(failure.clone(), policy.window, now_ms);
+        let (decision, circuit) = decide(&policy, crashes, now_ms);
+        history.restarts += u64::from(decision == SupervisionDecision::Restart);
+        self.circuit.store(circuit.pack(), Ordering::Release);
+        tracing::error!(kind = E::KIND, id = %self.id, crashes, ?decision, panic = %failure.text, "an entity crashed");
+        self.registry.metrics.failed(failure);
+        match decision {
+            SupervisionDecision::Restart => self.registry.metrics.restarted(Restart::Crash),
+            SupervisionDecision::Quarantine => count(&self.registry.metrics.quarantines),
+        }
+        decision
+    }
+
+    /// Closes the circuit after a quarantine; one more crash within the window quarantines again.
+    pub(super) fn begin_trial_if_quarantined(&self, policy: &Policy, now_ms: u64) {
+        let mut history = self.history.lock();
+        let CircuitState::Quarantined { .. } = self.circuit() else {
+            return;
+        };
+        let before = policy.crashes_max.saturating_sub(1) as usize;
+        history.get_or_insert_default().crashes_ms = vec![now_ms; before];
+        self.circuit
+            .store(CircuitState::Closed.pack(), Ordering::Release);
+    }
+
+    /// Ends a quarantine and forgets the crashes; false when there was no quarantine.
+    pub(super) fn release(&self) -> bool {
+        let mut history = self.history.lock();
+        let CircuitState::Quarantined { .. } = self.circuit() else {
+            return false;
+        };
+        if let Some(history) = history.as_mut() {
+            history.crashes_ms.clear();
+        }
+        self.circuit
+            .store(CircuitState::Closed.pack(), Ordering::Release);
+        true
+    }
+
+    /// Whether its crashes still count, so that it must not be removed.
+    pub(super) fn has_recent_crashes(&self, window: Duration, now_ms: u64) -> bool {
+        let is_open = match self.circuit() {
+            CircuitState::Closed => false,
+            CircuitState::BackingOff { until_ms } | CircuitState::Quarantined { until_ms } => {
+                until_ms > now_ms
+            }
+        };
+        let recent = |at_ms: &u64| now_ms.saturating_sub(*at_ms) < millis(window);
+        is_open
+            || self
+                .history
+                .lock()
+                .as_ref()
+                .is_some_and(|history| history.crashes_ms.iter().any(recent))
+    }
+
+    /// How often the entity was restarted after a crash, and its last crash.
+    pub(super) fn crash_summary(&self) -> (u64, Option<Failure>) {
+        self.history.lock().as_ref().map_or((0, None), |history| {
+            (history.restarts, history.last.clone())
+        })
+    }
+
+    /// Notes that a copy of the entity has been loaded.
+    pub(super) fn record_load(&self, incarnation: Incarnation, entity: &E) {
+        self.incarnation.store(incarnation.0, Ordering::Release);
+        self.committed.store(entity.revision(), Ordering::Relaxed);
+        self.record_state(entity);
+    }
+
+    /// Whether the entity has been loaded since it came into the directory.
+    pub(super) fn was_loaded(&self) -> bool {
+        self.incarnation.load(Ordering::Acquire) != 0
+    }
+
+    /// Notes the revision, the size and the vacancy of a changed state.
+    pub(super) fn record_state(&self, entity: &E) {
+        self.revision.store(entity.revision(), Ordering::Relaxed);
+        self.bytes.store(entity.bytes(), Ordering::Relaxed);
+        self.removable.store(entity.is_vacant(), Ordering::Release);
+    }
+
+    /// Lets the entity be removed when its last permit is returned.
+    pub(super) fn mark_removable(&self) {
+        self.removable.store(true, Ordering::Release);
+    }
+
+    /// Keeps the entity when its last permit is returned.
+    pub(super) fn mark_needed(&self) {
+        self.removable.store(false, Ordering::Release);
+    }
+
+    /// Whether the entity is removed when its last permit is returned.
+    pub(super) fn is_removable(&self) -> bool {
+        self.removable.load(Ordering::Acquire)
+    }
+
+    /// How much memory the state says it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The revision of the state in memory.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
+    }
+
+    /// The latest revision that is durable.
+    pub(super) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// How many commands have been judged since the entity came into the directory.
+    pub(super) fn handled(&self) -> u64 {
+        self.handled.load(Ordering::Relaxed)
+    }
+
+    /// Counts one command; to be called by the actor only.
+    pub(super) fn count_handled(&self) {
+        self.handled
+            .store(self.handled.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Counts a commit that is submitted.
+    pub(super) fn commit_begun(&self) {
+        self.pending_commits.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts a commit that is settled.
+    pub(super) fn commit_completed(&self) {
+        self.pending_commits.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether no commit is pending and none of this incarnation has failed.
+    pub(super) fn is_settled(&self, incarnation: Incarnation) -> bool {
+        // In this order: a commit that fails is marked before it counts as completed.
+        self.pending_commits.load(Ordering::Acquire) == 0 && !self.has_failed(incarnation)
+    }
+
+    /// Notes that everything up to this revision is durable.
+    pub(super) fn mark_committed(&self, revision: u64) {
+        self.committed.fetch_max(revision, Ordering::Relaxed);
+    }
+
+    /// Whether a commit of this incarnation has failed.
+    pub(super) fn has_failed(&self, incarnation: Incarnation) -> bool {
+        self.failed.load(Ordering::Acquire) >= incarnation.0
+    }
+
+    /// Notes that a commit of this incarnation has failed, so that its copy of the entity is not
+    /// used any more. True the first time.
+    pub(super) fn mark_failed(&self, incarnation: Incarnation) -> bool {
+        self.failed.fetch_max(incarnation.0, Ordering::AcqRel) < incarnation.0
+    }
+}
+
+/// The right to hold one command of an entity, queued or under way. It is held by the request and
+/// returned when dropped, which must not happen under a partition's lock.
+pub(super) struct MailboxPermit<E: Entity> {
+    handle: Arc<EntityHandle<E>>,
+}
+
+impl<E: Entity> MailboxPermit<E> {
+    /// The entity that it is a permit of.
+    pub(super) fn handle(&self) -> &Arc<EntityHandle<E>> {
+        &self.handle
+    }
+}
+
+impl<E: Entity> Drop for MailboxPermit<E> {
+    fn drop(&mut self) {
+        if self.handle.permits_taken.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.handle.registry.last_permit_returned(&self.handle);
+        }
+    }
+}
+
+impl CrashHistory {
+    /// Adds a crash and forgets those that are older than the window; how many are left.
+    fn add(&mut self, failure: Failure, window: Duration, now_ms: u64) -> u32 {
+        self.crashes_ms
+            .retain(|at_ms| now_ms.saturating_sub(*at_ms) < millis(window));
+        self.crashes_ms.push(now_ms);
+        self.last = Some(failure);
+        u32::try_from(self.crashes_ms.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// What follows the nth crash within the window.
+fn decide(policy: &Policy, nth: u32, now_ms: u64) -> (SupervisionDecision, CircuitState) {
+    if nth >= policy.crashes_max {
+        let until_ms = now_ms + millis(policy.quarantine);
+        return (
+            SupervisionDecision::Quarantine,
+            CircuitState::Quarantined { until_ms },
+        );
+    }
+    let circuit = match millis(policy.backoff(nth, random_unit())) {
+        0 => CircuitState::Closed,
+        delay_ms => CircuitState::BackingOff {
+            until_ms: now_ms + delay_ms,
+        },
+    };
+    (SupervisionDecision::Restart, circuit)
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX >> 2)
+}
+
+/// A random number in 0..1.
+fn random_unit() -> f64 {
+    let drawn = RandomState::new().build_hasher().finish();
+    (drawn >> 11) as f64 / (1_u64 << 53) as f64
+}

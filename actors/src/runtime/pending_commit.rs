@@ -1,0 +1,123 @@
+//! A commit on its way to the store, with the caller's reply and mailbox permit. Runs on the
+//! journal's thread.
+
+use super::ask_error::{AskError, Cause, SOON, unavailable};
+use super::entity::Entity;
+use super::journal::{CommitFailure, Incarnation};
+use super::metrics::{Restart, count};
+use super::request::{Phase, Responder};
+
+/// What waits for one commit. If the journal drops it, the outcome counts as unknown.
+pub(super) struct PendingCommit<E: Entity> {
+    responder: Option<Responder<E>>,
+    incarnation: Incarnation,
+    applied: Applied,
+    /// The revision that the commit makes durable.
+    revision: u64,
+}
+
+/// Whether the entity in memory has already taken the change that the commit carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Applied {
+    Already,
+    NotYet,
+}
+
+impl<E: Entity> PendingCommit<E> {
+    /// Counts a commit of this incarnation as pending. `revision` is the one that it makes durable.
+    pub(super) fn begin(
+        mut responder: Responder<E>,
+        incarnation: Incarnation,
+        applied: Applied,
+        revision: u64,
+    ) -> Self {
+        responder.phase = Phase::Commit;
+        if let Some(handle) = responder.handle() {
+            handle.commit_begun();
+        }
+        Self {
+            responder: Some(responder),
+            incarnation,
+            applied,
+            revision,
+        }
+    }
+
+    /// Takes the commit's outcome: notes what it means for the entity, returns the permit and
+    /// answers.
+    pub(super) fn complete(
+        mut self,
+        reply: E::Reply,
+        outcome: Result<(), CommitFailure<E::Violation>>,
+    ) {
+        let Some(responder) = self.responder.take() else {
+            return;
+        };
+        let answer = match outcome {
+            Ok(()) => {
+                if let Some(handle) = responder.handle() {
+                    handle.mark_committed(self.revision);
+                }
+                Ok(reply)
+            }
+            Err(failure) => Err(self.failed(&responder, failure)),
+        };
+        if let Some(handle) = responder.handle() {
+            handle.commit_completed();
+            if let Some(begun) = responder.sample {
+                handle.registry.metrics.committing.record(begun.elapsed());
+            }
+        }
+        responder.respond(answer);
+    }
+
+    /// Notes the failure before the commit counts as completed, and translates it for the caller.
+    fn failed(
+        &self,
+        responder: &Responder<E>,
+        failure: CommitFailure<E::Violation>,
+    ) -> AskError<E::Refusal> {
+        let (answer, restart) = match failure {
+            CommitFailure::Conflict => {
+                (unavailable(Cause::Conflict, SOON), Some(Restart::Conflict))
+            }
+            CommitFailure::Unavailable => (
+                unavailable(Cause::StoreUnavailable, SOON),
+                Some(Restart::Store),
+            ),
+            CommitFailure::Unknown => (AskError::Unknown, Some(Restart::Store)),
+            CommitFailure::Violated(violation) => {
+                // A change that stands in memory but not in the store must go; anything else is
+                // only refused.
+                let restart = (self.applied == Applied::Already).then_some(Restart::Store);
+                (AskError::Refused(E::refused(violation)), restart)
+            }
+        };
+        if let (Some(restart), Some(handle)) = (restart, responder.handle()) {
+            if restart == Restart::Conflict {
+                count(&handle.registry.metrics.conflicts);
+            }
+            if matches!(answer, AskError::Unknown) {
+                count(&handle.registry.metrics.unknown);
+            }
+            if handle.mark_failed(self.incarnation) {
+                handle.registry.metrics.restarted(restart);
+                tracing::warn!(kind = E::KIND, id = %handle.id, ?restart, "a commit failed; the entity is reloaded");
+                handle.registry.request_reload(handle);
+            }
+        }
+        answer
+    }
+}
+
+impl<E: Entity> Drop for PendingCommit<E> {
+    fn drop(&mut self) {
+        if let Some(responder) = self.responder.take() {
+            let answer = self.failed(&responder, CommitFailure::Unknown);
+            if let Some(handle) = responder.handle() {
+                handle.commit_completed();
+            }
+            responder.respond(Err(answer));
+        }
+    }
+}

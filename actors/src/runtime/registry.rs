@@ -1,0 +1,438 @@
+//! The state that all entities of one kind share: the map from an id to its actor's address and
+//! handle, the journal, the policy, the counters. Enqueues commands and starts actors.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use actix::Addr;
+use actix::dev::SendError;
+use actix::dev::channel::channel;
+use arc_swap::ArcSwap;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::ask_error::{AskError, Cause, SOON, unavailable};
+use super::entity::Entity;
+use super::entity_actor::{Control, EntityActor};
+use super::entity_handle::{AcquireError, CircuitState, EntityHandle};
+use super::journal::Journal;
+use super::metrics::{Metrics, Passivation, Restart, count};
+use super::placement::Placement;
+use super::policy::Policy;
+use super::request::{PendingReply, Request, request_channel};
+use super::resizable_semaphore::ResizableSemaphore;
+use super::supervised_actor::SupervisedActor;
+use super::sweeper;
+
+/// Into how many maps the entities are divided, each with a lock of its own.
+const PARTITIONS: usize = 64;
+
+/// Everything that the entities of one kind share.
+pub(super) struct Registry<E: Entity> {
+    pub(super) journal: Arc<dyn Journal<E>>,
+    pub(super) placement: Placement,
+    pub(super) policy: ArcSwap<Policy>,
+    /// Limits how many loads are under way at once.
+    pub(super) loads: ResizableSemaphore,
+    pub(super) metrics: Metrics,
+    partitions: Box<[RwLock<EntityMap<E>>]>,
+    hasher: RandomState,
+    /// Zero of the runtime's clock.
+    base: Instant,
+    /// How many entities the maps hold.
+    live: AtomicUsize,
+    draining: AtomicBool,
+    /// Notified when the last permit of an entity is returned while draining.
+    pub(super) drained: Notify,
+    /// Wakes the sweeper before its time.
+    pub(super) sweep_wakeup: Arc<Notify>,
+    /// When the sweeper last ran, in milliseconds of the runtime's clock; 0 before the first run.
+    pub(super) swept_ms: AtomicU64,
+    /// The number of the sweeper that may run; one with a lower number ends.
+    pub(super) sweeper: AtomicU64,
+}
+
+/// The entities of one partition. The map's hasher also chooses the partition.
+pub(super) type EntityMap<E> = HashMap<<E as Entity>::Id, ActiveEntity<E>, RandomState>;
+
+/// An entity in the directory: the address of its actor and its handle.
+///
+/// The address is the only one that lasts: dropping it lets the actor finish its queue and stop.
+pub(super) struct ActiveEntity<E: Entity> {
+    addr: Addr<EntityActor<E>>,
+    pub(super) handle: Arc<EntityHandle<E>>,
+}
+
+/// What enqueueing one command needs to know, read once.
+#[derive(Clone, Copy)]
+struct EnqueueContext<'a> {
+    policy: &'a Policy,
+    now: Instant,
+    now_ms: u64,
+    /// The hash of the entity's id.
+    hash: u64,
+}
+
+/// What became of an attempt to enqueue a command.
+enum Admission<E: Entity> {
+    /// The command is in the mailbox.
+    Queued(PendingReply<E>),
+    /// Nothing was done. Carries the command, so that it is dropped outside the lock.
+    Refused(Cause, Duration, E::Command),
+    /// No actor runs, and one may be started.
+    NoActor(E::Command),
+    /// The actor's thread has ended; the request holds its permit.
+    Closed(Request<E>, PendingReply<E>),
+}
+
+impl<E: Entity> ActiveEntity<E> {
+    /// Takes a permit and puts the command into the actor's mailbox.
+    fn try_enqueue(&self, command: E::Command, context: EnqueueContext<'_>) -> Admission<E> {
+        match self.handle.try_acquire(context.policy, context.now_ms) {
+            Err(AcquireError::Refused(cause, retry_after)) => {
+                Admission::Refused(cause, retry_after, command)
+            }
+            Err(AcquireError::TrialDue) => Admission::NoActor(command),
+            Ok(permit) => {
+                // One in sixteen is sampled, by the clock's last digits.
+                let sampled = self.handle.registry.age(context.now).subsec_nanos() & 15 == 0;
+                let (request, reply) =
+                    request_channel(command, permit, sampled.then_some(context.now));
+                self.send(request, reply)
+            }
+        }
+    }
+
+    /// Sends a request to the actor. The mailbox has no bound of its own, so it is never full.
+    fn send(&self, request: Request<E>, reply: PendingReply<E>) -> Admission<E> {
+        match self.addr.try_send(request) {
+            Ok(()) => Admission::Queued(reply),
+            Err(SendError::Full(request) | SendError::Closed(request)) => {
+                Admission::Closed(request, reply)
+            }
+        }
+    }
+}
+
+impl<E: Entity> Registry<E> {
+    /// A registry without entities.
+    pub(super) fn new(journal: Arc<dyn Journal<E>>, placement: Placement, policy: Policy) -> Self {
+        let hasher = RandomState::new();
+        Self {
+            journal,
+            placement,
+            loads: ResizableSemaphore::new(policy.loads_max),
+            policy: ArcSwap::from_pointee(policy),
+            metrics: Metrics::new(),
+            partitions: (0..PARTITIONS)
+                .map(|_| RwLock::new(HashMap::with_hasher(hasher.clone())))
+                .collect(),
+            hasher,
+            base: Instant::now(),
+            live: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            drained: Notify::new(),
+            sweep_wakeup: Arc::new(Notify::new()),
+            swept_ms: AtomicU64::new(0),
+            sweeper: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a permit and enqueues the command, both under the partition's lock; starts the entity
+    /// when no actor runs. Returns the reply to wait for, and until when to wait.
+    ///
+    /// # Errors
+    /// [`AskError::Unavailable`]: nothing was done.
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        id: E::Id,
+        command: E::Command,
+    ) -> Result<(PendingReply<E>, Instant), AskError<E::Refusal>> {
+        let policy = self.policy.load();
+        let now = Instant::now();
+        let context = EnqueueContext {
+            policy: &policy,
+            now,
+            now_ms: self.ms(now),
+            hash: self.hasher.hash_one(id),
+        };
+        let mut admission = {
+            let entities = self.partition(context.hash).read();
+            match entities.get(&id) {
+                _ if self.is_draining() => Admission::Refused(Cause::Draining, SOON, command),
+                Some(active) => active.try_enqueue(command, context),
+                None => Admission::NoActor(command),
+            }
+        };
+        if let Admission::NoActor(_) | Admission::Closed(..) = admission {
+            admission = self.enqueue_or_start(id, admission, context);
+            self.ensure_sweeper(context);
+        }
+        match admission {
+            Admission::Queued(reply) => Ok((reply, now + policy.ask_timeout)),
+            Admission::Refused(cause, retry_after, _) => {
+                self.metrics.refused(cause);
+                Err(unavailable(cause, retry_after))
+            }
+            Admission::NoActor(_) => {
+                self.metrics.refused(Cause::Draining);
+                Err(unavailable(Cause::Draining, SOON))
+            }
+            // The thread ended, or the entity was quarantined, in this very moment. The request is
+            // dropped here, outside the lock, and answers for itself.
+            Admission::Closed(request, reply) => {
+                drop(request);
+                Ok((reply, now + policy.ask_timeout))
+            }
+        }
+    }
+
+    /// Tries again under the write lock, and starts an actor where there still is none.
+    fn enqueue_or_start(
+        self: &Arc<Self>,
+        id: E::Id,
+        admission: Admission<E>,
+        context: EnqueueContext<'_>,
+    ) -> Admission<E> {
+        let mut entities = self.partition(context.hash).write();
+        let admission = match (admission, entities.get(&id)) {
+            (Admission::NoActor(command), _) if self.is_draining() => {
+                Admission::Refused(Cause::Draining, SOON, command)
+            }
+            (Admission::NoActor(command), Some(active)) => active.try_enqueue(command, context),
+            (Admission::Closed(request, reply), Some(active)) => active.send(request, reply),
+            (admission, _) => admission,
+        };
+        match admission {
+            Admission::Queued(_) | Admission::Refused(..) => admission,
+            Admission::NoActor(command) => self.start(&mut entities, id, command, context),
+            Admission::Closed(request, reply) => {
+                // Quarantined since it got its permit: it is not started again for that.
+                let active = entities.get_mut(&id).filter(|active| {
+                    !matches!(active.handle.circuit(), CircuitState::Quarantined { .. })
+                });
+                match active.and_then(|active| self.restart(active, context.hash)) {
+                    Some(active) => active.send(request, reply),
+                    None => Admission::Closed(request, reply),
+                }
+            }
+        }
+    }
+
+    /// Starts an actor for an entity that has none and enqueues its command.
+    fn start(
+        self: &Arc<Self>,
+        entities: &mut EntityMap<E>,
+        id: E::Id,
+        command: E::Command,
+        context: EnqueueContext<'_>,
+    ) -> Admission<E> {
+        let known = entities.get(&id).map(|active| Arc::clone(&active.handle));
+        let is_new = known.is_none();
+        let handle = known.unwrap_or_else(|| Arc::new(EntityHandle::new(id, Arc::clone(self))));
+        let Some(addr) = self.spawn(context.hash, &handle) else {
+            return Admission::NoActor(command);
+        };
+        handle.begin_trial_if_quarantined(context.policy, context.now_ms);
+        let active = ActiveEntity { addr, handle };
+        let admission = active.try_enqueue(command, context);
+        if let (true, Admission::Refused(..)) = (is_new, &admission) {
+            return admission;
+        }
+        self.live.fetch_add(usize::from(is_new), Ordering::Relaxed);
+        entities.insert(id, active);
+        admission
+    }
+
+    /// Gives an entity whose thread has ended an actor on another one; `None` when no thread is
+    /// left.
+    fn restart<'a>(
+        &self,
+        active: &'a mut ActiveEntity<E>,
+        hash: u64,
+    ) -> Option<&'a ActiveEntity<E>> {
+        active.addr = self.spawn(hash, &active.handle)?;
+        self.metrics.restarted(Restart::Thread);
+        Some(active)
+    }
+
+    /// Starts an actor on the arbiter that the hash chooses; `None` when there is no arbiter.
+    fn spawn(&self, hash: u64, handle: &Arc<EntityHandle<E>>) -> Option<Addr<EntityActor<E>>> {
+        let mut addr = None;
+        let started = self.placement.spawn(hash, || {
+            let (sender, mailbox) = channel(0);
+            addr = Some(Addr::new(sender));
+            let handle = Arc::clone(handle);
+            // Made on its own thread: an actor's future cannot be sent.
+            async move { drop(actix::spawn(SupervisedActor::new(handle, mailbox))) }
+        });
+        addr.filter(|_| started)
+            .inspect(|_| count(&self.metrics.activations))
+    }
+
+    /// Starts a sweeper if none runs, and wakes it early when far too many entities are active.
+    fn ensure_sweeper(self: &Arc<Self>, context: EnqueueContext<'_>) {
+        let missed_ms = context.policy.sweep.as_millis() as u64 * 3 + 1;
+        let swept_ms = self.swept_ms.load(Ordering::Relaxed);
+        if swept_ms == 0 || swept_ms + missed_ms < context.now_ms {
+            let claimed = self
+                .swept_ms
+                .compare_exchange(
+                    swept_ms,
+                    context.now_ms,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok();
+            if claimed {
+                sweeper::spawn(self);
+            }
+        }
+        let active_max = context.policy.active_max;
+        if self.live() > active_max.saturating_add(active_max / 8) {
+            self.sweep_wakeup.notify_one();
+        }
+    }
+
+    /// The last permit of an entity was returned: removes the entity if it may go, and tells who
+    /// waits for draining.
+    pub(super) fn last_permit_returned(&self, handle: &Arc<EntityHandle<E>>) {
+        if handle.is_removable() {
+            self.remove_if_unused(handle);
+        }
+        if self.is_draining() {
+            self.drained.notify_one();
+        }
+    }
+
+    /// Removes an entity that holds no state, if nobody asks it and its crashes no longer count.
+    pub(super) fn remove_if_unused(&self, handle: &Arc<EntityHandle<E>>) {
+        if !handle.is_removable() || handle.permits_taken() > 0 {
+            return;
+        }
+        let (now_ms, window) = (self.now_ms(), self.policy.load().window);
+        let is_same = |active: &ActiveEntity<E>| Arc::ptr_eq(&active.handle, handle);
+        let gone = {
+            let mut partition = self.partition(self.hasher.hash_one(handle.id)).write();
+            let may_go = handle.permits_taken() == 0
+                && handle.is_removable()
+                && !handle.has_recent_crashes(window, now_ms);
+            if may_go && partition.get(&handle.id).is_some_and(is_same) {
+                partition.remove(&handle.id)
+            } else {
+                None
+            }
+        };
+        self.count_removed(gone.as_slice(), Passivation::Vacant);
+    }
+
+    /// Counts entities that have been removed from a map. The caller drops them outside the lock.
+    pub(super) fn count_removed(&self, gone: &[ActiveEntity<E>], why: Passivation) {
+        let handled = gone.iter().map(|active| active.handle.handled()).sum();
+        self.metrics
+            .handled_before
+            .fetch_add(handled, Ordering::Relaxed);
+        self.live.fetch_sub(gone.len(), Ordering::Relaxed);
+        self.metrics.passivated(why, gone.len());
+    }
+
+    /// Tells an entity's actor to load its state again.
+    pub(super) fn request_reload(&self, handle: &Arc<EntityHandle<E>>) {
+        self.control(handle.id, Control::Reload);
+    }
+
+    /// Sends a control message, which takes no permit; false when no actor runs.
+    pub(super) fn control(&self, id: E::Id, control: Control) -> bool {
+        self.partition(self.hasher.hash_one(id))
+            .read()
+            .get(&id)
+            .is_some_and(|active| active.addr.try_send(control).is_ok())
+    }
+
+    /// The handle of an entity; `None` when it is not in the directory.
+    pub(super) fn handle(&self, id: E::Id) -> Option<Arc<EntityHandle<E>>> {
+        self.partition(self.hasher.hash_one(id))
+            .read()
+            .get(&id)
+            .map(|active| Arc::clone(&active.handle))
+    }
+
+    /// Removes an entity if none of its permits is taken; false otherwise.
+    pub(super) fn passivate(&self, id: E::Id, why: Passivation) -> bool {
+        let gone = {
+            let mut partition = self.partition(self.hasher.hash_one(id)).write();
+            let is_quiet = partition
+                .get(&id)
+                .is_some_and(|active| active.handle.permits_taken() == 0);
+            if is_quiet {
+                partition.remove(&id)
+            } else {
+                None
+            }
+        };
+        self.count_removed(gone.as_slice(), why);
+        gone.is_some()
+    }
+
+    /// All maps, each behind its lock.
+    pub(super) fn partitions(&self) -> &[RwLock<EntityMap<E>>] {
+        &self.partitions
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the index is taken modulo the length, which is never zero"
+    )]
+    fn partition(&self, hash: u64) -> &RwLock<EntityMap<E>> {
+        &self.partitions[(hash >> 32) as usize % PARTITIONS]
+    }
+
+    /// How many entities are in the directory.
+    pub(super) fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Whether new commands are refused.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Refuses new commands from now on.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes commands again.
+    pub(super) fn resume(&self) {
+        self.draining.store(false, Ordering::SeqCst);
+    }
+
+    /// Now, in milliseconds of the runtime's clock; never zero.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.ms(Instant::now())
+    }
+
+    /// The instant that a time of the runtime's clock stands for.
+    pub(super) fn instant(&self, ms: u64) -> Instant {
+        self.base + Duration::from_millis(ms.saturating_sub(1))
+    }
+
+    fn ms(&self, now: Instant) -> u64 {
+        self.age(now).as_millis() as u64 + 1
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.base)
+    }
+}
+
+/// The wall clock's time, in milliseconds since the Unix epoch.
+pub(super) fn wall_ms() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as i64)
+}

@@ -1,0 +1,413 @@
+//! An actor on a thread of its own, for work that must not disturb the HTTP workers: plain state
+//! that takes one message at a time, and futures whose results come back as messages. A panic, in
+//! the state or in a future, costs what is in memory, never the address: the state is made again
+//! after a delay and recovers from what is stored elsewhere.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::mpsc::sync_channel;
+use std::task::{Context as TaskContext, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, Addr, AsyncContext, Handler, Message};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::threads::{self, Restarts};
+
+/// The state of an actor on a thread of its own.
+pub trait ThreadActor: Sized + Unpin + 'static {
+    /// The name of its thread in logs and metrics.
+    const NAME: &'static str;
+    /// The messages that it takes, from others and from its own futures.
+    type Message: Send + 'static;
+
+    /// Called first, after the start and after each restart.
+    fn started(&mut self, context: &mut Context<Self::Message>);
+
+    /// Takes one message. It must not block.
+    fn handle(&mut self, message: Self::Message, context: &mut Context<Self::Message>);
+}
+
+/// A future whose output is a message.
+type MessageFuture<M> = Pin<Box<dyn Future<Output = M>>>;
+
+/// What the handling of one message asks the runtime for: futures, a restart, the end.
+pub struct Context<M> {
+    futures: Vec<MessageFuture<M>>,
+    next: Next,
+}
+
+/// What follows the handling of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Continue,
+    Restart,
+    Stop,
+}
+
+impl<M: 'static> Context<M> {
+    /// A context that asks for nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Context {
+            futures: Vec::new(),
+            next: Next::Continue,
+        }
+    }
+
+    /// Runs a future on the same thread; its output is sent to the actor as a message. A restart
+    /// drops it.
+    pub fn spawn(&mut self, future: impl Future<Output = M> + 'static) {
+        self.futures.push(Box::pin(future));
+    }
+
+    /// Sends the actor a message after a delay.
+    pub fn send_after(&mut self, wait: Duration, message: M) {
+        self.spawn(async move {
+            tokio::time::sleep(wait).await;
+            message
+        });
+    }
+
+    /// Stops the actor: no further message is taken, and the thread ends.
+    pub fn stop(&mut self) {
+        self.next = Next::Stop;
+    }
+
+    /// Makes the state again, after the same delay as after a panic.
+    pub fn restart(&mut self) {
+        self.next = Next::Restart;
+    }
+
+    /// Takes the futures, for tests that drive a state without this runtime.
+    pub fn take_futures(&mut self) -> Vec<MessageFuture<M>> {
+        std::mem::take(&mut self.futures)
+    }
+}
+
+impl<M: 'static> Default for Context<M> {
+    fn default() -> Self {
+        Context::new()
+    }
+}
+
+/// The handle of an actor on a thread of its own.
+pub struct ActorHandle<S: ThreadActor> {
+    addr: Addr<Supervisor<S>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl<S: ThreadActor> ActorHandle<S> {
+    /// Starts a thread with an actor. `make` makes its state, again after each panic.
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    pub fn start(make: impl Fn() -> S + Send + 'static) -> std::io::Result<Self> {
+        let (started, starting) = sync_channel(1);
+        let run = move || {
+            crate::cores::keep_prompt();
+            actix::System::new().block_on(async move {
+                let (ending, ended) = oneshot::channel();
+                let addr = Supervisor::start(Supervisor::new(Box::new(make), ending));
+                // The starting thread waits for this below.
+                let _ = started.send(addr);
+                // An error means that the actor is gone, which is an end too.
+                let _ = ended.await;
+            });
+        };
+        let thread = threads::spawn(S::NAME, run)?;
+        let addr = starting.recv().map_err(std::io::Error::other)?;
+        Ok(ActorHandle {
+            addr,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Sends a message without waiting for anything. After the actor has stopped, and while it
+    /// waits for a restart, messages are dropped.
+    pub fn tell(&self, message: S::Message) {
+        self.addr.do_send(Envelope {
+            incarnation: None,
+            message,
+        });
+    }
+
+    /// Waits until the thread has ended.
+    pub fn join(&self) {
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic outside of the actor has ended the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The actix actor that runs the state and catches its panics.
+struct Supervisor<S: ThreadActor> {
+    make: Box<dyn Fn() -> S + Send>,
+    /// `None` while it waits for a restart.
+    state: Option<S>,
+    /// How often the state has been made.
+    incarnation: u64,
+    restarts: Restarts,
+    tasks: JoinSet<()>,
+    /// Dropped with the actor, which ends the thread.
+    _ending: oneshot::Sender<()>,
+}
+
+impl<S: ThreadActor> Supervisor<S> {
+    fn new(make: Box<dyn Fn() -> S + Send>, ending: oneshot::Sender<()>) -> Self {
+        let restarts = Restarts::of(S::NAME);
+        Supervisor {
+            make,
+            state: None,
+            incarnation: 0,
+            restarts,
+            tasks: JoinSet::new(),
+            _ending: ending,
+        }
+    }
+
+    /// Calls the state, catches its panic, and does what its context asks for.
+    fn run_caught(
+        &mut self,
+        ctx: &mut actix::Context<Self>,
+        piece: impl FnOnce(&mut S, &mut Context<S::Message>),
+    ) {
+        let Some(state) = &mut self.state else { return };
+        let mut context = Context::new();
+        let done = catch_unwind(AssertUnwindSafe(|| piece(state, &mut context)));
+        if done.is_err() {
+            self.crashed(ctx);
+            return;
+        }
+        match context.next {
+            Next::Continue => {}
+            Next::Restart => return self.crashed(ctx),
+            Next::Stop => {
+                self.tasks.abort_all();
+                ctx.stop();
+                return;
+            }
+        }
+        // Finished tasks would accumulate otherwise.
+        while self.tasks.try_join_next().is_some() {}
+        for future in context.futures {
+            let guard = CaughtFuture {
+                future,
+                addr: ctx.address(),
+                incarnation: self.incarnation,
+            };
+            self.tasks.spawn_local(guard);
+        }
+    }
+
+    /// Drops the state with its futures, and makes it again after a delay.
+    fn crashed(&mut self, ctx: &mut actix::Context<Self>) {
+        self.tasks = JoinSet::new();
+        let state = self.state.take();
+        // Dropping the state may panic too.
+        drop(catch_unwind(AssertUnwindSafe(|| drop(state))));
+        ctx.run_later(self.restarts.next_wait(), Self::begin);
+    }
+
+    /// Makes the state and starts it.
+    fn begin(&mut self, ctx: &mut actix::Context<Self>) {
+        self.incarnation += 1;
+        match catch_unwind(AssertUnwindSafe(|| (self.make)())) {
+            Ok(state) => self.state = Some(state),
+            Err(_) => return self.crashed(ctx),
+        }
+        self.run_caught(ctx, S::started);
+    }
+}
+
+impl<S: ThreadActor> Actor for Supervisor<S> {
+    type Context = actix::Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.begin(ctx);
+    }
+}
+
+/// A message to the actor. One that comes from a future belongs to the incarnation that spawned it,
+/// and is dropped by later ones.
+struct Envelope<M> {
+    incarnation: Option<u64>,
+    message: M,
+}
+
+impl<M: 'static> Message for Envelope<M> {
+    type Result = ();
+}
+
+impl<S: ThreadActor> Handler<Envelope<S::Message>> for Supervisor<S> {
+    type Result = ();
+
+    fn handle(&mut self, envelope: Envelope<S::Message>, ctx: &mut Self::Context) {
+        if envelope
+            .incarnation
+            .is_none_or(|incarnation| incarnation == self.incarnation)
+        {
+            self.run_caught(ctx, |state, context| {
+                state.handle(envelope.message, context)
+            });
+        }
+    }
+}
+
+/// The message that a future of this incarnation has panicked.
+struct Crashed(u64);
+
+impl Message for Crashed {
+    type Result = ();
+}
+
+impl<S: ThreadActor> Handler<Crashed> for Supervisor<S> {
+    type Result = ();
+
+    fn handle(&mut self, crashed: Crashed, ctx: &mut Self::Context) {
+        if crashed.0 == self.incarnation && self.state.is_some() {
+            self.crashed(ctx);
+        }
+    }
+}
+
+/// A future whose panic is caught, and whose outcome is sent to the actor.
+struct CaughtFuture<S: ThreadActor> {
+    future: MessageFuture<S::Message>,
+    addr: Addr<Supervisor<S>>,
+    incarnation: u64,
+}
+
+impl<S: ThreadActor> Future for CaughtFuture<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<()> {
+        let future = self.future.as_mut();
+        match catch_unwind(AssertUnwindSafe(|| future.poll(task))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(message)) => self.addr.do_send(Envelope {
+                incarnation: Some(self.incarnation),
+                message,
+            }),
+            Err(_) => self.addr.do_send(Crashed(self.incarnation)),
+        }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test fails by panicking"
+    )]
+
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    enum Ask {
+        Count(Sender<u32>),
+        Panic,
+        PanicLater,
+        Later(Sender<u32>),
+        Counted(Sender<u32>),
+        End,
+    }
+
+    /// Counts what it was asked since it was made.
+    struct Tally {
+        asked: u32,
+        starts: Arc<AtomicU32>,
+    }
+
+    impl ThreadActor for Tally {
+        const NAME: &'static str = "tally";
+        type Message = Ask;
+
+        fn started(&mut self, _: &mut Context<Ask>) {
+            self.starts.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn handle(&mut self, ask: Ask, context: &mut Context<Ask>) {
+            self.asked += 1;
+            match ask {
+                Ask::Count(answer) | Ask::Counted(answer) => answer.send(self.asked).unwrap(),
+                Ask::Panic => panic!("asked to"),
+                Ask::PanicLater => context.spawn(async { panic!("asked to, later") }),
+                Ask::Later(answer) => {
+                    context.send_after(Duration::from_millis(1), Ask::Counted(answer))
+                }
+                Ask::End => context.stop(),
+            }
+        }
+    }
+
+    fn tally() -> (ActorHandle<Tally>, Arc<AtomicU32>) {
+        let starts = Arc::new(AtomicU32::new(0));
+        let made = Arc::clone(&starts);
+        (
+            ActorHandle::start(move || Tally {
+                asked: 0,
+                starts: Arc::clone(&made),
+            })
+            .unwrap(),
+            starts,
+        )
+    }
+
+    fn ask(actor: &ActorHandle<Tally>, what: impl FnOnce(Sender<u32>) -> Ask) -> Option<u32> {
+        let (answer, answered) = channel();
+        actor.tell(what(answer));
+        answered.recv_timeout(Duration::from_secs(20)).ok()
+    }
+
+    /// While the actor waits for its restart an ask is dropped, which the caller sees.
+    fn ask_until_it_runs(actor: &ActorHandle<Tally>) -> u32 {
+        std::iter::from_fn(|| Some(ask(actor, Ask::Count)))
+            .flatten()
+            .next()
+            .unwrap()
+    }
+
+    #[test]
+    fn what_a_future_brings_is_a_message_and_the_end_ends_the_thread() {
+        let (actor, starts) = tally();
+        assert_eq!(ask(&actor, Ask::Count), Some(1));
+        assert_eq!(ask(&actor, Ask::Later), Some(3));
+        actor.tell(Ask::End);
+        actor.join();
+        assert_eq!(ask(&actor, Ask::Count), None);
+        assert_eq!(starts.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn after_a_panic_the_state_is_new_and_the_address_the_same() {
+        let (actor, starts) = tally();
+        assert_eq!(ask(&actor, Ask::Count), Some(1));
+        actor.tell(Ask::Panic);
+        assert_eq!(ask_until_it_runs(&actor), 1);
+        assert_eq!(starts.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_panic_in_a_future_is_a_panic_of_the_actor() {
+        let (actor, starts) = tally();
+        actor.tell(Ask::PanicLater);
+        while starts.load(Ordering::Relaxed) < 2 {
+            ask(&actor, Ask::Count);
+        }
+        assert_eq!(
+            ask_until_it_runs(&actor).min(9),
+            ask_until_it_runs(&actor).min(9) - 1
+        );
+    }
+}

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::names::{Names, RESOLVERS_MAX};
+use crate::name_resolver::{NameResolver, RESOLVERS_MAX};
 
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 4_096;
@@ -42,7 +42,7 @@ tokio::task_local! {
 pub(crate) struct HttpCourier {
     client: Client,
     runtime: Handle,
-    names: Names,
+    names: NameResolver,
     timeout: Duration,
     private: bool,
     /// Ends the thread when it is dropped.
@@ -77,10 +77,10 @@ impl HttpCourier {
             .max_blocking_threads(RESOLVERS_MAX)
             .build()?;
         let handle = runtime.handle().clone();
-        let names = Names::new(handle.clone());
+        let names = NameResolver::new(handle.clone());
         let client = Client::builder()
             .tls_backend_preconfigured(tls()?)
-            .dns_resolver(Arc::new(Resolver {
+            .dns_resolver(Arc::new(PublicAddresses {
                 names: names.clone(),
                 private,
             }))
@@ -247,8 +247,8 @@ fn why(error: &reqwest::Error) -> Lost {
 }
 
 /// Resolves names as the operating system does, and lets no special-purpose address pass.
-struct Resolver {
-    names: Names,
+struct PublicAddresses {
+    names: NameResolver,
     private: bool,
 }
 
@@ -264,7 +264,7 @@ impl fmt::Display for Refused {
 
 impl Error for Refused {}
 
-impl Resolve for Resolver {
+impl Resolve for PublicAddresses {
     fn resolve(&self, name: Name) -> Resolving {
         let (names, private) = (self.names.clone(), self.private);
         // A connection is begun by the request that needs it, in its own task.

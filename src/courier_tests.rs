@@ -192,8 +192,8 @@ async fn private_addresses_are_refused_by_themselves_and_behind_a_name() {
         Err(Lost::Broken(_))
     ));
     // A name that leads home without saying so: the resolver stops it.
-    let names = Names::new(Handle::current());
-    let refused = Resolver {
+    let names = NameResolver::new(Handle::current());
+    let refused = PublicAddresses {
         names,
         private: false,
     }

@@ -14,9 +14,9 @@ mod descriptors;
 mod http;
 mod listen;
 mod log;
-mod names;
-mod start;
-mod stop;
+mod name_resolver;
+mod shutdown;
+mod startup;
 
 use std::io;
 use std::path::Path;
@@ -28,7 +28,7 @@ use colloquy_actors::webhook::WebhookSettings;
 use config::Config;
 pub use courier::CourierError;
 use courier::HttpCourier;
-use http::Edge;
+use http::AppState;
 pub use listen::{Listen, ListenError, listen};
 
 /// Why the server could not run.
@@ -98,14 +98,19 @@ pub fn run(config: Config) -> Result<(), RunError> {
     } else {
         &config.server.public_url
     };
-    if let Some(Err(error)) = first_start.map(|first| start::hand_over(&bound.address, &first)) {
+    if let Some(Err(error)) = first_start.map(|first| startup::hand_over(&bound.address, &first)) {
         return Err(give_up(&system, &config.store.path, new_file, error));
     }
-    let edge = Arc::new(Edge::new(&config, Arc::clone(&system), courier, public_url));
-    start::announce(&bound.address, config.metrics.public);
+    let app = Arc::new(AppState::new(
+        &config,
+        Arc::clone(&system),
+        courier,
+        public_url,
+    ));
+    startup::announce(&bound.address, config.metrics.public);
     actix_web::rt::System::new().block_on(async {
-        let server = bound.serve(&config.server, Arc::clone(&edge))?;
-        stop::serve_until_told(server, &edge, config.server.drain_seconds).await
+        let server = bound.serve(&config.server, Arc::clone(&app))?;
+        shutdown::serve_until_told(server, &app, config.server.drain_seconds).await
     })?;
     system.close();
     Ok(())
@@ -119,7 +124,7 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
     config.bounds.clone().set();
     let wrong =
         colloquy_actors::store::sqlite::check(&config.store.path).map_err(NotOpened::Store)?;
-    start::report(&wrong);
+    startup::report(&wrong);
     Ok(wrong.is_empty())
 }
 
@@ -128,7 +133,7 @@ fn give_up(system: &System, store: &Path, new_file: bool, error: io::Error) -> R
     system.drain();
     system.close();
     let taken_back = if new_file {
-        start::take_back(store)
+        startup::take_back(store)
     } else {
         Err(io::ErrorKind::AlreadyExists.into())
     };

@@ -8,8 +8,8 @@ use colloquy_actors::accounts::Principal;
 use colloquy_actors::limiter::{LinkRefusal, Permit};
 use ipnet::IpNet;
 
-use super::credential;
-use super::edge::Edge;
+use super::app_state::AppState;
+use super::authentication;
 use super::problem::{Outcome, Problem};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -46,28 +46,28 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
 
 /// Address, then rate. What the limits are like goes into `permit`, whatever the outcome.
 pub(super) async fn admit(
-    edge: &Edge,
+    app: &AppState,
     principal: &Principal,
     from: (IpAddr, i64),
     permit: &mut Option<Permit>,
 ) -> Result<(), Problem> {
     let (address, now_ms) = from;
-    if !credential::address_allowed(principal, address) {
+    if !authentication::address_allowed(principal, address) {
         let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
         let limits = (account.rate_per_minute, account.burst_per_minute);
-        *permit = edge.system.limiter.peek(key, limits, now_ms).await;
+        *permit = app.system.limiter.peek(key, limits, now_ms).await;
         return Err(Problem::forbidden(
             "the key may not be used from this address",
         ));
     }
-    granted(permit.insert(take(edge, principal, now_ms).await?))
+    granted(permit.insert(take(app, principal, now_ms).await?))
 }
 
 /// Counts one request for the share link with this token, if the limits of its address and of the
 /// link let it pass.
-pub(super) fn admit_link(edge: &Edge, token: &str, from: (IpAddr, i64)) -> Result<(), Problem> {
+pub(super) fn admit_link(app: &AppState, token: &str, from: (IpAddr, i64)) -> Result<(), Problem> {
     let (address, now_ms) = from;
-    edge.system
+    app.system
         .links
         .take(address, token, now_ms)
         .map_err(|refused| match refused {
@@ -82,13 +82,13 @@ pub(super) fn admit_link(edge: &Edge, token: &str, from: (IpAddr, i64)) -> Resul
 
 /// Counts one request of this key, if its limits let it pass.
 pub(super) async fn take(
-    edge: &Edge,
+    app: &AppState,
     principal: &Principal,
     now_ms: i64,
 ) -> Result<Permit, Problem> {
     let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
     let limits = (account.rate_per_minute, account.burst_per_minute);
-    let taken = edge.system.limiter.take(key, limits, 1, now_ms).await;
+    let taken = app.system.limiter.take(key, limits, 1, now_ms).await;
     taken.ok_or_else(|| Problem::unavailable("the rate limiter does not answer", Outcome::None, 1))
 }
 

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::budget::{Budget, BytesPermit, Holder, Slack};
-use super::call::Call;
+use super::api_call::ApiCall;
+use super::budget::{Budget, BudgetOwner, BytesPermit, Slack};
 use super::operation::{Verb, register};
 use super::problem::{Kind, Outcome, Problem};
 use super::{json, query};
@@ -29,7 +29,7 @@ const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 pub(crate) trait Body: Sized + Send + 'static {
     /// Whether its handler looks after the idempotency key: it holds operations that are known by
     /// key and place, each for itself, or only the handler knows whose key it is.
-    const IN_PLACES: bool = false;
+    const HANDLES_IDEMPOTENCY: bool = false;
     /// Whether a form sends it.
     const FORM: bool = false;
     /// Reads it.
@@ -65,14 +65,14 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Json<T> {
 
 /// A JSON body whose every field is optional, so that it may be missing.
 #[derive(Debug)]
-pub(crate) struct Maybe<T>(pub(crate) T);
+pub(crate) struct OptionalJson<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + ToSchema + Default + Send + 'static> Body for Maybe<T> {
+impl<T: DeserializeOwned + ToSchema + Default + Send + 'static> Body for OptionalJson<T> {
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
         if bytes.is_empty() {
-            Ok(Maybe(T::default()))
+            Ok(OptionalJson(T::default()))
         } else {
-            json::parse(bytes).map(Maybe)
+            json::parse(bytes).map(OptionalJson)
         }
     }
     fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
@@ -83,12 +83,12 @@ impl<T: DeserializeOwned + ToSchema + Default + Send + 'static> Body for Maybe<T
 /// A JSON body of whoever holds a share link: its idempotency key is known beside the link's
 /// document only.
 #[derive(Debug)]
-pub(crate) struct Holders<T>(pub(crate) T);
+pub(crate) struct ShareLinkJson<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Holders<T> {
-    const IN_PLACES: bool = true;
+impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for ShareLinkJson<T> {
+    const HANDLES_IDEMPOTENCY: bool = true;
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
-        Json::parse(bytes).map(|Json(body)| Holders(body))
+        Json::parse(bytes).map(|Json(body)| ShareLinkJson(body))
     }
     fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
         Json::<T>::document(schemas)
@@ -134,16 +134,16 @@ pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 const AHEAD_MAX: usize = 65_536;
 
 /// A body as it comes in.
-pub(crate) struct Pieces<'p> {
+pub(crate) struct BodyReader<'p> {
     payload: &'p mut Payload,
     ahead: VecDeque<Bytes>,
     ahead_bytes: usize,
     ended: bool,
 }
 
-impl<'p> Pieces<'p> {
+impl<'p> BodyReader<'p> {
     pub(crate) fn of(payload: &'p mut Payload) -> Self {
-        Pieces {
+        BodyReader {
             payload,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
@@ -199,14 +199,14 @@ fn cut_off() -> Problem {
 
 /// A body that has come.
 #[derive(Debug, Default)]
-pub(crate) struct Incoming {
+pub(crate) struct RawBody {
     bytes: Bytes,
     large: bool,
     permit: Option<BytesPermit>,
 }
 
 /// A body that has been read.
-pub(crate) struct Parsed<B> {
+pub(crate) struct ParsedBody<B> {
     pub(crate) body: B,
     /// What the request is, where it has an idempotency key.
     pub(crate) fingerprint: Option<Fingerprint>,
@@ -220,9 +220,9 @@ impl BodyLimits {
     pub(crate) async fn read(
         &self,
         headers: &HeaderMap,
-        holder: Holder,
-        pieces: &mut Pieces<'_>,
-    ) -> Result<Incoming, Problem> {
+        owner: BudgetOwner,
+        pieces: &mut BodyReader<'_>,
+    ) -> Result<RawBody, Problem> {
         let declared = match headers.get(CONTENT_LENGTH) {
             Some(length) => length
                 .to_str()
@@ -234,7 +234,7 @@ impl BodyLimits {
             return Err(self.too_large());
         }
         let late = || Problem::new(Kind::RequestTimeout, "the whole body must come in time");
-        tokio::time::timeout(self.timeout, self.gather(declared, holder, pieces))
+        tokio::time::timeout(self.timeout, self.gather(declared, owner, pieces))
             .await
             .map_err(|_| late())?
     }
@@ -242,49 +242,49 @@ impl BodyLimits {
     async fn gather(
         &self,
         declared: Option<usize>,
-        holder: Holder,
-        pieces: &mut Pieces<'_>,
-    ) -> Result<Incoming, Problem> {
-        let mut incoming = Incoming::default();
+        owner: BudgetOwner,
+        pieces: &mut BodyReader<'_>,
+    ) -> Result<RawBody, Problem> {
+        let mut raw_body = RawBody::default();
         // Without a declared length it may become as large as allowed.
         let most = declared.unwrap_or(self.bytes_max);
-        self.hold(&mut incoming, declared.unwrap_or(0), (holder, most))?;
+        self.hold(&mut raw_body, declared.unwrap_or(0), (owner, most))?;
         let mut gathered = BytesMut::new();
         while let Some(chunk) = pieces.next().await? {
-            let so_far = incoming.bytes.len() + gathered.len() + chunk.len();
+            let so_far = raw_body.bytes.len() + gathered.len() + chunk.len();
             if so_far > self.bytes_max {
                 return Err(self.too_large());
             }
-            self.hold(&mut incoming, so_far, (holder, most))?;
+            self.hold(&mut raw_body, so_far, (owner, most))?;
             // The usual body comes in one piece and is not copied.
-            if incoming.bytes.is_empty() && gathered.is_empty() {
-                incoming.bytes = chunk;
+            if raw_body.bytes.is_empty() && gathered.is_empty() {
+                raw_body.bytes = chunk;
                 continue;
             }
             if gathered.is_empty() {
                 gathered.reserve(declared.unwrap_or(so_far * 2).min(self.bytes_max));
-                gathered.extend_from_slice(&std::mem::take(&mut incoming.bytes));
+                gathered.extend_from_slice(&std::mem::take(&mut raw_body.bytes));
             }
             gathered.extend_from_slice(&chunk);
         }
         if !gathered.is_empty() {
-            incoming.bytes = gathered.freeze();
+            raw_body.bytes = gathered.freeze();
         }
-        Ok(incoming)
+        Ok(raw_body)
     }
 
     fn hold(
         &self,
-        incoming: &mut Incoming,
+        raw_body: &mut RawBody,
         bytes: usize,
-        (holder, most): (Holder, usize),
+        (owner, most): (BudgetOwner, usize),
     ) -> Result<(), Problem> {
-        if bytes > self.offload_bytes && !incoming.large {
-            incoming.large = true;
-            let permit = self.in_flight.take(holder, most, Slack::None);
+        if bytes > self.offload_bytes && !raw_body.large {
+            raw_body.large = true;
+            let permit = self.in_flight.take(owner, most, Slack::None);
             let refused =
                 || Problem::unavailable("too many large bodies at once", Outcome::None, 1);
-            incoming.permit = Some(permit.ok_or_else(refused)?);
+            raw_body.permit = Some(permit.ok_or_else(refused)?);
         }
         Ok(())
     }
@@ -297,7 +297,7 @@ impl BodyLimits {
     }
 }
 
-impl Incoming {
+impl RawBody {
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -305,7 +305,7 @@ impl Incoming {
     /// Parses it; with an idempotency key it is hashed as well. A large one is parsed off this
     /// thread when the account's turn comes, so that many at once do not take the cores from
     /// everybody else.
-    pub(crate) async fn parse<B: Body>(self, call: &Call) -> Result<Parsed<B>, Problem> {
+    pub(crate) async fn parse<B: Body>(self, call: &ApiCall) -> Result<ParsedBody<B>, Problem> {
         let words = call.idempotency_key.is_some().then(|| {
             let user = call
                 .caller
@@ -338,7 +338,7 @@ impl Incoming {
     }
 
     /// The permit goes along: whoever hangs up meanwhile does not end it.
-    fn read_and_mark<B: Body>(self, words: Option<&[String; 4]>) -> Result<Parsed<B>, Problem> {
+    fn read_and_mark<B: Body>(self, words: Option<&[String; 4]>) -> Result<ParsedBody<B>, Problem> {
         let body = B::parse(&self.bytes)?;
         let fingerprint = words.map(|[method, path, query, user]| {
             Fingerprint::of(
@@ -351,7 +351,7 @@ impl Incoming {
                 &self.bytes,
             )
         });
-        Ok(Parsed {
+        Ok(ParsedBody {
             body,
             fingerprint,
             permit: self.permit,

@@ -15,7 +15,7 @@ const ADDRESS_SHARE: usize = 16;
 
 /// On whose behalf bytes are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Holder {
+pub(crate) enum BudgetOwner {
     /// An account, by its identifier's bits.
     Account(u128),
     /// Whoever has the operator token.
@@ -24,12 +24,12 @@ pub(crate) enum Holder {
     Address(u128),
 }
 
-impl Holder {
+impl BudgetOwner {
     /// Whoever calls from this address without a credential.
     pub(crate) fn at(address: IpAddr) -> Self {
         match address.to_canonical() {
-            IpAddr::V4(v4) => Holder::Address(u128::from(v4.to_bits())),
-            IpAddr::V6(v6) => Holder::Address(v6.to_bits() >> 64 << 64),
+            IpAddr::V4(v4) => BudgetOwner::Address(u128::from(v4.to_bits())),
+            IpAddr::V6(v6) => BudgetOwner::Address(v6.to_bits() >> 64 << 64),
         }
     }
 }
@@ -44,24 +44,24 @@ pub(crate) enum Slack {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     total: usize,
     without_credential: usize,
-    by_holder: HashMap<Holder, usize>,
+    by_owner: HashMap<BudgetOwner, usize>,
 }
 
 /// The bound, and what is held of it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes_max: usize,
-    held: Mutex<Held>,
+    held: Mutex<Usage>,
 }
 
 /// Bytes that are held; dropped, they are free again.
 #[derive(Debug)]
 pub(crate) struct BytesPermit {
     budget: Arc<Budget>,
-    holder: Holder,
+    owner: BudgetOwner,
     bytes: usize,
 }
 
@@ -78,7 +78,7 @@ impl Budget {
     /// the way.
     pub(crate) fn take(
         self: &Arc<Self>,
-        holder: Holder,
+        owner: BudgetOwner,
         bytes: usize,
         slack: Slack,
     ) -> Option<BytesPermit> {
@@ -87,10 +87,10 @@ impl Budget {
             Slack::Twice => self.bytes_max.saturating_mul(2),
         };
         let mut held = self.held.lock();
-        let mine = held.by_holder.get(&holder).copied().unwrap_or(0);
-        let (share, stranger) = match holder {
-            Holder::Account(_) | Holder::Operator => (most / ACCOUNT_SHARE, false),
-            Holder::Address(_) => (most / ADDRESS_SHARE, true),
+        let mine = held.by_owner.get(&owner).copied().unwrap_or(0);
+        let (share, stranger) = match owner {
+            BudgetOwner::Account(_) | BudgetOwner::Operator => (most / ACCOUNT_SHARE, false),
+            BudgetOwner::Address(_) => (most / ADDRESS_SHARE, true),
         };
         let fits =
             |before: usize, bound: usize| before == 0 || before.saturating_add(bytes) <= bound;
@@ -104,17 +104,17 @@ impl Budget {
         if stranger {
             held.without_credential = held.without_credential.saturating_add(bytes);
         }
-        held.by_holder.insert(holder, mine.saturating_add(bytes));
+        held.by_owner.insert(owner, mine.saturating_add(bytes));
         Some(BytesPermit {
             budget: Arc::clone(self),
-            holder,
+            owner,
             bytes,
         })
     }
 
     /// Whether nothing more fits for this holder.
-    pub(crate) fn is_spent(self: &Arc<Self>, holder: Holder) -> bool {
-        self.take(holder, 1, Slack::None).is_none()
+    pub(crate) fn is_spent(self: &Arc<Self>, owner: BudgetOwner) -> bool {
+        self.take(owner, 1, Slack::None).is_none()
     }
 
     /// How many bytes are held.
@@ -127,13 +127,13 @@ impl Drop for BytesPermit {
     fn drop(&mut self) {
         let mut held = self.budget.held.lock();
         held.total = held.total.saturating_sub(self.bytes);
-        if matches!(self.holder, Holder::Address(_)) {
+        if matches!(self.owner, BudgetOwner::Address(_)) {
             held.without_credential = held.without_credential.saturating_sub(self.bytes);
         }
-        if let Some(mine) = held.by_holder.get_mut(&self.holder) {
+        if let Some(mine) = held.by_owner.get_mut(&self.owner) {
             *mine = mine.saturating_sub(self.bytes);
             if *mine == 0 {
-                held.by_holder.remove(&self.holder);
+                held.by_owner.remove(&self.owner);
             }
         }
     }
@@ -144,32 +144,40 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn address(text: &str) -> Holder {
-        Holder::at(text.parse().unwrap())
+    fn address(text: &str) -> BudgetOwner {
+        BudgetOwner::at(text.parse().unwrap())
     }
 
     #[test]
     fn each_has_a_share_and_all_have_the_whole() {
         let budget = Budget::new(160);
-        let take = |holder, bytes| budget.take(holder, bytes, Slack::None);
+        let take = |owner, bytes| budget.take(owner, bytes, Slack::None);
         let mut held: Vec<BytesPermit> = (0..4)
-            .map(|n| take(Holder::Account(n), 40).unwrap())
+            .map(|n| take(BudgetOwner::Account(n), 40).unwrap())
             .collect();
-        assert!(take(Holder::Account(0), 1).is_none() && take(Holder::Account(5), 1).is_none());
-        assert!(budget.is_spent(Holder::Account(0)) && budget.is_spent(Holder::Operator));
         assert!(
-            budget.take(Holder::Account(5), 80, Slack::Twice).is_some(),
+            take(BudgetOwner::Account(0), 1).is_none()
+                && take(BudgetOwner::Account(5), 1).is_none()
+        );
+        assert!(budget.is_spent(BudgetOwner::Account(0)) && budget.is_spent(BudgetOwner::Operator));
+        assert!(
+            budget
+                .take(BudgetOwner::Account(5), 80, Slack::Twice)
+                .is_some(),
             "what is done already"
         );
         held.pop();
         assert!(
-            take(Holder::Account(0), 1).is_none(),
+            take(BudgetOwner::Account(0), 1).is_none(),
             "its share is spent all the same"
         );
-        assert!(take(Holder::Account(5), 40).is_some() && !budget.is_spent(Holder::Account(3)));
+        assert!(
+            take(BudgetOwner::Account(5), 40).is_some()
+                && !budget.is_spent(BudgetOwner::Account(3))
+        );
         held.clear();
         let left = budget.held.lock();
-        assert_eq!((left.total, left.by_holder.len()), (0, 0));
+        assert_eq!((left.total, left.by_owner.len()), (0, 0));
     }
 
     #[test]
@@ -178,7 +186,11 @@ mod tests {
         let large = budget.take(address("192.0.2.1"), 100, Slack::None).unwrap();
         assert!(budget.take(address("192.0.2.1"), 1, Slack::None).is_none());
         drop(large);
-        assert!(budget.take(Holder::Operator, 1_000, Slack::None).is_some());
+        assert!(
+            budget
+                .take(BudgetOwner::Operator, 1_000, Slack::None)
+                .is_some()
+        );
     }
 
     #[test]
@@ -188,7 +200,11 @@ mod tests {
             .map(|n| budget.take(address(&format!("192.0.2.{n}")), 10, Slack::None))
             .collect();
         assert_eq!(held.iter().flatten().count(), 8);
-        assert!(budget.take(Holder::Account(1), 40, Slack::None).is_some());
+        assert!(
+            budget
+                .take(BudgetOwner::Account(1), 40, Slack::None)
+                .is_some()
+        );
         assert_eq!(address("2001:db8:0:1::1"), address("2001:db8:0:1:ffff::2"));
         assert_ne!(address("2001:db8:0:1::1"), address("2001:db8:0:2::1"));
         assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::budget::Holder;
+use super::budget::BudgetOwner;
 use super::problem::{Outcome, Problem};
 
 /// The longest that a request waits for those before it.
@@ -18,14 +18,14 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
     each: usize,
-    by_holder: Mutex<HashMap<Holder, Arc<Semaphore>>>,
+    by_owner: Mutex<HashMap<BudgetOwner, Arc<Semaphore>>>,
 }
 
 /// A request that is under way; dropped, the next one may begin.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct ConcurrencyPermit {
     limit: Arc<ConcurrencyLimit>,
-    holder: Holder,
+    owner: BudgetOwner,
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -34,20 +34,23 @@ impl ConcurrencyLimit {
     pub(crate) fn new(each: usize) -> Arc<Self> {
         Arc::new(ConcurrencyLimit {
             each,
-            by_holder: Mutex::default(),
+            by_owner: Mutex::default(),
         })
     }
 
     /// Waits until it may begin; not for ever.
-    pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> Result<UnderWay, Problem> {
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        owner: BudgetOwner,
+    ) -> Result<ConcurrencyPermit, Problem> {
         // Whatever ends the waiting, the entry that it made goes with this.
-        let mut entered = UnderWay {
+        let mut entered = ConcurrencyPermit {
             limit: Arc::clone(self),
-            holder,
+            owner,
             permit: None,
         };
         let semaphore =
-            Arc::clone(self.by_holder.lock().entry(holder).or_insert_with(|| {
+            Arc::clone(self.by_owner.lock().entry(owner).or_insert_with(|| {
                 Arc::new(Semaphore::new(self.each.min(Semaphore::MAX_PERMITS)))
             }));
         entered.permit = tokio::time::timeout(WAIT_MAX, semaphore.acquire_owned())
@@ -65,16 +68,16 @@ impl ConcurrencyLimit {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
         self.permit.take();
-        let mut by_holder = self.limit.by_holder.lock();
+        let mut by_owner = self.limit.by_owner.lock();
         // Nobody else waits or is under way: those hold it too.
-        if by_holder
-            .get(&self.holder)
+        if by_owner
+            .get(&self.owner)
             .is_some_and(|semaphore| Arc::strong_count(semaphore) == 1)
         {
-            by_holder.remove(&self.holder);
+            by_owner.remove(&self.owner);
         }
     }
 }
@@ -89,7 +92,7 @@ mod tests {
     #[actix_web::test]
     async fn each_caller_waits_for_its_own_and_leaves_nothing_behind() {
         let limit = ConcurrencyLimit::new(2);
-        let (mine, other) = (Holder::Account(1), Holder::Account(2));
+        let (mine, other) = (BudgetOwner::Account(1), BudgetOwner::Account(2));
         let first = limit.enter(mine).await.unwrap();
         let second = limit.enter(mine).await.unwrap();
         assert!(limit.enter(mine).now_or_never().is_none());
@@ -99,6 +102,6 @@ mod tests {
         drop(first);
         drop(third.await.unwrap());
         drop(second);
-        assert!(limit.by_holder.lock().is_empty());
+        assert!(limit.by_owner.lock().is_empty());
     }
 }

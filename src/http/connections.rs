@@ -10,9 +10,9 @@ use actix_web::rt::net::TcpStream;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
-use super::budget::Holder;
+use super::budget::BudgetOwner;
 use super::idle::{IdleLimits, IdleTimer};
-use super::outlet::Outlet;
+use super::socket_handle::SocketHandle;
 
 /// One address may have one part in so many.
 const ADDRESS_SHARE: usize = 4;
@@ -20,7 +20,7 @@ const ADDRESS_SHARE: usize = 4;
 #[derive(Debug, Default)]
 struct Open {
     total: usize,
-    by_address: HashMap<Holder, usize>,
+    by_address: HashMap<BudgetOwner, usize>,
 }
 
 /// The connections that are open.
@@ -36,7 +36,7 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct Connection {
     connections: Arc<Connections>,
-    address: Holder,
+    address: BudgetOwner,
 }
 
 impl Connections {
@@ -57,24 +57,24 @@ impl Connections {
         match self.enter(peer.ip().to_canonical()) {
             Some(connection) => {
                 with.insert(connection);
-                with.insert(IdleTimer::start(Outlet::of(stream), self.idle));
+                with.insert(IdleTimer::start(SocketHandle::of(stream), self.idle));
             }
-            None => Outlet::of(stream).end(),
+            None => SocketHandle::of(stream).end(),
         }
     }
 
     fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Connection> {
-        let holder = Holder::at(address);
+        let owner = BudgetOwner::at(address);
         let mut open = self.open.lock();
-        let mine = open.by_address.get(&holder).copied().unwrap_or(0);
+        let mine = open.by_address.get(&owner).copied().unwrap_or(0);
         if mine >= self.each && !self.proxies.iter().any(|proxy| proxy.contains(&address)) {
             return None;
         }
         open.total += 1;
-        open.by_address.insert(holder, mine + 1);
+        open.by_address.insert(owner, mine + 1);
         Some(Connection {
             connections: Arc::clone(self),
-            address: holder,
+            address: owner,
         })
     }
 

@@ -17,35 +17,35 @@ use colloquy_model::caller::{By, Caller, Scope};
 use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 
-use super::body::{Incoming, Pieces, check_media_type};
-use super::budget::Holder;
-use super::call::{Call, Who};
-use super::concurrency::UnderWay;
-use super::credential::{self, Acting};
-use super::edge::Edge;
+use super::api_call::{ApiCall, Credential};
+use super::app_state::AppState;
+use super::authentication::{self, Acting};
+use super::body::{BodyReader, RawBody, check_media_type};
+use super::budget::BudgetOwner;
+use super::concurrency::ConcurrencyPermit;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
 use super::idle::{IdleTimer, InUse};
-use super::operation::{Door, Operation, Verb};
+use super::operation::{AuthRequirement, Operation, Verb};
+use super::output::Output;
 use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
-use super::reply::Output;
-use super::router::{Found, Place};
+use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
-use super::{admission, conditions, respond};
+use super::{admission, conditions, response};
 use crate::log::words;
 
-/// What has become known of a request so far; its response shows it, however it ends.
-pub(super) struct Exchange {
-    pub(super) edge: Arc<Edge>,
+/// What is known of one request so far; its response is made from it, however it ends.
+pub(super) struct RequestContext {
+    pub(super) app: Arc<AppState>,
     pub(super) request: HttpRequest,
     pub(super) request_id: Arc<str>,
     /// The connection that it came over, in use until its answer has been given out.
     pub(super) connection: Option<InUse>,
     pub(super) permit: Option<Permit>,
     /// On whose behalf its answer is in memory; none where all share one answer.
-    pub(super) holder: Option<Holder>,
+    pub(super) owner: Option<BudgetOwner>,
     /// A large answer that is in the making.
-    making: Option<UnderWay>,
+    large_answer: Option<ConcurrencyPermit>,
     /// Its body comes in chunks and has not come to its end: nobody knows when it will.
     pub(super) body_comes: bool,
     /// Its number in the table.
@@ -54,52 +54,52 @@ pub(super) struct Exchange {
     too_late: bool,
 }
 
-/// What a request came to, before it is a response.
-pub(super) enum Verdict {
+/// What a request is answered with, before status and headers are chosen.
+pub(super) enum Response {
     /// An operation's result.
-    Done(Output),
+    Output(Output),
     /// The methods that a path takes.
-    Methods(&'static str),
+    AllowedMethods(&'static str),
 }
 
 /// Answers one request. A panic on the way is an answer too.
 pub(super) async fn serve(
-    edge: Arc<Edge>,
+    app: Arc<AppState>,
     request: ServiceRequest,
 ) -> Result<ServiceResponse, actix_web::Error> {
     let started = Instant::now();
-    let running = Arc::clone(&edge);
-    let entered = running.running.enter();
+    let tracking = Arc::clone(&app);
+    let guard = tracking.in_flight.enter();
     let (request, mut payload) = request.into_parts();
     request
         .conn_data::<Rc<Turns>>()
         .into_iter()
         .for_each(|turns| turns.begin());
     let request_id = request_id(request.headers());
-    let too_late = entered.too_late;
-    let mut exchange = Exchange {
-        edge,
+    let too_late = guard.too_late;
+    let mut context = RequestContext {
+        app,
         request: request.clone(),
         request_id,
         connection: request.conn_data().map(IdleTimer::in_use),
         permit: None,
-        holder: None,
-        making: None,
+        owner: None,
+        large_answer: None,
         body_comes: request.headers().contains_key(TRANSFER_ENCODING),
         operation: None,
         too_late,
     };
-    let name = Arc::clone(&exchange.request_id);
-    let verdict = or_crashed(&name, exchange.judge(&mut payload)).await;
-    let prepared = respond::prepared(&exchange, verdict).await;
-    exchange.making = None;
-    let response = respond::response(&exchange, prepared, payload);
-    exchange.edge.traffic.count(
-        exchange.operation,
+    let name = Arc::clone(&context.request_id);
+    let reply = or_crashed(&name, context.handle(&mut payload)).await;
+    let prepared = response::prepared(&context, reply).await;
+    context.large_answer = None;
+    let response = response::response(&context, prepared, payload);
+    context.app.request_metrics.count(
+        context.operation,
         response.status().as_u16(),
         started.elapsed(),
     );
-    drop(exchange);
+    drop(context);
     Ok(ServiceResponse::new(request, response))
 }
 
@@ -138,34 +138,34 @@ fn request_id(headers: &HeaderMap) -> Arc<str> {
     )
 }
 
-impl Exchange {
-    async fn judge(&mut self, payload: &mut Payload) -> Result<Verdict, Problem> {
-        let edge = Arc::clone(&self.edge);
+impl RequestContext {
+    async fn handle(&mut self, payload: &mut Payload) -> Result<Response, Problem> {
+        let app = Arc::clone(&self.app);
         let request = self.request.clone();
-        if line_bytes(&request) > edge.request_line_bytes_max {
+        if line_bytes(&request) > app.request_line_bytes_max {
             let reason = format!(
                 "the request line must be at most {} bytes",
-                edge.request_line_bytes_max
+                app.request_line_bytes_max
             );
             return Err(Problem::invalid("", reason));
         }
-        if block_bytes(request.headers()) > edge.header_bytes_max {
+        if block_bytes(request.headers()) > app.header_bytes_max {
             let reason = format!(
                 "the header block must be at most {} bytes",
-                edge.header_bytes_max
+                app.header_bytes_max
             );
             return Err(Problem::new(Kind::HeadersTooLarge, reason));
         }
-        match edge.table.find(request.method(), request.uri().path()) {
-            Found::Operation(number, operation, place) => {
+        match app.router.find(request.method(), request.uri().path()) {
+            RouteMatch::Operation(number, operation, parameters) => {
                 self.operation = Some(number);
-                let mut body = Pieces::of(payload);
-                let output = self.carry_out(operation, place, &mut body).await;
+                let mut body = BodyReader::of(payload);
+                let output = self.carry_out(operation, parameters, &mut body).await;
                 self.body_comes = self.body_comes && !body.has_ended();
-                output.map(Verdict::Done)
+                output.map(Response::Output)
             }
-            Found::Options(allow) => Ok(Verdict::Methods(allow)),
-            Found::OtherMethods(allow) => {
+            RouteMatch::Options(allow) => Ok(Response::AllowedMethods(allow)),
+            RouteMatch::OtherMethods(allow) => {
                 let problem = Problem::new(
                     Kind::MethodNotAllowed,
                     "the path exists, but not with this method",
@@ -175,25 +175,26 @@ impl Exchange {
                     ..problem
                 })
             }
-            Found::Nothing => Err(Problem::new(Kind::NotFound, "no such path")),
+            RouteMatch::Nothing => Err(Problem::new(Kind::NotFound, "no such path")),
         }
     }
 
     async fn carry_out(
         &mut self,
         operation: &Operation,
-        place: Place,
-        body: &mut Pieces<'_>,
+        parameters: PathParameters,
+        body: &mut BodyReader<'_>,
     ) -> Result<Output, Problem> {
-        let edge = Arc::clone(&self.edge);
+        let app = Arc::clone(&self.app);
         let now_ms = Timestamp::now().0;
-        let address = admission::client_address(&edge.proxies, &self.request);
-        let who = credential::identify(&edge, operation.door, &self.request, (address, now_ms))?;
-        self.holder = holder(operation.door, &who, address);
+        let address = admission::client_address(&app.proxies, &self.request);
+        let credential =
+            authentication::identify(&app, operation.auth, &self.request, (address, now_ms))?;
+        self.owner = owner(operation.auth, &credential, address);
         let chunked = self.body_comes;
         let acting = tokio::select! {
             biased;
-            admitted = self.admit((operation, &place), &who, (address, now_ms)) => admitted?,
+            admitted = self.admit((operation, &parameters), &credential, (address, now_ms)) => admitted?,
             problem = body.fault(), if chunked => return Err(problem),
         };
         if self.too_late && !operation.watched {
@@ -204,15 +205,18 @@ impl Exchange {
             ));
         }
         // What changes a document answers with it: without room for that nothing is changed.
-        let full = |holder| edge.answers.is_spent(holder);
-        if operation.whole && operation.verb != Verb::Get && self.holder.is_some_and(full) {
+        let full = |owner| app.answers.is_spent(owner);
+        if operation.whole && operation.verb != Verb::Get && self.owner.is_some_and(full) {
             return Err(Problem::unavailable(TOO_MANY_ANSWERS, Outcome::None, 1));
         }
         if let Some(known) = operation.known {
             let call = self.call(
                 operation,
-                place.clone(),
-                (who.clone(), self.caller(&who, acting, address)?),
+                parameters.clone(),
+                (
+                    credential.clone(),
+                    self.caller(&credential, acting, address)?,
+                ),
                 now_ms,
             );
             tokio::select! {
@@ -221,9 +225,9 @@ impl Exchange {
                 problem = body.fault(), if chunked => return Err(problem),
             }
         }
-        let incoming = self.read(operation, body).await?;
-        let caller = self.caller(&who, acting, address)?;
-        let mut call = self.call(operation, place, (who, caller), now_ms);
+        let raw_body = self.read(operation, body).await?;
+        let caller = self.caller(&credential, acting, address)?;
+        let mut call = self.call(operation, parameters, (credential, caller), now_ms);
         let headers = self.request.headers();
         call.if_match = if operation.conditional {
             conditions::if_match(headers)?
@@ -236,7 +240,7 @@ impl Exchange {
             None
         };
         call.idempotency_key = key.map(str::to_owned);
-        self.work(operation, call, incoming).await
+        self.work(operation, call, raw_body).await
     }
 
     /// Lets the handler work, as soon as it may and for as long as somebody waits for what it
@@ -244,31 +248,31 @@ impl Exchange {
     async fn work(
         &mut self,
         operation: &Operation,
-        call: Call,
-        incoming: Incoming,
+        call: ApiCall,
+        raw_body: RawBody,
     ) -> Result<Output, Problem> {
-        let (edge, holder) = (
-            Arc::clone(&call.edge),
-            self.holder.filter(|_| operation.plentiful),
+        let (app, owner) = (
+            Arc::clone(&call.app),
+            self.owner.filter(|_| operation.plentiful),
         );
         let working = async {
-            let making = match holder {
-                Some(holder) => Some(edge.making.enter(holder).await?),
+            let large_answer = match owner {
+                Some(owner) => Some(app.large_answers.enter(owner).await?),
                 None => None,
             };
-            let output = (operation.run)(call, incoming).await?;
-            Ok::<_, Problem>((output, making))
+            let output = (operation.run)(call, raw_body).await?;
+            Ok::<_, Problem>((output, large_answer))
         };
-        let (output, making) = match &self.connection {
+        let (output, large_answer) = match &self.connection {
             // Dropped, nothing more is read for it. A change that has begun is not left halfway.
             Some(connection) if operation.verb == Verb::Get => tokio::select! {
                 biased;
                 done = working => done?,
-                () = connection.outlet().hung_up() => return Err(Problem::unavailable("the client has hung up", Outcome::None, 1)),
+                () = connection.socket().hung_up() => return Err(Problem::unavailable("the client has hung up", Outcome::None, 1)),
             },
             Some(_) | None => working.await?,
         };
-        self.making = making;
+        self.large_answer = large_answer;
         Ok(output)
     }
 
@@ -276,17 +280,17 @@ impl Exchange {
     fn call(
         &self,
         operation: &Operation,
-        place: Place,
-        (who, caller): (Who, Caller),
+        parameters: PathParameters,
+        (credential, caller): (Credential, Caller),
         now_ms: i64,
-    ) -> Call {
-        Call {
-            edge: Arc::clone(&self.edge),
+    ) -> ApiCall {
+        ApiCall {
+            app: Arc::clone(&self.app),
             request: self.request.clone(),
-            place,
-            who,
+            parameters,
+            credential,
             caller,
-            holder: self.holder,
+            owner: self.owner,
             if_match: None,
             idempotency_key: None,
             fingerprint: None,
@@ -300,17 +304,17 @@ impl Exchange {
     /// these.
     async fn admit(
         &mut self,
-        (operation, place): (&Operation, &Place),
-        who: &Who,
+        (operation, parameters): (&Operation, &PathParameters),
+        credential: &Credential,
         from: (IpAddr, i64),
     ) -> Result<Acting, Problem> {
-        let needs = match operation.door {
-            Door::Key(needs) | Door::Line(needs) => needs,
-            Door::Link => {
-                let token = place
+        let needs = match operation.auth {
+            AuthRequirement::Key(needs) | AuthRequirement::KeyOrTicket(needs) => needs,
+            AuthRequirement::ShareLink => {
+                let token = parameters
                     .segment(self.request.uri().path(), 0)
                     .unwrap_or_default();
-                let admitted = admission::admit_link(&self.edge, token, from);
+                let admitted = admission::admit_link(&self.app, token, from);
                 let headers = self.request.headers();
                 return admitted.map(|()| Acting::Nobody).map_err(|problem| {
                     match operation.shows_pages() {
@@ -319,14 +323,16 @@ impl Exchange {
                     }
                 });
             }
-            Door::Open | Door::Operator | Door::Metrics => return Ok(Acting::Nobody),
+            AuthRequirement::Public | AuthRequirement::Operator | AuthRequirement::Metrics => {
+                return Ok(Acting::Nobody);
+            }
         };
-        if let Who::Key(principal) | Who::Ticket(principal, _) = who {
-            admission::admit(&self.edge, principal, from, &mut self.permit).await?;
+        if let Credential::Key(principal) | Credential::Ticket(principal, _) = credential {
+            admission::admit(&self.app, principal, from, &mut self.permit).await?;
         }
-        credential::permit(
-            &self.edge,
-            who,
+        authentication::permit(
+            &self.app,
+            credential,
             (needs, operation.verb),
             self.request.headers(),
         )
@@ -335,32 +341,37 @@ impl Exchange {
     async fn read(
         &self,
         operation: &Operation,
-        body: &mut Pieces<'_>,
-    ) -> Result<Incoming, Problem> {
+        body: &mut BodyReader<'_>,
+    ) -> Result<RawBody, Problem> {
         if operation.body.is_none() {
-            return Ok(Incoming::default());
+            return Ok(RawBody::default());
         }
         let headers = self.request.headers();
         let limits = match (operation.form, operation.large) {
-            (true, _) => &self.edge.form_body,
-            (false, true) => &self.edge.document_body,
-            (false, false) => &self.edge.body,
+            (true, _) => &self.app.form_body,
+            (false, true) => &self.app.document_body,
+            (false, false) => &self.app.body,
         };
-        let Some(holder) = self.holder else {
-            return Ok(Incoming::default());
+        let Some(owner) = self.owner else {
+            return Ok(RawBody::default());
         };
-        let incoming = limits.read(headers, holder, body).await?;
-        if !incoming.is_empty() {
+        let raw_body = limits.read(headers, owner, body).await?;
+        if !raw_body.is_empty() {
             check_media_type(headers, operation.verb, operation.form)?;
         }
-        Ok(incoming)
+        Ok(raw_body)
     }
 
-    fn caller(&self, who: &Who, acting: Acting, address: IpAddr) -> Result<Caller, Problem> {
+    fn caller(
+        &self,
+        credential: &Credential,
+        acting: Acting,
+        address: IpAddr,
+    ) -> Result<Caller, Problem> {
         let key = |principal: &Principal| principal.key.view.key_id;
-        let (scope, key) = match who {
-            Who::Nobody | Who::Operator => (Scope::OPERATORS, None),
-            Who::Key(principal) | Who::Ticket(principal, _) => {
+        let (scope, key) = match credential {
+            Credential::None | Credential::Operator => (Scope::OPERATORS, None),
+            Credential::Key(principal) | Credential::Ticket(principal, _) => {
                 (principal.scope(), Some(key(principal)))
             }
         };
@@ -378,14 +389,14 @@ impl Exchange {
 }
 
 /// On whose behalf bytes are held for a request.
-fn holder(door: Door, who: &Who, address: IpAddr) -> Option<Holder> {
-    match (door, who) {
-        (Door::Open, _) => None,
-        (_, Who::Key(principal) | Who::Ticket(principal, _)) => {
-            Some(Holder::Account(principal.account.view.account_id.bits()))
-        }
-        (_, Who::Operator) => Some(Holder::Operator),
-        (_, Who::Nobody) => Some(Holder::at(address)),
+fn owner(auth: AuthRequirement, credential: &Credential, address: IpAddr) -> Option<BudgetOwner> {
+    match (auth, credential) {
+        (AuthRequirement::Public, _) => None,
+        (_, Credential::Key(principal) | Credential::Ticket(principal, _)) => Some(
+            BudgetOwner::Account(principal.account.view.account_id.bits()),
+        ),
+        (_, Credential::Operator) => Some(BudgetOwner::Operator),
+        (_, Credential::None) => Some(BudgetOwner::at(address)),
     }
 }
 

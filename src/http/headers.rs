@@ -9,7 +9,7 @@ use actix_web::http::header::{
 use actix_web::{HttpRequest, HttpResponseBuilder};
 use colloquy_actors::limiter::Permit;
 
-use crate::config::SecurityHeaders;
+use crate::config;
 
 /// The caller's or our name for a request.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -24,14 +24,14 @@ const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Headers of every response.
-pub(crate) struct Fixed {
+pub(crate) struct SecurityHeaders {
     everywhere: Vec<(HeaderName, HeaderValue)>,
     policy: Option<HeaderValue>,
     page_policy: Option<HeaderValue>,
 }
 
-impl Fixed {
-    pub(super) fn new(settings: &SecurityHeaders) -> Self {
+impl SecurityHeaders {
+    pub(super) fn new(settings: &config::SecurityHeaders) -> Self {
         let value = |text: &str| {
             HeaderValue::from_str(text)
                 .ok()
@@ -48,7 +48,7 @@ impl Fixed {
         ] {
             everywhere.extend(value(text).map(|value| (name, value)));
         }
-        Fixed {
+        SecurityHeaders {
             everywhere,
             policy: value(&settings.content_security_policy),
             page_policy: value(&settings.page_content_security_policy),

@@ -6,17 +6,17 @@ use colloquy_model::caller::Scope;
 
 use serde_json::value::RawValue;
 
-use super::call::Call;
-use super::edge::Edge;
+use super::api_call::ApiCall;
+use super::app_state::AppState;
+use super::output::Output;
 use super::problem::{Kind, Problem};
-use super::reply::Output;
 
 /// Reserves the call's key for this request; gives the first answer where there is one.
-pub(super) async fn reserve(call: &mut Call) -> Result<Option<Output>, Problem> {
+pub(super) async fn reserve(call: &mut ApiCall) -> Result<Option<Output>, Problem> {
     let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
         return Ok(None);
     };
-    match look(&call.edge, call.caller.scope, key, request).await? {
+    match look(&call.app, call.caller.scope, key, request).await? {
         Ok(reservation) => {
             call.reservation = Some(reservation);
             Ok(None)
@@ -27,12 +27,12 @@ pub(super) async fn reserve(call: &mut Call) -> Result<Option<Output>, Problem> 
 
 /// Reserves a key for a request, or gives the first answer.
 pub(super) async fn look(
-    edge: &Edge,
+    app: &AppState,
     scope: Scope,
     key: &str,
     request: Fingerprint,
 ) -> Result<Result<Reservation, Answer>, Problem> {
-    match edge.system.idempotency.look(scope, key, request).await? {
+    match app.system.idempotency.look(scope, key, request).await? {
         Known::Fresh(reservation) => Ok(Ok(reservation)),
         Known::Replay(answer) => Ok(Err(answer)),
         Known::Running => Err(running()),
@@ -41,9 +41,9 @@ pub(super) async fn look(
 }
 
 /// What is known of one operation of many.
-pub(super) enum Place {
+pub(super) enum PartState {
     /// It is to be carried out; with a key, its place is reserved.
-    Free(Option<Reservation>),
+    Pending(Option<Reservation>),
     /// It was carried out by an earlier request.
     Answered(Answer),
 }
@@ -51,12 +51,15 @@ pub(super) enum Place {
 /// Reserves the call's key for each of its operations, as they came. The first has the key itself,
 /// so that another request with the same key meets it. Either none is refused here, or nothing
 /// stays reserved.
-pub(super) async fn reserve_places(
-    call: &Call,
+pub(super) async fn reserve_parts(
+    call: &ApiCall,
     operations: &[Box<RawValue>],
-) -> Result<Vec<Place>, Problem> {
+) -> Result<Vec<PartState>, Problem> {
     let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
-        return Ok(operations.iter().map(|_| Place::Free(None)).collect());
+        return Ok(operations
+            .iter()
+            .map(|_| PartState::Pending(None))
+            .collect());
     };
     let mut places = Vec::with_capacity(operations.len());
     let mut waits = false;
@@ -69,14 +72,14 @@ pub(super) async fn reserve_places(
             format!("{key}\0{place}")
         };
         match call
-            .edge
+            .app
             .system
             .idempotency
             .look(call.caller.scope, &key, request)
             .await?
         {
-            Known::Fresh(reservation) => places.push(Place::Free(Some(reservation))),
-            Known::Replay(answer) => places.push(Place::Answered(answer)),
+            Known::Fresh(reservation) => places.push(PartState::Pending(Some(reservation))),
+            Known::Replay(answer) => places.push(PartState::Answered(answer)),
             Known::Running => waits = true,
             Known::Reused => return Err(reused()),
         }

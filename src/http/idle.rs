@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::outlet::Outlet;
+use super::socket_handle::SocketHandle;
 
 /// How long a connection may be idle.
 #[derive(Debug, Clone, Copy)]
@@ -52,13 +52,13 @@ impl Usage {
 #[derive(Debug)]
 pub(crate) struct IdleTimer {
     usage: Rc<Usage>,
-    outlet: Outlet,
+    socket: SocketHandle,
     running: JoinHandle<()>,
 }
 
 impl IdleTimer {
     /// Starts it, on the thread of its connection.
-    pub(super) fn start(outlet: Outlet, limits: IdleLimits) -> Self {
+    pub(super) fn start(socket: SocketHandle, limits: IdleLimits) -> Self {
         let usage = Rc::new(Usage {
             limits,
             limit: Cell::new(limits.next_head),
@@ -66,17 +66,17 @@ impl IdleTimer {
             users: Cell::new(0),
             ends: Cell::new(Instant::now() + limits.next_head),
         });
-        let running = spawn(run(Rc::clone(&usage), outlet, outlet.peer()));
+        let running = spawn(run(Rc::clone(&usage), socket, socket.peer()));
         IdleTimer {
             usage,
-            outlet,
+            socket,
             running,
         }
     }
 
     /// The connection, in use for as long as this lives.
     pub(crate) fn in_use(&self) -> InUse {
-        InUse::new(&self.usage, self.outlet)
+        InUse::new(&self.usage, self.socket)
     }
 }
 
@@ -86,7 +86,7 @@ impl Drop for IdleTimer {
     }
 }
 
-async fn run(usage: Rc<Usage>, outlet: Outlet, peer: Option<SockaddrStorage>) {
+async fn run(usage: Rc<Usage>, socket: SocketHandle, peer: Option<SockaddrStorage>) {
     loop {
         tokio::select! {
             () = sleep_until(usage.ends()) => {}
@@ -95,8 +95,8 @@ async fn run(usage: Rc<Usage>, outlet: Outlet, peer: Option<SockaddrStorage>) {
         if usage.ends() <= Instant::now() {
             // A request may outlive its connection, and this with it: then the descriptor is
             // somebody else's.
-            if outlet.peer() == peer {
-                outlet.end();
+            if socket.peer() == peer {
+                socket.end();
             }
             return;
         }
@@ -107,21 +107,21 @@ async fn run(usage: Rc<Usage>, outlet: Outlet, peer: Option<SockaddrStorage>) {
 #[derive(Debug)]
 pub(crate) struct InUse {
     usage: Rc<Usage>,
-    outlet: Outlet,
+    socket: SocketHandle,
 }
 
 impl InUse {
-    fn new(usage: &Rc<Usage>, outlet: Outlet) -> Self {
+    fn new(usage: &Rc<Usage>, socket: SocketHandle) -> Self {
         usage.users.set(usage.users.get() + 1);
         InUse {
             usage: Rc::clone(usage),
-            outlet,
+            socket,
         }
     }
 
     /// The connection below HTTP.
-    pub(crate) fn outlet(&self) -> Outlet {
-        self.outlet
+    pub(crate) fn socket(&self) -> SocketHandle {
+        self.socket
     }
 
     /// Keeps the connection, once it is idle, for the rest of its last request's body only.
@@ -133,7 +133,7 @@ impl InUse {
 
 impl Clone for InUse {
     fn clone(&self) -> Self {
-        InUse::new(&self.usage, self.outlet)
+        InUse::new(&self.usage, self.socket)
     }
 }
 

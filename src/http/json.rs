@@ -3,15 +3,15 @@
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
-use super::objects::Objects;
 use super::problem::Problem;
+use super::strict_json::Strict;
 
 const NETWORK: &str = "a network in CIDR notation, such as 203.0.113.0/24";
 
 /// Reads a whole body.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(Objects(&mut reader)).map_err(|error| {
+    let value = serde_path_to_error::deserialize(Strict(&mut reader)).map_err(|error| {
         let syntax = !matches!(error.inner().classify(), serde_json::error::Category::Data);
         let (field, reason) = (dotted(error.path()), error.inner().to_string());
         let reason = reason

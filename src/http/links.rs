@@ -4,15 +4,15 @@
 use colloquy_model::page::Start;
 use serde::Deserialize;
 
-use super::reply::{Listing, Style};
+use super::output::{LinkStyle, Listing};
 
 /// The header's value; none where there is only this page.
 pub(super) fn link(path: &str, query: &str, listing: &Listing) -> Option<String> {
     let (next, previous) = match (listing.style, listing.paging.start) {
-        (Style::Sequence, _) => by_sequence(listing),
-        (Style::Cursor, _) => (listing.page.last.clone().map(|last| ("after", last)), None),
-        (Style::Plain, Start::Offset(offset)) => by_offset(listing, offset),
-        (Style::Plain, Start::After(_) | Start::Before(_)) => by_id(listing),
+        (LinkStyle::Sequence, _) => by_sequence(listing),
+        (LinkStyle::Cursor, _) => (listing.page.last.clone().map(|last| ("after", last)), None),
+        (LinkStyle::Plain, Start::Offset(offset)) => by_offset(listing, offset),
+        (LinkStyle::Plain, Start::After(_) | Start::Before(_)) => by_id(listing),
     };
     let mut value = String::new();
     for (step, relation) in [(next, "next"), (previous, "prev")] {
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn listing(start: Start, style: Style, count: u32, total: u64) -> Listing {
+    fn listing(start: Start, style: LinkStyle, count: u32, total: u64) -> Listing {
         let data = Bytes::from_static(br#"[{"seq":4,"x":1},{"seq":5}]"#);
         let (first, last) = (Some("msg_a".to_owned()), Some("msg_b".to_owned()));
         let page = Page {
@@ -122,17 +122,20 @@ mod tests {
         assert_eq!(
             links(
                 "status=active&offset=3&limit=2",
-                listing(Start::Offset(3), Style::Plain, 2, 9)
+                listing(Start::Offset(3), LinkStyle::Plain, 2, 9)
             ),
             "</v1/x?status=active&limit=2&offset=5>; rel=\"next\", </v1/x?status=active&limit=2&offset=1>; rel=\"prev\""
         );
-        assert_eq!(links("", listing(Start::Offset(0), Style::Plain, 2, 2)), "");
         assert_eq!(
-            links("", listing(Start::Offset(1_000), Style::Plain, 0, 9)),
+            links("", listing(Start::Offset(0), LinkStyle::Plain, 2, 2)),
+            ""
+        );
+        assert_eq!(
+            links("", listing(Start::Offset(1_000), LinkStyle::Plain, 0, 9)),
             "</v1/x?offset=7>; rel=\"prev\""
         );
         assert_eq!(
-            links("", listing(Start::Offset(1_000), Style::Plain, 0, 0)),
+            links("", listing(Start::Offset(1_000), LinkStyle::Plain, 0, 0)),
             ""
         );
         assert_eq!(
@@ -140,7 +143,7 @@ mod tests {
                 "after=msg_0",
                 listing(
                     Start::After(Cursor { number: 1, tail: 1 }),
-                    Style::Plain,
+                    LinkStyle::Plain,
                     2,
                     9
                 )
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(
             links(
                 "after_seq=3",
-                listing(Start::Offset(0), Style::Sequence, 2, 9)
+                listing(Start::Offset(0), LinkStyle::Sequence, 2, 9)
             ),
             "</v1/x?after_seq=5>; rel=\"next\", </v1/x?before_seq=4>; rel=\"prev\""
         );

@@ -11,8 +11,8 @@ use prometheus_client::registry::Registry;
 
 use super::budget::Budget;
 use super::connections::Connections;
-use super::realtime::OpenLines;
-use super::traffic::Traffic;
+use super::realtime::LiveConnections;
+use super::request_metrics::RequestMetrics;
 
 /// Every metric's name begins with it.
 const PREFIX: &str = "colloquy";
@@ -25,8 +25,8 @@ pub(crate) struct Metrics(Registry);
 
 /// Everything of the edge that has metrics.
 pub(super) struct Sources {
-    pub(super) traffic: Arc<Traffic>,
-    pub(super) open_lines: Arc<OpenLines>,
+    pub(super) request_metrics: Arc<RequestMetrics>,
+    pub(super) live_connections: Arc<LiveConnections>,
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Arc<Budget>,
     pub(super) answers: Arc<Budget>,
@@ -36,16 +36,16 @@ pub(super) struct Sources {
 impl Metrics {
     pub(super) fn new(sources: Sources) -> Self {
         let Sources {
-            traffic,
-            open_lines,
+            request_metrics,
+            live_connections,
             connections,
             bodies,
             answers,
             system,
         } = sources;
         let mut metrics = Metrics(Registry::with_prefix(PREFIX));
-        metrics.register(move |out| traffic.write_metrics(out));
-        metrics.register(move |out| open_lines.write_metrics(out));
+        metrics.register(move |out| request_metrics.write_metrics(out));
+        metrics.register(move |out| live_connections.write_metrics(out));
         metrics.register(move |out| {
             let open = connections.open();
             out.gauge("connections", "Connections that are open.", open)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::FORM;
 use super::openapi_bounds;
-use super::operation::{Door, Operation, Success, Verb};
+use super::operation::{AuthRequirement, Operation, Success, Verb};
 use super::problem::Kind;
 use super::query::OFFSET_MAX;
 use crate::config::{Config, Limits};
@@ -101,7 +101,7 @@ fn entry(operation: &Operation, limits: &Limits) -> Value {
         "summary": operation.summary,
         "description": description(operation),
         "parameters": parameters,
-        "security": security(operation.door),
+        "security": security(operation.auth),
         "responses": responses(operation),
     });
     if let (Some((schema, required)), Some(entry)) = (&operation.body, entry.as_object_mut()) {
@@ -125,13 +125,18 @@ fn entry(operation: &Operation, limits: &Limits) -> Value {
 }
 
 fn description(operation: &Operation) -> String {
-    let needs = match operation.door {
-        Door::Open | Door::Link | Door::Key(&[]) | Door::Line(&[]) => {
+    let needs = match operation.auth {
+        AuthRequirement::Public
+        | AuthRequirement::ShareLink
+        | AuthRequirement::Key(&[])
+        | AuthRequirement::KeyOrTicket(&[]) => {
             return operation.description.to_owned();
         }
-        Door::Operator => "the operator token".to_owned(),
-        Door::Metrics => "the operator token, unless the server's settings open it".to_owned(),
-        Door::Key(permissions) | Door::Line(permissions) => {
+        AuthRequirement::Operator => "the operator token".to_owned(),
+        AuthRequirement::Metrics => {
+            "the operator token, unless the server's settings open it".to_owned()
+        }
+        AuthRequirement::Key(permissions) | AuthRequirement::KeyOrTicket(permissions) => {
             let words = permissions
                 .iter()
                 .filter_map(|one| serde_json::to_value(one).ok());
@@ -144,12 +149,12 @@ fn description(operation: &Operation) -> String {
     format!("{} Needs {needs}.", operation.description)
 }
 
-fn security(door: Door) -> Value {
-    match door {
-        Door::Open | Door::Link => json!([]),
-        Door::Key(_) => json!([{"apiKey": []}]),
-        Door::Line(_) => json!([{"apiKey": []}, {"ticket": []}]),
-        Door::Operator | Door::Metrics => json!([{"operatorToken": []}]),
+fn security(auth: AuthRequirement) -> Value {
+    match auth {
+        AuthRequirement::Public | AuthRequirement::ShareLink => json!([]),
+        AuthRequirement::Key(_) => json!([{"apiKey": []}]),
+        AuthRequirement::KeyOrTicket(_) => json!([{"apiKey": []}, {"ticket": []}]),
+        AuthRequirement::Operator | AuthRequirement::Metrics => json!([{"operatorToken": []}]),
     }
 }
 
@@ -227,7 +232,7 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
             id,
         ));
     }
-    if operation.door == Door::Link && !operation.form {
+    if operation.auth == AuthRequirement::ShareLink && !operation.form {
         all.push(header(
             "X-Share-Password",
             "The link's password, where it has one.",
@@ -281,13 +286,15 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
         Kind::ServerError,
         Kind::Unavailable,
     ];
-    match operation.door {
-        Door::Open => {}
-        Door::Link => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
-        Door::Key(_) | Door::Line(_) => {
+    match operation.auth {
+        AuthRequirement::Public => {}
+        AuthRequirement::ShareLink => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
+        AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => {
             kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited])
         }
-        Door::Operator | Door::Metrics => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
+        AuthRequirement::Operator | AuthRequirement::Metrics => {
+            kinds.extend([Kind::Unauthorized, Kind::RateLimited])
+        }
     }
     if operation.path.contains('{') {
         kinds.push(Kind::NotFound);
@@ -471,7 +478,10 @@ impl Refusal {
 
 /// Whether its answers show a key's limits.
 fn is_limited(operation: &Operation) -> bool {
-    matches!(operation.door, Door::Key(_) | Door::Line(_))
+    matches!(
+        operation.auth,
+        AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_)
+    )
 }
 
 fn common(limited: bool) -> Vec<&'static str> {
@@ -693,7 +703,7 @@ mod tests {
             }
             assert_eq!(
                 responses.contains_key("401"),
-                operation.door != Door::Open,
+                operation.auth != AuthRequirement::Public,
                 "{}",
                 operation.id
             );

@@ -12,10 +12,10 @@ use serde_json::Value;
 use utoipa::openapi::path::ParameterIn;
 use utoipa::{IntoParams, ToSchema};
 
-use super::body::{Body, Incoming, Parsed};
-use super::call::Call;
+use super::api_call::ApiCall;
+use super::body::{Body, ParsedBody, RawBody};
+use super::output::Output;
 use super::problem::{Kind, Problem};
-use super::reply::Output;
 use super::{idempotency, query};
 
 /// A method of the interface. HEAD comes with GET; OPTIONS is answered for every path.
@@ -44,15 +44,15 @@ impl Verb {
 
 /// Which credential opens an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum AuthRequirement {
     /// None is needed.
-    Open,
+    Public,
     /// An API key with one of these permissions; with none named, any key.
     Key(&'static [Permission]),
     /// A share link's token, which stands in the path.
-    Link,
+    ShareLink,
     /// The same as a key's, or a ticket that was made with it.
-    Line(&'static [Permission]),
+    KeyOrTicket(&'static [Permission]),
     /// The operator token.
     Operator,
     /// The operator token, unless the settings open it.
@@ -80,20 +80,20 @@ pub(crate) enum Success {
 
 /// Where what was created is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum LocationRule {
     /// Under the path that created it.
-    Beneath,
+    UnderRequestPath,
     /// Under this path.
-    At(&'static str),
+    UnderPath(&'static str),
     /// So many segments further up, then this.
-    Above(usize, &'static str),
+    FurtherUp(usize, &'static str),
 }
 
 type Run =
-    Box<dyn Fn(Call, Incoming) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
+    Box<dyn Fn(ApiCall, RawBody) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
 
 /// Whether what the path leads to is there, for a body that anybody could send.
-type Known = for<'c> fn(&'c Call) -> LocalBoxFuture<'c, Result<(), Problem>>;
+type Known = for<'c> fn(&'c ApiCall) -> LocalBoxFuture<'c, Result<(), Problem>>;
 
 /// One row of the table.
 pub(crate) struct Operation {
@@ -103,7 +103,7 @@ pub(crate) struct Operation {
     pub(crate) tag: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
-    pub(crate) door: Door,
+    pub(crate) auth: AuthRequirement,
     pub(crate) parameters: Vec<Value>,
     pub(crate) body: Option<(String, bool)>,
     /// Whether its body may hold a document's content.
@@ -115,7 +115,7 @@ pub(crate) struct Operation {
     pub(crate) otherwise: Option<String>,
     /// As which media types it may answer beside the first.
     pub(crate) forms: &'static [&'static str],
-    pub(crate) home: Home,
+    pub(crate) location: LocationRule,
     pub(crate) secret: bool,
     pub(crate) conditional: bool,
     /// Whether the answers to its requests are kept under their idempotency keys.
@@ -139,7 +139,7 @@ impl Operation {
     /// Whether it answers people with pages, refusals too: it is what a share link opens in a
     /// browser.
     pub(crate) fn shows_pages(&self) -> bool {
-        self.door == Door::Link && !self.forms.is_empty()
+        self.auth == AuthRequirement::ShareLink && !self.forms.is_empty()
     }
 }
 
@@ -147,7 +147,7 @@ impl Operation {
 pub(crate) fn get<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where
     Q: DeserializeOwned + IntoParams + 'static,
-    F: Fn(Call, Q) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(ApiCall, Q) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     Operation::new::<Q, (), _, _>(Verb::Get, path, id, move |call, query, ()| run(call, query))
@@ -157,7 +157,7 @@ where
 pub(crate) fn post<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where
     B: Body,
-    F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(ApiCall, B) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let mut made =
@@ -172,7 +172,7 @@ where
 pub(crate) fn patch<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where
     B: Body,
-    F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(ApiCall, B) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     Operation::new::<query::NoQuery, B, _, _>(Verb::Patch, path, id, move |call, _, body| {
@@ -185,7 +185,7 @@ where
 pub(crate) fn put<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where
     B: Body,
-    F: Fn(Call, B) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(ApiCall, B) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     Operation::new::<query::NoQuery, B, _, _>(Verb::Put, path, id, move |call, _, body| {
@@ -198,7 +198,7 @@ where
 pub(crate) fn delete_as<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where
     Q: DeserializeOwned + IntoParams + 'static,
-    F: Fn(Call, Q) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(ApiCall, Q) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let made = Operation::new::<Q, (), _, _>(Verb::Delete, path, id, move |call, query, ()| {
@@ -214,7 +214,7 @@ where
 /// An operation that takes something away.
 pub(crate) fn delete<F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
 where
-    F: Fn(Call) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(ApiCall) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let made =
@@ -233,7 +233,7 @@ impl Operation {
     where
         Q: DeserializeOwned + IntoParams + 'static,
         B: Body,
-        F: Fn(Call, Q, B) -> Fut + Copy + Send + Sync + 'static,
+        F: Fn(ApiCall, Q, B) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<Output, Problem>> + 'static,
     {
         let parameters = Q::into_params(|| Some(ParameterIn::Query));
@@ -245,7 +245,7 @@ impl Operation {
             tag: "",
             summary: "",
             description: "",
-            door: Door::Open,
+            auth: AuthRequirement::Public,
             parameters: parameters
                 .iter()
                 .filter_map(|parameter| serde_json::to_value(parameter).ok())
@@ -256,7 +256,7 @@ impl Operation {
             success: Success::Ok(String::new()),
             otherwise: None,
             forms: &[],
-            home: Home::Beneath,
+            location: LocationRule::UnderRequestPath,
             secret: false,
             conditional: false,
             repeatable: false,
@@ -267,8 +267,8 @@ impl Operation {
             watched: false,
             refusals: Vec::new(),
             schemas,
-            run: Box::new(move |call, incoming| {
-                carry_out::<Q, B, F, Fut>(call, incoming, run).boxed_local()
+            run: Box::new(move |call, raw_body| {
+                carry_out::<Q, B, F, Fut>(call, raw_body, run).boxed_local()
             }),
         }
     }
@@ -289,8 +289,8 @@ impl Operation {
     }
 
     /// What opens it.
-    pub(crate) fn door(self, door: Door) -> Self {
-        Operation { door, ..self }
+    pub(crate) fn auth(self, auth: AuthRequirement) -> Self {
+        Operation { auth, ..self }
     }
 
     /// It answers 200 with this.
@@ -300,9 +300,9 @@ impl Operation {
     }
 
     /// It answers 201 with this.
-    pub(crate) fn creates<T: ToSchema>(mut self, home: Home) -> Self {
+    pub(crate) fn creates<T: ToSchema>(mut self, location: LocationRule) -> Self {
         self.success = Success::Created(self.schema::<T>());
-        Operation { home, ..self }
+        Operation { location, ..self }
     }
 
     /// It may answer 200 with this instead.
@@ -445,24 +445,24 @@ pub(crate) fn register<T: ToSchema>(schemas: &mut Vec<(String, Value)>) -> Strin
 /// Query, body, idempotency, then the operation itself: in the order in which the contract has them
 /// checked.
 async fn carry_out<Q, B, F, Fut>(
-    mut call: Call,
-    incoming: Incoming,
+    mut call: ApiCall,
+    raw_body: RawBody,
     run: F,
 ) -> Result<Output, Problem>
 where
     Q: DeserializeOwned,
     B: Body,
-    F: Fn(Call, Q, B) -> Fut,
+    F: Fn(ApiCall, Q, B) -> Fut,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
     let asked: Q = query::parse(call.query())?;
-    let Parsed {
+    let ParsedBody {
         body,
         fingerprint,
         permit,
-    } = incoming.parse::<B>(&call).await?;
+    } = raw_body.parse::<B>(&call).await?;
     call.fingerprint = fingerprint;
-    if !B::IN_PLACES
+    if !B::HANDLES_IDEMPOTENCY
         && let Some(replay) = idempotency::reserve(&mut call).await?
     {
         return completed(&call, replay).await;
@@ -483,10 +483,10 @@ where
 }
 
 /// An answer that is given again, with what is not kept of it.
-async fn completed(call: &Call, replay: Output) -> Result<Output, Problem> {
+async fn completed(call: &ApiCall, replay: Output) -> Result<Output, Problem> {
     if let (Output::Answer(answer), true) = (&replay, call.whole) {
         return Ok(call
-            .edge
+            .app
             .system
             .documents
             .completed(call.caller.scope, answer.clone())

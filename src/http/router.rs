@@ -13,13 +13,13 @@ const SEGMENTS_MAX: usize = 4;
 
 /// Where the path's identifiers stand in it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct PathParameters {
     decoded: Option<Box<str>>,
     spans: [(usize, usize); SEGMENTS_MAX],
     count: usize,
 }
 
-impl Place {
+impl PathParameters {
     /// The identifier at this index.
     pub(crate) fn segment<'a>(&'a self, path: &'a str, index: usize) -> Option<&'a str> {
         let path = self.decoded.as_deref().unwrap_or(path);
@@ -35,9 +35,9 @@ impl Place {
 }
 
 /// What a path and a method lead to.
-pub(crate) enum Found<'a> {
+pub(crate) enum RouteMatch<'a> {
     /// An operation, by its number in the table.
-    Operation(usize, &'a Operation, Place),
+    Operation(usize, &'a Operation, PathParameters),
     /// There is such a path, but not with this method.
     OtherMethods(&'static str),
     /// The methods were asked for.
@@ -57,19 +57,19 @@ struct Node {
 }
 
 /// All operations and the tree over their paths.
-pub(crate) struct Table {
+pub(crate) struct Router {
     operations: Vec<Operation>,
     root: Node,
 }
 
-impl Table {
+impl Router {
     pub(crate) fn new(operations: Vec<Operation>) -> Self {
         let mut root = Node::default();
         for (number, operation) in operations.iter().enumerate() {
             root.insert(operation, number);
         }
         root.close();
-        Table { operations, root }
+        Router { operations, root }
     }
 
     /// The rows, in order.
@@ -78,31 +78,31 @@ impl Table {
     }
 
     /// Finds what a request is for.
-    pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
-        let mut place = Place::default();
+    pub(crate) fn find(&self, method: &Method, path: &str) -> RouteMatch<'_> {
+        let mut parameters = PathParameters::default();
         let node = if path.contains('%') {
             let Some(decoded) = decoded(path) else {
-                return Found::Nothing;
+                return RouteMatch::Nothing;
             };
-            let node = self.root.walk(&decoded, &mut place);
-            place.decoded = Some(decoded.into());
+            let node = self.root.walk(&decoded, &mut parameters);
+            parameters.decoded = Some(decoded.into());
             node
         } else {
-            self.root.walk(path, &mut place)
+            self.root.walk(path, &mut parameters)
         };
         let Some(node) = node else {
-            return Found::Nothing;
+            return RouteMatch::Nothing;
         };
         if *method == Method::OPTIONS {
-            return Found::Options(node.allow);
+            return RouteMatch::Options(node.allow);
         }
         let headless = node.line && *method == Method::HEAD;
         let verb = verb(method)
             .filter(|_| !headless)
             .and_then(|verb| *node.operations.get(verb as usize)?);
         match verb.and_then(|number| Some((number, self.operations.get(number)?))) {
-            Some((number, operation)) => Found::Operation(number, operation, place),
-            None => Found::OtherMethods(node.allow),
+            Some((number, operation)) => RouteMatch::Operation(number, operation, parameters),
+            None => RouteMatch::OtherMethods(node.allow),
         }
     }
 }
@@ -176,7 +176,7 @@ impl Node {
         }
     }
 
-    fn walk(&self, path: &str, place: &mut Place) -> Option<&Node> {
+    fn walk(&self, path: &str, parameters: &mut PathParameters) -> Option<&Node> {
         let mut node = self;
         let mut start = 1;
         if !path.starts_with('/') {
@@ -192,7 +192,7 @@ impl Node {
                     if segment.is_empty() {
                         return None;
                     }
-                    place.push(start, end)?;
+                    parameters.push(start, end)?;
                     node.any.as_deref()?
                 }
             };
@@ -209,47 +209,47 @@ mod tests {
     use super::super::routes;
     use super::*;
 
-    fn found(table: &Table, method: Method, path: &str) -> String {
-        match table.find(&method, path) {
-            Found::Operation(_, operation, place) => {
+    fn found(router: &Router, method: Method, path: &str) -> String {
+        match router.find(&method, path) {
+            RouteMatch::Operation(_, operation, parameters) => {
                 let ids: Vec<&str> = (0..SEGMENTS_MAX)
-                    .map_while(|index| place.segment(path, index))
+                    .map_while(|index| parameters.segment(path, index))
                     .collect();
                 format!("{} {}", operation.id, ids.join(" "))
                     .trim_end()
                     .to_owned()
             }
-            Found::OtherMethods(allow) => format!("405 {allow}"),
-            Found::Options(allow) => format!("204 {allow}"),
-            Found::Nothing => "404".to_owned(),
+            RouteMatch::OtherMethods(allow) => format!("405 {allow}"),
+            RouteMatch::Options(allow) => format!("204 {allow}"),
+            RouteMatch::Nothing => "404".to_owned(),
         }
     }
 
     #[test]
     fn a_path_and_a_method_lead_to_one_operation() {
-        let table = Table::new(routes::operations());
+        let router = Router::new(routes::operations());
         assert_eq!(
-            found(&table, Method::GET, "/v1/conversations"),
+            found(&router, Method::GET, "/v1/conversations"),
             "listConversations"
         );
         assert_eq!(
             found(
-                &table,
+                &router,
                 Method::HEAD,
                 "/v1/conversations/conv_1/messages/msg_2"
             ),
             "getMessage conv_1 msg_2"
         );
         assert_eq!(
-            found(&table, Method::GET, "/v1/conversations/conv%5F1"),
+            found(&router, Method::GET, "/v1/conversations/conv%5F1"),
             "getConversation conv_1"
         );
         assert_eq!(
-            found(&table, Method::PUT, "/v1/conversations"),
+            found(&router, Method::PUT, "/v1/conversations"),
             "405 GET, HEAD, POST, OPTIONS"
         );
         assert_eq!(
-            found(&table, Method::OPTIONS, "/v1/conversations/x/close"),
+            found(&router, Method::OPTIONS, "/v1/conversations/x/close"),
             "204 POST, OPTIONS"
         );
         for path in [
@@ -260,8 +260,8 @@ mod tests {
             "/v1//conversations",
             "/v1/%zz",
         ] {
-            assert_eq!(found(&table, Method::GET, path), "404", "{path}");
+            assert_eq!(found(&router, Method::GET, path), "404", "{path}");
         }
-        assert_eq!(found(&table, Method::GET, "/v1/conversations%2Fx"), "404");
+        assert_eq!(found(&router, Method::GET, "/v1/conversations%2Fx"), "404");
     }
 }

@@ -12,8 +12,8 @@ use actix_web::App;
 use actix_web::dev::{AppConfig, ServiceRequest};
 use actix_web::rt::net::TcpStream;
 
+use super::app_state::AppState;
 use super::dispatch::serve;
-use super::edge::Edge;
 use super::pipelining::Paced;
 use crate::config;
 
@@ -42,15 +42,15 @@ pub(crate) fn bind(settings: &config::Server) -> io::Result<Bound> {
 
 impl Bound {
     /// Serves until it is stopped.
-    pub(crate) fn serve(self, settings: &config::Server, edge: Arc<Edge>) -> io::Result<Server> {
+    pub(crate) fn serve(self, settings: &config::Server, app: Arc<AppState>) -> io::Result<Server> {
         let seconds = Duration::from_secs_f64;
-        let connections = Arc::clone(&edge.connections);
-        let (connections_max, address) = (edge.connections_max, self.address);
+        let connections = Arc::clone(&app.connections);
+        let (connections_max, address) = (app.connections_max, self.address);
         let app = move || {
-            edge.system.register_worker();
-            let edge = Arc::clone(&edge);
+            app.system.register_worker();
+            let app = Arc::clone(&app);
             App::new().default_service(fn_service(move |request: ServiceRequest| {
-                serve(Arc::clone(&edge), request)
+                serve(Arc::clone(&app), request)
             }))
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -20,7 +20,7 @@ const RETRY_AFTER_SECONDS: u64 = 5;
 
 /// Bounds of a line.
 #[derive(Debug, Clone)]
-pub(crate) struct LineLimits {
+pub(crate) struct RealtimeLimits {
     pub(crate) heartbeat: Duration,
     pub(crate) ticket_ms: i64,
     pub(crate) subscriptions_max: usize,
@@ -30,11 +30,11 @@ pub(crate) struct LineLimits {
     pub(crate) frames: (f64, f64),
 }
 
-impl LineLimits {
+impl RealtimeLimits {
     pub(crate) fn new(config: &Config) -> Self {
         let settings = &config.realtime;
         let ticket = Duration::from_secs_f64(settings.ticket_seconds);
-        LineLimits {
+        RealtimeLimits {
             heartbeat: Duration::from_secs_f64(settings.heartbeat_seconds),
             ticket_ms: i64::try_from(ticket.as_millis()).unwrap_or(i64::MAX),
             subscriptions_max: settings.subscriptions_max,
@@ -47,14 +47,14 @@ impl LineLimits {
 
 /// How a line is kept open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Stream,
-    Socket,
+pub(crate) enum Transport {
+    EventStream,
+    WebSocket,
 }
 
 /// How many lines are open, and how many may be.
 #[derive(Debug)]
-pub(crate) struct OpenLines {
+pub(crate) struct LiveConnections {
     key_max: usize,
     account_max: usize,
     frame_bytes_max: usize,
@@ -71,28 +71,28 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(&mut self, way: Way) -> &mut usize {
-        match way {
-            Way::Stream => &mut self.streams,
-            Way::Socket => &mut self.sockets,
+    fn of(&mut self, transport: Transport) -> &mut usize {
+        match transport {
+            Transport::EventStream => &mut self.streams,
+            Transport::WebSocket => &mut self.sockets,
         }
     }
 }
 
 /// One of them, as long as it lives.
 #[derive(Debug)]
-pub(crate) struct OpenLine {
-    lines: Arc<OpenLines>,
-    way: Way,
+pub(crate) struct LiveConnection {
+    live_connections: Arc<LiveConnections>,
+    transport: Transport,
     key: KeyId,
     account: u32,
     frame_bytes: Arc<AtomicUsize>,
 }
 
-impl OpenLines {
+impl LiveConnections {
     pub(crate) fn new(config: &Config) -> Self {
         let settings = &config.realtime;
-        OpenLines {
+        LiveConnections {
             key_max: settings.lines_per_key,
             account_max: settings.lines_per_account,
             frame_bytes_max: settings.frame_bytes_per_account,
@@ -103,9 +103,9 @@ impl OpenLines {
     /// Opens one more, where its key and its account have room for it.
     pub(crate) fn open(
         self: &Arc<Self>,
-        way: Way,
+        transport: Transport,
         principal: &Principal,
-    ) -> Result<OpenLine, Problem> {
+    ) -> Result<LiveConnection, Problem> {
         let (key, account) = (principal.key.view.key_id, principal.account.number);
         let refused = |reason| Err(Problem::rate_limited(reason, RETRY_AFTER_SECONDS));
         let mut counts = self.counts.lock();
@@ -123,15 +123,15 @@ impl OpenLines {
         {
             return refused("the account has too many streams and WebSockets open");
         }
-        *counts.of(way) += 1;
+        *counts.of(transport) += 1;
         *counts.keys.entry(key).or_default() += 1;
         let (open, frame_bytes) = counts.accounts.entry(account).or_default();
         *open += 1;
         let frame_bytes = Arc::clone(frame_bytes);
         drop(counts);
-        Ok(OpenLine {
-            lines: Arc::clone(self),
-            way,
+        Ok(LiveConnection {
+            live_connections: Arc::clone(self),
+            transport,
             key,
             account,
             frame_bytes,
@@ -152,20 +152,20 @@ impl OpenLines {
     }
 }
 
-impl OpenLine {
+impl LiveConnection {
     /// What its account may hold of frames.
-    pub(super) fn frame_room(&self) -> FrameRoom {
-        FrameRoom {
+    pub(super) fn frame_budget(&self) -> FrameBudget {
+        FrameBudget {
             held: Arc::clone(&self.frame_bytes),
-            most: self.lines.frame_bytes_max,
+            most: self.live_connections.frame_bytes_max,
         }
     }
 }
 
-impl Drop for OpenLine {
+impl Drop for LiveConnection {
     fn drop(&mut self) {
-        let mut counts = self.lines.counts.lock();
-        *counts.of(self.way) -= 1;
+        let mut counts = self.live_connections.counts.lock();
+        *counts.of(self.transport) -= 1;
         if let Some(open) = counts.keys.get_mut(&self.key) {
             *open -= 1;
             if *open == 0 {
@@ -184,37 +184,37 @@ impl Drop for OpenLine {
 /// What the frames of one account's sockets may hold in memory, from their first byte until they
 /// were acted on.
 #[derive(Debug, Clone)]
-pub(super) struct FrameRoom {
+pub(super) struct FrameBudget {
     held: Arc<AtomicUsize>,
     most: usize,
 }
 
 /// What one socket, or a message that came through it, holds of its account's room for frames.
 #[derive(Debug)]
-pub(super) struct HeldRoom {
-    room: FrameRoom,
+pub(super) struct FrameBytes {
+    room: FrameBudget,
     bytes: usize,
 }
 
-impl FrameRoom {
+impl FrameBudget {
     #[cfg(test)]
     pub(super) fn of(most: usize) -> Self {
-        FrameRoom {
+        FrameBudget {
             held: Arc::default(),
             most,
         }
     }
 
     /// A socket's part of it, which is nothing yet.
-    pub(super) fn none(&self) -> HeldRoom {
-        HeldRoom {
+    pub(super) fn none(&self) -> FrameBytes {
+        FrameBytes {
             room: self.clone(),
             bytes: 0,
         }
     }
 }
 
-impl HeldRoom {
+impl FrameBytes {
     /// Holds so many bytes in all; false where there is no room for them.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
@@ -231,12 +231,12 @@ impl HeldRoom {
     }
 
     /// Gives all of it, if it is anything, to whoever holds what it stands for.
-    pub(super) fn hand_over(&mut self) -> Option<HeldRoom> {
+    pub(super) fn hand_over(&mut self) -> Option<FrameBytes> {
         (self.bytes > 0).then(|| std::mem::replace(self, self.room.none()))
     }
 }
 
-impl Drop for HeldRoom {
+impl Drop for FrameBytes {
     fn drop(&mut self) {
         self.room.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn room_is_given_back_by_whoever_holds_it_last() {
-        let room = FrameRoom::of(100);
+        let room = FrameBudget::of(100);
         let (mut one, mut other) = (room.none(), room.none());
         assert!(one.grow(60) && one.grow(40) && !other.grow(41) && other.grow(40));
         let kept = one.hand_over();

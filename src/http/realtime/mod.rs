@@ -1,7 +1,7 @@
 //! What stays open: event streams (`text/event-stream`) and WebSockets. Bytes are made when the
 //! connection has room for them and not before, so a slow reader holds nothing but its place.
 //!
-//! - `standing.rs` whether a line may go on; `limits.rs` what the settings say, how many are open,
+//! - `access.rs` whether a line may go on; `limits.rs` what the settings say, how many are open,
 //!   what their frames hold
 //! - `sse.rs` an event stream
 //! - `handshake.rs`, `wire.rs` how a WebSocket is opened, and its bytes (RFC 6455); `bucket.rs` how
@@ -11,22 +11,22 @@
 //! - `frames.rs` what frames say; `subscriptions.rs`, `cover.rs` which events go out; `sends.rs`
 //!   messages that come in
 
-mod bucket;
-mod cover;
-mod frames;
+mod access_watch;
+mod deduplicator;
+mod frame_bucket;
 mod handshake;
+mod inbound_messages;
+mod json_frames;
 mod limits;
-mod sends;
 mod session;
 mod socket;
 mod sse;
-mod standing;
 mod subscriptions;
-mod wire;
+mod websocket_codec;
 
+pub(crate) use access_watch::{AccessWatch, ConnectionAuth, Visibility};
 pub(crate) use handshake::{Handshake, PROTOCOL, handshake};
-pub(crate) use limits::{LineLimits, OpenLines, Way};
+pub(crate) use limits::{LiveConnections, RealtimeLimits, Transport};
 pub(crate) use session::Session;
-pub(crate) use socket::{Opening, Socket};
-pub(crate) use sse::{Beginning, Counting, EventStream};
-pub(crate) use standing::{Holder, Shows, Standing};
+pub(crate) use socket::{Socket, SocketOpening};
+pub(crate) use sse::{CursorKind, EventStream, StreamOpening};

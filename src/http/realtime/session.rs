@@ -16,83 +16,79 @@ use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
-use super::super::credential;
-use super::super::edge::Edge;
+use super::super::app_state::AppState;
+use super::super::authentication;
 use super::super::problem::{Kind, Problem};
-use super::frames::{self, Frame, Frames, Unreadable};
-use super::limits::HeldRoom;
-use super::sends::{Line, Send, Sends};
-use super::standing::{End, Holder, Shows, Standing};
+use super::access_watch::{AccessEnd, AccessWatch, ConnectionAuth, Visibility};
+use super::inbound_messages::{InboundMessage, InboundMessages, SocketPeer};
+use super::json_frames::{self, Frame, Frames, Unreadable};
+use super::limits::FrameBytes;
 use super::subscriptions::Subscriptions;
 
 /// Why a session ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum SessionEnd {
     /// Its reader can't keep up, or what it reads can't be read on: it may come again with where it
     /// stands.
-    ComeAgain,
+    Reconnect,
     /// The server is stopping.
-    Leaving,
+    ServerStopping,
     /// It shows what its key may not see any more.
-    Void,
+    AccessRevoked,
     /// What comes next can't be read, however often it comes again.
     Unreadable,
 }
 
 /// What had to be found out before the next frame is read.
 enum Step {
-    Subscribed(Option<ConversationId>, u64, Box<EventReader>, Shows),
+    Subscribed(Option<ConversationId>, u64, Box<EventReader>, Visibility),
     /// The account's is unsubscribed; these are read on by themselves.
     Alone(Vec<(ConversationId, EventReader)>),
     /// The conversation is there.
-    Found(ConversationId, Told),
+    Found(ConversationId, Signal),
     Refused(Problem),
 }
 
 /// What others are told.
 #[derive(Debug, Clone, Copy)]
-enum Told {
+enum Signal {
     Typing,
     Presence(UserId, Presence),
 }
 
 /// One WebSocket's session.
 pub(crate) struct Session {
-    line: Rc<Line>,
-    standing: Standing,
+    peer: Rc<SocketPeer>,
+    access: AccessWatch,
     /// What the account's subscription shows.
-    account_shows: Shows,
+    account_shows: Visibility,
     member: Member,
     subscriptions: Subscriptions,
-    sends: Sends,
+    sends: InboundMessages,
     step: Option<LocalBoxFuture<'static, Step>>,
 }
 
 impl Session {
-    pub(crate) fn new(edge: Arc<Edge>, holder: Holder) -> Self {
-        let member = edge.system.lines.enter(holder.caller.scope);
-        let standing = Standing::new(Arc::clone(&edge), holder.clone(), Shows::Nothing);
-        let caller = holder.caller.clone();
+    pub(crate) fn new(app: Arc<AppState>, auth: ConnectionAuth) -> Self {
+        let member = app.system.lines.enter(auth.caller.scope);
+        let access = AccessWatch::new(Arc::clone(&app), auth.clone(), Visibility::Nothing);
+        let caller = auth.caller.clone();
         Session {
-            line: Rc::new(Line {
-                edge,
-                holder,
-                caller,
-            }),
-            standing,
-            account_shows: Shows::Nothing,
+            peer: Rc::new(SocketPeer { app, auth, caller }),
+            access,
+            account_shows: Visibility::Nothing,
             member,
             subscriptions: Subscriptions::default(),
-            sends: Sends::default(),
+            sends: InboundMessages::default(),
             step: None,
         }
     }
 
     /// Waits until what it shows may be shown no more, or the server stops.
-    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Over> {
-        self.standing.poll_end(context).map(|end| match end {
-            End::Void => Over::Void,
-            End::Leaving => Over::Leaving,
+    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<SessionEnd> {
+        self.access.poll_end(context).map(|end| match end {
+            AccessEnd::Revoked => SessionEnd::AccessRevoked,
+            AccessEnd::ServerStopping => SessionEnd::ServerStopping,
         })
     }
 
@@ -100,16 +96,16 @@ impl Session {
     fn shows(&mut self) {
         let rooms = self.subscriptions.count() > 0 || self.member.rooms() > 0;
         let shows = if rooms {
-            Shows::Conversations
+            Visibility::Conversations
         } else {
-            Shows::Nothing
+            Visibility::Nothing
         };
-        self.standing.show(shows.max(self.account_shows));
+        self.access.show(shows.max(self.account_shows));
     }
 
     /// Whether another frame may come.
     pub(super) fn listens(&self) -> bool {
-        self.step.is_none() && self.sends.count() < self.line.edge.lines.sends_max
+        self.step.is_none() && self.sends.count() < self.peer.app.realtime_limits.sends_max
     }
 
     /// Whether a message is under way.
@@ -118,15 +114,15 @@ impl Session {
     }
 
     /// Takes in a frame.
-    pub(super) fn receive(&mut self, text: &Bytes, held: Option<HeldRoom>, to: &mut impl Frames) {
-        match frames::read(text) {
+    pub(super) fn receive(&mut self, text: &Bytes, held: Option<FrameBytes>, to: &mut impl Frames) {
+        match json_frames::read(text) {
             Ok(frame) => {
                 if let Err(problem) = self.act(frame, held, to) {
-                    frames::error(to, None, &problem);
+                    json_frames::error(to, None, &problem);
                 }
             }
             Err(Unreadable { reference, problem }) => {
-                frames::error(to, reference.as_deref(), &problem)
+                json_frames::error(to, reference.as_deref(), &problem)
             }
         }
     }
@@ -134,7 +130,7 @@ impl Session {
     fn act(
         &mut self,
         frame: Frame,
-        held: Option<HeldRoom>,
+        held: Option<FrameBytes>,
         to: &mut impl Frames,
     ) -> Result<(), Problem> {
         match frame {
@@ -146,8 +142,8 @@ impl Session {
                 message,
             } => {
                 self.sends.add(
-                    &self.line,
-                    Send {
+                    &self.peer,
+                    InboundMessage {
                         reference,
                         conversation,
                         message,
@@ -156,11 +152,11 @@ impl Session {
                 );
                 Ok(())
             }
-            Frame::Typing(conversation) => self.tell(conversation, Told::Typing),
+            Frame::Typing(conversation) => self.tell(conversation, Signal::Typing),
             Frame::Presence(conversation, named, presence) => {
                 let wrong = |reason: &'static str| Problem::invalid("user_id", reason);
                 let user = self
-                    .line
+                    .peer
                     .caller
                     .by
                     .user
@@ -168,17 +164,17 @@ impl Session {
                 if named.is_some_and(|named| named != user) {
                     return Err(wrong("must be the user for whom the socket was opened"));
                 }
-                let full = self.member.rooms() > self.line.edge.lines.subscriptions_max;
+                let full = self.member.rooms() > self.peer.app.realtime_limits.subscriptions_max;
                 if full && !self.member.is_in(conversation) && presence != Presence::Offline {
                     return Err(Problem::new(
                         Kind::Conflict,
                         "the socket is present in too many conversations",
                     ));
                 }
-                self.tell(conversation, Told::Presence(user, presence))
+                self.tell(conversation, Signal::Presence(user, presence))
             }
             Frame::Ping => {
-                frames::pong(to);
+                json_frames::pong(to);
                 Ok(())
             }
             Frame::Pong => Ok(()),
@@ -186,13 +182,10 @@ impl Session {
     }
 
     fn may_read(&self) -> Result<(), Problem> {
-        let principal = self
-            .line
-            .holder
-            .principal(&self.line.edge, Timestamp::now().0);
-        if principal
-            .is_some_and(|principal| credential::granted(&principal, Permission::ConversationsRead))
-        {
+        let principal = self.peer.auth.principal(&self.peer.app, Timestamp::now().0);
+        if principal.is_some_and(|principal| {
+            authentication::granted(&principal, Permission::ConversationsRead)
+        }) {
             return Ok(());
         }
         Err(Problem::forbidden("the key is not allowed this scope"))
@@ -210,25 +203,25 @@ impl Session {
                 "the socket has this subscription already",
             ));
         }
-        if self.subscriptions.count() >= self.line.edge.lines.subscriptions_max {
+        if self.subscriptions.count() >= self.peer.app.realtime_limits.subscriptions_max {
             return Err(Problem::new(
                 Kind::Conflict,
                 "the socket has too many subscriptions",
             ));
         }
-        let line = Rc::clone(&self.line);
+        let peer = Rc::clone(&self.peer);
         let opened = async move {
             let after = match after {
                 Some(after) => after,
                 None => {
-                    line.edge
+                    peer.app
                         .system
                         .events
-                        .end(source(&line, conversation))
+                        .end(source(&peer, conversation))
                         .await?
                 }
             };
-            let (reader, shows) = follow(&line, conversation, after).await?;
+            let (reader, shows) = follow(&peer, conversation, after).await?;
             Ok(Step::Subscribed(
                 conversation,
                 after,
@@ -259,18 +252,18 @@ impl Session {
             self.subscriptions.remove(id);
             self.member.unlisten(id);
             self.shows();
-            frames::subscription(to, "unsubscribed", conversation, None);
+            json_frames::subscription(to, "unsubscribed", conversation, None);
             return Ok(());
         }
         self.member.unlisten_to_all();
-        let owed = self.subscriptions.remove_account();
-        self.account_shows = Shows::Nothing;
+        let pending = self.subscriptions.remove_account();
+        self.account_shows = Visibility::Nothing;
         self.shows();
-        let line = Rc::clone(&self.line);
+        let peer = Rc::clone(&self.peer);
         let read_on = async move {
-            let mut readers = Vec::with_capacity(owed.len());
-            for (id, after) in owed {
-                match follow(&line, Some(id), after).await {
+            let mut readers = Vec::with_capacity(pending.len());
+            for (id, after) in pending {
+                match follow(&peer, Some(id), after).await {
                     Ok((reader, _)) => readers.push((id, reader)),
                     Err(problem) => return Step::Refused(problem),
                 }
@@ -282,32 +275,32 @@ impl Session {
     }
 
     /// Tells others something of a conversation, once it is known to be there.
-    fn tell(&mut self, conversation: ConversationId, told: Told) -> Result<(), Problem> {
+    fn tell(&mut self, conversation: ConversationId, signal: Signal) -> Result<(), Problem> {
         self.may_read()?;
         if self.subscriptions.has(Some(conversation)) {
-            return self.pass_on(conversation, told);
+            return self.pass_on(conversation, signal);
         }
-        let line = Rc::clone(&self.line);
+        let peer = Rc::clone(&self.peer);
         let found = async move {
-            let Line { edge, caller, .. } = &*line;
-            let asked = edge
+            let SocketPeer { app, caller, .. } = &*peer;
+            let asked = app
                 .system
                 .conversations
                 .ask(conversation, caller.clone(), None, None, Request::Read)
                 .await;
             asked.map_or_else(
                 |error| Step::Refused(error.into()),
-                |_| Step::Found(conversation, told),
+                |_| Step::Found(conversation, signal),
             )
         };
         self.step = Some(found.boxed_local());
         Ok(())
     }
 
-    fn pass_on(&mut self, conversation: ConversationId, told: Told) -> Result<(), Problem> {
-        match told {
-            Told::Typing => self.member.typing(conversation, self.line.caller.by.user),
-            Told::Presence(user, presence) => {
+    fn pass_on(&mut self, conversation: ConversationId, signal: Signal) -> Result<(), Problem> {
+        match signal {
+            Signal::Typing => self.member.typing(conversation, self.peer.caller.by.user),
+            Signal::Presence(user, presence) => {
                 let said = self.member.say(conversation, user, presence);
                 said.map_err(|_| {
                     Problem::new(
@@ -326,7 +319,7 @@ impl Session {
         &mut self,
         context: &mut Context<'_>,
         to: &mut impl Frames,
-    ) -> Poll<Result<(), Over>> {
+    ) -> Poll<Result<(), SessionEnd>> {
         if let Some(step) = &mut self.step
             && let Poll::Ready(done) = step.poll_unpin(context)
         {
@@ -338,27 +331,29 @@ impl Session {
             return Poll::Ready(Ok(()));
         }
         match self.member.poll_sign(context) {
-            Poll::Ready(Some(_)) if !self.standing.holds() => return Poll::Ready(Err(Over::Void)),
+            Poll::Ready(Some(_)) if !self.access.holds() => {
+                return Poll::Ready(Err(SessionEnd::AccessRevoked));
+            }
             Poll::Ready(Some(sign)) => {
-                frames::sign(to, sign);
+                json_frames::sign(to, sign);
                 return Poll::Ready(Ok(()));
             }
-            Poll::Ready(None) => return Poll::Ready(Err(Over::ComeAgain)),
+            Poll::Ready(None) => return Poll::Ready(Err(SessionEnd::Reconnect)),
             Poll::Pending => {}
         }
         self.subscriptions.poll(context).map(|read| match read {
             // What has come was committed before this look: nothing is shown that came after a
             // right was gone.
-            Ok(_) if !self.standing.holds() => Err(Over::Void),
+            Ok(_) if !self.access.holds() => Err(SessionEnd::AccessRevoked),
             Ok(delivery) => {
-                frames::event(to, &delivery.event, delivery.cursor);
+                json_frames::event(to, &delivery.event, delivery.cursor);
                 Ok(())
             }
-            Err(ReadEnd::Closed) => Err(Over::Leaving),
+            Err(ReadEnd::Closed) => Err(SessionEnd::ServerStopping),
             Err(ReadEnd::TooSlow | ReadEnd::Expired | ReadEnd::Gone | ReadEnd::Away) => {
-                Err(Over::ComeAgain)
+                Err(SessionEnd::Reconnect)
             }
-            Err(ReadEnd::Unreadable) => Err(Over::Unreadable),
+            Err(ReadEnd::Unreadable) => Err(SessionEnd::Unreadable),
         })
     }
 
@@ -369,10 +364,10 @@ impl Session {
         to: &mut impl Frames,
     ) -> Poll<()> {
         self.sends
-            .poll(&self.line, context)
+            .poll(&self.peer, context)
             .map(|sent| match sent.outcome {
-                Ok(message) => frames::ack(to, &sent.reference, &message),
-                Err(problem) => frames::error(to, Some(&sent.reference), &problem),
+                Ok(message) => json_frames::ack(to, &sent.reference, &message),
+                Err(problem) => json_frames::error(to, Some(&sent.reference), &problem),
             })
     }
 
@@ -382,52 +377,52 @@ impl Session {
                 self.subscriptions.add(id, after, *reader);
                 self.member.listen(id);
                 self.shows();
-                frames::subscription(to, "subscribed", Some(id), Some(after));
+                json_frames::subscription(to, "subscribed", Some(id), Some(after));
             }
             Step::Subscribed(None, after, reader, shows) => {
                 self.subscriptions.add_account(after, *reader);
                 self.member.listen_to_all();
                 self.account_shows = shows;
                 self.shows();
-                frames::subscription(to, "subscribed", None, Some(after));
+                json_frames::subscription(to, "subscribed", None, Some(after));
             }
             Step::Alone(readers) => {
                 for (id, reader) in readers {
                     self.subscriptions.read_again(id, reader);
                 }
-                frames::subscription(to, "unsubscribed", None, None);
+                json_frames::subscription(to, "unsubscribed", None, None);
             }
-            Step::Found(conversation, told) => {
-                if let Err(problem) = self.pass_on(conversation, told) {
-                    frames::error(to, None, &problem);
+            Step::Found(conversation, signal) => {
+                if let Err(problem) = self.pass_on(conversation, signal) {
+                    json_frames::error(to, None, &problem);
                 }
             }
-            Step::Refused(problem) => frames::error(to, None, &problem),
+            Step::Refused(problem) => json_frames::error(to, None, &problem),
         }
     }
 }
 
-fn source(line: &Line, conversation: Option<ConversationId>) -> Source {
-    conversation.map_or(Source::Scope(line.caller.scope), |id| {
-        Source::conversation(line.caller.scope, id)
+fn source(peer: &SocketPeer, conversation: Option<ConversationId>) -> Source {
+    conversation.map_or(Source::Scope(peer.caller.scope), |id| {
+        Source::conversation(peer.caller.scope, id)
     })
 }
 
 async fn follow(
-    line: &Line,
+    peer: &SocketPeer,
     conversation: Option<ConversationId>,
     after: u64,
-) -> Result<(EventReader, Shows), Problem> {
-    let source = source(line, conversation);
-    let events = &line.edge.system.events;
-    let (mut filter, mut shows) = (EventFilter::default(), Shows::Conversations);
+) -> Result<(EventReader, Visibility), Problem> {
+    let source = source(peer, conversation);
+    let events = &peer.app.system.events;
+    let (mut filter, mut shows) = (EventFilter::default(), Visibility::Conversations);
     if conversation.is_none() {
-        let principal = line.holder.principal(&line.edge, Timestamp::now().0);
+        let principal = peer.auth.principal(&peer.app, Timestamp::now().0);
         let principal =
             principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
-        filter.kinds = credential::visible_kinds(&line.edge, &principal, &line.caller);
+        filter.kinds = authentication::visible_kinds(&peer.app, &principal, &peer.caller);
         if filter.kinds.is_empty() {
-            shows = Shows::Documents;
+            shows = Visibility::Documents;
         }
     }
     Ok((

@@ -14,15 +14,15 @@ use futures_util::stream::Stream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
-use super::super::edge::Edge;
+use super::super::app_state::AppState;
 use super::super::idle::InUse;
 use super::super::problem::{Kind, Problem};
-use super::bucket::FrameBucket;
-use super::frames::{self, Frames};
+use super::frame_bucket::FrameBucket;
 use super::handshake::Handshake;
-use super::limits::OpenLine;
-use super::session::{Over, Session};
-use super::wire::{self, Code, Frame, Incoming, Reader};
+use super::json_frames::{self, Frames};
+use super::limits::LiveConnection;
+use super::session::{Session, SessionEnd};
+use super::websocket_codec::{self, CloseCode, Frame, Incoming, Reader};
 
 /// Bytes from which on what is ready goes out.
 const CHUNK: usize = 16_384;
@@ -34,18 +34,18 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: u32 = 2;
 
 /// A WebSocket that is about to be opened.
-pub(crate) struct Opening {
-    pub(crate) edge: Arc<Edge>,
+pub(crate) struct SocketOpening {
+    pub(crate) app: Arc<AppState>,
     pub(crate) handshake: Handshake,
     pub(crate) session: Session,
-    pub(crate) open: OpenLine,
+    pub(crate) open: LiveConnection,
     pub(crate) connection: Option<InUse>,
 }
 
 enum State {
     Open,
     /// It ends with this code when nothing is under way any more, or it is time.
-    Ending(Code, Pin<Box<Sleep>>),
+    Ending(CloseCode, Pin<Box<Sleep>>),
     /// It has said goodbye, and waits for the client's so long.
     Parting(Pin<Box<Sleep>>),
     /// Both have: the last word has to leave before the connection is shut.
@@ -59,7 +59,7 @@ struct Out(BytesMut);
 
 impl Frames for Out {
     fn put(&mut self, parts: &[&[u8]]) {
-        wire::text(&mut self.0, parts);
+        websocket_codec::text(&mut self.0, parts);
     }
 }
 
@@ -78,26 +78,26 @@ pub(crate) struct Socket {
     state: State,
     out: Out,
     connection: Option<InUse>,
-    _open: OpenLine,
+    _open: LiveConnection,
 }
 
 impl Socket {
-    pub(crate) fn new(opening: Opening, payload: Payload) -> Self {
-        let Opening {
-            edge,
+    pub(crate) fn new(opening: SocketOpening, payload: Payload) -> Self {
+        let SocketOpening {
+            app,
             session,
             open,
             connection,
             ..
         } = opening;
-        let period = edge.lines.heartbeat;
+        let period = app.realtime_limits.heartbeat;
         let mut heartbeat = interval_at(Instant::now() + period, period);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Socket {
             payload,
-            reader: Reader::new(edge.lines.message_bytes_max, &open.frame_room()),
+            reader: Reader::new(app.realtime_limits.message_bytes_max, &open.frame_budget()),
             session,
-            bucket: FrameBucket::new(edge.lines.frames, Instant::now()),
+            bucket: FrameBucket::new(app.realtime_limits.frames, Instant::now()),
             too_soon: None,
             pause: None,
             heartbeat,
@@ -150,7 +150,7 @@ impl Socket {
                 self.state = State::Over;
                 return false;
             }
-            wire::ping(&mut self.out.0);
+            websocket_codec::ping(&mut self.out.0);
             return true;
         }
         if self.session.listens() && self.hear(context) {
@@ -181,9 +181,9 @@ impl Socket {
             }
             Ok(None) => {}
             Err(code) => {
-                if code == Code::TooBig {
+                if code == CloseCode::TooBig {
                     let problem = Problem::new(Kind::PayloadTooLarge, "the frame is too long");
-                    frames::error(&mut self.out, None, &problem);
+                    json_frames::error(&mut self.out, None, &problem);
                 }
                 // What it says on is not understood any more.
                 if !matches!(self.state, State::Parting(_)) {
@@ -218,47 +218,49 @@ impl Socket {
             _ if parting => {}
             Incoming::Part => self.too_soon = self.too_soon.max(too_soon),
             Incoming::Text(text) => match self.too_soon.take().max(too_soon) {
-                Some(wait) => frames::refuse(&mut self.out, &text, wait),
+                Some(wait) => json_frames::refuse(&mut self.out, &text, wait),
                 None => self.session.receive(&text, frame.held, &mut self.out),
             },
             Incoming::Binary => match self.too_soon.take().max(too_soon) {
-                Some(wait) => frames::refuse(&mut self.out, &[], wait),
+                Some(wait) => json_frames::refuse(&mut self.out, &[], wait),
                 None => {
                     let problem = Problem::invalid("", "must be a text frame that holds JSON");
-                    frames::error(&mut self.out, None, &problem);
+                    json_frames::error(&mut self.out, None, &problem);
                 }
             },
-            Incoming::Ping(payload) if too_soon.is_none() => wire::pong(&mut self.out.0, &payload),
+            Incoming::Ping(payload) if too_soon.is_none() => {
+                websocket_codec::pong(&mut self.out.0, &payload)
+            }
             Incoming::Ping(_) | Incoming::Pong => {}
             Incoming::Close(code) => {
-                wire::bye(&mut self.out.0, code, "");
+                websocket_codec::bye(&mut self.out.0, code, "");
                 self.state = State::Parted { written: false };
             }
         }
     }
 
     /// Ends when what is under way has been answered.
-    fn end(&mut self, over: Over) {
+    fn end(&mut self, over: SessionEnd) {
         let code = match over {
-            Over::ComeAgain => Code::TryAgain,
-            Over::Leaving => Code::GoingAway,
-            Over::Void => Code::Policy,
-            Over::Unreadable => Code::InternalError,
+            SessionEnd::Reconnect => CloseCode::TryAgain,
+            SessionEnd::ServerStopping => CloseCode::GoingAway,
+            SessionEnd::AccessRevoked => CloseCode::Policy,
+            SessionEnd::Unreadable => CloseCode::InternalError,
         };
         self.state = State::Ending(code, Box::pin(sleep(LAST_SENDS)));
     }
 
-    fn close(&mut self, code: Code) {
+    fn close(&mut self, code: CloseCode) {
         let reason = match code {
-            Code::GoingAway => "the server is stopping",
-            Code::Protocol => "the frame breaks the protocol",
-            Code::NotUtf8 => "the text is not UTF-8",
-            Code::Policy => "the credential holds no more",
-            Code::TooBig => "the frame is too long",
-            Code::InternalError => "what is stored can't be read",
-            Code::TryAgain => "too much at once: come again, and resume where you stand",
+            CloseCode::GoingAway => "the server is stopping",
+            CloseCode::Protocol => "the frame breaks the protocol",
+            CloseCode::NotUtf8 => "the text is not UTF-8",
+            CloseCode::Policy => "the credential holds no more",
+            CloseCode::TooBig => "the frame is too long",
+            CloseCode::InternalError => "what is stored can't be read",
+            CloseCode::TryAgain => "too much at once: come again, and resume where you stand",
         };
-        wire::bye(&mut self.out.0, Some(code as u16), reason);
+        websocket_codec::bye(&mut self.out.0, Some(code as u16), reason);
         self.state = State::Parting(Box::pin(sleep(LAST_WORD)));
     }
 }
@@ -284,7 +286,7 @@ impl Stream for Socket {
                 this.connection
                     .take()
                     .into_iter()
-                    .for_each(|connection| connection.outlet().shut());
+                    .for_each(|connection| connection.socket().shut());
                 this.state = State::Over;
                 Poll::Ready(None)
             }

@@ -15,8 +15,8 @@ use futures_util::stream::{LocalBoxStream, Stream, unfold};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::super::idle::InUse;
-use super::limits::OpenLine;
-use super::standing::Standing;
+use super::access_watch::AccessWatch;
+use super::limits::LiveConnection;
 
 /// Bytes from which on what is ready goes out.
 const CHUNK: usize = 16_384;
@@ -43,29 +43,29 @@ pub(super) fn events(reader: EventReader) -> Events {
 
 /// What a cursor counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counting {
+pub(crate) enum CursorKind {
     /// The events of one conversation.
     Conversation,
     /// Those of an account and mode.
     Account,
 }
 
-impl Counting {
+impl CursorKind {
     /// A place as clients see it.
     fn cursor(self, place: u64) -> String {
         match self {
-            Counting::Conversation => place.to_string(),
-            Counting::Account => Cursor(place).to_string(),
+            CursorKind::Conversation => place.to_string(),
+            CursorKind::Account => Cursor(place).to_string(),
         }
     }
 }
 
 /// An event stream that is about to begin.
-pub(crate) struct Beginning {
-    pub(crate) standing: Standing,
-    pub(crate) open: OpenLine,
+pub(crate) struct StreamOpening {
+    pub(crate) access: AccessWatch,
+    pub(crate) open: LiveConnection,
     pub(crate) reader: EventReader,
-    pub(crate) counting: Counting,
+    pub(crate) cursor_kind: CursorKind,
     pub(crate) connection: Option<InUse>,
     pub(crate) heartbeat: Duration,
 }
@@ -75,31 +75,31 @@ pub(crate) struct EventStream {
     /// Where it begins, so that a line that breaks before its first event is taken up there.
     place: Option<Bytes>,
     events: Events,
-    counting: Counting,
-    standing: Standing,
+    cursor_kind: CursorKind,
+    access: AccessWatch,
     heartbeat: Interval,
     looking: Interval,
     connection: Option<InUse>,
     over: bool,
-    _open: OpenLine,
+    _open: LiveConnection,
 }
 
 impl EventStream {
-    pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning {
-            standing,
+    pub(crate) fn new(beginning: StreamOpening) -> Self {
+        let StreamOpening {
+            access,
             open,
             reader,
-            counting,
+            cursor_kind,
             connection,
             heartbeat,
         } = beginning;
-        let place = format!("id: {}\n\n", counting.cursor(reader.cursor()));
+        let place = format!("id: {}\n\n", cursor_kind.cursor(reader.cursor()));
         EventStream {
             place: Some(place.into()),
             events: events(reader),
-            counting,
-            standing,
+            cursor_kind,
+            access,
             heartbeat: every(heartbeat),
             looking: every(LOOK_EVERY),
             connection,
@@ -114,9 +114,9 @@ impl EventStream {
             self.over |= self
                 .connection
                 .as_ref()
-                .is_some_and(|connection| connection.outlet().is_closed());
+                .is_some_and(|connection| connection.socket().is_closed());
         }
-        self.over |= self.standing.poll_end(context).is_ready();
+        self.over |= self.access.poll_end(context).is_ready();
         self.over
     }
 }
@@ -143,8 +143,8 @@ impl Stream for EventStream {
             match this.events.poll_next_unpin(context) {
                 // What has come was committed before this look: nothing is shown that came after a
                 // right was gone.
-                Poll::Ready(Some(Ok(event))) if this.standing.holds() => {
-                    write(&mut out, this.counting, &event)
+                Poll::Ready(Some(Ok(event))) if this.access.holds() => {
+                    write(&mut out, this.cursor_kind, &event)
                 }
                 Poll::Ready(_) => {
                     this.over = true;
@@ -164,11 +164,11 @@ impl Stream for EventStream {
     }
 }
 
-fn write(out: &mut BytesMut, counting: Counting, event: &Event) {
+fn write(out: &mut BytesMut, cursor_kind: CursorKind, event: &Event) {
     let body = event.body();
-    let cursor = counting.cursor(match counting {
-        Counting::Conversation => event.sequence,
-        Counting::Account => event.number,
+    let cursor = cursor_kind.cursor(match cursor_kind {
+        CursorKind::Conversation => event.sequence,
+        CursorKind::Account => event.number,
     });
     out.reserve(body.len() + 80);
     for part in [
@@ -217,7 +217,7 @@ mod tests {
             payload,
         );
         let mut out = BytesMut::new();
-        write(&mut out, Counting::Conversation, &event);
+        write(&mut out, CursorKind::Conversation, &event);
         let text = String::from_utf8_lossy(&out).into_owned();
         let (head, data) = text.split_once("data: ").unwrap_or_default();
         assert_eq!(head, "id: 3\nevent: message.created\n");
@@ -226,7 +226,7 @@ mod tests {
             "{data}"
         );
         out.clear();
-        write(&mut out, Counting::Account, &event);
+        write(&mut out, CursorKind::Account, &event);
         assert!(out.starts_with(format!("id: {}\n", Cursor(5)).as_bytes()));
     }
 }

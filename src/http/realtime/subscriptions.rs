@@ -11,17 +11,17 @@ use futures_util::StreamExt;
 use futures_util::future::AbortHandle;
 use futures_util::stream::{LocalBoxStream, SelectAll, abortable};
 
-use super::cover::{Cover, Reach};
+use super::deduplicator::{Deduplicator, Watermark};
 use super::sse::{Events, events};
 
 struct Account {
     events: Events,
-    reach: Reach,
+    reach: Watermark,
 }
 
 struct Conversation {
     id: ConversationId,
-    cover: Cover,
+    cover: Deduplicator,
     /// Tells its reader from one that it had before.
     reader: u64,
     stop: AbortHandle,
@@ -65,7 +65,7 @@ impl Subscriptions {
     pub(super) fn add_account(&mut self, after: u64, reader: EventReader) {
         self.account = Some(Account {
             events: events(reader),
-            reach: Reach {
+            reach: Watermark {
                 start: after,
                 passed: after,
             },
@@ -76,7 +76,7 @@ impl Subscriptions {
     pub(super) fn add(&mut self, id: ConversationId, after: u64, reader: EventReader) {
         let (number, stop) = self.read(id, reader);
         let before = self.conversations.remove(&id.number());
-        let cover = before.map_or(Cover::new(after), |before| {
+        let cover = before.map_or(Deduplicator::new(after), |before| {
             before.stop.abort();
             before.cover.again(after)
         });
@@ -104,7 +104,7 @@ impl Subscriptions {
         let Some(one) = self.conversations.get_mut(&id.number()) else {
             return;
         };
-        if one.cover.owes() {
+        if one.cover.has_pending() {
             one.leaving = true;
         } else {
             one.stop.abort();
@@ -116,11 +116,11 @@ impl Subscriptions {
     /// which `seq`.
     pub(super) fn remove_account(&mut self) -> Vec<(ConversationId, u64)> {
         self.account = None;
-        let owed = self
+        let pending = self
             .conversations
             .values()
-            .filter(|one| one.cover.is_owed());
-        owed.map(|one| (one.id, one.cover.passed())).collect()
+            .filter(|one| one.cover.awaits_account());
+        pending.map(|one| (one.id, one.cover.passed())).collect()
     }
 
     /// Reads a conversation anew, with what it has shown in mind.
@@ -161,7 +161,7 @@ impl Subscriptions {
             };
             let event = read?;
             let shown = one.cover.by_itself(event.sequence, event.number, reach);
-            if one.leaving && !one.cover.owes() {
+            if one.leaving && !one.cover.has_pending() {
                 one.stop.abort();
                 self.conversations.remove(&entity);
             }

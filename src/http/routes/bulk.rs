@@ -18,11 +18,11 @@ use utoipa::ToSchema;
 use utoipa::openapi::Ref;
 use utoipa::openapi::schema::{AnyOfBuilder, Schema};
 
-use super::super::body::{Body, Json, Maybe};
-use super::super::call::{Call, Who};
-use super::super::idempotency::{self, Place};
+use super::super::api_call::{ApiCall, Credential};
+use super::super::body::{Body, Json, OptionalJson};
+use super::super::idempotency::{self, PartState};
+use super::super::output::{BulkOutcome, Output};
 use super::super::problem::Problem;
-use super::super::reply::{Outcome, Output};
 use super::super::{admission, json};
 
 /// Operations in one request.
@@ -133,7 +133,7 @@ enum Wanted {
 }
 
 impl Body for Operations {
-    const IN_PLACES: bool = true;
+    const HANDLES_IDEMPOTENCY: bool = true;
 
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
         let Json(request) = Json::<BulkRequest>::parse(bytes)?;
@@ -182,9 +182,9 @@ fn wanted(operation: &str) -> Result<Wanted, Problem> {
         BulkOp::Create => Wanted::Create(read::<Json<_>>(body)?.0),
         BulkOp::Update => Wanted::Ask(
             named()?,
-            Request::Change(Box::new(read::<Maybe<ChangeConversation>>(body)?.0)),
+            Request::Change(Box::new(read::<OptionalJson<ChangeConversation>>(body)?.0)),
         ),
-        BulkOp::Close => Wanted::Ask(named()?, Request::Close(read::<Maybe<_>>(body)?.0)),
+        BulkOp::Close => Wanted::Ask(named()?, Request::Close(read::<OptionalJson<_>>(body)?.0)),
         BulkOp::Message => Wanted::Ask(
             named()?,
             Request::Send(Box::new(read::<Json<SendMessage>>(body)?.0)),
@@ -204,10 +204,10 @@ fn read<B: Body>(body: &str) -> Result<B, Problem> {
 }
 
 pub(super) async fn run(
-    call: Call,
+    call: ApiCall,
     Operations { came, wanted }: Operations,
 ) -> Result<Output, Problem> {
-    let places = idempotency::reserve_places(&call, &came).await?;
+    let places = idempotency::reserve_parts(&call, &came).await?;
     drop(came);
     let mut outcomes = Vec::with_capacity(wanted.len());
     let mut last_permit = None;
@@ -220,28 +220,30 @@ pub(super) async fn run(
         };
         outcomes.push(match (admitted, place) {
             (Err(problem), _) => Err(problem),
-            (Ok(()), Place::Answered(answer)) => Ok(answer),
-            (Ok(()), Place::Free(reservation)) => carry_out(&call, operation, reservation).await,
+            (Ok(()), PartState::Answered(answer)) => Ok(answer),
+            (Ok(()), PartState::Pending(reservation)) => {
+                carry_out(&call, operation, reservation).await
+            }
         });
     }
     Ok(Output::Bulk(outcomes, last_permit))
 }
 
 /// Takes a permit of the caller's key.
-async fn admit(call: &Call, last: &mut Option<Permit>) -> Result<(), Problem> {
-    let Who::Key(principal) = &call.who else {
+async fn admit(call: &ApiCall, last: &mut Option<Permit>) -> Result<(), Problem> {
+    let Credential::Key(principal) = &call.credential else {
         return Ok(());
     };
-    let permit = last.insert(admission::take(&call.edge, principal, Timestamp::now().0).await?);
+    let permit = last.insert(admission::take(&call.app, principal, Timestamp::now().0).await?);
     admission::granted(permit)
 }
 
 async fn carry_out(
-    call: &Call,
+    call: &ApiCall,
     wanted: Result<Wanted, Problem>,
     reservation: Option<Reservation>,
-) -> Outcome {
-    let (conversations, caller) = (&call.edge.system.conversations, call.caller.clone());
+) -> BulkOutcome {
+    let (conversations, caller) = (&call.app.system.conversations, call.caller.clone());
     match wanted? {
         Wanted::Create(new) => Ok(conversations.create(caller, new, reservation).await?),
         Wanted::Ask(Some(id), request) => Ok(conversations

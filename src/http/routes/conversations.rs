@@ -12,11 +12,11 @@ use colloquy_model::time::{RoundedUp, Timestamp};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::body::{Empty, Json, Maybe};
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::body::{Empty, Json, OptionalJson};
+use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{NoQuery, Part};
-use super::super::reply::{Listing, Output, Style};
 
 /// By what a list of conversations is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -73,16 +73,16 @@ pub(super) struct ListQuery {
 }
 
 pub(super) async fn create(
-    call: Call,
+    call: ApiCall,
     Json(new): Json<CreateConversation>,
 ) -> Result<Output, Problem> {
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         reservation,
         ..
     } = call;
-    Ok(edge
+    Ok(app
         .system
         .conversations
         .create(caller, new, reservation)
@@ -90,7 +90,7 @@ pub(super) async fn create(
         .into())
 }
 
-pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let part = Part {
         limit: query.limit,
@@ -119,7 +119,7 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
         paging,
     };
     let page = call
-        .edge
+        .app
         .system
         .conversations
         .list(call.caller.scope, wanted)
@@ -127,43 +127,43 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     ask(call, Request::Read).await
 }
 
 pub(super) async fn change(
-    call: Call,
-    Maybe(change): Maybe<ChangeConversation>,
+    call: ApiCall,
+    OptionalJson(change): OptionalJson<ChangeConversation>,
 ) -> Result<Output, Problem> {
     ask(call, Request::Change(Box::new(change))).await
 }
 
 pub(super) async fn close(
-    call: Call,
-    Maybe(close): Maybe<CloseConversation>,
+    call: ApiCall,
+    OptionalJson(close): OptionalJson<CloseConversation>,
 ) -> Result<Output, Problem> {
     ask(call, Request::Close(close)).await
 }
 
-pub(super) async fn reopen(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
+pub(super) async fn reopen(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     ask(call, Request::Reopen).await
 }
 
 /// Asks the conversation that the path names.
-pub(super) async fn ask(call: Call, request: Request) -> Result<Output, Problem> {
+pub(super) async fn ask(call: ApiCall, request: Request) -> Result<Output, Problem> {
     let id = call.id::<ConversationKind>(0)?;
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         if_match,
         reservation,
         ..
     } = call;
-    Ok(edge
+    Ok(app
         .system
         .conversations
         .ask(id, caller, if_match, reservation, request)

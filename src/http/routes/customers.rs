@@ -6,11 +6,11 @@ use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::body::{Json, Maybe};
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::body::{Json, OptionalJson};
+use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{NoQuery, Part};
-use super::super::reply::{Listing, Output, Style};
 
 /// What a list of customers may be asked.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -31,12 +31,15 @@ pub(super) struct ListQuery {
     order: Option<Order>,
 }
 
-pub(super) async fn create(call: Call, Json(new): Json<CreateCustomer>) -> Result<Output, Problem> {
+pub(super) async fn create(
+    call: ApiCall,
+    Json(new): Json<CreateCustomer>,
+) -> Result<Output, Problem> {
     let id = CustomerId::new(call.now_ms);
     ask(call, id, CustomerRequest::Create(new)).await
 }
 
-pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let part = Part {
         limit: query.limit,
         offset: query.offset,
@@ -49,7 +52,7 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
         external_id: query.external_id,
     };
     let page = call
-        .edge
+        .app
         .system
         .customers
         .list(call.caller.scope, filter, paging)
@@ -57,39 +60,39 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     ask_named(call, CustomerRequest::Read).await
 }
 
 pub(super) async fn change(
-    call: Call,
-    Maybe(change): Maybe<ChangeCustomer>,
+    call: ApiCall,
+    OptionalJson(change): OptionalJson<ChangeCustomer>,
 ) -> Result<Output, Problem> {
     ask_named(call, CustomerRequest::Change(change)).await
 }
 
-pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
+pub(super) async fn remove(call: ApiCall) -> Result<Output, Problem> {
     ask_named(call, CustomerRequest::Delete).await
 }
 
-async fn ask_named(call: Call, request: CustomerRequest) -> Result<Output, Problem> {
+async fn ask_named(call: ApiCall, request: CustomerRequest) -> Result<Output, Problem> {
     let id = call.id::<CustomerKind>(0)?;
     ask(call, id, request).await
 }
 
-async fn ask(call: Call, id: CustomerId, request: CustomerRequest) -> Result<Output, Problem> {
-    let Call {
-        edge,
+async fn ask(call: ApiCall, id: CustomerId, request: CustomerRequest) -> Result<Output, Problem> {
+    let ApiCall {
+        app,
         caller,
         if_match,
         reservation,
         ..
     } = call;
-    Ok(edge
+    Ok(app
         .system
         .customers
         .ask(id, caller, if_match, reservation, request)

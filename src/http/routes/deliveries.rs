@@ -7,11 +7,11 @@ use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::body::{Empty, Maybe};
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::body::{Empty, OptionalJson};
+use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{NoQuery, Part};
-use super::super::reply::{Listing, Output, Style};
 use super::users::PlainQuery;
 
 /// What a list of deliveries may be asked.
@@ -41,7 +41,7 @@ pub(super) struct ListQuery {
     order: Option<Order>,
 }
 
-pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let webhook = call.id::<WebhookKind>(0)?;
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let part = Part {
@@ -58,7 +58,7 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
         paging,
     };
     let page = call
-        .edge
+        .app
         .system
         .deliveries
         .list(call.caller.scope, webhook, wanted)
@@ -66,14 +66,14 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let (webhook, id) = (call.id::<WebhookKind>(0)?, call.id::<DeliveryKind>(1)?);
     Ok(call
-        .edge
+        .app
         .system
         .deliveries
         .read(call.caller.scope, webhook, id)
@@ -81,15 +81,15 @@ pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
         .into())
 }
 
-pub(super) async fn retry(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
+pub(super) async fn retry(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     let (webhook, id): (_, DeliveryId) = (call.id::<WebhookKind>(0)?, call.id::<DeliveryKind>(1)?);
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         reservation,
         ..
     } = call;
-    Ok(edge
+    Ok(app
         .system
         .deliveries
         .retry(webhook, id, caller, reservation)
@@ -98,17 +98,17 @@ pub(super) async fn retry(call: Call, _: Maybe<Empty>) -> Result<Output, Problem
 }
 
 pub(super) async fn replay(
-    call: Call,
-    Maybe(events): Maybe<ReplayEvents>,
+    call: ApiCall,
+    OptionalJson(events): OptionalJson<ReplayEvents>,
 ) -> Result<Output, Problem> {
     let webhook = call.id::<WebhookKind>(0)?;
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         reservation,
         ..
     } = call;
-    Ok(edge
+    Ok(app
         .system
         .deliveries
         .replay(webhook, events, caller, reservation)
@@ -116,12 +116,12 @@ pub(super) async fn replay(
         .into())
 }
 
-pub(super) async fn health(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+pub(super) async fn health(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<WebhookKind>(Order::Desc)?;
-    let page = call.edge.system.deliveries.health(paging).await?;
+    let page = call.app.system.deliveries.health(paging).await?;
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }

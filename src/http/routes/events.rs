@@ -16,12 +16,14 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
-use super::super::realtime::{Beginning, Counting, EventStream, Holder, Shows, Standing, Way};
-use super::super::reply::{Listing, Output, Style};
-use super::super::{accept, credential};
+use super::super::realtime::{
+    AccessWatch, ConnectionAuth, CursorKind, EventStream, StreamOpening, Transport, Visibility,
+};
+use super::super::{accept, authentication};
 use super::READING;
 
 /// With which a stream goes on (HTML, 9.2.4).
@@ -96,32 +98,32 @@ pub(super) struct EventShown {
     data: serde_json::Value,
 }
 
-pub(super) async fn of_account(call: Call, query: ListQuery) -> Result<Output, Problem> {
+pub(super) async fn of_account(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let source = Source::Scope(call.caller.scope);
-    answer(call, source, Counting::Account, query).await
+    answer(call, source, CursorKind::Account, query).await
 }
 
-pub(super) async fn of_conversation(call: Call, query: ListQuery) -> Result<Output, Problem> {
-    let counting = Counting::Conversation;
+pub(super) async fn of_conversation(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
+    let cursor_kind = CursorKind::Conversation;
     // What is asked wrongly is told before what is not there.
     let id = call.id::<ConversationKind>(0);
-    place(counting, &call, &query)?;
+    place(cursor_kind, &call, &query)?;
     limit(&query)?;
     let source = Source::conversation(call.caller.scope, id?);
-    answer(call, source, counting, query).await
+    answer(call, source, cursor_kind, query).await
 }
 
 async fn answer(
-    call: Call,
+    call: ApiCall,
     source: Source,
-    counting: Counting,
+    cursor_kind: CursorKind,
     query: ListQuery,
 ) -> Result<Output, Problem> {
-    let (after, limit) = (place(counting, &call, &query)?, limit(&query)?);
+    let (after, limit) = (place(cursor_kind, &call, &query)?, limit(&query)?);
     let principal = call.principal().ok_or_else(Problem::crashed)?;
-    let visible = match counting {
-        Counting::Account => credential::visible_kinds(&call.edge, principal, &call.caller),
-        Counting::Conversation => Vec::new(),
+    let visible = match cursor_kind {
+        CursorKind::Account => authentication::visible_kinds(&call.app, principal, &call.caller),
+        CursorKind::Conversation => Vec::new(),
     };
     let mut kinds = query.event.unwrap_or_default().0;
     if kinds.is_empty() {
@@ -132,21 +134,21 @@ async fn answer(
         )
         .at("event"));
     }
-    let of_documents = counting == Counting::Account
+    let of_documents = cursor_kind == CursorKind::Account
         && (kinds.is_empty() || kinds.iter().any(|kind| kind.is_of_document()));
     let shows = if of_documents {
-        Shows::Documents
+        Visibility::Documents
     } else {
-        Shows::Conversations
+        Visibility::Conversations
     };
     let filter = EventFilter {
         kinds,
         channel: query.channel,
         assignee: query.assignee_id,
     };
-    let events = &call.edge.system.events;
+    let events = &call.app.system.events;
     if streams(&call) {
-        return stream(&call, (source, counting), (filter, shows), after).await;
+        return stream(&call, (source, cursor_kind), (filter, shows), after).await;
     }
     let EventListing { data, total, next } = events
         .list(
@@ -175,25 +177,28 @@ async fn answer(
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Cursor,
+        style: LinkStyle::Cursor,
     }))
 }
 
 /// A stream, where its key and its account have room for one more.
 async fn stream(
-    call: &Call,
-    (source, counting): (Source, Counting),
-    (filter, shows): (EventFilter, Shows),
+    call: &ApiCall,
+    (source, cursor_kind): (Source, CursorKind),
+    (filter, shows): (EventFilter, Visibility),
     after: Option<u64>,
 ) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
-    let open = call.edge.open.open(Way::Stream, principal)?;
-    let standing = Standing::new(
-        call.edge.clone(),
-        Holder::new(principal, &call.caller, READING),
+    let open = call
+        .app
+        .live_connections
+        .open(Transport::EventStream, principal)?;
+    let access = AccessWatch::new(
+        call.app.clone(),
+        ConnectionAuth::new(principal, &call.caller, READING),
         shows,
     );
-    let events = &call.edge.system.events;
+    let events = &call.app.system.events;
     let after = match after {
         Some(after) => after,
         None => events.end(source).await?,
@@ -211,12 +216,12 @@ async fn stream(
             }
         })?;
     let connection = call.connection();
-    let heartbeat = call.edge.lines.heartbeat;
-    let beginning = Beginning {
-        standing,
+    let heartbeat = call.app.realtime_limits.heartbeat;
+    let beginning = StreamOpening {
+        access,
         open,
         reader,
-        counting,
+        cursor_kind,
         connection,
         heartbeat,
     };
@@ -224,12 +229,12 @@ async fn stream(
 }
 
 /// Whether a stream is asked for; a HEAD has none.
-fn streams(call: &Call) -> bool {
+fn streams(call: &ApiCall) -> bool {
     call.request.method() == Method::GET && accept::prefers_stream(call.request.headers())
 }
 
 /// Whether a stream goes on from its last event.
-fn resumes(call: &Call) -> bool {
+fn resumes(call: &ApiCall) -> bool {
     call.request
         .headers()
         .get(LAST_EVENT_ID)
@@ -246,7 +251,11 @@ fn limit(query: &ListQuery) -> Result<u32, Problem> {
 }
 
 /// Behind which place; a stream goes on from its last event, whatever the query says.
-fn place(counting: Counting, call: &Call, query: &ListQuery) -> Result<Option<u64>, Problem> {
+fn place(
+    cursor_kind: CursorKind,
+    call: &ApiCall,
+    query: &ListQuery,
+) -> Result<Option<u64>, Problem> {
     let last = call
         .request
         .headers()
@@ -260,12 +269,12 @@ fn place(counting: Counting, call: &Call, query: &ListQuery) -> Result<Option<u6
         (None, Some(after)) => ("after", after),
         (None, None) => return Ok(None),
     };
-    let place = match counting {
-        Counting::Account => text
+    let place = match cursor_kind {
+        CursorKind::Account => text
             .parse::<Cursor>()
             .map(|cursor| cursor.0)
             .map_err(|wrong| wrong.to_string()),
-        Counting::Conversation => {
+        CursorKind::Conversation => {
             let number = text
                 .parse()
                 .ok()

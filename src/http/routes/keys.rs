@@ -5,16 +5,16 @@ use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::id::{AccountKind, KeyId, KeyKind};
 use colloquy_model::page::Order;
 
-use super::super::body::{Json, Maybe};
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::body::{Json, OptionalJson};
+use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::NoQuery;
-use super::super::reply::{Listing, Output, Style};
 use super::users::PlainQuery;
 
-pub(super) async fn create(call: Call, Json(new): Json<CreateKey>) -> Result<Output, Problem> {
+pub(super) async fn create(call: ApiCall, Json(new): Json<CreateKey>) -> Result<Output, Problem> {
     let account = call
-        .edge
+        .app
         .system
         .identity
         .account(call.id::<AccountKind>(0)?)
@@ -29,17 +29,17 @@ pub(super) async fn create(call: Call, Json(new): Json<CreateKey>) -> Result<Out
     .await
 }
 
-pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<KeyKind>(Order::Desc)?;
     let account = call
-        .edge
+        .app
         .system
         .identity
         .account(call.id::<AccountKind>(0)?)
         .ok_or_else(Problem::not_found)?;
     let scope = Scope::account(account.number);
     let page = call
-        .edge
+        .app
         .system
         .keys
         .list(scope, Filter::default(), paging)
@@ -47,30 +47,36 @@ pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Proble
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     ask_named(call, KeyRequest::Read).await
 }
 
-pub(super) async fn change(call: Call, Maybe(change): Maybe<ChangeKey>) -> Result<Output, Problem> {
+pub(super) async fn change(
+    call: ApiCall,
+    OptionalJson(change): OptionalJson<ChangeKey>,
+) -> Result<Output, Problem> {
     ask_named(call, KeyRequest::Change(change)).await
 }
 
-pub(super) async fn revoke(call: Call) -> Result<Output, Problem> {
+pub(super) async fn revoke(call: ApiCall) -> Result<Output, Problem> {
     ask_named(call, KeyRequest::Revoke).await
 }
 
-pub(super) async fn rotate(call: Call, Maybe(rotate): Maybe<RotateKey>) -> Result<Output, Problem> {
+pub(super) async fn rotate(
+    call: ApiCall,
+    OptionalJson(rotate): OptionalJson<RotateKey>,
+) -> Result<Output, Problem> {
     ask_named(call, KeyRequest::Rotate(rotate)).await
 }
 
-async fn ask_named(call: Call, request: KeyRequest) -> Result<Output, Problem> {
+async fn ask_named(call: ApiCall, request: KeyRequest) -> Result<Output, Problem> {
     let id = call.id::<KeyKind>(0)?;
     let account = call
-        .edge
+        .app
         .system
         .identity
         .account_of_key(id)
@@ -78,9 +84,14 @@ async fn ask_named(call: Call, request: KeyRequest) -> Result<Output, Problem> {
     ask(call, Scope::account(account), id, request).await
 }
 
-async fn ask(call: Call, scope: Scope, id: KeyId, request: KeyRequest) -> Result<Output, Problem> {
-    let Call {
-        edge,
+async fn ask(
+    call: ApiCall,
+    scope: Scope,
+    id: KeyId,
+    request: KeyRequest,
+) -> Result<Output, Problem> {
+    let ApiCall {
+        app,
         caller,
         if_match,
         reservation,
@@ -90,7 +101,7 @@ async fn ask(call: Call, scope: Scope, id: KeyId, request: KeyRequest) -> Result
         scope,
         by: caller.by,
     };
-    Ok(edge
+    Ok(app
         .system
         .keys
         .ask(id, caller, if_match, reservation, request)

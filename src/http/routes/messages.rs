@@ -8,11 +8,11 @@ use colloquy_model::page::{Order, Start};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::body::{Json, Maybe};
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::body::{Json, OptionalJson};
+use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{NoQuery, Part};
-use super::super::reply::{Listing, Output, Style};
 use super::conversations::ask;
 
 /// What a list of messages may be asked.
@@ -60,11 +60,14 @@ pub(super) struct RevisionsQuery {
     order: Option<Order>,
 }
 
-pub(super) async fn send(call: Call, Json(message): Json<SendMessage>) -> Result<Output, Problem> {
+pub(super) async fn send(
+    call: ApiCall,
+    Json(message): Json<SendMessage>,
+) -> Result<Output, Problem> {
     ask(call, Request::Send(Box::new(message))).await
 }
 
-pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let part = Part {
         limit: query.limit,
@@ -107,15 +110,15 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
         sender_type: query.sender_type,
     };
     let page = call
-        .edge
+        .app
         .system
         .conversations
         .messages(call.caller.scope, id, wanted)
         .await?;
     let style = if by_sequence {
-        Style::Sequence
+        LinkStyle::Sequence
     } else {
-        Style::Plain
+        LinkStyle::Plain
     };
     Ok(Output::Page(Listing {
         page,
@@ -124,10 +127,10 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
     }))
 }
 
-pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let (id, message) = (call.id::<ConversationKind>(0)?, call.id::<MessageKind>(1)?);
     Ok(call
-        .edge
+        .app
         .system
         .conversations
         .message(call.caller.scope, id, message)
@@ -135,17 +138,20 @@ pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
         .into())
 }
 
-pub(super) async fn edit(call: Call, Maybe(edit): Maybe<EditMessage>) -> Result<Output, Problem> {
+pub(super) async fn edit(
+    call: ApiCall,
+    OptionalJson(edit): OptionalJson<EditMessage>,
+) -> Result<Output, Problem> {
     let message = call.id::<MessageKind>(1)?;
     ask(call, Request::Edit(message, Box::new(edit))).await
 }
 
-pub(super) async fn redact(call: Call) -> Result<Output, Problem> {
+pub(super) async fn redact(call: ApiCall) -> Result<Output, Problem> {
     let message = call.id::<MessageKind>(1)?;
     ask(call, Request::Redact(message)).await
 }
 
-pub(super) async fn revisions(call: Call, query: RevisionsQuery) -> Result<Output, Problem> {
+pub(super) async fn revisions(call: ApiCall, query: RevisionsQuery) -> Result<Output, Problem> {
     let part = Part {
         limit: query.limit,
         offset: query.offset,
@@ -155,7 +161,7 @@ pub(super) async fn revisions(call: Call, query: RevisionsQuery) -> Result<Outpu
     let paging = part.paging::<MessageKind>(Order::Desc)?;
     let (id, message) = (call.id::<ConversationKind>(0)?, call.id::<MessageKind>(1)?);
     let page = call
-        .edge
+        .app
         .system
         .conversations
         .revisions(call.caller.scope, id, message, paging)
@@ -163,6 +169,6 @@ pub(super) async fn revisions(call: Call, query: RevisionsQuery) -> Result<Outpu
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }

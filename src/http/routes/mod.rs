@@ -29,26 +29,26 @@ use colloquy_model::user::UserView;
 pub(super) use self::document::refusal_page;
 use self::events::EventShown;
 use self::realtime::TicketShown;
-use super::operation::{Door, Home, Operation, delete, get, patch, post};
+use super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::problem::Kind;
 
 /// What reads conversations, once or for as long as a stream is open.
 const READING: &[Permission] = &[Permission::ConversationsRead];
-const READ: Door = Door::Key(READING);
-const WRITE: Door = Door::Key(&[Permission::ConversationsWrite]);
+const READ: AuthRequirement = AuthRequirement::Key(READING);
+const WRITE: AuthRequirement = AuthRequirement::Key(&[Permission::ConversationsWrite]);
 /// What opens a line that stays open: what is read or sent there has its own.
 const LINES: &[Permission] = &[
     Permission::ConversationsRead,
     Permission::ConversationsWrite,
 ];
-const ANY: Door = Door::Key(&[]);
-const READ_USERS: Door = Door::Key(&[
+const ANY: AuthRequirement = AuthRequirement::Key(&[]);
+const READ_USERS: AuthRequirement = AuthRequirement::Key(&[
     Permission::UsersManage,
     Permission::ConversationsRead,
     Permission::DocumentsRead,
 ]);
-const WRITE_USERS: Door = Door::Key(&[Permission::UsersManage]);
-const MANAGE_WEBHOOKS: Door = Door::Key(&[Permission::WebhooksManage]);
+const WRITE_USERS: AuthRequirement = AuthRequirement::Key(&[Permission::UsersManage]);
+const MANAGE_WEBHOOKS: AuthRequirement = AuthRequirement::Key(&[Permission::WebhooksManage]);
 
 /// All operations, in the order in which the document shows them.
 pub(crate) fn operations() -> Vec<Operation> {
@@ -71,15 +71,15 @@ fn conversations() -> Vec<Operation> {
     vec![
         post("/v1/conversations", "createConversation", conversations::create)
             .about(TAG, "Start a conversation", "A new conversation is active. An initial message becomes message 1.")
-            .door(WRITE)
-            .creates::<ConversationView>(Home::Beneath),
+            .auth(WRITE)
+            .creates::<ConversationView>(LocationRule::UnderRequestPath),
         get("/v1/conversations", "listConversations", conversations::list)
             .about(TAG, "List conversations", "Newest first, unless `order` or `sort` says otherwise.")
-            .door(READ)
+            .auth(READ)
             .lists::<ConversationView>(),
         get("/v1/conversations/{conversation_id}", "getConversation", conversations::read)
             .about(TAG, "Get a conversation", "Shows one conversation with its customer.")
-            .door(READ)
+            .auth(READ)
             .shows::<ConversationView>(),
         patch("/v1/conversations/{conversation_id}", "changeConversation", conversations::change)
             .about(
@@ -87,17 +87,17 @@ fn conversations() -> Vec<Operation> {
                 "Change a conversation",
                 "What is given is set, what is left out stays. Closing and reopening go by `status` too.",
             )
-            .door(WRITE)
+            .auth(WRITE)
             .shows::<ConversationView>()
             .refuses(&[Kind::InvalidTransition]),
         post("/v1/conversations/{conversation_id}/close", "closeConversation", conversations::close)
             .about(TAG, "Close a conversation", "Closing one that is closed changes nothing.")
-            .door(WRITE)
+            .auth(WRITE)
             .shows::<ConversationView>()
             .conditional(),
         post("/v1/conversations/{conversation_id}/reopen", "reopenConversation", conversations::reopen)
             .about(TAG, "Reopen a conversation", "Makes a closed one active; any other is left as it is.")
-            .door(WRITE)
+            .auth(WRITE)
             .shows::<ConversationView>()
             .conditional(),
         post("/v1/conversations/bulk", "bulkConversations", bulk::run)
@@ -108,7 +108,7 @@ fn conversations() -> Vec<Operation> {
                  takes one permit. With an `Idempotency-Key` each is known by key and place: a repeat goes on where the \
                  first request stopped.",
             )
-            .door(WRITE)
+            .auth(WRITE)
             .shows::<bulk::BulkAnswer>(),
     ]
 }
@@ -126,8 +126,8 @@ fn messages() -> Vec<Operation> {
             "Send a message",
             "A customer's message makes a pending or closed conversation active.",
         )
-        .door(WRITE)
-        .creates::<MessageView>(Home::Beneath)
+        .auth(WRITE)
+        .creates::<MessageView>(LocationRule::UnderRequestPath)
         .conditional()
         .refuses(&[Kind::ConversationClosed]),
         get(
@@ -136,7 +136,7 @@ fn messages() -> Vec<Operation> {
             messages::list,
         )
         .about(TAG, "List messages", "Oldest first.")
-        .door(READ)
+        .auth(READ)
         .lists::<MessageView>(),
         get(
             "/v1/conversations/{conversation_id}/messages/{message_id}",
@@ -144,7 +144,7 @@ fn messages() -> Vec<Operation> {
             messages::read,
         )
         .about(TAG, "Get a message", "Shows one message.")
-        .door(READ)
+        .auth(READ)
         .shows::<MessageView>(),
         patch(
             "/v1/conversations/{conversation_id}/messages/{message_id}",
@@ -156,7 +156,7 @@ fn messages() -> Vec<Operation> {
             "Edit a message",
             "Earlier texts stay readable as revisions. A redacted message can't be edited.",
         )
-        .door(WRITE)
+        .auth(WRITE)
         .shows::<MessageView>()
         .refuses(&[Kind::Conflict]),
         delete(
@@ -169,7 +169,7 @@ fn messages() -> Vec<Operation> {
             "Redact a message",
             "Erases what the message says, everywhere. The message stays in its place.",
         )
-        .door(WRITE),
+        .auth(WRITE),
         get(
             "/v1/conversations/{conversation_id}/messages/{message_id}/revisions",
             "listRevisions",
@@ -180,7 +180,7 @@ fn messages() -> Vec<Operation> {
             "List a message's revisions",
             "What it said before, newest first.",
         )
-        .door(READ)
+        .auth(READ)
         .lists::<RevisionView>(),
     ]
 }
@@ -194,7 +194,7 @@ fn events() -> Vec<Operation> {
                 "List events",
                 "Oldest first. There is always a next page, so that a poller can go on.",
             )
-            .door(READ)
+            .auth(READ)
             .lists::<EventShown>()
             .streams()
             .refuses(&[Kind::CursorExpired]),
@@ -208,7 +208,7 @@ fn events() -> Vec<Operation> {
             "List a conversation's events",
             "Oldest first; a cursor is an event's `seq`.",
         )
-        .door(READ)
+        .auth(READ)
         .lists::<EventShown>()
         .streams()
         .refuses(&[Kind::CursorExpired]),
@@ -218,7 +218,7 @@ fn events() -> Vec<Operation> {
                 "Open a WebSocket",
                 "Events, messages, typing and presence in JSON frames; subprotocol `colloquy.v1`.",
             )
-            .door(Door::Line(LINES))
+            .auth(AuthRequirement::KeyOrTicket(LINES))
             .switches(),
         post(
             "/v1/realtime/tickets",
@@ -230,8 +230,8 @@ fn events() -> Vec<Operation> {
             "Make a ticket",
             "For browsers: it opens one WebSocket, within a minute, in place of a key.",
         )
-        .door(Door::Key(LINES))
-        .creates::<TicketShown<'_>>(Home::At("/v1/realtime"))
+        .auth(AuthRequirement::Key(LINES))
+        .creates::<TicketShown<'_>>(LocationRule::UnderPath("/v1/realtime"))
         .secret(),
     ]
 }
@@ -245,12 +245,12 @@ fn customers() -> Vec<Operation> {
                 "Create a customer",
                 "An `external_id` is unique in the account and mode.",
             )
-            .door(WRITE)
-            .creates::<CustomerView>(Home::Beneath)
+            .auth(WRITE)
+            .creates::<CustomerView>(LocationRule::UnderRequestPath)
             .refuses(&[Kind::Conflict]),
         get("/v1/customers", "listCustomers", customers::list)
             .about(TAG, "List customers", "Newest first.")
-            .door(READ)
+            .auth(READ)
             .lists::<CustomerView>(),
         get(
             "/v1/customers/{customer_id}",
@@ -258,7 +258,7 @@ fn customers() -> Vec<Operation> {
             customers::read,
         )
         .about(TAG, "Get a customer", "Shows one customer.")
-        .door(READ)
+        .auth(READ)
         .shows::<CustomerView>(),
         patch(
             "/v1/customers/{customer_id}",
@@ -270,7 +270,7 @@ fn customers() -> Vec<Operation> {
             "Change a customer",
             "What is given is set, what is left out stays.",
         )
-        .door(WRITE)
+        .auth(WRITE)
         .shows::<CustomerView>()
         .refuses(&[Kind::Conflict]),
         delete(
@@ -283,7 +283,7 @@ fn customers() -> Vec<Operation> {
             "Delete a customer",
             "One that has conversations can't be deleted.",
         )
-        .door(WRITE)
+        .auth(WRITE)
         .refuses(&[Kind::Conflict]),
     ]
 }
@@ -297,16 +297,16 @@ fn users() -> Vec<Operation> {
                 "Create a user",
                 "Users belong to the account in both modes; an `email` is unique there.",
             )
-            .door(WRITE_USERS)
-            .creates::<UserView>(Home::Beneath)
+            .auth(WRITE_USERS)
+            .creates::<UserView>(LocationRule::UnderRequestPath)
             .refuses(&[Kind::Conflict]),
         get("/v1/users", "listUsers", users::list)
             .about(TAG, "List users", "Newest first.")
-            .door(READ_USERS)
+            .auth(READ_USERS)
             .lists::<UserView>(),
         get("/v1/users/{user_id}", "getUser", users::read)
             .about(TAG, "Get a user", "Shows one user.")
-            .door(READ_USERS)
+            .auth(READ_USERS)
             .shows::<UserView>(),
         patch("/v1/users/{user_id}", "changeUser", users::change)
             .about(
@@ -314,7 +314,7 @@ fn users() -> Vec<Operation> {
                 "Change a user",
                 "What is given is set, what is left out stays.",
             )
-            .door(WRITE_USERS)
+            .auth(WRITE_USERS)
             .shows::<UserView>()
             .refuses(&[Kind::Conflict]),
         delete("/v1/users/{user_id}", "deleteUser", users::remove)
@@ -323,7 +323,7 @@ fn users() -> Vec<Operation> {
                 "Delete a user",
                 "Conversations that were assigned to the user are assigned to nobody.",
             )
-            .door(WRITE_USERS)
+            .auth(WRITE_USERS)
             .refuses(&[Kind::Conflict]),
     ]
 }
@@ -338,16 +338,16 @@ macro_rules! webhooks {
                     "Create a webhook endpoint",
                     "The answer's `secret` signs its deliveries: it is shown only here.",
                 )
-                .door(MANAGE_WEBHOOKS)
-                .creates::<WebhookView>(Home::Beneath)
+                .auth(MANAGE_WEBHOOKS)
+                .creates::<WebhookView>(LocationRule::UnderRequestPath)
                 .secret(),
             get(concat!($base, "/webhooks"), concat!("listWebhooks", $after), webhooks::list)
                 .about("Webhooks", "List webhook endpoints", "Newest first.")
-                .door(MANAGE_WEBHOOKS)
+                .auth(MANAGE_WEBHOOKS)
                 .lists::<WebhookView>(),
             get(concat!($base, "/webhooks/{webhook_id}"), concat!("getWebhook", $after), webhooks::read)
                 .about("Webhooks", "Get a webhook endpoint", "Shows one endpoint, without its secret.")
-                .door(MANAGE_WEBHOOKS)
+                .auth(MANAGE_WEBHOOKS)
                 .shows::<WebhookView>(),
             patch(concat!($base, "/webhooks/{webhook_id}"), concat!("changeWebhook", $after), webhooks::change)
                 .about(
@@ -355,11 +355,11 @@ macro_rules! webhooks {
                     "Change a webhook endpoint",
                     "What is given is set, what is left out stays; a `filter` replaces the one before as a whole.",
                 )
-                .door(MANAGE_WEBHOOKS)
+                .auth(MANAGE_WEBHOOKS)
                 .shows::<WebhookView>(),
             delete(concat!($base, "/webhooks/{webhook_id}"), concat!("deleteWebhook", $after), webhooks::remove)
                 .about("Webhooks", "Delete a webhook endpoint", "What waits for it is given up.")
-                .door(MANAGE_WEBHOOKS),
+                .auth(MANAGE_WEBHOOKS),
             post(
                 concat!($base, "/webhooks/{webhook_id}/rotate-secret"),
                 concat!("rotateWebhookSecret", $after),
@@ -370,7 +370,7 @@ macro_rules! webhooks {
                 "Rotate an endpoint's secret",
                 "The answer's `secret` is the new one: it is shown only here. The old one signs too for the overlap.",
             )
-            .door(MANAGE_WEBHOOKS)
+            .auth(MANAGE_WEBHOOKS)
             .shows::<WebhookView>()
             .conditional()
             .secret(),
@@ -380,7 +380,7 @@ macro_rules! webhooks {
                     "Try a webhook endpoint",
                     "Sends a sample at once, also to an endpoint that is disabled, and shows what came of it.",
                 )
-                .door(MANAGE_WEBHOOKS)
+                .auth(MANAGE_WEBHOOKS)
                 .shows::<Attempt>(),
             get(
                 concat!($base, "/webhooks/{webhook_id}/deliveries"),
@@ -388,7 +388,7 @@ macro_rules! webhooks {
                 deliveries::list,
             )
             .about("Webhooks", "List an endpoint's deliveries", "Newest first.")
-            .door(MANAGE_WEBHOOKS)
+            .auth(MANAGE_WEBHOOKS)
             .lists::<DeliveryView>(),
             get(
                 concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}"),
@@ -396,7 +396,7 @@ macro_rules! webhooks {
                 deliveries::read,
             )
             .about("Webhooks", "Get a delivery", "Shows one delivery with each attempt.")
-            .door(MANAGE_WEBHOOKS)
+            .auth(MANAGE_WEBHOOKS)
             .shows::<DeliveryLogView>(),
             post(
                 concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}/retry"),
@@ -408,7 +408,7 @@ macro_rules! webhooks {
                 "Send a delivery again",
                 "One that waits is sent at once, when its turn has come; one that has ended is sent once more.",
             )
-            .door(MANAGE_WEBHOOKS)
+            .auth(MANAGE_WEBHOOKS)
             .accepts::<DeliveryView>()
             .refuses(&[Kind::Conflict]),
             post(concat!($base, "/webhooks/{webhook_id}/replay"), concat!("replayEvents", $after), deliveries::replay)
@@ -417,7 +417,7 @@ macro_rules! webhooks {
                     "Send events of the past again",
                     "All stored events that match, in order, beside what happens now; older ones than the endpoint too.",
                 )
-                .door(MANAGE_WEBHOOKS)
+                .auth(MANAGE_WEBHOOKS)
                 .accepts::<ReplayView>()
                 .refuses(&[Kind::Conflict]),
         ]
@@ -439,11 +439,11 @@ fn service() -> Vec<Operation> {
                 "Get the interface's version",
                 "Which version this is, and since when.",
             )
-            .door(ANY)
+            .auth(ANY)
             .shows::<service::Version>(),
         get("/v1/changelog", "getChangelog", service::changelog)
             .about(TAG, "Get the changelog", "All releases, newest first.")
-            .door(ANY)
+            .auth(ANY)
             .shows::<service::Changelog>(),
         get("/healthz", "getHealth", service::health)
             .about(
@@ -463,7 +463,7 @@ fn service() -> Vec<Operation> {
             .writes("text/plain; charset=utf-8"),
         get("/metrics", "getMetrics", service::metrics)
             .about(TAG, "Get metrics", "In Prometheus' text format.")
-            .door(Door::Metrics)
+            .auth(AuthRequirement::Metrics)
             .writes("text/plain; version=0.0.4; charset=utf-8"),
         get("/openapi.json", "getOpenApi", service::openapi)
             .about(
@@ -508,11 +508,11 @@ fn accounts() -> Vec<Operation> {
                 "Create an account",
                 "An account owns everything else, and nothing of it is visible to another.",
             )
-            .door(Door::Operator)
-            .creates::<AccountView>(Home::Beneath),
+            .auth(AuthRequirement::Operator)
+            .creates::<AccountView>(LocationRule::UnderRequestPath),
         get("/admin/v1/accounts", "listAccounts", accounts::list)
             .about(TAG, "List accounts", "Newest first.")
-            .door(Door::Operator)
+            .auth(AuthRequirement::Operator)
             .lists::<AccountView>(),
         get(
             "/admin/v1/accounts/{account_id}",
@@ -520,7 +520,7 @@ fn accounts() -> Vec<Operation> {
             accounts::read,
         )
         .about(TAG, "Get an account", "Shows one account.")
-        .door(Door::Operator)
+        .auth(AuthRequirement::Operator)
         .shows::<AccountView>(),
         patch(
             "/admin/v1/accounts/{account_id}",
@@ -532,7 +532,7 @@ fn accounts() -> Vec<Operation> {
             "Change an account",
             "Takes effect for the very next request of its keys.",
         )
-        .door(Door::Operator)
+        .auth(AuthRequirement::Operator)
         .shows::<AccountView>(),
     ]
 }
@@ -549,7 +549,7 @@ fn watching() -> Vec<Operation> {
             "How deliveries fare",
             "Every webhook endpoint of every account, newest first.",
         )
-        .door(Door::Operator)
+        .auth(AuthRequirement::Operator)
         .lists::<HealthView>(),
     ]
 }
@@ -559,32 +559,32 @@ fn keys() -> Vec<Operation> {
     vec![
         post("/admin/v1/accounts/{account_id}/keys", "createKey", keys::create)
             .about(TAG, "Create a key", "The answer's `key` is the secret: it is shown only here.")
-            .door(Door::Operator)
-            .creates::<KeyView>(Home::At("/admin/v1/keys/"))
+            .auth(AuthRequirement::Operator)
+            .creates::<KeyView>(LocationRule::UnderPath("/admin/v1/keys/"))
             .secret(),
         get("/admin/v1/accounts/{account_id}/keys", "listKeys", keys::list)
             .about(TAG, "List an account's keys", "Newest first, revoked ones too.")
-            .door(Door::Operator)
+            .auth(AuthRequirement::Operator)
             .lists::<KeyView>(),
         get("/admin/v1/keys/{key_id}", "getKey", keys::read)
             .about(TAG, "Get a key", "Shows one key, without its secret.")
-            .door(Door::Operator)
+            .auth(AuthRequirement::Operator)
             .shows::<KeyView>(),
         patch("/admin/v1/keys/{key_id}", "changeKey", keys::change)
             .about(TAG, "Change a key", "Takes effect for the very next request with it.")
-            .door(Door::Operator)
+            .auth(AuthRequirement::Operator)
             .shows::<KeyView>()
             .refuses(&[Kind::Conflict]),
         delete("/admin/v1/keys/{key_id}", "revokeKey", keys::revoke)
             .about(TAG, "Revoke a key", "Holds for the very next request with it. The key stays listed.")
-            .door(Door::Operator),
+            .auth(AuthRequirement::Operator),
         post("/admin/v1/keys/{key_id}/rotate", "rotateKey", keys::rotate)
             .about(
                 TAG,
                 "Rotate a key's secret",
                 "The answer's `key` is the new secret: it is shown only here. The old one holds for the overlap.",
             )
-            .door(Door::Operator)
+            .auth(AuthRequirement::Operator)
             .shows::<KeyView>()
             .conditional()
             .refuses(&[Kind::Conflict])

@@ -8,11 +8,11 @@ use colloquy_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::body::{Empty, Maybe};
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::body::{Empty, OptionalJson};
+use super::super::output::Output;
 use super::super::problem::{Kind, Problem};
-use super::super::realtime::{Holder, Opening, Session, Way, handshake};
-use super::super::reply::Output;
+use super::super::realtime::{ConnectionAuth, Session, SocketOpening, Transport, handshake};
 use super::LINES;
 
 /// What the opening of a WebSocket may say.
@@ -33,16 +33,19 @@ pub(super) struct TicketShown<'a> {
     expires_at: Timestamp,
 }
 
-pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem> {
+pub(super) async fn open(call: ApiCall, query: OpenQuery) -> Result<Output, Problem> {
     let handshake = handshake(&call.request)?;
     let principal = call.principal().ok_or_else(Problem::crashed)?;
-    let holder = Holder::new(principal, &call.caller, LINES);
+    let auth = ConnectionAuth::new(principal, &call.caller, LINES);
     // Before the ticket is used up: a refusal costs nothing.
-    let open = call.edge.open.open(Way::Socket, principal)?;
+    let open = call
+        .app
+        .live_connections
+        .open(Transport::WebSocket, principal)?;
     if call.by_ticket() {
         let redeemed = query
             .ticket
-            .is_some_and(|ticket| call.edge.system.tickets.redeem(&ticket));
+            .is_some_and(|ticket| call.app.system.tickets.redeem(&ticket));
         if !redeemed {
             return Err(Problem::new(
                 Kind::Unauthorized,
@@ -51,9 +54,9 @@ pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem
         }
     }
     let connection = call.connection();
-    let session = Session::new(call.edge.clone(), holder);
-    Ok(Output::Line(Box::new(Opening {
-        edge: call.edge,
+    let session = Session::new(call.app.clone(), auth);
+    Ok(Output::WebSocket(Box::new(SocketOpening {
+        app: call.app,
         handshake,
         session,
         open,
@@ -61,9 +64,11 @@ pub(super) async fn open(call: Call, query: OpenQuery) -> Result<Output, Problem
     })))
 }
 
-pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
+pub(super) async fn ticket(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
-    let ends_ms = call.now_ms.saturating_add(call.edge.lines.ticket_ms);
+    let ends_ms = call
+        .now_ms
+        .saturating_add(call.app.realtime_limits.ticket_ms);
     let account = principal.account.number;
     let ticket = Ticket {
         account,
@@ -71,7 +76,7 @@ pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Proble
         user: call.caller.by.user,
         ends_ms,
     };
-    let text = call.edge.system.tickets.issue(ticket, call.now_ms);
+    let text = call.app.system.tickets.issue(ticket, call.now_ms);
     let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
     if call.reservation.is_none() {
         return Ok(Output::Answer(Answer {
@@ -85,7 +90,7 @@ pub(super) async fn ticket(call: Call, _: Maybe<Empty>) -> Result<Output, Proble
     let (id, caller) = (principal.key.view.key_id, call.account_caller());
     let request = KeyRequest::Tell { shown, kept };
     Ok(call
-        .edge
+        .app
         .system
         .keys
         .ask(id, caller, None, call.reservation, request)

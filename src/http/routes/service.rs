@@ -6,12 +6,12 @@ use colloquy_merge::diff;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
 use super::super::docs;
 use super::super::metrics::MEDIA_TYPE;
+use super::super::output::{CachePolicy, Output, Text};
 use super::super::problem::{Outcome, Problem};
 use super::super::query::NoQuery;
-use super::super::reply::{Keep, Output, Text};
 
 /// Which version of the interface this is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -74,20 +74,20 @@ const RELEASES: [Release; 2] = [
     },
 ];
 
-pub(super) async fn version(_: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn version(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(json(&VERSION))
 }
 
-pub(super) async fn changelog(_: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn changelog(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(json(&Changelog { data: &RELEASES }))
 }
 
-pub(super) async fn health(_: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn health(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(plain("alive\n".into()))
 }
 
-pub(super) async fn readiness(call: Call, _: NoQuery) -> Result<Output, Problem> {
-    if call.edge.system.ready() && !call.edge.running.leaving() {
+pub(super) async fn readiness(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    if call.app.system.ready() && !call.app.in_flight.leaving() {
         return Ok(plain("ready\n".into()));
     }
     Err(Problem::unavailable(
@@ -97,44 +97,44 @@ pub(super) async fn readiness(call: Call, _: NoQuery) -> Result<Output, Problem>
     ))
 }
 
-pub(super) async fn metrics(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn metrics(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(Output::Text(Text {
-        body: call.edge.metrics.text().into(),
+        body: call.app.metrics.text().into(),
         media_type: MEDIA_TYPE,
-        keep: Keep::Not,
+        cache: CachePolicy::NoStore,
         room: None,
     }))
 }
 
-pub(super) async fn openapi(call: Call, _: NoQuery) -> Result<Output, Problem> {
-    let body = call.edge.openapi.clone();
+pub(super) async fn openapi(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    let body = call.app.openapi.clone();
     Ok(Output::Text(Text {
         body,
         media_type: "application/json",
-        keep: Keep::Checked,
+        cache: CachePolicy::Public,
         room: None,
     }))
 }
 
-pub(super) async fn docs(call: Call, _: NoQuery) -> Result<Output, Problem> {
-    let body = call.edge.docs.clone();
+pub(super) async fn docs(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    let body = call.app.docs.clone();
     Ok(Output::Text(Text {
         body,
         media_type: "text/html; charset=utf-8",
-        keep: Keep::Checked,
+        cache: CachePolicy::Public,
         room: None,
     }))
 }
 
-pub(super) async fn docs_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn docs_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(style(docs::STYLE))
 }
 
-pub(super) async fn share_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn share_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(style(super::document::STYLE))
 }
 
-pub(super) async fn diff_style(_: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn diff_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(style(diff::STYLE))
 }
 
@@ -143,7 +143,7 @@ fn style(text: &'static str) -> Output {
     Output::Text(Text {
         body,
         media_type: "text/css; charset=utf-8",
-        keep: Keep::Checked,
+        cache: CachePolicy::Public,
         room: None,
     })
 }
@@ -152,7 +152,7 @@ fn plain(body: Bytes) -> Output {
     Output::Text(Text {
         body,
         media_type: "text/plain; charset=utf-8",
-        keep: Keep::Not,
+        cache: CachePolicy::NoStore,
         room: None,
     })
 }
@@ -162,7 +162,7 @@ fn json<T: Serialize>(value: &T) -> Output {
     Output::Text(Text {
         body,
         media_type: "application/json",
-        keep: Keep::Private,
+        cache: CachePolicy::Private,
         room: None,
     })
 }

@@ -6,11 +6,11 @@ use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::body::{Json, Maybe};
-use super::super::call::Call;
+use super::super::api_call::ApiCall;
+use super::super::body::{Json, OptionalJson};
+use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{NoQuery, Part};
-use super::super::reply::{Listing, Output, Style};
 
 /// What a plain list may be asked.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -39,15 +39,15 @@ impl PlainQuery {
     }
 }
 
-pub(super) async fn create(call: Call, Json(new): Json<CreateUser>) -> Result<Output, Problem> {
+pub(super) async fn create(call: ApiCall, Json(new): Json<CreateUser>) -> Result<Output, Problem> {
     let id = UserId::new(call.now_ms);
     ask(call, id, UserRequest::Create(new)).await
 }
 
-pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
     let paging = query.part().paging::<UserKind>(Order::Desc)?;
     let page = call
-        .edge
+        .app
         .system
         .users
         .list(call.account_wide(), Filter::default(), paging)
@@ -55,39 +55,39 @@ pub(super) async fn list(call: Call, query: PlainQuery) -> Result<Output, Proble
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     ask_named(call, UserRequest::Read).await
 }
 
 pub(super) async fn change(
-    call: Call,
-    Maybe(change): Maybe<ChangeUser>,
+    call: ApiCall,
+    OptionalJson(change): OptionalJson<ChangeUser>,
 ) -> Result<Output, Problem> {
     ask_named(call, UserRequest::Change(change)).await
 }
 
-pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
+pub(super) async fn remove(call: ApiCall) -> Result<Output, Problem> {
     ask_named(call, UserRequest::Delete).await
 }
 
-async fn ask_named(call: Call, request: UserRequest) -> Result<Output, Problem> {
+async fn ask_named(call: ApiCall, request: UserRequest) -> Result<Output, Problem> {
     let id = call.id::<UserKind>(0)?;
     ask(call, id, request).await
 }
 
-async fn ask(call: Call, id: UserId, request: UserRequest) -> Result<Output, Problem> {
+async fn ask(call: ApiCall, id: UserId, request: UserRequest) -> Result<Output, Problem> {
     let caller = call.account_caller();
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         if_match,
         reservation,
         ..
     } = call;
-    Ok(edge
+    Ok(app
         .system
         .users
         .ask(id, caller, if_match, reservation, request)

@@ -11,11 +11,11 @@ use utoipa::IntoParams;
 
 use super::super::users::PlainQuery;
 use super::change;
-use crate::http::body::{Json, Maybe};
-use crate::http::call::Call;
+use crate::http::api_call::ApiCall;
+use crate::http::body::{Json, OptionalJson};
+use crate::http::output::{LinkStyle, Listing, Output};
 use crate::http::problem::Problem;
 use crate::http::query::Part;
-use crate::http::reply::{Listing, Output, Style};
 
 /// What a list of comments may be asked.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -66,7 +66,7 @@ pub(super) struct ActivityQuery {
     order: Option<Order>,
 }
 
-pub(super) async fn list(call: Call, query: CommentsQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: CommentsQuery) -> Result<Output, Problem> {
     let CommentsQuery {
         resolved,
         limit,
@@ -81,7 +81,7 @@ pub(super) async fn list(call: Call, query: CommentsQuery) -> Result<Output, Pro
     .part()
     .paging::<DocumentKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let page = documents
         .comments(id, by, CommentList { resolved, paging })
@@ -89,25 +89,28 @@ pub(super) async fn list(call: Call, query: CommentsQuery) -> Result<Output, Pro
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn add(call: Call, Json(add): Json<AddComment>) -> Result<Output, Problem> {
+pub(super) async fn add(call: ApiCall, Json(add): Json<AddComment>) -> Result<Output, Problem> {
     change(call, Request::AddComment(Box::new(add))).await
 }
 
-pub(super) async fn edit(call: Call, Maybe(edit): Maybe<ChangeComment>) -> Result<Output, Problem> {
+pub(super) async fn edit(
+    call: ApiCall,
+    OptionalJson(edit): OptionalJson<ChangeComment>,
+) -> Result<Output, Problem> {
     let comment = call.id::<CommentKind>(1)?;
     change(call, Request::ChangeComment(comment, edit)).await
 }
 
-pub(super) async fn remove(call: Call) -> Result<Output, Problem> {
+pub(super) async fn remove(call: ApiCall) -> Result<Output, Problem> {
     let comment = call.id::<CommentKind>(1)?;
     change(call, Request::RemoveComment(comment)).await
 }
 
-pub(super) async fn activity(call: Call, query: ActivityQuery) -> Result<Output, Problem> {
+pub(super) async fn activity(call: ApiCall, query: ActivityQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let page = Part {
         limit: query.limit,
@@ -127,13 +130,13 @@ pub(super) async fn activity(call: Call, query: ActivityQuery) -> Result<Output,
         until: query.until,
         paging,
     };
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let page = documents.activity(id, by, wanted).await?;
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::change;
-use crate::http::body::{Empty, Json, Maybe};
-use crate::http::call::Call;
+use crate::http::api_call::ApiCall;
+use crate::http::body::{Empty, Json, OptionalJson};
+use crate::http::output::{LinkStyle, Listing, Output};
 use crate::http::problem::Problem;
 use crate::http::query::Part;
-use crate::http::reply::{Listing, Output, Style};
 
 /// By what a list of documents is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -86,14 +86,17 @@ pub(super) struct DeleteQuery {
     permanent: Option<bool>,
 }
 
-pub(super) async fn create(call: Call, Json(new): Json<CreateDocument>) -> Result<Output, Problem> {
-    let Call {
-        edge,
+pub(super) async fn create(
+    call: ApiCall,
+    Json(new): Json<CreateDocument>,
+) -> Result<Output, Problem> {
+    let ApiCall {
+        app,
         caller,
         reservation,
         ..
     } = call;
-    Ok(edge
+    Ok(app
         .system
         .documents
         .create(caller, new, reservation)
@@ -101,7 +104,7 @@ pub(super) async fn create(call: Call, Json(new): Json<CreateDocument>) -> Resul
         .into())
 }
 
-pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let part = Part {
         limit: query.limit,
@@ -117,7 +120,7 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
             "goes with offset only, not with after or before",
         ));
     }
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let wanted = DocumentList {
         q: query.q,
         owner: query.owner_id,
@@ -138,25 +141,25 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn read(call: Call, query: ReadQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, query: ReadQuery) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     Ok(documents.read(id, by, query.version).await?.into())
 }
 
 pub(super) async fn update(
-    call: Call,
-    Maybe(update): Maybe<UpdateDocument>,
+    call: ApiCall,
+    OptionalJson(update): OptionalJson<UpdateDocument>,
 ) -> Result<Output, Problem> {
     change(call, Request::Update(Box::new(update))).await
 }
 
-pub(super) async fn remove(call: Call, query: DeleteQuery) -> Result<Output, Problem> {
+pub(super) async fn remove(call: ApiCall, query: DeleteQuery) -> Result<Output, Problem> {
     let permanent = query.permanent.unwrap_or(false);
     change(
         call,
@@ -169,6 +172,6 @@ pub(super) async fn remove(call: Call, query: DeleteQuery) -> Result<Output, Pro
     .await
 }
 
-pub(super) async fn restore(call: Call, _: Maybe<Empty>) -> Result<Output, Problem> {
+pub(super) async fn restore(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     change(call, Request::Restore).await
 }

@@ -17,13 +17,13 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::page;
-use crate::http::body::{Form, Holders, Maybe};
+use crate::http::api_call::ApiCall;
+use crate::http::body::{Form, OptionalJson, ShareLinkJson};
 use crate::http::budget::{BytesPermit, Slack};
-use crate::http::call::Call;
-use crate::http::outgoing::SMALL_MAX;
+use crate::http::output::{CachePolicy, Output, Text};
 use crate::http::problem::{Kind, More, Outcome, Problem, TOO_MANY_ANSWERS};
 use crate::http::query::NoQuery;
-use crate::http::reply::{Keep, Output, Text};
+use crate::http::response_body::SMALL_MAX;
 use crate::http::{accept, conditions, idempotency};
 
 /// What opens a link that has a password.
@@ -37,20 +37,20 @@ pub(super) struct Entry {
     password: String,
 }
 
-pub(super) async fn open(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn open(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let given = header(&call);
     let shown = show(&call, given.as_deref()).await;
     shown.map_err(|problem| for_people(&call, given.as_deref(), problem))
 }
 
-pub(super) async fn enter(call: Call, Form(entry): Form<Entry>) -> Result<Output, Problem> {
+pub(super) async fn enter(call: ApiCall, Form(entry): Form<Entry>) -> Result<Output, Problem> {
     let shown = show(&call, Some(&entry.password)).await;
     shown.map_err(|problem| for_people(&call, Some(&entry.password), problem))
 }
 
 pub(super) async fn update(
-    call: Call,
-    Maybe(update): Maybe<UpdateDocument>,
+    call: ApiCall,
+    OptionalJson(update): OptionalJson<UpdateDocument>,
 ) -> Result<Output, Problem> {
     let link = opened(&call, header(&call).as_deref()).await?;
     let if_match = call.if_match.clone();
@@ -66,8 +66,8 @@ pub(super) async fn update(
 }
 
 pub(super) async fn comment(
-    call: Call,
-    Holders(add): Holders<AddComment>,
+    call: ApiCall,
+    ShareLinkJson(add): ShareLinkJson<AddComment>,
 ) -> Result<Output, Problem> {
     let link = opened(&call, header(&call).as_deref()).await?;
     let reservation = match call.idempotency_key.as_ref().zip(call.fingerprint) {
@@ -75,7 +75,7 @@ pub(super) async fn comment(
         // U+0000.
         Some((key, request)) => {
             let key = format!("{}\0{key}", call.segment(0));
-            match idempotency::look(&call.edge, link.scope, &key, request).await? {
+            match idempotency::look(&call.app, link.scope, &key, request).await? {
                 Ok(reservation) => Some(reservation),
                 Err(answer) => return Ok(answer.into()),
             }
@@ -95,7 +95,7 @@ pub(super) async fn comment(
 }
 
 async fn ask(
-    call: &Call,
+    call: &ApiCall,
     link: &Link,
     if_match: Option<Precondition>,
     reservation: Option<Reservation>,
@@ -103,14 +103,14 @@ async fn ask(
 ) -> Result<Answer, Problem> {
     let by = (link.caller(&call.caller.by), link.who);
     Ok(call
-        .edge
+        .app
         .system
         .documents
         .change(link.document, by, if_match, reservation, request)
         .await?)
 }
 
-fn header(call: &Call) -> Option<String> {
+fn header(call: &ApiCall) -> Option<String> {
     let value = call.request.headers().get(PASSWORD)?;
     // Whatever comes is a password, if only a wrong one.
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -118,10 +118,10 @@ fn header(call: &Call) -> Option<String> {
 
 /// Whether there is such a link, whatever it takes to open it: nothing that is sent to any other is
 /// read.
-pub(super) fn known(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
+pub(super) fn known(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Problem>> {
     async {
         Ok(call
-            .edge
+            .app
             .system
             .documents
             .knows_link(call.segment(0))
@@ -131,16 +131,16 @@ pub(super) fn known(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
 }
 
 /// The same for what a page's form sends.
-pub(super) fn known_to_people(call: &Call) -> LocalBoxFuture<'_, Result<(), Problem>> {
+pub(super) fn known_to_people(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Problem>> {
     known(call)
         .map(|known| known.map_err(|problem| for_people(call, None, problem)))
         .boxed_local()
 }
 
 /// The link, if it opens.
-async fn opened(call: &Call, password: Option<&str>) -> Result<Link, Problem> {
+async fn opened(call: &ApiCall, password: Option<&str>) -> Result<Link, Problem> {
     Ok(call
-        .edge
+        .app
         .system
         .documents
         .open_link(call.segment(0), password, &call.caller.by)
@@ -148,8 +148,8 @@ async fn opened(call: &Call, password: Option<&str>) -> Result<Link, Problem> {
 }
 
 /// Shows the document, and counts the use before the answer leaves.
-async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
-    let documents = &call.edge.system.documents;
+async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem> {
+    let documents = &call.app.system.documents;
     let by = &call.caller.by;
     let link = opened(call, password).await?;
     let answer = documents
@@ -179,20 +179,20 @@ async fn show(call: &Call, password: Option<&str>) -> Result<Output, Problem> {
     Ok(Output::Text(Text {
         body,
         media_type: "text/html; charset=utf-8",
-        keep: Keep::Not,
+        cache: CachePolicy::NoStore,
         room,
     }))
 }
 
 /// Room for what is shown of a large document, before a page of it is made and its use is counted.
-async fn room(call: &Call, body: &Bytes, as_json: bool) -> Result<Option<BytesPermit>, Problem> {
+async fn room(call: &ApiCall, body: &Bytes, as_json: bool) -> Result<Option<BytesPermit>, Problem> {
     let Some(holder) = call
-        .holder
+        .owner
         .filter(|_| page::bytes_max(body.len()) > SMALL_MAX)
     else {
         return Ok(None);
     };
-    let (answers, body) = (Arc::clone(&call.edge.answers), body.clone());
+    let (answers, body) = (Arc::clone(&call.app.answers), body.clone());
     let taken = web::block(move || {
         let bytes = if as_json {
             body.len()
@@ -210,7 +210,7 @@ async fn room(call: &Call, body: &Bytes, as_json: bool) -> Result<Option<BytesPe
 }
 
 /// The refusal as a page, for who does not ask for JSON.
-fn for_people(call: &Call, given: Option<&str>, problem: Problem) -> Problem {
+fn for_people(call: &ApiCall, given: Option<&str>, problem: Problem) -> Problem {
     let headers = call.request.headers();
     if accept::prefers_json(headers) {
         return problem;

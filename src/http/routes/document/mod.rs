@@ -20,16 +20,18 @@ use colloquy_model::page::Order;
 use self::sharing::{CollaboratorShown, PermissionsShown};
 use self::versions::NotMerged;
 use super::users::PlainQuery;
-use crate::http::call::Call;
-use crate::http::operation::{Door, Home, Operation, delete, delete_as, get, patch, post, put};
+use crate::http::api_call::ApiCall;
+use crate::http::operation::{
+    AuthRequirement, LocationRule, Operation, delete, delete_as, get, patch, post, put,
+};
+use crate::http::output::{LinkStyle, Listing, Output};
 use crate::http::problem::{Kind, Problem};
-use crate::http::reply::{Listing, Output, Style};
 
 pub(in crate::http) use self::page::{STYLE, refusal_page};
 
-const READ: Door = Door::Key(&[Permission::DocumentsRead]);
-const WRITE: Door = Door::Key(&[Permission::DocumentsWrite]);
-const SHARE: Door = Door::Key(&[Permission::DocumentsShare]);
+const READ: AuthRequirement = AuthRequirement::Key(&[Permission::DocumentsRead]);
+const WRITE: AuthRequirement = AuthRequirement::Key(&[Permission::DocumentsWrite]);
+const SHARE: AuthRequirement = AuthRequirement::Key(&[Permission::DocumentsShare]);
 const TAG: &str = "Documents";
 const TAG_VERSIONS: &str = "Documents: versions";
 const TAG_PEOPLE: &str = "Documents: people";
@@ -37,20 +39,20 @@ const TAG_LINKS: &str = "Documents: share links";
 const HTML: &str = "text/html; charset=utf-8";
 
 /// Asks the document in the path to change.
-async fn change(call: Call, request: Request) -> Result<Output, Problem> {
+async fn change(call: ApiCall, request: Request) -> Result<Output, Problem> {
     Ok(answered(call, request).await?.into())
 }
 
-async fn answered(call: Call, request: Request) -> Result<Answer, Problem> {
+async fn answered(call: ApiCall, request: Request) -> Result<Answer, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         if_match,
         reservation,
         ..
     } = call;
-    let documents = &edge.system.documents;
+    let documents = &app.system.documents;
     let by = (caller.clone(), documents.who(&caller));
     Ok(documents
         .change(id, by, if_match, reservation, request)
@@ -58,16 +60,16 @@ async fn answered(call: Call, request: Request) -> Result<Answer, Problem> {
 }
 
 /// A page of what the document in the path holds.
-async fn part(call: Call, query: &PlainQuery, part: DocumentPart) -> Result<Output, Problem> {
+async fn part(call: ApiCall, query: &PlainQuery, part: DocumentPart) -> Result<Output, Problem> {
     let paging = query.part().paging::<DocumentKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let page = documents.part(id, by, part, paging).await?;
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
@@ -85,17 +87,17 @@ fn whole() -> Vec<Operation> {
     vec![
         post("/api/v1/documents", "createDocument", documents::create)
             .about(TAG, "Create a document", "Its content is version 1; it belongs to the user for whom the key acts.")
-            .door(WRITE)
+            .auth(WRITE)
             .large()
             .whole()
-            .creates::<DocumentView<'_>>(Home::Beneath),
+            .creates::<DocumentView<'_>>(LocationRule::UnderRequestPath),
         get("/api/v1/documents", "listDocuments", documents::list)
             .about(TAG, "List documents", "What the caller may read, without contents; with `q` a full-text search.")
-            .door(READ)
+            .auth(READ)
             .lists::<DocumentView<'_>>(),
         get("/api/v1/documents/{document_id}", "getDocument", documents::read)
             .about(TAG, "Get a document", "With the head's content, or that of the version that is named.")
-            .door(READ)
+            .auth(READ)
             .plentiful()
             .shows::<DocumentView<'_>>(),
         put("/api/v1/documents/{document_id}", "updateDocument", documents::update)
@@ -104,7 +106,7 @@ fn whole() -> Vec<Operation> {
                 "Update a document",
                 "What is given replaces, the rest stays; a change of content makes a version on the head.",
             )
-            .door(WRITE)
+            .auth(WRITE)
             .large()
             .shows::<DocumentView<'_>>(),
         delete_as("/api/v1/documents/{document_id}", "deleteDocument", documents::remove)
@@ -113,10 +115,10 @@ fn whole() -> Vec<Operation> {
                 "Delete a document",
                 "To the bin, from which it can be restored for 30 days; or at once for good.",
             )
-            .door(WRITE),
+            .auth(WRITE),
         post("/api/v1/documents/{document_id}/restore", "restoreDocument", documents::restore)
             .about(TAG, "Take a document out of the bin", "One that is not in it is left as it is.")
-            .door(WRITE)
+            .auth(WRITE)
             .whole()
             .shows::<DocumentView<'_>>()
             .conditional(),
@@ -127,11 +129,11 @@ fn versions() -> Vec<Operation> {
     vec![
         get("/api/v1/documents/{document_id}/versions", "listVersions", versions::list)
             .about(TAG_VERSIONS, "List versions", "Newest first, without contents.")
-            .door(READ)
+            .auth(READ)
             .lists::<VersionView<'_>>(),
         get("/api/v1/documents/{document_id}/versions/{version}", "getVersionOfDocument", versions::read)
             .about(TAG_VERSIONS, "Get a version", "By its ID, number or label, or the newest of a branch; with its content.")
-            .door(READ)
+            .auth(READ)
             .plentiful()
             .shows::<VersionView<'_>>(),
         post("/api/v1/documents/{document_id}/versions", "addVersion", versions::add)
@@ -140,15 +142,15 @@ fn versions() -> Vec<Operation> {
                 "Add a version",
                 "On the head it becomes the head; elsewhere, or with a new `branch`, it begins or goes on with a side line.",
             )
-            .door(WRITE)
+            .auth(WRITE)
             .large()
-            .creates::<VersionView<'_>>(Home::Beneath)
+            .creates::<VersionView<'_>>(LocationRule::UnderRequestPath)
             .conditional()
             .refuses(&[Kind::Conflict]),
         post("/api/v1/documents/{document_id}/versions/{version}/restore", "restoreVersion", versions::restore)
             .about(TAG_VERSIONS, "Restore a version", "A new head with that content.")
-            .door(WRITE)
-            .creates::<VersionView<'_>>(Home::Above(2, "/"))
+            .auth(WRITE)
+            .creates::<VersionView<'_>>(LocationRule::FurtherUp(2, "/"))
             .conditional(),
         post("/api/v1/documents/{document_id}/merge", "mergeVersions", versions::merge)
             .about(
@@ -158,15 +160,15 @@ fn versions() -> Vec<Operation> {
                  crosswise have, these are merged with each other first, as git does. Conflicts stand in the refusal's \
                  `details`: sent again with `resolutions`, both IDs, and the same `style` and `strategy`, it goes through.",
             )
-            .door(WRITE)
+            .auth(WRITE)
             .large()
-            .creates::<VersionView<'_>>(Home::Above(1, "/versions/"))
+            .creates::<VersionView<'_>>(LocationRule::FurtherUp(1, "/versions/"))
             .or_shows::<NotMerged>()
             .conditional()
             .refuses(&[Kind::Conflict, Kind::MergeConflict]),
         get("/api/v1/documents/{document_id}/diff", "compareVersions", versions::diff)
             .about(TAG_VERSIONS, "Compare versions", "As a patch, as data, as a page, or counted.")
-            .door(READ)
+            .auth(READ)
             .plentiful()
             .writes("text/x-diff; charset=utf-8")
             .or_writes(&["application/json", HTML]),
@@ -181,7 +183,7 @@ fn people() -> Vec<Operation> {
             sharing::collaborators,
         )
         .about(TAG_PEOPLE, "List collaborators", "Newest first.")
-        .door(READ)
+        .auth(READ)
         .lists::<CollaboratorShown>(),
         post(
             "/api/v1/documents/{document_id}/collaborators",
@@ -189,8 +191,8 @@ fn people() -> Vec<Operation> {
             sharing::add_collaborator,
         )
         .about(TAG_PEOPLE, "Add a collaborator", "By `user_id` or `email`.")
-        .door(SHARE)
-        .creates::<CollaboratorShown>(Home::Beneath)
+        .auth(SHARE)
+        .creates::<CollaboratorShown>(LocationRule::UnderRequestPath)
         .conditional()
         .refuses(&[Kind::Conflict]),
         put(
@@ -203,7 +205,7 @@ fn people() -> Vec<Operation> {
             "Change a collaborator's role",
             "An owner is made with `transfer_owner_to`.",
         )
-        .door(SHARE)
+        .auth(SHARE)
         .shows::<CollaboratorShown>()
         .refuses(&[Kind::Conflict]),
         delete(
@@ -216,7 +218,7 @@ fn people() -> Vec<Operation> {
             "Remove a collaborator",
             "Holds for the user's very next request.",
         )
-        .door(SHARE)
+        .auth(SHARE)
         .refuses(&[Kind::Conflict]),
         get(
             "/api/v1/documents/{document_id}/permissions",
@@ -224,7 +226,7 @@ fn people() -> Vec<Operation> {
             sharing::permissions,
         )
         .about(TAG_PEOPLE, "Get the permission set", "Who may do what.")
-        .door(READ)
+        .auth(READ)
         .shows::<PermissionsShown>(),
         put(
             "/api/v1/documents/{document_id}/permissions",
@@ -236,7 +238,7 @@ fn people() -> Vec<Operation> {
             "Set permissions",
             "All of it at once, or nothing; what is left out stays.",
         )
-        .door(SHARE)
+        .auth(SHARE)
         .shows::<PermissionsShown>(),
         post(
             "/api/v1/documents/{document_id}/share",
@@ -248,8 +250,8 @@ fn people() -> Vec<Operation> {
             "Make a share link",
             "The answer's `url` is shown only here.",
         )
-        .door(SHARE)
-        .creates::<NewShareView<'_>>(Home::Beneath)
+        .auth(SHARE)
+        .creates::<NewShareView<'_>>(LocationRule::UnderRequestPath)
         .conditional()
         .secret()
         .refuses(&[Kind::Conflict]),
@@ -259,7 +261,7 @@ fn people() -> Vec<Operation> {
             sharing::shares,
         )
         .about(TAG_PEOPLE, "List share links", "Newest first.")
-        .door(READ)
+        .auth(READ)
         .lists::<ShareView>(),
         delete(
             "/api/v1/documents/{document_id}/share/{share_id}",
@@ -271,7 +273,7 @@ fn people() -> Vec<Operation> {
             "Take a share link back",
             "Holds for the very next request with it.",
         )
-        .door(SHARE),
+        .auth(SHARE),
     ]
 }
 
@@ -283,7 +285,7 @@ fn comments() -> Vec<Operation> {
             comments::list,
         )
         .about(TAG, "List comments", "Newest first.")
-        .door(READ)
+        .auth(READ)
         .lists::<CommentView>(),
         post(
             "/api/v1/documents/{document_id}/comments",
@@ -295,8 +297,8 @@ fn comments() -> Vec<Operation> {
             "Comment",
             "On lines of a version; on the head's, it follows them from version to version.",
         )
-        .door(WRITE)
-        .creates::<CommentView>(Home::Beneath)
+        .auth(WRITE)
+        .creates::<CommentView>(LocationRule::UnderRequestPath)
         .conditional()
         .refuses(&[Kind::Conflict]),
         patch(
@@ -309,7 +311,7 @@ fn comments() -> Vec<Operation> {
             "Change a comment",
             "Who may comment may settle any; the words of others are the owner's to change.",
         )
-        .door(WRITE)
+        .auth(WRITE)
         .shows::<CommentView>()
         .refuses(&[Kind::Conflict]),
         delete(
@@ -318,7 +320,7 @@ fn comments() -> Vec<Operation> {
             comments::remove,
         )
         .about(TAG, "Delete a comment", "One's own, or as the owner any.")
-        .door(WRITE),
+        .auth(WRITE),
         get(
             "/api/v1/documents/{document_id}/activity",
             "listActivity",
@@ -329,7 +331,7 @@ fn comments() -> Vec<Operation> {
             "List what was done",
             "Newest first; nothing is ever taken out.",
         )
-        .door(READ)
+        .auth(READ)
         .lists::<ActivityView>(),
     ]
 }
@@ -343,14 +345,14 @@ fn links() -> Vec<Operation> {
                 "As a page, or as JSON where `Accept` says so. Every GET or PUT answered 200 is one use. A password goes \
                  into `X-Share-Password`.",
             )
-            .door(Door::Link)
+            .auth(AuthRequirement::ShareLink)
             .secret()
             .plentiful()
             .shows::<DocumentView<'_>>()
             .or_writes(&[HTML]),
         post("/s/{token}", "enterLink", links::enter)
             .about(TAG_LINKS, "Open a share link with a password", "What the page's form sends.")
-            .door(Door::Link)
+            .auth(AuthRequirement::ShareLink)
             .known_by(links::known_to_people)
             .secret()
             .plentiful()
@@ -359,7 +361,7 @@ fn links() -> Vec<Operation> {
             .or_writes(&[HTML]),
         put("/s/{token}", "updateByLink", links::update)
             .about(TAG_LINKS, "Update a shared document", "With an editor's link; answered 200, it is one use.")
-            .door(Door::Link)
+            .auth(AuthRequirement::ShareLink)
             .known_by(links::known)
             .large()
             .secret()
@@ -367,10 +369,10 @@ fn links() -> Vec<Operation> {
             .refuses(&[Kind::Forbidden]),
         post("/s/{token}/comments", "commentByLink", links::comment)
             .about(TAG_LINKS, "Comment on a shared document", "With a commenter's or an editor's link.")
-            .door(Door::Link)
+            .auth(AuthRequirement::ShareLink)
             .known_by(links::known)
             .secret()
-            .creates::<CommentView>(Home::Beneath)
+            .creates::<CommentView>(LocationRule::UnderRequestPath)
             .conditional()
             .refuses(&[Kind::Forbidden, Kind::Conflict]),
     ]

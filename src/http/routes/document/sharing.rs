@@ -12,11 +12,11 @@ use utoipa::ToSchema;
 
 use super::super::users::PlainQuery;
 use super::{answered, change, part};
-use crate::http::body::{Json, Maybe};
-use crate::http::call::Call;
+use crate::http::api_call::ApiCall;
+use crate::http::body::{Json, OptionalJson};
+use crate::http::output::Output;
 use crate::http::problem::Problem;
 use crate::http::query::NoQuery;
-use crate::http::reply::Output;
 
 /// A user who was let in.
 #[derive(Debug, Serialize, ToSchema)]
@@ -48,23 +48,23 @@ pub(super) struct PermissionsShown {
     link_sharing: bool,
 }
 
-pub(super) async fn collaborators(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+pub(super) async fn collaborators(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
     part(call, &query, DocumentPart::Collaborators).await
 }
 
 pub(super) async fn add_collaborator(
-    call: Call,
+    call: ApiCall,
     Json(new): Json<AddCollaborator>,
 ) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         if_match,
         reservation,
         ..
     } = call;
-    let documents = &edge.system.documents;
+    let documents = &app.system.documents;
     let by = (caller.clone(), documents.who(&caller));
     Ok(documents
         .add_collaborator(id, by, new, if_match, reservation)
@@ -73,14 +73,14 @@ pub(super) async fn add_collaborator(
 }
 
 pub(super) async fn change_collaborator(
-    call: Call,
+    call: ApiCall,
     Json(change): Json<ChangeCollaborator>,
 ) -> Result<Output, Problem> {
     let user = call.id::<UserKind>(1)?;
     let scope = call.caller.scope;
-    let edge = call.edge.clone();
+    let app = call.app.clone();
     let answer = answered(call, Request::ChangeCollaborator(user, change.role)).await?;
-    Ok(edge
+    Ok(app
         .system
         .documents
         .collaborator_shown(scope, answer)
@@ -88,30 +88,30 @@ pub(super) async fn change_collaborator(
         .into())
 }
 
-pub(super) async fn remove_collaborator(call: Call) -> Result<Output, Problem> {
+pub(super) async fn remove_collaborator(call: ApiCall) -> Result<Output, Problem> {
     let user = call.id::<UserKind>(1)?;
     change(call, Request::RemoveCollaborator(user)).await
 }
 
-pub(super) async fn permissions(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn permissions(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     Ok(documents.permissions(id, by).await?.into())
 }
 
 pub(super) async fn set_permissions(
-    call: Call,
-    Maybe(set): Maybe<SetPermissions>,
+    call: ApiCall,
+    OptionalJson(set): OptionalJson<SetPermissions>,
 ) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         if_match,
         ..
     } = call;
-    let documents = &edge.system.documents;
+    let documents = &app.system.documents;
     let by = (caller.clone(), documents.who(&caller));
     Ok(documents
         .set_permissions(id, by, if_match, set)
@@ -119,29 +119,32 @@ pub(super) async fn set_permissions(
         .into())
 }
 
-pub(super) async fn share(call: Call, Maybe(new): Maybe<CreateShare>) -> Result<Output, Problem> {
+pub(super) async fn share(
+    call: ApiCall,
+    OptionalJson(new): OptionalJson<CreateShare>,
+) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         if_match,
         reservation,
         ..
     } = call;
-    let documents = &edge.system.documents;
+    let documents = &app.system.documents;
     let by = (caller.clone(), documents.who(&caller));
     let (answer, token) = documents
         .create_share(id, by, new, if_match, reservation)
         .await?;
-    let url = format!("{}/s/{token}", edge.public_url);
+    let url = format!("{}/s/{token}", app.public_url);
     Ok(with_url(answer, &url)?.into())
 }
 
-pub(super) async fn shares(call: Call, query: PlainQuery) -> Result<Output, Problem> {
+pub(super) async fn shares(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
     part(call, &query, DocumentPart::Shares).await
 }
 
-pub(super) async fn remove_share(call: Call) -> Result<Output, Problem> {
+pub(super) async fn remove_share(call: ApiCall) -> Result<Output, Problem> {
     let share = call.id::<ShareKind>(1)?;
     change(call, Request::RemoveShare(share)).await
 }

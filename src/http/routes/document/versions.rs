@@ -12,11 +12,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::change;
 use crate::http::accept;
-use crate::http::body::{Json, Maybe};
-use crate::http::call::Call;
+use crate::http::api_call::ApiCall;
+use crate::http::body::{Json, OptionalJson};
+use crate::http::output::{CachePolicy, LinkStyle, Listing, Output, Text};
 use crate::http::problem::{Kind, More, Problem};
 use crate::http::query::{NoQuery, Part};
-use crate::http::reply::{Keep, Listing, Output, Style, Text};
 
 /// Lines around a change, unless the caller says otherwise.
 const CONTEXT_DEFAULT: u64 = 3;
@@ -88,7 +88,7 @@ pub(super) struct NotMerged {
     conflicts: Option<Vec<String>>,
 }
 
-pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem> {
+pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let (after, before) = (query.after.as_deref(), query.before.as_deref());
     let part = Part {
         limit: query.limit,
@@ -99,43 +99,43 @@ pub(super) async fn list(call: Call, query: ListQuery) -> Result<Output, Problem
     };
     let paging = part.paging::<VersionKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let page = documents.versions(id, by, query.branch, paging).await?;
     Ok(Output::Page(Listing {
         page,
         paging,
-        style: Style::Plain,
+        style: LinkStyle::Plain,
     }))
 }
 
-pub(super) async fn read(call: Call, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let (id, name) = (call.id::<DocumentKind>(0)?, name(&call)?);
     // What these name stays the same for ever; a branch goes on.
     let lasting = matches!(name, VersionName::Id(_) | VersionName::Number(_));
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let answer = documents.version(id, by, name).await?;
     Ok(if lasting {
-        Output::Lasting(answer)
+        Output::Immutable(answer)
     } else {
         answer.into()
     })
 }
 
-pub(super) async fn add(call: Call, Json(add): Json<AddVersion>) -> Result<Output, Problem> {
+pub(super) async fn add(call: ApiCall, Json(add): Json<AddVersion>) -> Result<Output, Problem> {
     change(call, Request::AddVersion(Box::new(add))).await
 }
 
 pub(super) async fn restore(
-    call: Call,
-    Maybe(restore): Maybe<RestoreVersion>,
+    call: ApiCall,
+    OptionalJson(restore): OptionalJson<RestoreVersion>,
 ) -> Result<Output, Problem> {
     let name = name(&call)?;
     change(call, Request::RestoreVersion(name, restore)).await
 }
 
-pub(super) async fn merge(call: Call, Json(merge): Json<Merge>) -> Result<Output, Problem> {
+pub(super) async fn merge(call: ApiCall, Json(merge): Json<Merge>) -> Result<Output, Problem> {
     let request = call.request.clone();
     match merged(call, merge).await {
         Err(problem) if problem.kind == Kind::MergeConflict => {
@@ -145,16 +145,16 @@ pub(super) async fn merge(call: Call, Json(merge): Json<Merge>) -> Result<Output
     }
 }
 
-async fn merged(call: Call, merge: Merge) -> Result<Output, Problem> {
+async fn merged(call: ApiCall, merge: Merge) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let Call {
-        edge,
+    let ApiCall {
+        app,
         caller,
         if_match,
         reservation,
         ..
     } = call;
-    let documents = &edge.system.documents;
+    let documents = &app.system.documents;
     let by = (caller.clone(), documents.who(&caller));
     Ok(documents
         .merge(id, by, if_match, reservation, merge)
@@ -178,7 +178,7 @@ async fn written(request: &HttpRequest, problem: Problem) -> Problem {
         .unwrap_or_else(|_| Problem::crashed())
 }
 
-pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem> {
+pub(super) async fn diff(call: ApiCall, query: DiffQuery) -> Result<Output, Problem> {
     let context = query.context.unwrap_or(CONTEXT_DEFAULT);
     let context = usize::try_from(context)
         .ok()
@@ -196,7 +196,7 @@ pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem
         Format::Stat => (DiffFormat::Stat, "application/json"),
     };
     let id = call.id::<DocumentKind>(0)?;
-    let documents = &call.edge.system.documents;
+    let documents = &call.app.system.documents;
     let by = (call.caller.clone(), documents.who(&call.caller));
     let body = documents
         .diff(
@@ -213,12 +213,12 @@ pub(super) async fn diff(call: Call, query: DiffQuery) -> Result<Output, Problem
     Ok(Output::Text(Text {
         body,
         media_type,
-        keep: Keep::Private,
+        cache: CachePolicy::Private,
         room: None,
     }))
 }
 
 /// The version that the path names; what can be no name is of nothing that exists.
-fn name(call: &Call) -> Result<VersionName, Problem> {
+fn name(call: &ApiCall) -> Result<VersionName, Problem> {
     call.segment(1).parse().map_err(|_| Problem::not_found())
 }

@@ -16,14 +16,14 @@ use colloquy_model::answer::{Answer, Done};
 use colloquy_model::page::Start;
 
 use super::budget::{BytesPermit, Slack};
-use super::dispatch::{Exchange, Verdict};
+use super::dispatch::{RequestContext, Response};
 use super::headers::{REPLAYED, REQUEST_ID, add_limits};
 use super::idle::InUse;
-use super::operation::{Home, Operation, Verb};
-use super::outgoing::{Large, Nothing, SMALL_MAX};
+use super::operation::{LocationRule, Operation, Verb};
+use super::output::{BulkOutcome, CachePolicy, Listing, Output, Text};
 use super::problem::{More, Problem, TOO_MANY_ANSWERS};
 use super::realtime::{Handshake, PROTOCOL, Socket};
-use super::reply::{Keep, Listing, Outcome, Output, Text};
+use super::response_body::{EmptyBody, LargeBody, SMALL_MAX};
 use super::{accept, conditions, links, problem};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -38,46 +38,49 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 const HTML: &str = "text/html; charset=utf-8";
 
 /// A body and its tag.
-struct Tagged {
+struct TaggedBody {
     body: Bytes,
     etag: String,
 }
 
 /// A verdict for whose answer there is room.
-pub(super) struct Prepared {
-    verdict: Result<Verdict, Problem>,
+pub(super) struct PreparedResponse {
+    reply: Result<Response, Problem>,
     room: Option<BytesPermit>,
     /// What takes long to write where it is large.
-    tagged: Option<Tagged>,
+    tagged: Option<TaggedBody>,
 }
 
 /// Finds room for the answer, and writes a large one off this thread, which others wait for.
-pub(super) async fn prepared(exchange: &Exchange, verdict: Result<Verdict, Problem>) -> Prepared {
-    let (verdict, room) = exchange.room(verdict);
-    let output = match &verdict {
-        Ok(Verdict::Done(output)) if room.is_some() => Some(output),
-        Ok(Verdict::Done(_) | Verdict::Methods(_)) | Err(_) => None,
+pub(super) async fn prepared(
+    context: &RequestContext,
+    reply: Result<Response, Problem>,
+) -> PreparedResponse {
+    let (reply, room) = context.room(reply);
+    let output = match &reply {
+        Ok(Response::Output(output)) if room.is_some() => Some(output),
+        Ok(Response::Output(_) | Response::AllowedMethods(_)) | Err(_) => None,
     };
-    let work: Box<dyn FnOnce() -> Tagged + Send> = match output {
+    let work: Box<dyn FnOnce() -> TaggedBody + Send> = match output {
         Some(Output::Page(listing)) => {
             let listing = listing.clone();
             Box::new(move || page(&listing))
         }
-        Some(Output::Text(text)) if text.keep != Keep::Not => {
+        Some(Output::Text(text)) if text.cache != CachePolicy::NoStore => {
             let body = text.body.clone();
             Box::new(move || tagged(body))
         }
         Some(
             Output::Answer(_)
-            | Output::Lasting(_)
+            | Output::Immutable(_)
             | Output::Bulk(..)
             | Output::Text(_)
             | Output::Events(_)
-            | Output::Line(_),
+            | Output::WebSocket(_),
         )
         | None => {
-            return Prepared {
-                verdict,
+            return PreparedResponse {
+                reply,
                 room,
                 tagged: None,
             };
@@ -85,13 +88,13 @@ pub(super) async fn prepared(exchange: &Exchange, verdict: Result<Verdict, Probl
     };
     // The room goes along: whoever hangs up meanwhile does not end the work.
     match web::block(move || (work(), room)).await {
-        Ok((tagged, room)) => Prepared {
-            verdict,
+        Ok((tagged, room)) => PreparedResponse {
+            reply,
             room,
             tagged: Some(tagged),
         },
-        Err(_) => Prepared {
-            verdict: Err(Problem::crashed()),
+        Err(_) => PreparedResponse {
+            reply: Err(Problem::crashed()),
             room: None,
             tagged: None,
         },
@@ -99,75 +102,79 @@ pub(super) async fn prepared(exchange: &Exchange, verdict: Result<Verdict, Probl
 }
 
 /// Writes the response; a line takes the rest of the request as what comes through it.
-pub(super) fn response(exchange: &Exchange, prepared: Prepared, payload: Payload) -> HttpResponse {
-    let Prepared {
-        verdict,
+pub(super) fn response(
+    context: &RequestContext,
+    prepared: PreparedResponse,
+    payload: Payload,
+) -> HttpResponse {
+    let PreparedResponse {
+        reply,
         room,
         tagged,
     } = prepared;
-    let preflight = matches!(verdict, Ok(Verdict::Methods(_)));
-    let for_people = match &verdict {
-        Ok(Verdict::Done(Output::Text(text))) => text.media_type == HTML,
+    let preflight = matches!(reply, Ok(Response::AllowedMethods(_)));
+    let for_people = match &reply {
+        Ok(Response::Output(Output::Text(text))) => text.media_type == HTML,
         Err(problem) => matches!(problem.more.as_deref(), Some(More::Page(_))),
         Ok(_) => false,
     };
-    let streams = matches!(verdict, Ok(Verdict::Done(Output::Events(_))));
-    let switches = matches!(verdict, Ok(Verdict::Done(Output::Line(_))));
+    let streams = matches!(reply, Ok(Response::Output(Output::Events(_))));
+    let switches = matches!(reply, Ok(Response::Output(Output::WebSocket(_))));
     let after;
-    let mut permit = exchange.permit.as_ref();
-    let whole = |parts| exchange.whole(parts, room);
-    let (mut response, body) = match verdict {
-        Ok(Verdict::Done(Output::Events(events))) => {
+    let mut permit = context.permit.as_ref();
+    let whole = |parts| context.whole(parts, room);
+    let (mut response, body) = match reply {
+        Ok(Response::Output(Output::Events(events))) => {
             (stream_head(), BodyStream::new(events).boxed())
         }
-        Ok(Verdict::Done(Output::Line(opening))) => (
+        Ok(Response::Output(Output::WebSocket(opening))) => (
             switch_head(&opening.handshake),
             BodyStream::new(Socket::new(*opening, payload)).boxed(),
         ),
-        Ok(Verdict::Done(Output::Answer(answer))) => whole(exchange.answer(answer, PRIVATE)),
-        Ok(Verdict::Done(Output::Lasting(answer))) => whole(exchange.answer(answer, LASTING)),
-        Ok(Verdict::Done(Output::Page(listing))) => whole(exchange.page(&listing, tagged)),
-        Ok(Verdict::Done(Output::Text(text))) => whole(exchange.text(text, tagged)),
-        Ok(Verdict::Done(Output::Bulk(outcomes, last_permit))) => {
+        Ok(Response::Output(Output::Answer(answer))) => whole(context.answer(answer, PRIVATE)),
+        Ok(Response::Output(Output::Immutable(answer))) => whole(context.answer(answer, LASTING)),
+        Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
+        Ok(Response::Output(Output::Text(text))) => whole(context.text(text, tagged)),
+        Ok(Response::Output(Output::Bulk(outcomes, last_permit))) => {
             after = last_permit;
             permit = after.as_ref().or(permit);
             whole(bulk(&outcomes))
         }
-        Ok(Verdict::Methods(allow)) => whole((
+        Ok(Response::AllowedMethods(allow)) => whole((
             started(
                 StatusCode::NO_CONTENT,
                 (ALLOW, HeaderValue::from_static(allow)),
             ),
             Bytes::new(),
         )),
-        Err(problem) => whole(exchange.problem(&problem)),
+        Err(problem) => whole(context.problem(&problem)),
     };
-    if let Ok(id) = HeaderValue::from_str(&exchange.request_id) {
+    if let Ok(id) = HeaderValue::from_str(&context.request_id) {
         response.insert_header((REQUEST_ID, id));
     }
-    exchange.edge.fixed.add(&mut response, for_people);
-    exchange
-        .edge
+    context.app.security_headers.add(&mut response, for_people);
+    context
+        .app
         .cors
-        .add(exchange.request.headers(), &mut response, preflight);
+        .add(context.request.headers(), &mut response, preflight);
     if let Some(permit) = permit {
         add_limits(&mut response, permit);
     }
-    if (exchange.edge.running.leaving() || exchange.body_comes) && !switches {
+    if (context.app.in_flight.leaving() || context.body_comes) && !switches {
         response.force_close();
     }
-    if exchange.body_comes {
-        exchange.connection.iter().for_each(InUse::is_last);
+    if context.body_comes {
+        context.connection.iter().for_each(InUse::is_last);
     }
     let mut response = response.body(body);
     if matches!(
         response.status(),
         StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
     ) {
-        response = response.set_body(Nothing.boxed());
+        response = response.set_body(EmptyBody.boxed());
         response.head_mut().no_chunking(true);
     }
-    if streams && exchange.request.version() < Version::HTTP_11 {
+    if streams && context.request.version() < Version::HTTP_11 {
         // It knows no chunks (RFC 9112, 6.1): what has no length ends with its connection.
         response.head_mut().no_chunking(true);
         response
@@ -197,7 +204,7 @@ fn switch_head(handshake: &Handshake) -> HttpResponseBuilder {
 }
 
 type Header = (HeaderName, HeaderValue);
-type Parts = (HttpResponseBuilder, Bytes);
+type HeadAndBody = (HttpResponseBuilder, Bytes);
 
 fn started(status: StatusCode, header: Header) -> HttpResponseBuilder {
     let mut response = HttpResponse::build(status);
@@ -205,7 +212,7 @@ fn started(status: StatusCode, header: Header) -> HttpResponseBuilder {
     response
 }
 
-fn not_modified(mut response: HttpResponseBuilder) -> Parts {
+fn not_modified(mut response: HttpResponseBuilder) -> HeadAndBody {
     response.status(StatusCode::NOT_MODIFIED);
     (response, Bytes::new())
 }
@@ -214,21 +221,21 @@ fn shared(text: String) -> Option<HeaderValue> {
     HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
 }
 
-impl Exchange {
+impl RequestContext {
     /// Room for a large answer, before it is copied or hashed; without room the refusal is the
     /// answer.
     fn room(
         &self,
-        mut verdict: Result<Verdict, Problem>,
-    ) -> (Result<Verdict, Problem>, Option<BytesPermit>) {
-        if let Ok(Verdict::Done(Output::Text(Text { room, .. }))) = &mut verdict
+        mut reply: Result<Response, Problem>,
+    ) -> (Result<Response, Problem>, Option<BytesPermit>) {
+        if let Ok(Response::Output(Output::Text(Text { room, .. }))) = &mut reply
             && let Some(room) = room.take()
         {
-            return (verdict, Some(room));
+            return (reply, Some(room));
         }
-        let bytes = bytes_of(&verdict);
-        let Some(holder) = self.holder.filter(|_| bytes > SMALL_MAX) else {
-            return (verdict, None);
+        let bytes = bytes_of(&reply);
+        let Some(owner) = self.owner.filter(|_| bytes > SMALL_MAX) else {
+            return (reply, None);
         };
         let reads = self.row().is_some_and(|row| row.verb == Verb::Get);
         let (slack, outcome) = if reads {
@@ -236,8 +243,8 @@ impl Exchange {
         } else {
             (Slack::Twice, problem::Outcome::Unknown)
         };
-        match self.edge.answers.take(holder, bytes, slack) {
-            Some(permit) => (verdict, Some(permit)),
+        match self.app.answers.take(owner, bytes, slack) {
+            Some(permit) => (reply, Some(permit)),
             None => (
                 Err(Problem::unavailable(TOO_MANY_ANSWERS, outcome, 1)),
                 None,
@@ -248,7 +255,7 @@ impl Exchange {
     /// A response with its body, in the way in which a body of its size leaves.
     fn whole(
         &self,
-        (response, body): Parts,
+        (response, body): HeadAndBody,
         room: Option<BytesPermit>,
     ) -> (HttpResponseBuilder, BoxBody) {
         if body.len() <= SMALL_MAX {
@@ -256,16 +263,16 @@ impl Exchange {
         }
         (
             response,
-            Large::new(body, room, self.edge.read_pace, self.connection.clone()).boxed(),
+            LargeBody::new(body, room, self.app.read_pace, self.connection.clone()).boxed(),
         )
     }
 
     fn row(&self) -> Option<&Operation> {
         self.operation
-            .and_then(|number| self.edge.table.operations().get(number))
+            .and_then(|number| self.app.router.operations().get(number))
     }
 
-    fn answer(&self, answer: Answer, keep: HeaderValue) -> Parts {
+    fn answer(&self, answer: Answer, keep: HeaderValue) -> HeadAndBody {
         let row = self.row();
         let secret = row.is_some_and(|row| row.secret);
         let mut response = started(
@@ -277,7 +284,7 @@ impl Exchange {
             response.insert_header((REPLAYED, HeaderValue::from_static("true")));
         }
         if let (Done::Created, Some(id), Some(row)) = (answer.done, &answer.id, row) {
-            response.insert_header((LOCATION, self.location(row.home, id)));
+            response.insert_header((LOCATION, self.location(row.location, id)));
         }
         let reading = row.is_some_and(|row| row.verb == Verb::Get);
         if let Some(etag) = &answer.etag {
@@ -294,11 +301,11 @@ impl Exchange {
         (response, answer.body)
     }
 
-    fn location(&self, home: Home, id: &str) -> String {
-        match home {
-            Home::Beneath => format!("{}/{id}", self.request.uri().path()),
-            Home::At(path) => format!("{path}{id}"),
-            Home::Above(segments, then) => {
+    fn location(&self, location: LocationRule, id: &str) -> String {
+        match location {
+            LocationRule::UnderRequestPath => format!("{}/{id}", self.request.uri().path()),
+            LocationRule::UnderPath(path) => format!("{path}{id}"),
+            LocationRule::FurtherUp(segments, then) => {
                 let path = self.request.uri().path();
                 let above = path
                     .rsplitn(segments + 1, '/')
@@ -309,8 +316,8 @@ impl Exchange {
         }
     }
 
-    fn page(&self, listing: &Listing, tagged: Option<Tagged>) -> Parts {
-        let Tagged { body, etag } = tagged.unwrap_or_else(|| page(listing));
+    fn page(&self, listing: &Listing, tagged: Option<TaggedBody>) -> HeadAndBody {
+        let TaggedBody { body, etag } = tagged.unwrap_or_else(|| page(listing));
         let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
         response.insert_header((VARY, VARY_BY_CALLER));
         response.insert_header((ETAG, format!("W/\"{etag}\"")));
@@ -327,18 +334,18 @@ impl Exchange {
         (response, body)
     }
 
-    fn text(&self, text: Text, ready: Option<Tagged>) -> Parts {
-        let (keep, checked) = match text.keep {
-            Keep::Not => (NO_STORE, false),
-            Keep::Checked => (PUBLIC, true),
-            Keep::Private => (PRIVATE, true),
+    fn text(&self, text: Text, ready: Option<TaggedBody>) -> HeadAndBody {
+        let (keep, checked) = match text.cache {
+            CachePolicy::NoStore => (NO_STORE, false),
+            CachePolicy::Public => (PUBLIC, true),
+            CachePolicy::Private => (PRIVATE, true),
         };
         let mut response = started(StatusCode::OK, (CACHE_CONTROL, keep));
-        if text.keep == Keep::Private {
+        if text.cache == CachePolicy::Private {
             response.insert_header((VARY, VARY_BY_CALLER));
         }
         if checked {
-            let Tagged { etag, .. } = ready.unwrap_or_else(|| tagged(text.body.clone()));
+            let TaggedBody { etag, .. } = ready.unwrap_or_else(|| tagged(text.body.clone()));
             response.insert_header((ETAG, format!("\"{etag}\"")));
             if conditions::has_already(self.request.headers(), &etag) {
                 return not_modified(response);
@@ -348,7 +355,7 @@ impl Exchange {
         (response, text.body)
     }
 
-    fn problem(&self, problem: &Problem) -> Parts {
+    fn problem(&self, problem: &Problem) -> HeadAndBody {
         let mut response = started(problem.kind.status(), (CACHE_CONTROL, NO_STORE));
         if problem.kind.status() == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
@@ -382,10 +389,10 @@ impl Exchange {
 }
 
 /// How large the answer will be, but for what is little.
-fn bytes_of(verdict: &Result<Verdict, Problem>) -> usize {
-    match verdict {
-        Ok(Verdict::Done(output)) => match output {
-            Output::Answer(answer) | Output::Lasting(answer) => answer.body.len(),
+fn bytes_of(reply: &Result<Response, Problem>) -> usize {
+    match reply {
+        Ok(Response::Output(output)) => match output {
+            Output::Answer(answer) | Output::Immutable(answer) => answer.body.len(),
             Output::Page(listing) => listing.page.data.len(),
             Output::Text(text) => text.body.len(),
             Output::Bulk(outcomes, _) => outcomes
@@ -393,9 +400,9 @@ fn bytes_of(verdict: &Result<Verdict, Problem>) -> usize {
                 .flatten()
                 .map(|answer| answer.body.len())
                 .sum(),
-            Output::Events(_) | Output::Line(_) => 0,
+            Output::Events(_) | Output::WebSocket(_) => 0,
         },
-        Ok(Verdict::Methods(_)) => 0,
+        Ok(Response::AllowedMethods(_)) => 0,
         Err(problem) => match problem.more.as_deref() {
             Some(More::Written(body) | More::Page(body)) => body.len(),
             Some(More::Conflict(_)) | None => 0,
@@ -413,7 +420,7 @@ fn status(done: Done) -> StatusCode {
 }
 
 /// Each outcome in its place, with the status and the body that a single call would have.
-fn bulk(outcomes: &[Outcome]) -> Parts {
+fn bulk(outcomes: &[BulkOutcome]) -> HeadAndBody {
     let mut body = BytesMut::from(&b"{\"data\":["[..]);
     for (index, outcome) in outcomes.iter().enumerate() {
         let (status, shown) = match outcome {
@@ -440,7 +447,7 @@ fn bulk(outcomes: &[Outcome]) -> Parts {
 }
 
 /// A page as it goes out.
-fn page(Listing { page, paging, .. }: &Listing) -> Tagged {
+fn page(Listing { page, paging, .. }: &Listing) -> TaggedBody {
     let offset = match paging.start {
         Start::Offset(offset) => offset,
         Start::After(_) | Start::Before(_) => 0,
@@ -457,9 +464,9 @@ fn page(Listing { page, paging, .. }: &Listing) -> Tagged {
 }
 
 /// Bytes that have no revision of their own, with a tag.
-fn tagged(body: Bytes) -> Tagged {
+fn tagged(body: Bytes) -> TaggedBody {
     let mut hasher = DefaultHasher::new();
     hasher.write(&body);
     let etag = format!("{:016x}", hasher.finish());
-    Tagged { body, etag }
+    TaggedBody { body, etag }
 }

@@ -4,7 +4,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::limits::{FrameRoom, HeldRoom};
+use super::limits::{FrameBudget, FrameBytes};
 
 /// The most that a frame beside messages may hold.
 const CONTROL_MAX: usize = 125;
@@ -15,7 +15,7 @@ const BUFFER_KEPT: usize = 4_096;
 
 /// Why a WebSocket ends (RFC 6455, 7.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Code {
+pub(super) enum CloseCode {
     GoingAway = 1001,
     Protocol = 1002,
     NotUtf8 = 1007,
@@ -45,7 +45,7 @@ pub(super) struct Frame {
     pub(super) bytes: usize,
     pub(super) incoming: Incoming,
     /// What a whole message holds of its account's room.
-    pub(super) held: Option<HeldRoom>,
+    pub(super) held: Option<FrameBytes>,
 }
 
 /// The head of a frame.
@@ -71,7 +71,7 @@ pub(super) struct Reader {
     buffer: BytesMut,
     begun: Option<Begun>,
     bytes_max: usize,
-    held: HeldRoom,
+    held: FrameBytes,
 }
 
 const CONTINUATION: u8 = 0;
@@ -82,7 +82,7 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 
 impl Reader {
-    pub(super) fn new(bytes_max: usize, room: &FrameRoom) -> Self {
+    pub(super) fn new(bytes_max: usize, room: &FrameBudget) -> Self {
         Reader {
             buffer: BytesMut::new(),
             begun: None,
@@ -97,7 +97,7 @@ impl Reader {
     }
 
     /// The next frame, once all of it has come.
-    pub(super) fn next(&mut self) -> Result<Option<Frame>, Code> {
+    pub(super) fn next(&mut self) -> Result<Option<Frame>, CloseCode> {
         let Some(head) = self.head()? else {
             if self.buffer.is_empty() && self.buffer.capacity() > BUFFER_KEPT {
                 self.buffer = BytesMut::new();
@@ -107,10 +107,10 @@ impl Reader {
         let begun = self.begun.as_ref().map_or(0, |begun| begun.payload.len());
         let whole = begun.saturating_add(head.length);
         if whole > self.bytes_max.max(CONTROL_MAX) {
-            return Err(Code::TooBig);
+            return Err(CloseCode::TooBig);
         }
         if whole > ROOMLESS && !self.held.grow(whole) {
-            return Err(Code::TryAgain);
+            return Err(CloseCode::TryAgain);
         }
         if self.buffer.len() < head.bytes + head.length {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Reader {
         }))
     }
 
-    fn head(&self) -> Result<Option<Head>, Code> {
+    fn head(&self) -> Result<Option<Head>, CloseCode> {
         let mut rest = &*self.buffer;
         let [first, second, tail @ ..] = rest else {
             return Ok(None);
@@ -143,7 +143,7 @@ impl Reader {
         let known = matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG);
         // No extension was agreed on, and clients mask what they send.
         if first & 0x70 != 0 || second & 0x80 == 0 || !known {
-            return Err(Code::Protocol);
+            return Err(CloseCode::Protocol);
         }
         let length = match second & 0x7f {
             126 if rest.len() < 2 => return Ok(None),
@@ -152,13 +152,13 @@ impl Reader {
             127 => rest.get_u64(),
             short => u64::from(short),
         };
-        let length = usize::try_from(length).map_err(|_| Code::TooBig)?;
+        let length = usize::try_from(length).map_err(|_| CloseCode::TooBig)?;
         if opcode >= CLOSE && (length > CONTROL_MAX || !last) {
-            return Err(Code::Protocol);
+            return Err(CloseCode::Protocol);
         }
         let Some(mask) = rest.first_chunk::<4>() else {
             return if length > self.bytes_max.max(CONTROL_MAX) {
-                Err(Code::TooBig)
+                Err(CloseCode::TooBig)
             } else {
                 Ok(None)
             };
@@ -173,7 +173,7 @@ impl Reader {
         }))
     }
 
-    fn frame(&mut self, head: &Head, payload: BytesMut) -> Result<Incoming, Code> {
+    fn frame(&mut self, head: &Head, payload: BytesMut) -> Result<Incoming, CloseCode> {
         match (head.opcode, self.begun.take()) {
             (CLOSE, _) => close(&payload),
             (PING, begun) => {
@@ -195,11 +195,11 @@ impl Reader {
                 begun.payload.extend_from_slice(&payload);
                 self.message(begun, head.last)
             }
-            _ => Err(Code::Protocol),
+            _ => Err(CloseCode::Protocol),
         }
     }
 
-    fn message(&mut self, begun: Begun, last: bool) -> Result<Incoming, Code> {
+    fn message(&mut self, begun: Begun, last: bool) -> Result<Incoming, CloseCode> {
         if !last {
             self.begun = Some(begun);
             return Ok(Incoming::Part);
@@ -208,22 +208,22 @@ impl Reader {
             return Ok(Incoming::Binary);
         }
         if std::str::from_utf8(&begun.payload).is_err() {
-            return Err(Code::NotUtf8);
+            return Err(CloseCode::NotUtf8);
         }
         Ok(Incoming::Text(begun.payload.freeze()))
     }
 }
 
-fn close(payload: &[u8]) -> Result<Incoming, Code> {
+fn close(payload: &[u8]) -> Result<Incoming, CloseCode> {
     let (code, reason) = match payload {
         [] => return Ok(Incoming::Close(None)),
         [high, low, reason @ ..] => (u16::from_be_bytes([*high, *low]), reason),
-        [_] => return Err(Code::Protocol),
+        [_] => return Err(CloseCode::Protocol),
     };
     if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-        return Err(Code::Protocol);
+        return Err(CloseCode::Protocol);
     }
-    std::str::from_utf8(reason).map_err(|_| Code::NotUtf8)?;
+    std::str::from_utf8(reason).map_err(|_| CloseCode::NotUtf8)?;
     Ok(Incoming::Close(Some(code)))
 }
 
@@ -301,11 +301,11 @@ mod tests {
     }
 
     fn reader() -> Reader {
-        Reader::new(1_000, &FrameRoom::of(0))
+        Reader::new(1_000, &FrameBudget::of(0))
     }
 
     /// The next message or control frame.
-    fn next(reader: &mut Reader) -> Result<Option<Incoming>, Code> {
+    fn next(reader: &mut Reader) -> Result<Option<Incoming>, CloseCode> {
         while let Some(frame) = reader.next()? {
             if frame.incoming != Incoming::Part {
                 return Ok(Some(frame.incoming));
@@ -314,7 +314,7 @@ mod tests {
         Ok(None)
     }
 
-    fn read(bytes: &[u8]) -> Result<Option<Incoming>, Code> {
+    fn read(bytes: &[u8]) -> Result<Option<Incoming>, CloseCode> {
         let mut reader = reader();
         reader.feed(bytes);
         next(&mut reader)
@@ -322,17 +322,17 @@ mod tests {
 
     #[test]
     fn a_long_message_holds_room_from_its_head_on_until_it_was_acted_on() {
-        let room = FrameRoom::of(3_000);
+        let room = FrameBudget::of(3_000);
         let (mut one, mut other) = (Reader::new(4_000, &room), Reader::new(4_000, &room));
         let (long, part) = (masked(0x81, &[b'x'; 2_000]), masked(0x01, &[b'x'; 900]));
         one.feed(&long[..20]);
         assert!(one.next().unwrap().is_none());
         other.feed(&[part, masked(0x00, &[b'x'; 900])].concat());
         assert_eq!(other.next().unwrap().unwrap().incoming, Incoming::Part);
-        assert_eq!(other.next().unwrap_err(), Code::TryAgain);
+        assert_eq!(other.next().unwrap_err(), CloseCode::TryAgain);
         one.feed(&long[20..]);
         let whole = one.next().unwrap().unwrap();
-        assert_eq!(other.next().unwrap_err(), Code::TryAgain);
+        assert_eq!(other.next().unwrap_err(), CloseCode::TryAgain);
         drop(whole);
         assert_eq!(other.next().unwrap().unwrap().incoming, Incoming::Part);
     }
@@ -340,24 +340,24 @@ mod tests {
     #[test]
     fn what_breaks_the_protocol_is_refused() {
         for (bytes, code) in [
-            (masked(0xc1, b"x"), Code::Protocol),
-            (masked(0x83, b"x"), Code::Protocol),
-            (masked(0x80, b"x"), Code::Protocol),
-            (masked(0x09, b"x"), Code::Protocol),
-            (masked(0x89, &[0; 126]), Code::Protocol),
-            (masked(0x88, &[3]), Code::Protocol),
-            (masked(0x88, &1005_u16.to_be_bytes()), Code::Protocol),
-            (masked(0x81, &[0xff]), Code::NotUtf8),
-            (vec![0x81, 0x01, b'x'], Code::Protocol),
-            (vec![0x81, 0xff, 0, 0, 0, 1, 0, 0, 0, 0], Code::TooBig),
-            (masked(0x81, &[b'x'; 1_001]), Code::TooBig),
+            (masked(0xc1, b"x"), CloseCode::Protocol),
+            (masked(0x83, b"x"), CloseCode::Protocol),
+            (masked(0x80, b"x"), CloseCode::Protocol),
+            (masked(0x09, b"x"), CloseCode::Protocol),
+            (masked(0x89, &[0; 126]), CloseCode::Protocol),
+            (masked(0x88, &[3]), CloseCode::Protocol),
+            (masked(0x88, &1005_u16.to_be_bytes()), CloseCode::Protocol),
+            (masked(0x81, &[0xff]), CloseCode::NotUtf8),
+            (vec![0x81, 0x01, b'x'], CloseCode::Protocol),
+            (vec![0x81, 0xff, 0, 0, 0, 1, 0, 0, 0, 0], CloseCode::TooBig),
+            (masked(0x81, &[b'x'; 1_001]), CloseCode::TooBig),
             (
                 [masked(0x01, b"x"), masked(0x81, b"y")].concat(),
-                Code::Protocol,
+                CloseCode::Protocol,
             ),
             (
                 [masked(0x01, &[b'x'; 600]), masked(0x00, &[b'x'; 600])].concat(),
-                Code::TooBig,
+                CloseCode::TooBig,
             ),
         ] {
             assert_eq!(read(&bytes), Err(code), "{bytes:?}");

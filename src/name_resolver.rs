@@ -21,9 +21,9 @@ const ACCOUNT_MAX: usize = 16;
 const LOOKS_MAX: usize = 32;
 
 /// What a name was found to be, or in words why not.
-pub(crate) type Found = Result<Arc<[IpAddr]>, Arc<str>>;
+pub(crate) type Resolution = Result<Arc<[IpAddr]>, Arc<str>>;
 
-type Asked = Shared<BoxFuture<'static, Found>>;
+type PendingLookup = Shared<BoxFuture<'static, Resolution>>;
 
 /// Whose threads a look-up takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,22 +38,22 @@ enum Share {
 #[derive(Default)]
 struct Table {
     /// Not shared between accounts: nobody waits for what another account has asked for.
-    running: HashMap<(Share, String), Asked>,
+    running: HashMap<(Share, String), PendingLookup>,
     /// One for each account that has ever asked.
     accounts: HashMap<u32, Arc<Semaphore>>,
 }
 
 /// A resolver, on the blocking threads of its runtime.
 #[derive(Clone)]
-pub(crate) struct Names {
+pub(crate) struct NameResolver {
     runtime: Handle,
     table: Arc<Mutex<Table>>,
     looks: Arc<Semaphore>,
 }
 
-impl Names {
+impl NameResolver {
     pub(crate) fn new(runtime: Handle) -> Self {
-        Names {
+        NameResolver {
             runtime,
             table: Arc::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
@@ -62,7 +62,7 @@ impl Names {
 
     /// The addresses of a name, for this account. Waits while all threads of the account's share
     /// are taken.
-    pub(crate) async fn resolve(&self, account: u32, name: &str) -> Found {
+    pub(crate) async fn resolve(&self, account: u32, name: &str) -> Resolution {
         let key = (Share::Account(account), name.to_owned());
         if let Some(asked) = self.running(&key) {
             return asked.await;
@@ -83,16 +83,16 @@ impl Names {
     }
 
     /// The same for who only wants to look; none where too many look already.
-    pub(crate) async fn look(&self, name: &str) -> Option<Found> {
+    pub(crate) async fn look(&self, name: &str) -> Option<Resolution> {
         let permit = Arc::clone(&self.looks).try_acquire_owned().ok()?;
         Some(self.ask((Share::Looks, name.to_owned()), permit).await)
     }
 
-    fn running(&self, key: &(Share, String)) -> Option<Asked> {
+    fn running(&self, key: &(Share, String)) -> Option<PendingLookup> {
         self.table.lock().running.get(key).cloned()
     }
 
-    fn ask(&self, key: (Share, String), permit: OwnedSemaphorePermit) -> Asked {
+    fn ask(&self, key: (Share, String), permit: OwnedSemaphorePermit) -> PendingLookup {
         let mut table = self.table.lock();
         if let Some(asked) = table.running.get(&key) {
             return asked.clone();
@@ -127,7 +127,7 @@ mod tests {
             .worker_threads(1)
             .build()
             .unwrap();
-        let names = Names::new(runtime.handle().clone());
+        let names = NameResolver::new(runtime.handle().clone());
         let found = runtime.block_on(names.resolve(1, "localhost")).unwrap();
         assert!(found.iter().all(IpAddr::is_loopback) && !found.is_empty());
         assert!(
@@ -144,7 +144,7 @@ mod tests {
             .worker_threads(1)
             .build()
             .unwrap();
-        let names = Names::new(runtime.handle().clone());
+        let names = NameResolver::new(runtime.handle().clone());
         let held: Vec<_> = (0..LOOKS_MAX)
             .map(|_| Arc::clone(&names.looks).try_acquire_owned().unwrap())
             .collect();
@@ -160,7 +160,7 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let names = Names::new(runtime.handle().clone());
+        let names = NameResolver::new(runtime.handle().clone());
         let share = Arc::new(Semaphore::new(ACCOUNT_MAX));
         names.table.lock().accounts.insert(1, Arc::clone(&share));
         let held = share

@@ -14,9 +14,9 @@ use colloquy_model::key::{KeyType, Permission, secret_hash};
 use colloquy_model::user::Role;
 use ipnet::IpNet;
 
-use super::call::Who;
-use super::edge::Edge;
-use super::operation::{Door, Verb};
+use super::api_call::Credential;
+use super::app_state::AppState;
+use super::operation::{AuthRequirement, Verb};
 use super::problem::{Kind, Problem};
 
 /// The user for whom a key acts.
@@ -50,36 +50,38 @@ impl Acting {
 /// Finds out who calls. Failures are counted by address; a valid credential is let in whatever the
 /// count.
 pub(super) fn identify(
-    edge: &Edge,
-    door: Door,
+    app: &AppState,
+    auth: AuthRequirement,
     request: &HttpRequest,
     from: (IpAddr, i64),
-) -> Result<Who, Problem> {
+) -> Result<Credential, Problem> {
     let (address, now_ms) = from;
     let headers = request.headers();
     let bearer = bearer(headers);
-    let found = match door {
-        Door::Open | Door::Link => return Ok(Who::Nobody),
-        Door::Metrics if edge.metrics_public => return Ok(Who::Nobody),
-        Door::Metrics | Door::Operator => bearer
-            .filter(|token| is_operator(edge, token))
-            .map(|_| Who::Operator),
-        Door::Line(_) if !headers.contains_key(AUTHORIZATION) => ticket(edge, request, now_ms),
-        Door::Key(_) | Door::Line(_) => bearer
+    let found = match auth {
+        AuthRequirement::Public | AuthRequirement::ShareLink => return Ok(Credential::None),
+        AuthRequirement::Metrics if app.metrics_public => return Ok(Credential::None),
+        AuthRequirement::Metrics | AuthRequirement::Operator => bearer
+            .filter(|token| is_operator(app, token))
+            .map(|_| Credential::Operator),
+        AuthRequirement::KeyOrTicket(_) if !headers.contains_key(AUTHORIZATION) => {
+            ticket(app, request, now_ms)
+        }
+        AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => bearer
             .filter(|token| !token.starts_with(OPERATOR_PREFIX))
-            .and_then(|secret| edge.system.identity.authenticate(secret, now_ms))
-            .map(Who::Key),
+            .and_then(|secret| app.system.identity.authenticate(secret, now_ms))
+            .map(Credential::Key),
     };
-    if let Some(who) = found {
-        return Ok(who);
+    if let Some(credential) = found {
+        return Ok(credential);
     }
-    if let Some(seconds) = edge.system.addresses.blocked(address, now_ms) {
+    if let Some(seconds) = app.system.addresses.blocked(address, now_ms) {
         return Err(Problem::rate_limited(
             "too many failed authentications from this address",
             seconds,
         ));
     }
-    edge.system.addresses.failed(address, now_ms);
+    app.system.addresses.failed(address, now_ms);
     Err(Problem::new(
         Kind::Unauthorized,
         "the credential is missing, malformed, unknown, expired or revoked",
@@ -87,14 +89,14 @@ pub(super) fn identify(
 }
 
 /// Whose ticket stands in the query.
-fn ticket(edge: &Edge, request: &HttpRequest, now_ms: i64) -> Option<Who> {
+fn ticket(app: &AppState, request: &HttpRequest, now_ms: i64) -> Option<Credential> {
     let text = request
         .query_string()
         .split('&')
         .find_map(|pair| pair.strip_prefix("ticket="))?;
-    let ticket = edge.system.tickets.look(text, now_ms)?;
-    let principal = edge.system.identity.bearer(&ticket.secret, now_ms)?;
-    Some(Who::Ticket(principal, ticket.user))
+    let ticket = app.system.tickets.look(text, now_ms)?;
+    let principal = app.system.identity.bearer(&ticket.secret, now_ms)?;
+    Some(Credential::Ticket(principal, ticket.user))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -109,8 +111,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Compares hashes, all bytes of them, so that the time tells nothing.
-fn is_operator(edge: &Edge, token: &str) -> bool {
-    let (given, known) = (secret_hash(token), edge.system.operator_token_hash());
+fn is_operator(app: &AppState, token: &str) -> bool {
+    let (given, known) = (secret_hash(token), app.system.operator_token_hash());
     given
         .iter()
         .zip(known)
@@ -128,8 +130,12 @@ pub(super) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
 /// The kinds of events that a caller is shown; empty: all. What happened to documents is for keys
 /// that read documents and see all of them; a user finds it in the activity of each document that
 /// is theirs to read.
-pub(super) fn visible_kinds(edge: &Edge, principal: &Principal, caller: &Caller) -> Vec<Happened> {
-    let sees_all = matches!(edge.system.documents.who(caller), Owner::Account(_));
+pub(super) fn visible_kinds(
+    app: &AppState,
+    principal: &Principal,
+    caller: &Caller,
+) -> Vec<Happened> {
+    let sees_all = matches!(app.system.documents.who(caller), Owner::Account(_));
     if sees_all && granted(principal, Permission::DocumentsRead) {
         return Vec::new();
     }
@@ -152,25 +158,25 @@ pub(super) fn granted(principal: &Principal, one: Permission) -> bool {
 
 /// Whether the key may do this, and for whom it acts.
 pub(super) fn permit(
-    edge: &Edge,
-    who: &Who,
+    app: &AppState,
+    credential: &Credential,
     needs: (&[Permission], Verb),
     headers: &HeaderMap,
 ) -> Result<Acting, Problem> {
     let (permissions, verb) = needs;
-    let (principal, ticket) = match who {
-        Who::Nobody | Who::Operator => return Ok(Acting::Nobody),
-        Who::Key(principal) => (principal, None),
-        Who::Ticket(principal, user) => (principal, Some(*user)),
+    let (principal, ticket) = match credential {
+        Credential::None | Credential::Operator => return Ok(Acting::Nobody),
+        Credential::Key(principal) => (principal, None),
+        Credential::Ticket(principal, user) => (principal, Some(*user)),
     };
     if principal.key.view.kind == KeyType::Read && verb != Verb::Get {
         return Err(Problem::forbidden("a read-only key may only read"));
     }
     let (acting, role) = match ticket {
-        None => acting(edge, principal, headers)?,
+        None => acting(app, principal, headers)?,
         Some(None) => (Acting::Nobody, None),
         Some(Some(user)) => {
-            let role = edge.system.identity.user(principal.scope(), user);
+            let role = app.system.identity.user(principal.scope(), user);
             let role = role
                 .ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
             (Acting::User(user), Some(role))
@@ -195,13 +201,13 @@ pub(super) fn permit(
 }
 
 fn acting(
-    edge: &Edge,
+    app: &AppState,
     principal: &Principal,
     headers: &HeaderMap,
 ) -> Result<(Acting, Option<Role>), Problem> {
     let mut named = headers.get_all(ACTING_USER);
     let first = named.next();
-    let role_of = |user| edge.system.identity.user(principal.scope(), user);
+    let role_of = |user| app.system.identity.user(principal.scope(), user);
     let id: Option<UserId> = first
         .filter(|_| named.next().is_none())
         .and_then(|text| text.to_str().ok()?.parse().ok());

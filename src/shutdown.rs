@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
 
-use crate::http::Edge;
+use crate::http::AppState;
 
 /// Left for the store's last flush and the end of the process.
 const RESERVE: Duration = Duration::from_millis(500);
@@ -17,7 +17,7 @@ const TAKEN_MAX: Duration = Duration::from_millis(500);
 /// Serves until SIGTERM or Ctrl-C, then drains within the given time.
 pub(crate) async fn serve_until_told(
     server: Server,
-    edge: &Edge,
+    app: &AppState,
     drain_seconds: f64,
 ) -> io::Result<()> {
     let handle = server.handle();
@@ -30,16 +30,16 @@ pub(crate) async fn serve_until_told(
     let reserve = RESERVE.min(whole / 8);
     let end = Instant::now() + whole.saturating_sub(reserve);
     tracing::info!(drain_seconds, "stopping: running requests finish");
-    edge.running.leave(TAKEN_MAX.min(whole / 8)).await;
-    if !edge
-        .running
+    app.in_flight.leave(TAKEN_MAX.min(whole / 8)).await;
+    if !app
+        .in_flight
         .none_left(left(end).saturating_sub(reserve))
         .await
     {
         tracing::warn!("requests are still running: they are not waited for");
     }
-    edge.system.drain();
-    edge.system.drained(left(end)).await;
+    app.system.drain();
+    app.system.drained(left(end)).await;
     let stopping = async {
         // First: a connection that is taken while the workers end would be logged as if they had
         // died.

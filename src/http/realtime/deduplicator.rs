@@ -7,38 +7,38 @@
 
 /// How far an account's subscription has come: it has seen every event with a number in between.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reach {
+pub(super) struct Watermark {
     pub(super) start: u64,
     pub(super) passed: u64,
 }
 
 /// How far a conversation's subscription has come, and what it owes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cover {
+pub(super) struct Deduplicator {
     start: u64,
     /// Everything up to this `seq` was shown, or lies before the start.
     passed: u64,
     /// The first and the last that the account's left to it.
-    owed: Option<(u64, u64)>,
+    pending: Option<(u64, u64)>,
     /// The last that it left to the account's.
     left: u64,
 }
 
-impl Cover {
+impl Deduplicator {
     pub(super) fn new(after: u64) -> Self {
-        Cover {
+        Deduplicator {
             start: after,
             passed: after,
-            owed: None,
+            pending: None,
             left: 0,
         }
     }
 
     /// Begins anew behind `after`, with what the one before still owes.
     pub(super) fn again(self, after: u64) -> Self {
-        Cover {
-            owed: self.owed.filter(|_| self.owes()),
-            ..Cover::new(after)
+        Deduplicator {
+            pending: self.pending.filter(|_| self.has_pending()),
+            ..Deduplicator::new(after)
         }
     }
 
@@ -52,14 +52,14 @@ impl Cover {
             return true;
         }
         if seq > self.passed {
-            let first = self.owed.map_or(seq, |(first, _)| first);
-            self.owed = Some((first, seq));
+            let first = self.pending.map_or(seq, |(first, _)| first);
+            self.pending = Some((first, seq));
         }
         false
     }
 
     /// Whether the conversation's own subscription shows this event, which it has reached.
-    pub(super) fn by_itself(&mut self, seq: u64, number: u64, account: Option<Reach>) -> bool {
+    pub(super) fn by_itself(&mut self, seq: u64, number: u64, account: Option<Watermark>) -> bool {
         if seq <= self.passed {
             return false;
         }
@@ -67,10 +67,10 @@ impl Cover {
             self.left = seq;
             return false;
         }
-        let owed = self.owed.is_some_and(|(first, _)| first <= seq);
+        let pending = self.pending.is_some_and(|(first, _)| first <= seq);
         self.passed = seq;
-        self.owed = self.owed.filter(|(_, last)| *last > seq);
-        owed || account.is_none_or(|account| number <= account.start)
+        self.pending = self.pending.filter(|(_, last)| *last > seq);
+        pending || account.is_none_or(|account| number <= account.start)
     }
 
     /// What was shown last.
@@ -79,12 +79,12 @@ impl Cover {
     }
 
     /// Whether the account's subscription relies on it for something.
-    pub(super) fn owes(&self) -> bool {
-        self.owed.is_some_and(|(_, last)| last > self.passed)
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.is_some_and(|(_, last)| last > self.passed)
     }
 
     /// Whether it relies on the account's for something.
-    pub(super) fn is_owed(&self) -> bool {
+    pub(super) fn awaits_account(&self) -> bool {
         self.left > self.passed
     }
 }
@@ -97,20 +97,20 @@ mod tests {
 
     #[test]
     fn what_comes_next_is_shown_by_the_account() {
-        let mut cover = Cover::new(4);
-        let account = Reach {
+        let mut cover = Deduplicator::new(4);
+        let account = Watermark {
             start: 90,
             passed: 90,
         };
         assert!(!cover.by_itself(5, 91, Some(account)), "the account's turn");
-        assert!(cover.is_owed());
-        assert!(cover.by_account(5) && !cover.is_owed());
+        assert!(cover.awaits_account());
+        assert!(cover.by_account(5) && !cover.awaits_account());
         assert!(!cover.by_itself(5, 91, Some(account)));
     }
 
     #[test]
     fn without_the_account_it_shows_everything() {
-        let mut cover = Cover::new(0);
+        let mut cover = Deduplicator::new(0);
         assert!((1..9).all(|seq| cover.by_itself(seq, seq, None)));
     }
 
@@ -124,8 +124,8 @@ mod tests {
             turns in proptest::collection::vec(any::<bool>(), 200),
         ) {
             let number = |seq: u64| seq + 100;
-            let mut account = Reach { start: number(begins), passed: number(begins) };
-            let mut cover = Cover::new(after);
+            let mut account = Watermark { start: number(begins), passed: number(begins) };
+            let mut cover = Deduplicator::new(after);
             let (mut own, mut other) = (after, begins);
             let mut shown = Vec::new();
             let end = 20;

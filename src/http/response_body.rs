@@ -40,7 +40,7 @@ impl ReadPace {
 }
 
 /// The body of a large answer, given out in pieces.
-pub(super) struct Large {
+pub(super) struct LargeBody {
     rest: Bytes,
     /// Ends the connection when it is time; without one it may take for ever.
     deadline: Option<JoinHandle<()>>,
@@ -49,7 +49,7 @@ pub(super) struct Large {
     _connection: Option<InUse>,
 }
 
-impl Large {
+impl LargeBody {
     /// Sends these bytes through that connection.
     pub(super) fn new(
         bytes: Bytes,
@@ -57,19 +57,19 @@ impl Large {
         pace: ReadPace,
         connection: Option<InUse>,
     ) -> Self {
-        let outlet = connection.as_ref().map(InUse::outlet);
+        let socket = connection.as_ref().map(InUse::socket);
         let deadline = pace
             .longest(bytes.len())
-            .zip(outlet)
-            .map(|(longest, outlet)| {
+            .zip(socket)
+            .map(|(longest, socket)| {
                 // It runs on the connection's own thread and ends with the body, which its
                 // connection outlives.
                 spawn(async move {
                     tokio::time::sleep(longest).await;
-                    outlet.shut();
+                    socket.shut();
                 })
             });
-        Large {
+        LargeBody {
             rest: bytes,
             deadline,
             _permit: permit,
@@ -78,7 +78,7 @@ impl Large {
     }
 }
 
-impl Drop for Large {
+impl Drop for LargeBody {
     fn drop(&mut self) {
         if let Some(deadline) = self.deadline.take() {
             deadline.abort();
@@ -86,7 +86,7 @@ impl Drop for Large {
     }
 }
 
-impl MessageBody for Large {
+impl MessageBody for LargeBody {
     type Error = Infallible;
 
     fn size(&self) -> BodySize {
@@ -108,9 +108,9 @@ impl MessageBody for Large {
 /// The body of a status that has none. Without a body, or told its size, the server would go on to
 /// the next request at once, however many heads a client that reads none of them lets wait: a
 /// stream ends when the connection has room.
-pub(super) struct Nothing;
+pub(super) struct EmptyBody;
 
-impl MessageBody for Nothing {
+impl MessageBody for EmptyBody {
     type Error = Infallible;
 
     fn size(&self) -> BodySize {

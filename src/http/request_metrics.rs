@@ -20,7 +20,7 @@ const BOUNDS_MICROS: [u64; 14] = [
 const STATUSES: usize = 500;
 
 /// What one operation's requests have come to.
-struct Row {
+struct OperationMetrics {
     method: &'static str,
     route: &'static str,
     by_status: Box<[AtomicU64]>,
@@ -28,10 +28,10 @@ struct Row {
     micros: AtomicU64,
 }
 
-impl Row {
+impl OperationMetrics {
     fn new(method: &'static str, route: &'static str) -> Self {
         let by_status = (0..STATUSES).map(|_| AtomicU64::new(0)).collect();
-        Row {
+        OperationMetrics {
             method,
             route,
             by_status,
@@ -62,17 +62,17 @@ impl Row {
 }
 
 /// The counters: a row for each operation, and one for all that leads to none.
-pub(crate) struct Traffic {
-    rows: Vec<Row>,
+pub(crate) struct RequestMetrics {
+    rows: Vec<OperationMetrics>,
 }
 
-impl Traffic {
+impl RequestMetrics {
     pub(super) fn new(operations: &[Operation]) -> Self {
         let rows = operations
             .iter()
-            .map(|operation| Row::new(operation.verb.word(), operation.path));
-        Traffic {
-            rows: rows.chain([Row::new("", "")]).collect(),
+            .map(|operation| OperationMetrics::new(operation.verb.word(), operation.path));
+        RequestMetrics {
+            rows: rows.chain([OperationMetrics::new("", "")]).collect(),
         }
     }
 

@@ -13,25 +13,25 @@ use super::budget::Budget;
 use super::concurrency::ConcurrencyLimit;
 use super::connections::Connections;
 use super::cors::Cors;
-use super::headers::Fixed;
+use super::headers::SecurityHeaders;
 use super::idle::IdleLimits;
+use super::in_flight_requests::InFlightRequests;
 use super::metrics::{Metrics, Sources};
-use super::outgoing::ReadPace;
 use super::problem::Kind;
-use super::realtime::{LineLimits, OpenLines};
-use super::router::Table;
-use super::running::Running;
-use super::traffic::Traffic;
+use super::realtime::{LiveConnections, RealtimeLimits};
+use super::request_metrics::RequestMetrics;
+use super::response_body::ReadPace;
+use super::router::Router;
 use super::{docs, openapi, routes};
 use crate::config::Config;
 use crate::courier::HttpCourier;
 use crate::descriptors;
 
 /// The shared part of the edge.
-pub(crate) struct Edge {
+pub(crate) struct AppState {
     pub(crate) system: Arc<System>,
     pub(crate) courier: Arc<HttpCourier>,
-    pub(crate) table: Table,
+    pub(crate) router: Router,
     pub(crate) body: BodyLimits,
     /// The same for bodies that hold documents.
     pub(crate) document_body: BodyLimits,
@@ -41,30 +41,30 @@ pub(crate) struct Edge {
     pub(crate) answers: Arc<Budget>,
     pub(crate) read_pace: ReadPace,
     /// How many large answers are in the making for each caller.
-    pub(crate) making: Arc<ConcurrencyLimit>,
+    pub(crate) large_answers: Arc<ConcurrencyLimit>,
     /// What clients write before a path.
     pub(crate) public_url: String,
     pub(crate) request_line_bytes_max: usize,
     pub(crate) header_bytes_max: usize,
-    pub(crate) fixed: Fixed,
+    pub(crate) security_headers: SecurityHeaders,
     pub(crate) cors: Cors,
     pub(crate) proxies: Vec<IpNet>,
     /// How many connections may be open at once.
     pub(crate) connections_max: usize,
     pub(crate) connections: Arc<Connections>,
     pub(crate) metrics_public: bool,
-    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) metrics: Metrics,
-    pub(crate) running: Running,
-    pub(crate) lines: LineLimits,
-    pub(crate) open: Arc<OpenLines>,
+    pub(crate) in_flight: InFlightRequests,
+    pub(crate) realtime_limits: RealtimeLimits,
+    pub(crate) live_connections: Arc<LiveConnections>,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
     /// The same for people.
     pub(crate) docs: Bytes,
 }
 
-impl Edge {
+impl AppState {
     /// Prepares all that does not change between requests.
     pub(crate) fn new(
         config: &Config,
@@ -72,8 +72,8 @@ impl Edge {
         courier: Arc<HttpCourier>,
         public_url: &str,
     ) -> Self {
-        let table = Table::new(routes::operations());
-        let document = openapi::document(table.operations(), config, public_url);
+        let router = Router::new(routes::operations());
+        let document = openapi::document(router.operations(), config, public_url);
         let connections_max = descriptors::connections(config.server.connections_max);
         let seconds = Duration::from_secs_f64;
         let idle = IdleLimits {
@@ -92,44 +92,44 @@ impl Edge {
         };
         let answers = Budget::new(config.limits.answers_in_flight_bytes);
         let connections = Connections::new(connections_max, idle, config.server.proxies());
-        let traffic = Arc::new(Traffic::new(table.operations()));
-        let open = Arc::new(OpenLines::new(config));
+        let request_metrics = Arc::new(RequestMetrics::new(router.operations()));
+        let live_connections = Arc::new(LiveConnections::new(config));
         let metrics = Metrics::new(Sources {
-            traffic: Arc::clone(&traffic),
-            open_lines: Arc::clone(&open),
+            request_metrics: Arc::clone(&request_metrics),
+            live_connections: Arc::clone(&live_connections),
             connections: Arc::clone(&connections),
             bodies: Arc::clone(&in_flight),
             answers: Arc::clone(&answers),
             system: Arc::clone(&system),
         });
-        Edge {
+        AppState {
             system,
             courier,
             body: limits(config.limits.max_body_bytes, Kind::PayloadTooLarge),
             document_body: limits(config.limits.max_document_bytes, Kind::PayloadTooLarge),
             form_body: limits(config.limits.max_form_bytes, Kind::InvalidRequest),
             answers,
-            making: ConcurrencyLimit::new(config.limits.large_answers_at_once),
+            large_answers: ConcurrencyLimit::new(config.limits.large_answers_at_once),
             read_pace: ReadPace {
                 bytes_per_second_min: config.server.read_bytes_per_second_min,
             },
             public_url: public_url.to_owned(),
             request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,
-            fixed: Fixed::new(&config.security_headers),
+            security_headers: SecurityHeaders::new(&config.security_headers),
             cors: Cors::new(&config.cors),
             proxies: config.server.proxies(),
             connections_max,
             connections,
             metrics_public: config.metrics.public,
-            traffic,
+            request_metrics,
             metrics,
-            running: Running::default(),
-            lines: LineLimits::new(config),
-            open,
+            in_flight: InFlightRequests::default(),
+            realtime_limits: RealtimeLimits::new(config),
+            live_connections,
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
-            table,
+            router,
         }
     }
 }

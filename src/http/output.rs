@@ -8,40 +8,40 @@ use colloquy_model::page::{Page, Paging};
 
 use super::budget::BytesPermit;
 use super::problem::Problem;
-use super::realtime::{EventStream, Opening};
+use super::realtime::{EventStream, SocketOpening};
 
 /// A handler's result.
 pub(crate) enum Output {
     /// An actor's answer.
     Answer(Answer),
     /// An answer that never becomes another.
-    Lasting(Answer),
+    Immutable(Answer),
     /// A page of a list.
     Page(Listing),
     /// What the edge itself knows.
     Text(Text),
     /// What became of each operation of many, and the caller's limits after the last of them.
-    Bulk(Vec<Outcome>, Option<Permit>),
+    Bulk(Vec<BulkOutcome>, Option<Permit>),
     /// Events as they happen.
     Events(Box<EventStream>),
     /// A line for frames.
-    Line(Box<Opening>),
+    WebSocket(Box<SocketOpening>),
 }
 
 /// What became of one operation of many.
-pub(crate) type Outcome = Result<Answer, Problem>;
+pub(crate) type BulkOutcome = Result<Answer, Problem>;
 
 /// A page and what was asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
     pub(crate) page: Page,
     pub(crate) paging: Paging,
-    pub(crate) style: Style,
+    pub(crate) style: LinkStyle,
 }
 
 /// How a list was walked, so that its links go on in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum LinkStyle {
     /// By `offset`, or by the identifiers of `after` and `before`.
     Plain,
     /// By `after_seq` and `before_seq`.
@@ -55,18 +55,18 @@ pub(crate) enum Style {
 pub(crate) struct Text {
     pub(crate) body: Bytes,
     pub(crate) media_type: &'static str,
-    pub(crate) keep: Keep,
+    pub(crate) cache: CachePolicy,
     /// What it holds of the room for large answers, where that was found before it was made.
     pub(crate) room: Option<BytesPermit>,
 }
 
 /// How long a text may be kept by others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum CachePolicy {
     /// Not at all.
-    Not,
+    NoStore,
     /// As long as its tag is asked for each time.
-    Checked,
+    Public,
     /// The same, but only by the one who asked.
     Private,
 }

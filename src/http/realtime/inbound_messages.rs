@@ -18,30 +18,30 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
-use super::super::edge::Edge;
+use super::super::app_state::AppState;
 use super::super::problem::{Kind, Problem};
 use super::super::{admission, conditions, idempotency, json};
-use super::limits::HeldRoom;
-use super::standing::Holder;
+use super::access_watch::ConnectionAuth;
+use super::limits::FrameBytes;
 
 /// Who is at the other end of a line.
-pub(super) struct Line {
-    pub(super) edge: Arc<Edge>,
-    pub(super) holder: Holder,
+pub(super) struct SocketPeer {
+    pub(super) app: Arc<AppState>,
+    pub(super) auth: ConnectionAuth,
     pub(super) caller: Caller,
 }
 
 /// One message on its way.
-pub(super) struct Send {
+pub(super) struct InboundMessage {
     pub(super) reference: String,
     pub(super) conversation: ConversationId,
     pub(super) message: Bytes,
     /// What its frame holds of its account's room, until it is done.
-    pub(super) held: Option<HeldRoom>,
+    pub(super) held: Option<FrameBytes>,
 }
 
 /// What became of one.
-pub(super) struct Sent {
+pub(super) struct SendResult {
     pub(super) reference: String,
     /// The message as it was stored, in JSON.
     pub(super) outcome: Result<Bytes, Problem>,
@@ -49,38 +49,38 @@ pub(super) struct Sent {
 
 /// All that are under way.
 #[derive(Default)]
-pub(super) struct Sends {
-    running: FuturesUnordered<LocalBoxFuture<'static, (ConversationId, Sent)>>,
+pub(super) struct InboundMessages {
+    in_flight: FuturesUnordered<LocalBoxFuture<'static, (ConversationId, SendResult)>>,
     /// What waits behind the one that runs, by conversation.
-    behind: HashMap<ConversationId, VecDeque<Send>>,
+    behind: HashMap<ConversationId, VecDeque<InboundMessage>>,
     count: usize,
 }
 
-impl Sends {
+impl InboundMessages {
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    pub(super) fn add(&mut self, line: &Rc<Line>, send: Send) {
+    pub(super) fn add(&mut self, peer: &Rc<SocketPeer>, send: InboundMessage) {
         self.count += 1;
         match self.behind.get_mut(&send.conversation) {
             Some(behind) => behind.push_back(send),
             None => {
                 self.behind.insert(send.conversation, VecDeque::new());
-                self.start(line, send);
+                self.start(peer, send);
             }
         }
     }
 
-    fn start(&mut self, line: &Rc<Line>, send: Send) {
-        let line = Rc::clone(line);
-        self.running.push(
+    fn start(&mut self, peer: &Rc<SocketPeer>, send: InboundMessage) {
+        let peer = Rc::clone(peer);
+        self.in_flight.push(
             async move {
-                let outcome = carry_out(&line, &send).await;
+                let outcome = carry_out(&peer, &send).await;
                 drop(send.held);
                 (
                     send.conversation,
-                    Sent {
+                    SendResult {
                         reference: send.reference,
                         outcome,
                     },
@@ -91,8 +91,12 @@ impl Sends {
     }
 
     /// The next one that is done.
-    pub(super) fn poll(&mut self, line: &Rc<Line>, context: &mut Context<'_>) -> Poll<Sent> {
-        let Some((conversation, sent)) = ready!(self.running.poll_next_unpin(context)) else {
+    pub(super) fn poll(
+        &mut self,
+        peer: &Rc<SocketPeer>,
+        context: &mut Context<'_>,
+    ) -> Poll<SendResult> {
+        let Some((conversation, sent)) = ready!(self.in_flight.poll_next_unpin(context)) else {
             return Poll::Pending;
         };
         self.count -= 1;
@@ -101,7 +105,7 @@ impl Sends {
             .get_mut(&conversation)
             .and_then(VecDeque::pop_front)
         {
-            Some(next) => self.start(line, next),
+            Some(next) => self.start(peer, next),
             None => {
                 self.behind.remove(&conversation);
             }
@@ -112,25 +116,21 @@ impl Sends {
 
 /// Credential, address, rate, permission, body, idempotency, and then the conversation: in the
 /// order of the contract.
-async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
-    let Line {
-        edge,
-        holder,
-        caller,
-    } = line;
+async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Problem> {
+    let SocketPeer { app, auth, caller } = peer;
     let now_ms = Timestamp::now().0;
-    let principal = holder.principal(edge, now_ms);
+    let principal = auth.principal(app, now_ms);
     let principal =
         principal.ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
     let address = caller
         .by
         .address
         .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    admission::admit(edge, &principal, (address, now_ms), &mut None).await?;
+    admission::admit(app, &principal, (address, now_ms), &mut None).await?;
     if principal.key.view.kind == KeyType::Read {
         return Err(Problem::forbidden("a read-only key may only read"));
     }
-    if !super::super::credential::granted(&principal, Permission::ConversationsWrite) {
+    if !super::super::authentication::granted(&principal, Permission::ConversationsWrite) {
         return Err(Problem::forbidden("the key is not allowed this scope"));
     }
     let message: SendMessage = json::parse(&send.message)?;
@@ -150,12 +150,12 @@ async fn carry_out(line: &Line, send: &Send) -> Result<Bytes, Problem> {
     let request = Fingerprint::of(head, &send.message);
     // The answer echoes it as it came; as a key it is the same with and without quotes.
     let key = conditions::sound_key(&send.reference).unwrap_or(&send.reference);
-    let reservation = match idempotency::look(edge, caller.scope, key, request).await? {
+    let reservation = match idempotency::look(app, caller.scope, key, request).await? {
         Ok(reservation) => reservation,
         Err(first_answer) => return Ok(first_answer.body),
     };
     let request = Request::Send(Box::new(message));
-    let conversations = &edge.system.conversations;
+    let conversations = &app.system.conversations;
     Ok(conversations
         .ask(
             send.conversation,

@@ -14,7 +14,7 @@ const REFUSING: u8 = 2;
 
 /// How many requests are between their head and their response.
 #[derive(Debug, Default)]
-pub(crate) struct Running {
+pub(crate) struct InFlightRequests {
     count: AtomicUsize,
     /// How many have come so far.
     came: AtomicUsize,
@@ -26,21 +26,21 @@ pub(crate) struct Running {
 
 /// One request; dropped when its response is built.
 #[derive(Debug)]
-pub(super) struct Entered<'a> {
-    running: &'a Running,
+pub(super) struct RequestGuard<'a> {
+    in_flight: &'a InFlightRequests,
     /// It came when new work was no longer taken.
     pub(super) too_late: bool,
 }
 
-impl Running {
+impl InFlightRequests {
     /// A request's head has come.
-    pub(super) fn enter(&self) -> Entered<'_> {
+    pub(super) fn enter(&self) -> RequestGuard<'_> {
         // Counted before it looks: whoever waits for none after the stage has changed sees all that
         // did not see the change.
         self.count.fetch_add(1, Ordering::SeqCst);
         self.came.fetch_add(1, Ordering::Relaxed);
-        Entered {
-            running: self,
+        RequestGuard {
+            in_flight: self,
             too_late: self.stage.load(Ordering::SeqCst) == REFUSING,
         }
     }
@@ -91,11 +91,11 @@ impl Running {
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        let last = self.running.count.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && self.running.leaving() {
-            self.running.none_left.notify_one();
+        let last = self.in_flight.count.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && self.in_flight.leaving() {
+            self.in_flight.none_left.notify_one();
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
 
     #[actix_web::test]
     async fn what_runs_is_waited_for_and_what_comes_later_is_too_late() {
-        let running = Running::default();
+        let running = InFlightRequests::default();
         let first = running.enter();
         assert!(!first.too_late && !running.leaving());
         running.leave(Duration::from_secs(1)).await;

@@ -10,17 +10,17 @@ use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::id::{Id, Prefix, UserId};
 
-use super::budget::Holder;
-use super::edge::Edge;
+use super::app_state::AppState;
+use super::budget::BudgetOwner;
 use super::idle::{IdleTimer, InUse};
 use super::problem::Problem;
-use super::router::Place;
+use super::router::PathParameters;
 
 /// Whoever is behind a request.
 #[derive(Debug, Clone)]
-pub(crate) enum Who {
+pub(crate) enum Credential {
     /// Nobody in particular.
-    Nobody,
+    None,
     /// The bearer of an API key.
     Key(Principal),
     /// The bearer of a ticket for that key and this user.
@@ -30,13 +30,13 @@ pub(crate) enum Who {
 }
 
 /// One request on its way to its handler.
-pub(crate) struct Call {
-    pub(crate) edge: Arc<Edge>,
+pub(crate) struct ApiCall {
+    pub(crate) app: Arc<AppState>,
     pub(crate) request: HttpRequest,
-    pub(crate) place: Place,
-    pub(crate) who: Who,
+    pub(crate) parameters: PathParameters,
+    pub(crate) credential: Credential,
     /// On whose behalf its answer is in memory.
-    pub(crate) holder: Option<Holder>,
+    pub(crate) owner: Option<BudgetOwner>,
     pub(crate) caller: Caller,
     pub(crate) if_match: Option<Precondition>,
     pub(crate) idempotency_key: Option<String>,
@@ -49,11 +49,11 @@ pub(crate) struct Call {
     pub(crate) now_ms: i64,
 }
 
-impl Call {
+impl ApiCall {
     /// The identifier at this place of the path, counted from 0. One that is malformed is of
     /// nothing that exists.
     pub(crate) fn id<K: Prefix>(&self, index: usize) -> Result<Id<K>, Problem> {
-        self.place
+        self.parameters
             .segment(self.request.uri().path(), index)
             .and_then(|text| text.parse().ok())
             .ok_or_else(Problem::not_found)
@@ -61,16 +61,16 @@ impl Call {
 
     /// What stands at this place of the path, counted from 0.
     pub(crate) fn segment(&self, index: usize) -> &str {
-        self.place
+        self.parameters
             .segment(self.request.uri().path(), index)
             .unwrap_or_default()
     }
 
     /// The key's bearer, where a key or a ticket came.
     pub(crate) fn principal(&self) -> Option<&Principal> {
-        match &self.who {
-            Who::Nobody | Who::Operator => None,
-            Who::Key(principal) | Who::Ticket(principal, _) => Some(principal),
+        match &self.credential {
+            Credential::None | Credential::Operator => None,
+            Credential::Key(principal) | Credential::Ticket(principal, _) => Some(principal),
         }
     }
 

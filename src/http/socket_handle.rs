@@ -17,12 +17,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A connection's descriptor. It is not owned: whoever holds this lives in what owns it, or knows
 /// the peer that it had.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outlet(RawFd);
+pub(crate) struct SocketHandle(RawFd);
 
-impl Outlet {
+impl SocketHandle {
     /// That of this connection.
     pub(super) fn of(stream: &TcpStream) -> Self {
-        Outlet(stream.as_raw_fd())
+        SocketHandle(stream.as_raw_fd())
     }
 
     /// Who is at its other end, while it is open.

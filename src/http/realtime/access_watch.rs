@@ -15,8 +15,8 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;
 
-use super::super::credential;
-use super::super::edge::Edge;
+use super::super::app_state::AppState;
+use super::super::authentication;
 
 /// The longest wait for a key's end: the wall clock may be set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(100);
 
 /// Who opened a line, and from where.
 #[derive(Debug, Clone)]
-pub(crate) struct Holder {
+pub(crate) struct ConnectionAuth {
     secret: SecretHash,
     pub(super) caller: Caller,
     /// One of these is needed.
@@ -35,7 +35,7 @@ pub(crate) struct Holder {
 
 /// What a line shows, in the order of the rights that it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Shows {
+pub(crate) enum Visibility {
     /// Answers to what is said through it.
     Nothing,
     /// What happens to conversations.
@@ -46,20 +46,20 @@ pub(crate) enum Shows {
 
 /// Why a line must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum AccessEnd {
     /// What opened it opens it no more.
-    Void,
+    Revoked,
     /// The server is stopping.
-    Leaving,
+    ServerStopping,
 }
 
-impl Holder {
+impl ConnectionAuth {
     pub(crate) fn new(
         principal: &Principal,
         caller: &Caller,
         needs: &'static [Permission],
     ) -> Self {
-        Holder {
+        ConnectionAuth {
             secret: principal.secret,
             caller: caller.clone(),
             needs,
@@ -67,20 +67,20 @@ impl Holder {
     }
 
     /// Who it is now; none where it may not go on.
-    pub(super) fn principal(&self, edge: &Edge, now_ms: i64) -> Option<Principal> {
-        let principal = edge.system.identity.bearer(&self.secret, now_ms)?;
+    pub(super) fn principal(&self, app: &AppState, now_ms: i64) -> Option<Principal> {
+        let principal = app.system.identity.bearer(&self.secret, now_ms)?;
         let (user, address) = (self.caller.by.user, self.caller.by.address);
         let own_user = principal
             .key
             .view
             .user_id
             .is_none_or(|own| user == Some(own));
-        let known = |user| edge.system.identity.user(principal.scope(), user).is_some();
+        let known = |user| app.system.identity.user(principal.scope(), user).is_some();
         let allowed = self
             .needs
             .iter()
-            .any(|one| credential::granted(&principal, *one))
-            && address.is_none_or(|address| credential::address_allowed(&principal, address));
+            .any(|one| authentication::granted(&principal, *one))
+            && address.is_none_or(|address| authentication::address_allowed(&principal, address));
         (own_user && allowed && user.is_none_or(known)).then_some(principal)
     }
 }
@@ -92,24 +92,24 @@ enum Wake {
 }
 
 /// Whether one line may go on, as far as it was looked at.
-pub(crate) struct Standing {
-    edge: Arc<Edge>,
-    holder: Holder,
-    shows: Shows,
+pub(crate) struct AccessWatch {
+    app: Arc<AppState>,
+    auth: ConnectionAuth,
+    shows: Visibility,
     changes: watch::Receiver<u64>,
     /// When its key ends by itself; none where it has not been looked at.
     looked: Option<Option<i64>>,
     waking: LocalBoxFuture<'static, Wake>,
 }
 
-impl Standing {
-    pub(crate) fn new(edge: Arc<Edge>, holder: Holder, shows: Shows) -> Self {
-        let changes = edge.system.identity.changes(holder.caller.scope);
+impl AccessWatch {
+    pub(crate) fn new(app: Arc<AppState>, auth: ConnectionAuth, shows: Visibility) -> Self {
+        let changes = app.system.identity.changes(auth.caller.scope);
         // The first look is due at once.
         let waking = std::future::ready(Wake::Look).boxed_local();
-        Standing {
-            edge,
-            holder,
+        AccessWatch {
+            app,
+            auth,
             shows,
             changes,
             looked: None,
@@ -118,7 +118,7 @@ impl Standing {
     }
 
     /// It shows this from now on.
-    pub(super) fn show(&mut self, shows: Shows) {
+    pub(super) fn show(&mut self, shows: Visibility) {
         if self.shows != shows {
             (self.shows, self.looked) = (shows, None);
         }
@@ -142,34 +142,34 @@ impl Standing {
     }
 
     fn allowed(&self, now_ms: i64) -> Option<Principal> {
-        let principal = self.holder.principal(&self.edge, now_ms)?;
-        let reads = || credential::granted(&principal, Permission::ConversationsRead);
+        let principal = self.auth.principal(&self.app, now_ms)?;
+        let reads = || authentication::granted(&principal, Permission::ConversationsRead);
         let sees_all =
-            || credential::visible_kinds(&self.edge, &principal, &self.holder.caller).is_empty();
+            || authentication::visible_kinds(&self.app, &principal, &self.auth.caller).is_empty();
         let allowed = match self.shows {
-            Shows::Nothing => true,
-            Shows::Conversations => reads(),
-            Shows::Documents => reads() && sees_all(),
+            Visibility::Nothing => true,
+            Visibility::Conversations => reads(),
+            Visibility::Documents => reads() && sees_all(),
         };
         allowed.then_some(principal)
     }
 
     /// Waits until it may not go on.
-    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<AccessEnd> {
         loop {
             match self.waking.poll_unpin(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Wake::Leaving) => return Poll::Ready(End::Leaving),
+                Poll::Ready(Wake::Leaving) => return Poll::Ready(AccessEnd::ServerStopping),
                 Poll::Ready(Wake::Look) => {}
             }
             if !self.holds() {
-                return Poll::Ready(End::Void);
+                return Poll::Ready(AccessEnd::Revoked);
             }
             let ends_in = self.looked.flatten().map(|at| {
                 let wait = u64::try_from(at.saturating_sub(Timestamp::now().0)).unwrap_or(0);
                 Duration::from_millis(wait).min(LOOK_AGAIN)
             });
-            let leaving = self.edge.running.until_leaving();
+            let leaving = self.app.in_flight.until_leaving();
             self.waking = woken(self.changes.clone(), leaving, ends_in).boxed_local();
         }
     }

@@ -93,8 +93,8 @@ impl HttpCourier {
             .pool_idle_timeout(IDLE)
             .build()?;
         let (end, ended) = oneshot::channel::<()>();
-        threads::spawn("courier", move || {
-            colloquy_actors::cores::keep_prompt();
+        threads::spawn_essential("courier", move || {
+            colloquy_actors::cores::mark_latency_sensitive();
             let _ = runtime.block_on(ended);
             // A name that is still being resolved would hold the end up.
             runtime.shutdown_background();

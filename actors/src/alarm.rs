@@ -1,4 +1,4 @@
-//! When somebody is to wake: set by whoever knows of something earlier, waited for by one.
+//! An alarm clock for one thread, which any thread can set to an earlier time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use colloquy_model::time::Timestamp;
 
-/// A time of the wall clock that only moves earlier until it is wound up again.
+/// An alarm on the wall clock. Setting it only makes it earlier, until it is reset.
 #[derive(Debug)]
 pub struct Alarm {
     at: AtomicI64,
@@ -24,26 +24,26 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// There is something to be done at this time, in Unix milliseconds.
-    pub fn no_later_than(&self, at: i64) {
+    /// Lets it ring at this time, in milliseconds since the Unix epoch, or earlier.
+    pub fn ring_by(&self, at: i64) {
         if self.at.fetch_min(at, Ordering::AcqRel) > at {
             self.earlier.notify_one();
         }
     }
 
-    /// There is something to be done now.
-    pub fn now(&self) {
-        self.no_later_than(0);
+    /// Lets it ring now.
+    pub fn ring_now(&self) {
+        self.ring_by(0);
     }
 
-    /// Winds it up: what is set from now on counts. To be called before one looks for what there is
-    /// to do, so that what is set meanwhile is not missed.
-    pub(crate) fn wind(&self) {
+    /// Forgets the time that was set. To be called before looking for what is due, so that a time
+    /// that is set meanwhile is not missed.
+    pub fn reset(&self) {
         self.at.store(i64::MAX, Ordering::Release);
     }
 
-    /// Waits until the time has come, at most so long: the wall clock may be set.
-    pub(crate) async fn rung(&self, at_most: Duration) {
+    /// Waits until it rings, but no longer than `at_most`, since the wall clock may be set.
+    pub async fn wait(&self, at_most: Duration) {
         let waiting = async {
             loop {
                 let left = self
@@ -74,21 +74,21 @@ mod tests {
     async fn it_rings_at_its_time_and_not_before() {
         let alarm = Alarm::default();
         let at = Timestamp::now().0 + 30;
-        alarm.no_later_than(at);
-        alarm.no_later_than(at + 50_000);
-        alarm.rung(LONG).await;
+        alarm.ring_by(at);
+        alarm.ring_by(at + 50_000);
+        alarm.wait(LONG).await;
         assert!(Timestamp::now().0 >= at);
     }
 
     #[tokio::test]
     async fn what_is_earlier_wakes_who_waits_for_something_later() {
         let alarm = Arc::new(Alarm::default());
-        alarm.wind();
-        alarm.no_later_than(Timestamp::now().0 + 50_000);
+        alarm.reset();
+        alarm.ring_by(Timestamp::now().0 + 50_000);
         let other = Arc::clone(&alarm);
-        tokio::spawn(async move { other.now() });
+        tokio::spawn(async move { other.ring_now() });
         let begun = Timestamp::now().0;
-        alarm.rung(LONG).await;
+        alarm.wait(LONG).await;
         assert!(Timestamp::now().0 - begun < 30_000);
     }
 }

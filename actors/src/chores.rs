@@ -11,7 +11,7 @@ use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::runtime::AskError;
 use crate::store::{Chore, ConversationQuery, Facets, Store};
-use crate::threads::Background;
+use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::id::UserId;
 use colloquy_model::page::{Order, Paging, Start};
@@ -29,8 +29,8 @@ pub(crate) fn start(
     store: Arc<dyn Store>,
     conversations: Arc<Conversations>,
     called: Arc<Notify>,
-) -> io::Result<Background> {
-    Background::start("chores", move || {
+) -> io::Result<BackgroundThread> {
+    BackgroundThread::start("chores", move || {
         let (store, conversations, called) = (
             Arc::clone(&store),
             Arc::clone(&conversations),

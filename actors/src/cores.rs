@@ -1,10 +1,11 @@
-//! Which cores long computations take. A thread that is woken on a core where another one computes
-//! can wait there until the kernel's next tick, 4 ms at 250 Hz, though another core is idle. So
-//! while there is something long to compute, it has the last core to itself and whatever answers
-//! requests keeps to the others; otherwise everybody may use all. A second long one takes the last
-//! but one, and so on up to half of the cores; beyond, they share these.
+//! The cores on which long computations run. A thread that is woken on a core where another one
+//! computes can wait there until the kernel's next tick, 4 ms at 250 Hz, though another core is
+//! idle. So while something long is computed, it has the last core to itself, and threads that
+//! answer requests keep to the others; otherwise all threads may use all cores. A second long
+//! computation reserves the last core but one, and so on up to half of the cores; beyond this they
+//! share them.
 //!
-//! A machine with one core, or a kernel that refuses, goes on as if this were not there.
+//! On a machine with one core, or when the kernel refuses, nothing is moved.
 
 use std::marker::PhantomData;
 
@@ -12,119 +13,118 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, getpid};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
+/// Keeps the calling thread, until it ends, off the cores on which something long is computed.
+pub fn mark_latency_sensitive() {
+    // An error means that the thread is ending.
+    let _ = LATENCY_SENSITIVE.try_with(|_| ());
+}
+
+/// Keeps a core free of latency-sensitive threads as long as the result lives. It is for work that
+/// moves between threads: otherwise the others would come back in between.
+pub fn reserve_core() -> ReservedCore {
+    THREADS.lock().change(&[], |threads| threads.reserved += 1);
+    ReservedCore(())
+}
+
+/// Moves the calling thread to the cores for long computations as long as the result lives.
+pub fn pin_to_batch_cores() -> BatchPin {
+    let thread = gettid();
+    THREADS
+        .lock()
+        .change(&[thread], |threads| threads.batch.push(thread));
+    BatchPin {
+        thread,
+        _not_send: PhantomData,
+    }
+}
+
+/// A core that is reserved by [`reserve_core`].
+#[derive(Debug)]
+pub struct ReservedCore(());
+
+/// A thread's stay on the batch cores, begun by [`pin_to_batch_cores`].
+pub struct BatchPin {
+    thread: Pid,
+    _not_send: PhantomData<*const ()>,
+}
+
 static THREADS: Mutex<Threads> = Mutex::new(Threads {
-    prompt: Vec::new(),
-    long: Vec::new(),
-    jobs: 0,
-    aside: 0,
+    latency_sensitive: Vec::new(),
+    batch: Vec::new(),
+    reserved: 0,
+    batch_cores: 0,
 });
 
 thread_local! {
-    static PROMPT: Prompt = Prompt::register();
+    static LATENCY_SENSITIVE: LatencySensitive = LatencySensitive::register();
 }
 
-/// The threads that are moved about.
+/// The threads that are moved between cores.
 struct Threads {
-    /// Those that others wait for.
-    prompt: Vec<Pid>,
-    /// Those that compute something long just now.
-    long: Vec<Pid>,
-    /// What is long and goes from one of these threads to another.
-    jobs: usize,
-    /// Cores that are theirs.
-    aside: usize,
+    latency_sensitive: Vec<Pid>,
+    /// Threads that compute something long now.
+    batch: Vec<Pid>,
+    /// How many [`ReservedCore`]s there are.
+    reserved: usize,
+    /// How many cores, counted from the last one, only batch threads use.
+    batch_cores: usize,
 }
 
-/// A thread that others wait for, until it ends.
-struct Prompt(Pid);
+/// The registration of a latency-sensitive thread, which ends with it.
+struct LatencySensitive(Pid);
 
-/// As long as it lives, this thread computes something long.
-pub(crate) struct Long {
-    thread: Pid,
-    _here: PhantomData<*const ()>,
-}
-
-/// As long as it lives, something long is under way, also between the threads that do it in turn:
-/// the others would come back to its core only to be driven away.
-#[derive(Debug)]
-pub(crate) struct Aside(());
-
-/// Others wait for this thread: from now on it keeps away from long computations.
-pub fn keep_prompt() {
-    // At the end of a thread there is nothing to keep any more.
-    let _ = PROMPT.try_with(|_| ());
-}
-
-impl Prompt {
+impl LatencySensitive {
     fn register() -> Self {
         let thread = gettid();
         let mut threads = THREADS.lock();
-        threads.prompt.push(thread);
+        threads.latency_sensitive.push(thread);
         threads.place(&[thread]);
-        Prompt(thread)
+        LatencySensitive(thread)
     }
 }
 
-impl Drop for Prompt {
-    fn drop(&mut self) {
-        THREADS.lock().prompt.retain(|thread| *thread != self.0);
-    }
-}
-
-impl Aside {
-    /// Something long begins.
-    pub(crate) fn begin() -> Self {
-        THREADS.lock().change(&[], |threads| threads.jobs += 1);
-        Aside(())
-    }
-}
-
-impl Drop for Aside {
+impl Drop for LatencySensitive {
     fn drop(&mut self) {
         THREADS
             .lock()
-            .change(&[], |threads| threads.jobs = threads.jobs.saturating_sub(1));
+            .latency_sensitive
+            .retain(|thread| *thread != self.0);
     }
 }
 
-impl Long {
-    /// What this thread does from here on is long.
-    pub(crate) fn here() -> Self {
-        let thread = gettid();
-        THREADS
-            .lock()
-            .change(&[thread], |threads| threads.long.push(thread));
-        Long {
-            thread,
-            _here: PhantomData,
-        }
+impl Drop for ReservedCore {
+    fn drop(&mut self) {
+        THREADS.lock().change(&[], |threads| {
+            threads.reserved = threads.reserved.saturating_sub(1);
+        });
     }
 }
 
-impl Drop for Long {
+impl Drop for BatchPin {
     fn drop(&mut self) {
         let thread = self.thread;
         THREADS.lock().change(&[thread], |threads| {
-            if let Some(at) = threads.long.iter().position(|one| *one == thread) {
-                threads.long.swap_remove(at);
+            if let Some(at) = threads.batch.iter().position(|one| *one == thread) {
+                threads.batch.swap_remove(at);
             }
         });
     }
 }
 
 impl Threads {
-    /// Begins or ends something, of which these threads are moved at any rate.
+    /// Changes what is computed, and moves all threads if the number of batch cores changes,
+    /// otherwise these only.
     fn change(&mut self, moved: &[Pid], change: impl FnOnce(&mut Self)) {
-        let before = self.aside;
+        let before = self.batch_cores;
         change(self);
-        self.aside = self.jobs.max(self.long.len()).min(cores().len() / 2);
-        if self.aside == before {
+        self.batch_cores = self.reserved.max(self.batch.len()).min(cores().len() / 2);
+        if self.batch_cores == before {
             self.place(moved);
         } else {
             let all: Vec<Pid> = self
-                .prompt
+                .latency_sensitive
                 .iter()
-                .chain(&self.long)
+                .chain(&self.batch)
                 .chain(moved)
                 .copied()
                 .collect();
@@ -132,24 +132,25 @@ impl Threads {
         }
     }
 
-    /// Puts these threads where they belong now.
+    /// Sets the cores that these threads may use now.
     fn place(&self, threads: &[Pid]) {
         let cores = cores();
-        let (front, back) = cores.split_at(cores.len().saturating_sub(self.aside));
+        let (front, back) = cores.split_at(cores.len().saturating_sub(self.batch_cores));
         let [front, back, all] = [front, back, &cores].map(set);
         for thread in threads {
-            let place = match (self.long.contains(thread), self.prompt.contains(thread)) {
-                (true, _) if self.aside > 0 => &back,
+            let is_batch = self.batch.contains(thread);
+            let allowed = match (is_batch, self.latency_sensitive.contains(thread)) {
+                (true, _) if self.batch_cores > 0 => &back,
                 (false, true) => &front,
                 (true | false, _) => &all,
             };
-            // A thread that has ended, or cores that were taken away: the kernel places it then.
-            let _ = sched_setaffinity(Some(*thread), place);
+            // An error means that the thread has ended or that its cores were taken away.
+            let _ = sched_setaffinity(Some(*thread), allowed);
         }
     }
 }
 
-/// The cores that this process may use, as its first thread has them: that one is never moved.
+/// The cores that this process may use. They are those of its first thread, which is never moved.
 fn cores() -> Vec<usize> {
     let allowed = sched_getaffinity(Some(getpid())).unwrap_or_default();
     (0..CpuSet::MAX_CPU)

@@ -1,35 +1,35 @@
 //! A bounded queue that is fair between keys, such as accounts: each key has a lane of its own and
-//! the lanes take turns, so that who asks a thousand times waits for itself. Knows neither threads
-//! nor what is done with what it holds.
+//! the lanes take turns, so that a key with a thousand items delays itself only. Knows neither
+//! threads nor what the items are for.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// Between two looks through all lanes for what has waited too long.
+/// The time between two searches of all lanes for items that have waited too long.
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
 
-/// What may wait, and for how long.
+/// The limits of a [`FairQueue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
-    /// The most items of one key.
+    /// How many items of one key may wait.
     pub each: usize,
-    /// The most items of all keys together.
+    /// How many items of all keys together may wait.
     pub all: usize,
     /// How long an item may wait before it is refused.
     pub wait: Duration,
 }
 
-/// What can wait in a [`FairQueue`].
+/// An item of a [`FairQueue`].
 pub trait Queued {
-    /// Whether whoever asked for it has left: then it is dropped without being done.
+    /// Whether its caller has left; then it is dropped.
     fn is_abandoned(&self) -> bool;
 
-    /// Tells whoever asked for it that its turn does not come.
+    /// Tells its caller that its turn does not come.
     fn refuse(self);
 }
 
-/// A lane's items, oldest first, with the time at which each came.
+/// The items of one key, oldest first, with the time at which each came.
 type Lane<T> = VecDeque<(Instant, T)>;
 
 /// A bounded queue that is fair between keys.
@@ -37,7 +37,7 @@ type Lane<T> = VecDeque<(Instant, T)>;
 pub struct FairQueue<K, T> {
     bounds: QueueBounds,
     lanes: HashMap<K, Lane<T>>,
-    /// The keys of all lanes, each once; the next turn is the first one's.
+    /// The keys of all lanes, each once; the first one has the next turn.
     turns: VecDeque<K>,
     len: usize,
     swept_at: Instant,
@@ -56,7 +56,7 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         }
     }
 
-    /// How many items wait, those among them whose askers have left.
+    /// How many items wait, including those whose callers have left.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -68,8 +68,8 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         self.len == 0
     }
 
-    /// Takes in an item. Where there is no room, one is refused: this one if its key holds the most
-    /// already, otherwise the newest of the key that does.
+    /// Adds an item. In a full queue one item is refused: this one if its key has the most already,
+    /// otherwise the newest one of the key that has.
     pub fn push(&mut self, key: K, item: T) {
         if self.waiting(key) >= self.bounds.each {
             self.forget_abandoned();
@@ -92,8 +92,8 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         self.len += 1;
     }
 
-    /// The next item of those keys that may have a turn now. What was abandoned is dropped on the
-    /// way, what has waited for too long is refused.
+    /// Takes the next item of those keys that may have a turn now. Abandoned items are dropped on
+    /// the way, those that have waited too long are refused.
     pub fn pop(&mut self, may: impl Fn(K) -> bool) -> Option<(K, T)> {
         let now = Instant::now();
         if now.duration_since(self.swept_at) >= SWEEP_EVERY {
@@ -120,7 +120,7 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         None
     }
 
-    /// Refuses everything that waits.
+    /// Refuses all items.
     pub fn clear(&mut self) {
         self.turns.clear();
         self.len = 0;
@@ -130,10 +130,12 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
             .for_each(|(_, item)| item.refuse());
     }
 
+    /// How many items of a key wait.
     fn waiting(&self, key: K) -> usize {
         self.lanes.get(&key).map_or(0, VecDeque::len)
     }
 
+    /// Drops abandoned items.
     fn forget_abandoned(&mut self) {
         for lane in self.lanes.values_mut() {
             lane.retain(|(_, item)| !item.is_abandoned());
@@ -141,6 +143,7 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         self.forget_empty();
     }
 
+    /// Refuses items that have waited too long.
     fn refuse_late(&mut self, now: Instant) {
         for lane in self.lanes.values_mut() {
             trim(lane, now, self.bounds.wait);
@@ -148,13 +151,14 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         self.forget_empty();
     }
 
+    /// Removes empty lanes and counts what is left.
     fn forget_empty(&mut self) {
         self.lanes.retain(|_, lane| !lane.is_empty());
         self.turns.retain(|key| self.lanes.contains_key(key));
         self.len = self.lanes.values().map(VecDeque::len).sum();
     }
 
-    /// Refuses the newest item of the longest lane, if that has more than so many.
+    /// Refuses the newest item of the longest lane; false when that has no more than so many.
     fn displace(&mut self, more_than: usize) -> bool {
         let longest = self
             .lanes
@@ -170,14 +174,14 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
     }
 }
 
-/// Takes what nobody waits for any more, or has waited for too long, from the front of a lane;
-/// gives how much that was.
+/// Removes abandoned items and those that have waited too long from the front of a lane; how many
+/// there were.
 fn trim<T: Queued>(lane: &mut Lane<T>, now: Instant, wait: Duration) -> usize {
     let before = lane.len();
     while let Some((_, item)) =
         lane.pop_front_if(|(since, item)| item.is_abandoned() || now.duration_since(*since) >= wait)
     {
-        // Where the asker has left, nobody hears it.
+        // Nobody hears it when the caller has left.
         item.refuse();
     }
     before - lane.len()
@@ -193,15 +197,15 @@ mod tests {
 
     use super::*;
 
-    /// A number; who has left and what was refused stands in what all of them share.
+    /// A numbered item, which notes its refusal in a list that all of them share.
     #[derive(Clone)]
-    struct Asked {
+    struct Item {
         number: usize,
         left: Rc<Cell<bool>>,
         refused: Rc<RefCell<Vec<usize>>>,
     }
 
-    impl Queued for Asked {
+    impl Queued for Item {
         fn is_abandoned(&self) -> bool {
             self.left.get()
         }
@@ -219,39 +223,39 @@ mod tests {
         }
     }
 
-    /// A queue, and who asks it.
-    struct Desk {
-        queue: FairQueue<u32, Asked>,
+    /// A queue with numbered items.
+    struct Fixture {
+        queue: FairQueue<u32, Item>,
         refused: Rc<RefCell<Vec<usize>>>,
         next: usize,
     }
 
-    impl Desk {
+    impl Fixture {
         fn new(bounds: QueueBounds) -> Self {
-            Desk {
+            Fixture {
                 queue: FairQueue::new(bounds),
                 refused: Rc::default(),
                 next: 0,
             }
         }
 
-        /// Asks; gives what it was and how to leave.
+        /// Adds an item; its number, and the flag by which its caller leaves.
         fn ask(&mut self, key: u32) -> (usize, Rc<Cell<bool>>) {
             let (number, left) = (self.next, Rc::new(Cell::new(false)));
             self.next += 1;
-            let asked = Asked {
+            let item = Item {
                 number,
                 left: Rc::clone(&left),
                 refused: Rc::clone(&self.refused),
             };
-            self.queue.push(key, asked);
+            self.queue.push(key, item);
             (number, left)
         }
 
         fn next(&mut self) -> Option<(u32, usize)> {
             self.queue
                 .pop(|_| true)
-                .map(|(key, asked)| (key, asked.number))
+                .map(|(key, item)| (key, item.number))
         }
 
         fn refused(&self) -> Vec<usize> {
@@ -261,49 +265,52 @@ mod tests {
 
     #[test]
     fn who_asks_once_waits_for_one_of_him_who_asks_a_hundred_times() {
-        let mut desk = Desk::new(bounds(1_000, 1_000));
+        let mut fixture = Fixture::new(bounds(1_000, 1_000));
         for _ in 0..100 {
-            desk.ask(1);
+            fixture.ask(1);
         }
-        let (mine, _) = desk.ask(2);
+        let (mine, _) = fixture.ask(2);
         assert_eq!(
-            [desk.next(), desk.next(), desk.next()],
+            [fixture.next(), fixture.next(), fixture.next()],
             [Some((1, 0)), Some((2, mine)), Some((1, 1))]
         );
     }
 
     #[test]
     fn what_was_abandoned_is_never_given_out_and_takes_no_room() {
-        let mut desk = Desk::new(bounds(3, 3));
-        let [(_, first), (_, second), (third, _)] = [desk.ask(1), desk.ask(1), desk.ask(1)];
+        let mut fixture = Fixture::new(bounds(3, 3));
+        let [(_, first), (_, second), (third, _)] =
+            [fixture.ask(1), fixture.ask(1), fixture.ask(1)];
         first.set(true);
         second.set(true);
-        let [(fourth, _), (fifth, _)] = [desk.ask(1), desk.ask(2)];
+        let [(fourth, _), (fifth, _)] = [fixture.ask(1), fixture.ask(2)];
         assert_eq!(
-            [desk.next(), desk.next(), desk.next()],
+            [fixture.next(), fixture.next(), fixture.next()],
             [Some((1, third)), Some((2, fifth)), Some((1, fourth))]
         );
-        assert!(desk.queue.is_empty() && desk.next().is_none() && desk.refused().is_empty());
+        assert!(
+            fixture.queue.is_empty() && fixture.next().is_none() && fixture.refused().is_empty()
+        );
     }
 
     #[test]
     fn a_full_queue_refuses_whoever_holds_the_most_of_it() {
-        let mut desk = Desk::new(bounds(4, 6));
-        let many: Vec<usize> = (0..5).map(|_| desk.ask(1).0).collect();
-        assert_eq!(desk.refused(), [many[4]], "beyond what one key may hold");
-        let few: Vec<usize> = (0..3).map(|_| desk.ask(2).0).collect();
+        let mut fixture = Fixture::new(bounds(4, 6));
+        let many: Vec<usize> = (0..5).map(|_| fixture.ask(1).0).collect();
+        assert_eq!(fixture.refused(), [many[4]], "beyond what one key may hold");
+        let few: Vec<usize> = (0..3).map(|_| fixture.ask(2).0).collect();
         assert_eq!(
-            desk.refused(),
+            fixture.refused(),
             [many[4], many[3]],
             "room for the key that holds less"
         );
-        let last = desk.ask(1).0;
+        let last = fixture.ask(1).0;
         assert_eq!(
-            desk.refused(),
+            fixture.refused(),
             [many[4], many[3], last],
             "both hold the same"
         );
-        let order = std::iter::from_fn(|| desk.next())
+        let order = std::iter::from_fn(|| fixture.next())
             .map(|(_, number)| number)
             .collect::<Vec<_>>();
         assert_eq!(order, [many[0], few[0], many[1], few[1], many[2], few[2]]);
@@ -311,59 +318,60 @@ mod tests {
 
     #[test]
     fn what_has_waited_too_long_is_refused_though_its_key_may_have_no_turn() {
-        let mut desk = Desk::new(QueueBounds {
+        let mut fixture = Fixture::new(QueueBounds {
             wait: Duration::ZERO,
             ..bounds(10, 10)
         });
-        let late = desk.ask(1).0;
-        desk.queue.swept_at = Instant::now()
+        let late = fixture.ask(1).0;
+        fixture.queue.swept_at = Instant::now()
             .checked_sub(SWEEP_EVERY)
             .unwrap_or_else(Instant::now);
-        assert!(desk.queue.pop(|_| false).is_none());
-        assert_eq!((desk.refused(), desk.queue.len()), (vec![late], 0));
+        assert!(fixture.queue.pop(|_| false).is_none());
+        assert_eq!((fixture.refused(), fixture.queue.len()), (vec![late], 0));
     }
 
     #[test]
     fn who_may_have_no_turn_keeps_what_waits() {
-        let mut desk = Desk::new(bounds(10, 10));
-        let [(held, _), (free, _)] = [desk.ask(1), desk.ask(2)];
+        let mut fixture = Fixture::new(bounds(10, 10));
+        let [(held, _), (free, _)] = [fixture.ask(1), fixture.ask(2)];
         assert_eq!(
-            desk.queue
+            fixture
+                .queue
                 .pop(|key| key != 1)
-                .map(|(_, asked)| asked.number),
+                .map(|(_, item)| item.number),
             Some(free)
         );
-        assert!(desk.queue.pop(|key| key != 1).is_none());
-        assert_eq!(desk.next(), Some((1, held)));
-        desk.ask(3);
-        desk.queue.clear();
-        assert_eq!((desk.refused().len(), desk.next()), (1, None));
+        assert!(fixture.queue.pop(|key| key != 1).is_none());
+        assert_eq!(fixture.next(), Some((1, held)));
+        fixture.ask(3);
+        fixture.queue.clear();
+        assert_eq!((fixture.refused().len(), fixture.next()), (1, None));
     }
 
     proptest! {
-        /// Whatever is asked, left and taken: each item is given out, refused or abandoned, one of
+        /// Whatever is item, left and taken: each item is given out, refused or abandoned, one of
         /// these and once; the bounds hold; of one key items come in their order; between two turns
         /// of a key every other that waits has one.
         #[test]
         fn nothing_is_lost_or_doubled_and_turns_go_round(
             steps in proptest::collection::vec((0_u32..4, 0_u8..4), 1..200), each in 1_usize..8, all in 1_usize..16,
         ) {
-            let mut desk = Desk::new(bounds(each, all));
+            let mut fixture = Fixture::new(bounds(each, all));
             let mut left: Vec<Rc<Cell<bool>>> = Vec::new();
             let mut given: Vec<(u32, usize)> = Vec::new();
             for (key, step) in steps {
                 match step {
-                    0 | 1 => left.push(desk.ask(key).1),
-                    2 => given.extend(desk.next()),
+                    0 | 1 => left.push(fixture.ask(key).1),
+                    2 => given.extend(fixture.next()),
                     _ => left.iter().rev().take(1).for_each(|left| left.set(true)),
                 }
-                prop_assert!(desk.queue.len() <= all);
-                prop_assert!(desk.queue.lanes.values().all(|lane| lane.len() <= each && !lane.is_empty()));
-                prop_assert_eq!(desk.queue.len(), desk.queue.lanes.values().map(VecDeque::len).sum::<usize>());
-                prop_assert_eq!(desk.queue.turns.len(), desk.queue.lanes.len());
+                prop_assert!(fixture.queue.len() <= all);
+                prop_assert!(fixture.queue.lanes.values().all(|lane| lane.len() <= each && !lane.is_empty()));
+                prop_assert_eq!(fixture.queue.len(), fixture.queue.lanes.values().map(VecDeque::len).sum::<usize>());
+                prop_assert_eq!(fixture.queue.turns.len(), fixture.queue.lanes.len());
             }
             let mut turns: Vec<u32> = Vec::new();
-            while let Some((key, number)) = desk.next() {
+            while let Some((key, number)) = fixture.next() {
                 given.push((key, number));
                 turns.push(key);
             }
@@ -376,13 +384,13 @@ mod tests {
                 let between = turns.iter().skip(at + 1).take(next.unwrap_or(0)).collect::<Vec<_>>();
                 prop_assert!(between.iter().all(|one| between.iter().filter(|other| other == &one).count() == 1));
             }
-            let mut ends: Vec<usize> = given.iter().map(|(_, number)| *number).chain(desk.refused()).collect();
+            let mut ends: Vec<usize> = given.iter().map(|(_, number)| *number).chain(fixture.refused()).collect();
             ends.sort_unstable();
             let ended = ends.len();
             ends.dedup();
             prop_assert_eq!(ended, ends.len(), "nothing twice");
             let abandoned = |number: &usize| left.get(*number).is_some_and(|left| left.get());
-            prop_assert!((0..desk.next).all(|number| ends.binary_search(&number).is_ok() || abandoned(&number)));
+            prop_assert!((0..fixture.next).all(|number| ends.binary_search(&number).is_ok() || abandoned(&number)));
         }
     }
 }

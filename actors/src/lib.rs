@@ -14,7 +14,7 @@
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
 //! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take
-//!   turns. `permits`: the places that are computed in, shared the same way.
+//!   turns. `fair_semaphore`: permits to compute, shared the same way.
 //! - `damage`: what can't be read back.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for.
@@ -51,7 +51,7 @@
 
 mod bootstrap;
 mod chores;
-mod permits;
+mod fair_semaphore;
 mod timers;
 
 pub mod accounts;

@@ -25,14 +25,14 @@ use crate::limiter::{
     AddressLimiter, LimitKey, Limits, LinkLimiter, PeekPermit, Permit, RateLimits, TakePermit,
 };
 use crate::metrics::{self, MetricsWriter};
-use crate::offload::Computing;
+use crate::offload::ComputeLimits;
 use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::search::SearchError;
 use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings, Views};
 use crate::store::{Later, Store};
-use crate::threads::{self, Background};
+use crate::threads::{self, BackgroundThread};
 use crate::timers::Timers;
 use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
 use crate::{bootstrap, chores, cores};
@@ -77,7 +77,7 @@ pub struct Settings {
     /// How long the bin keeps a document.
     pub bin_kept: Duration,
     /// What may be computed over documents at once.
-    pub computing: Computing,
+    pub computing: ComputeLimits,
     /// How every kind of entity is run …
     pub policy: Policy,
     /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`,
@@ -147,7 +147,7 @@ pub struct System {
     next_account: AtomicU32,
     draining: AtomicBool,
     alarm: Arc<Alarm>,
-    background: Mutex<Vec<Background>>,
+    background: Mutex<Vec<BackgroundThread>>,
 }
 
 impl System {
@@ -255,13 +255,13 @@ impl System {
     /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls
     /// it as it starts.
     pub fn register_worker(&self) {
-        cores::keep_prompt();
+        cores::mark_latency_sensitive();
         threads::register("worker");
         if let Some(arbiter) = current_arbiter() {
             self.placement.register(arbiter.clone());
             self.limiter.0.register(arbiter);
             // Whatever was due before had nowhere to be carried out.
-            self.alarm.now();
+            self.alarm.ring_now();
         }
     }
 

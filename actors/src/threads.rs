@@ -1,9 +1,9 @@
-//! The threads of this process: the one way to start them, what follows a panic in one, and what
-//! operators see of them.
+//! The threads of the process: how they are started, what follows a panic in one, and their
+//! metrics.
 //!
-//! A thread whose state can't be made anew ends the process when it panics: the next start
-//! recovers, and no process is better than a mute one. A thread whose state is found elsewhere
-//! begins anew after a wait that grows. Either way the panic is logged and counted.
+//! A thread whose state can't be made again ends the process when it panics: the next start
+//! recovers, and no process is better than a mute one. A thread whose state is stored elsewhere
+//! starts again after a delay that grows. Either way the panic is logged and counted.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,25 +17,25 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// How the process ends when it can't go on (`EX_SOFTWARE`).
+/// The exit code of a process that can't go on (`EX_SOFTWARE`).
 pub(crate) const EXIT_CODE: i32 = 70;
-/// The first restart comes at once, the next ones after a wait that doubles …
+/// The first restart comes at once, the next ones after a delay that doubles from this …
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 /// … up to this.
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// Whoever ran so long before a panic is well again: the next restart comes at once.
-const WELL_AFTER: Duration = Duration::from_secs(60);
-/// What a panic is counted under on a thread that nobody has named.
+/// After running this long without a panic, the next restart comes at once again.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// The name under which panics of unnamed threads are counted.
 const UNNAMED: &str = "other";
 
 static THREADS: Mutex<BTreeMap<&'static str, Counts>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
-    static HERE: Cell<Option<&'static str>> = const { Cell::new(None) };
+    static CURRENT: Cell<Option<&'static str>> = const { Cell::new(None) };
     static REGISTERED: Cell<Option<Running>> = const { Cell::new(None) };
 }
 
-/// What is known of the threads of one name.
+/// The counters of the threads of one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     running: usize,
@@ -43,12 +43,12 @@ struct Counts {
     restarts: u64,
 }
 
-/// What the threads of one name have come to.
+/// The metrics of the threads of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadMetrics {
     /// The name that the threads share.
     pub name: &'static str,
-    /// Threads that run now; one that waits for its restart does not.
+    /// How many run now; one that waits for its restart does not count.
     pub running: usize,
     /// Panics since the process started, whoever caught them.
     pub panics: u64,
@@ -75,28 +75,31 @@ pub fn metrics() -> Vec<ThreadMetrics> {
     THREADS.lock().iter().map(of).collect()
 }
 
-/// Counts a panic of the calling thread; the process's panic hook calls it.
+/// Counts a panic of the calling thread. To be called by the process's panic hook.
 pub fn note_panic() {
-    let name = HERE.try_with(Cell::get).ok().flatten().unwrap_or(UNNAMED);
+    let name = CURRENT
+        .try_with(Cell::get)
+        .ok()
+        .flatten()
+        .unwrap_or(UNNAMED);
     change(name, |counts| counts.panics += 1);
 }
 
-/// Lets the calling thread, which another runtime has started and watches, be seen under this name
-/// until it ends.
+/// Counts the calling thread, which another runtime has started, under this name until it ends.
 pub fn register(name: &'static str) {
-    // At the end of a thread there is nothing to register any more.
+    // An error means that the thread is ending.
     let _ = REGISTERED.try_with(|registered| {
-        if HERE.get().is_none() {
+        if CURRENT.get().is_none() {
             registered.set(Some(Running::here(name)));
         }
     });
 }
 
-/// Starts a thread that the process can't go on without: a panic in it ends the process.
+/// Starts a thread without which the process can't go on: a panic in it ends the process.
 ///
 /// # Errors
 /// The system starts no further thread.
-pub fn spawn(
+pub fn spawn_essential(
     name: &'static str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
@@ -104,14 +107,14 @@ pub fn spawn(
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             tracing::error!(
                 thread = name,
-                "a thread panicked that nothing goes on without: the process ends"
+                "an essential thread panicked: the process ends"
             );
             std::process::exit(EXIT_CODE);
         }
     })
 }
 
-/// Starts a thread whose body begins anew after each panic, until it returns.
+/// Starts a thread whose body is called again after each panic, until it returns.
 ///
 /// # Errors
 /// The system starts no further thread.
@@ -120,19 +123,19 @@ pub(crate) fn spawn_restarting(
     mut body: impl FnMut() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     start(name, move || {
-        let mut restarts = Restarts::of(name);
+        let mut restarts = RestartBackoff::of(name);
         while catch_unwind(AssertUnwindSafe(&mut body)).is_err() {
-            let _waiting = Waiting::begin(name);
+            let _pause = RestartPause::begin(name);
             std::thread::sleep(restarts.next_wait());
         }
     })
 }
 
-/// Starts a thread whose death by a panic somebody else mends, who is told so.
+/// Starts a thread that does not start again after a panic, but calls `panicked`.
 ///
 /// # Errors
 /// The system starts no further thread.
-pub(crate) fn spawn_mended(
+pub(crate) fn spawn_reporting(
     name: &'static str,
     body: impl FnOnce() + Send + 'static,
     panicked: impl FnOnce() + Send + 'static,
@@ -153,16 +156,17 @@ fn start(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result
         })
 }
 
+/// Changes the counters of the threads of one name.
 fn change(name: &'static str, change: impl FnOnce(&mut Counts)) {
     change(THREADS.lock().entry(name).or_default());
 }
 
-/// As long as it lives, the thread that made it is counted.
+/// Counts the calling thread as running as long as it lives.
 struct Running(&'static str);
 
 impl Running {
     fn here(name: &'static str) -> Self {
-        HERE.set(Some(name));
+        CURRENT.set(Some(name));
         change(name, |counts| counts.running += 1);
         Running(name)
     }
@@ -176,45 +180,45 @@ impl Drop for Running {
     }
 }
 
-/// As long as it lives, a thread waits for its restart and does not count as running.
-struct Waiting(&'static str);
+/// Takes a thread that waits for its restart out of the running ones as long as it lives.
+struct RestartPause(&'static str);
 
-impl Waiting {
+impl RestartPause {
     fn begin(name: &'static str) -> Self {
         change(name, |counts| {
             counts.running = counts.running.saturating_sub(1)
         });
-        Waiting(name)
+        RestartPause(name)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for RestartPause {
     fn drop(&mut self) {
         change(self.0, |counts| counts.running += 1);
     }
 }
 
-/// The restarts of one thread or actor, and how long each waits.
+/// The delays before the restarts of one thread or actor.
 #[derive(Debug)]
-pub(crate) struct Restarts {
+pub(crate) struct RestartBackoff {
     name: &'static str,
     began: Instant,
     last_wait: Option<Duration>,
 }
 
-impl Restarts {
-    /// Of a thread or actor that has not been restarted yet.
+impl RestartBackoff {
+    /// For a thread or actor that has not been restarted yet.
     pub(crate) fn of(name: &'static str) -> Self {
-        Restarts {
+        RestartBackoff {
             name,
             began: Instant::now(),
             last_wait: None,
         }
     }
 
-    /// Counts and logs a restart; how long to wait before it.
+    /// Counts and logs a restart; the delay before it.
     pub(crate) fn next_wait(&mut self) -> Duration {
-        if self.began.elapsed() > WELL_AFTER {
+        if self.began.elapsed() > STABLE_AFTER {
             self.last_wait = None;
         }
         let wait = self.last_wait.map_or(Duration::ZERO, |last| {
@@ -232,14 +236,15 @@ impl Restarts {
     }
 }
 
-/// A thread for work that goes on beside the requests. Dropped, it ends at the work's next wait.
-pub(crate) struct Background {
+/// A thread that runs a future beside the requests, again after each panic. Dropped, it ends at the
+/// future's next await.
+pub(crate) struct BackgroundThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Background {
-    /// Starts the thread; `work` makes the work that it does, again after each panic.
+impl BackgroundThread {
+    /// Starts the thread. `work` makes the future that it runs, again after each panic.
     ///
     /// # Errors
     /// The system starts no further thread.
@@ -251,11 +256,11 @@ impl Background {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()?;
-        let thread = spawn(name, move || {
+        let thread = spawn_essential(name, move || {
             let going_on = async {
-                let mut restarts = Restarts::of(name);
+                let mut restarts = RestartBackoff::of(name);
                 while caught(&mut work).await.is_none() {
-                    let _waiting = Waiting::begin(name);
+                    let _pause = RestartPause::begin(name);
                     tokio::time::sleep(restarts.next_wait()).await;
                 }
             };
@@ -266,27 +271,27 @@ impl Background {
                 }
             });
         })?;
-        Ok(Background {
+        Ok(BackgroundThread {
             stop: Some(stop),
             thread: Some(thread),
         })
     }
 }
 
-impl Drop for Background {
+impl Drop for BackgroundThread {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             // The thread may have ended already.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
-            // A panic outside of the work has ended the process.
+            // A panic outside of the future has ended the process.
             let _ = thread.join();
         }
     }
 }
 
-/// Does the work to its end; `None` where it panicked.
+/// Runs the future to its end; `None` when it panicked.
 async fn caught<W: Future<Output = ()>>(work: &mut impl FnMut() -> W) -> Option<()> {
     let made = catch_unwind(AssertUnwindSafe(work)).ok()?;
     let mut made = pin!(made);

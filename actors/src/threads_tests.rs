@@ -44,7 +44,7 @@ fn a_thread_begins_anew_after_each_panic_until_it_returns() {
 fn work_in_the_background_begins_anew_and_is_stopped_also_while_it_waits_to() {
     let lives = Arc::new(AtomicU32::new(0));
     let (made, (tell, told)) = (Arc::clone(&lives), channel());
-    let work = Background::start("tests-background", move || {
+    let work = BackgroundThread::start("tests-background", move || {
         let (life, tell) = (made.fetch_add(1, Ordering::Relaxed), tell.clone());
         async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -65,13 +65,13 @@ fn work_in_the_background_begins_anew_and_is_stopped_also_while_it_waits_to() {
 
 #[test]
 fn the_first_restart_comes_at_once_and_the_waits_double_up_to_a_bound() {
-    let mut restarts = Restarts::of("tests-waits");
+    let mut restarts = RestartBackoff::of("tests-waits");
     let waits: Vec<u128> = (0..10).map(|_| restarts.next_wait().as_millis()).collect();
     assert_eq!(
         waits,
         [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]
     );
-    restarts.began = Instant::now().checked_sub(2 * WELL_AFTER).unwrap();
+    restarts.began = Instant::now().checked_sub(2 * STABLE_AFTER).unwrap();
     assert_eq!(
         restarts.next_wait(),
         Duration::ZERO,
@@ -83,9 +83,9 @@ fn the_first_restart_comes_at_once_and_the_waits_double_up_to_a_bound() {
 fn whoever_mends_a_thread_learns_that_it_panicked() {
     let (tell, told) = channel();
     let also = tell.clone();
-    let well = spawn_mended("tests-mended", || {}, move || also.send("well").unwrap());
+    let well = spawn_reporting("tests-mended", || {}, move || also.send("well").unwrap());
     well.unwrap().join().unwrap();
-    let ill = spawn_mended(
+    let ill = spawn_reporting(
         "tests-mended",
         || panic!("asked to"),
         move || tell.send("ill").unwrap(),
@@ -100,7 +100,7 @@ const ENDS: &str = "COLLOQUY_TEST_ENDS";
 #[test]
 fn a_panic_in_a_thread_that_nothing_goes_on_without_ends_the_process() {
     if std::env::var_os(ENDS).is_some() {
-        spawn("tests-essential", || panic!("asked to"))
+        spawn_essential("tests-essential", || panic!("asked to"))
             .unwrap()
             .join()
             .unwrap();

@@ -18,7 +18,7 @@ use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::runtime::AskError;
 use crate::store::{Store, Timed, TimedQuery, Timing};
-use crate::threads::Background;
+use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::time::Timestamp;
 
@@ -78,9 +78,9 @@ impl Timers {
     ///
     /// # Errors
     /// The system starts no further thread.
-    pub(crate) fn start(self) -> io::Result<Background> {
+    pub(crate) fn start(self) -> io::Result<BackgroundThread> {
         let timers = Arc::new(self);
-        Background::start("timers", move || {
+        BackgroundThread::start("timers", move || {
             let timers = Arc::clone(&timers);
             async move { timers.go_on().await }
         })
@@ -89,13 +89,13 @@ impl Timers {
     async fn go_on(&self) {
         let mut plans = HashMap::new();
         loop {
-            self.alarm.wind();
+            self.alarm.reset();
             let next = self
                 .wake_sleepers()
                 .await
                 .min(self.close_idle(&mut plans).await);
-            self.alarm.no_later_than(next);
-            self.alarm.rung(LOOK_EVERY).await;
+            self.alarm.ring_by(next);
+            self.alarm.wait(LOOK_EVERY).await;
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::document::HashSettings;
 use colloquy_actors::fair_queue::QueueBounds;
-use colloquy_actors::offload::Computing;
+use colloquy_actors::offload::ComputeLimits;
 use colloquy_actors::runtime::Policy;
 use colloquy_actors::system::Settings;
 use colloquy_actors::webhook::WebhookSettings;
@@ -170,7 +170,7 @@ impl Config {
             presences_per_account: self.realtime.presences_per_account,
             queue_bytes_per_account: self.realtime.queue_bytes_per_account,
             bin_kept: Duration::from_secs_f64(self.documents.bin_days * 86_400.0),
-            computing: Computing {
+            computing: ComputeLimits {
                 large_comparisons_max: self.documents.large_comparisons_max,
                 large_comparison_bytes: self.documents.large_comparison_bytes,
                 wait_max: Duration::from_secs_f64(self.documents.turn_wait_seconds),

@@ -10,7 +10,7 @@ use actix_web::http::header::{
 };
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::idempotency::{Fingerprint, RequestHead};
-use colloquy_actors::offload::{self, Undone};
+use colloquy_actors::offload::{self, ComputeError};
 use futures_util::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -324,16 +324,16 @@ impl RawBody {
             return self.read_and_mark(words.as_ref());
         }
         let bytes = self.bytes.len();
-        let parsed = offload::go_over(call.caller.scope, bytes, move || {
+        let parsed = offload::run_linear(call.caller.scope, bytes, move || {
             self.read_and_mark(words.as_ref())
         });
-        parsed.await.unwrap_or_else(|undone| match undone {
-            Undone::Crowded => Err(Problem::unavailable(
+        parsed.await.unwrap_or_else(|error| match error {
+            ComputeError::Overloaded => Err(Problem::unavailable(
                 "too many large bodies at once",
                 Outcome::None,
                 1,
             )),
-            Undone::Panicked => Err(Problem::crashed()),
+            ComputeError::Panicked => Err(Problem::crashed()),
         })
     }
 

@@ -8,7 +8,7 @@ use colloquy_merge::{Labels, MergeOptions, MergeStrategy, MergeStyle, StepBudget
 
 use super::documents::Failure;
 use super::graph::{Base, BaseMerge, Plan};
-use crate::offload::Turn;
+use crate::offload::ComputePermit;
 use crate::runtime::AskError;
 use colloquy_model::bounds::Bounds;
 
@@ -31,12 +31,16 @@ struct Made {
 /// The texts that were made so far, in the plan's order.
 struct Bench<R> {
     made: Vec<Made>,
-    turn: Turn,
+    permit: ComputePermit,
     read: R,
 }
 
 /// The text that a plan ends in, made in this turn; `read` gives the content of a version.
-pub(super) async fn base<R>(plan: &Plan, turn: Turn, read: R) -> Result<Arc<str>, Failure>
+pub(super) async fn base<R>(
+    plan: &Plan,
+    permit: ComputePermit,
+    read: R,
+) -> Result<Arc<str>, Failure>
 where
     R: AsyncFn(u64) -> Result<Arc<str>, Failure>,
 {
@@ -51,7 +55,7 @@ where
     };
     let mut bench = Bench {
         made: Vec::with_capacity(plan.merges.len()),
-        turn,
+        permit,
         read,
     };
     for (place, planned) in plan.merges.iter().enumerate() {
@@ -94,8 +98,8 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
                 .filter(|text| text.len() <= bytes_max)
                 .map_or_else(Arc::default, Arc::from)
         };
-        self.turn
-            .compute_while_awaited(work)
+        self.permit
+            .run_cancellable(work)
             .await
             .ok_or(AskError::Crashed)
     }

@@ -157,7 +157,7 @@ fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool
         .build()
         .unwrap();
     let base = runtime
-        .block_on(base(&planned, Turn::IN_PLACE, async |number| {
+        .block_on(base(&planned, ComputePermit::IN_PLACE, async |number| {
             Ok::<_, Failure>(Arc::from(text(number)))
         }))
         .unwrap();

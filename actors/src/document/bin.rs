@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::access::Who;
 use super::documents::Documents;
 use super::messages::Request;
-use crate::threads::Background;
+use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller};
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
@@ -24,10 +24,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// The system starts no further thread.
-pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> io::Result<Background> {
+pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> io::Result<BackgroundThread> {
     // A bin that keeps for seconds is looked into often.
     let pause = (keep / 8).clamp(LOOK_AGAIN, LOOK_EVERY);
-    Background::start("bin", move || {
+    BackgroundThread::start("bin", move || {
         let documents = Arc::clone(&documents);
         async move {
             loop {

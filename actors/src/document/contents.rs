@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::documents::{Failure, unavailable};
 use super::frames::{Frame, decode_chain};
 use super::messages::DocumentError;
-use crate::offload::{Effort, Load, Turn, Undone};
+use crate::offload::{ComputeError, ComputePermit, ComputeRequest, Effort};
 use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::{ReadError, Store, StoredVersion};
 use colloquy_model::caller::Scope;
@@ -75,11 +75,11 @@ impl From<Unread> for LoadError {
     }
 }
 
-impl From<Undone> for Failure {
-    fn from(undone: Undone) -> Self {
-        match undone {
-            Undone::Crowded => unavailable(Cause::TimedOut),
-            Undone::Panicked => AskError::Crashed,
+impl From<ComputeError> for Failure {
+    fn from(error: ComputeError) -> Self {
+        match error {
+            ComputeError::Overloaded => unavailable(Cause::TimedOut),
+            ComputeError::Panicked => AskError::Crashed,
         }
     }
 }
@@ -92,29 +92,29 @@ pub(super) async fn read(
     store: &Arc<dyn Store>,
     wanted: Wanted,
     numbers: &[u64],
-) -> Result<(Vec<Framed>, Turn), Unread> {
+) -> Result<(Vec<Framed>, ComputePermit), Unread> {
     let found = frames(store, wanted, numbers).await?;
     let bytes = |frames: &[Bytes]| match wanted.effort {
         Effort::Linear => unpacked_bytes(frames),
         Effort::Comparison => content_bytes(frames),
     };
     let contents: usize = found.iter().map(|(_, frames)| bytes(frames)).sum();
-    let load = Load {
+    let request = ComputeRequest {
         scope: wanted.scope,
         effort: wanted.effort,
         bytes: contents.saturating_add(wanted.beside),
     };
-    if !load.is_large() {
-        let turn = load.turn().await.ok_or(Unread::Crowded)?;
-        return Ok((found, turn));
+    if !request.is_large() {
+        let permit = request.permit().await.ok_or(Unread::Crowded)?;
+        return Ok((found, permit));
     }
-    if let Some(turn) = load.turn_now() {
-        return Ok((found, turn));
+    if let Some(permit) = request.try_permit() {
+        return Ok((found, permit));
     }
     // Versions never change: they are read once more when it is their turn.
     drop(found);
-    let turn = load.turn().await.ok_or(Unread::Crowded)?;
-    Ok((frames(store, wanted, numbers).await?, turn))
+    let permit = request.permit().await.ok_or(Unread::Crowded)?;
+    Ok((frames(store, wanted, numbers).await?, permit))
 }
 
 async fn frames(

@@ -17,7 +17,7 @@ use crate::idempotency::Reservation;
 use crate::offload::{self, Effort};
 use crate::runtime::{AskError, Cause, Directory};
 use crate::store::{Store, StoredVersion};
-use crate::threads::Background;
+use crate::threads::BackgroundThread;
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Scope};
@@ -50,7 +50,10 @@ impl Documents {
     ///
     /// # Errors
     /// The system starts no further thread.
-    pub(crate) fn empty_bin(documents: &Arc<Self>, keep: Duration) -> std::io::Result<Background> {
+    pub(crate) fn empty_bin(
+        documents: &Arc<Self>,
+        keep: Duration,
+    ) -> std::io::Result<BackgroundThread> {
         bin::start(Arc::clone(documents), keep)
     }
 
@@ -249,12 +252,12 @@ impl Documents {
             effort: Effort::Linear,
             beside: 0,
         };
-        let (mut found, turn) = contents::read(&self.store, wanted, &[version.number]).await?;
+        let (mut found, permit) = contents::read(&self.store, wanted, &[version.number]).await?;
         let (stored, frames) = found
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let place = (Document::subject(id), version.number);
-        let made = turn.compute(move || Some(make(stored, &unpack(&frames, place)?.0)));
+        let made = permit.run(move || Some(make(stored, &unpack(&frames, place)?.0)));
         made.await
             .ok_or(AskError::Crashed)?
             .ok_or(AskError::Unreadable)
@@ -268,7 +271,7 @@ async fn completed_with(
     content: Arc<str>,
 ) -> Result<Answer, Failure> {
     let shown = answer.body.clone();
-    let body = offload::go_over(scope, content.len(), move || {
+    let body = offload::run_linear(scope, content.len(), move || {
         with_content(&shown, Some(&content))
     })
     .await?;

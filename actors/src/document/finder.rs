@@ -13,10 +13,10 @@ use super::contents::{unpack, unpacked_bytes};
 use super::state::Facts;
 use crate::fair_queue::QueueBounds;
 use crate::feed::{Ended, Feed, Interest, Item};
-use crate::offload::{self, Effort, Load};
+use crate::offload::{self, ComputeRequest, Effort};
 use crate::search::{Closed, Entry, Found, INDEXER, Search, SearchError};
 use crate::store::{FeedRow, ListFailure, ReadError, Store};
-use crate::threads::{Background, Restarts};
+use crate::threads::{BackgroundThread, RestartBackoff};
 use colloquy_model::caller::Scope;
 use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The index, and the thread that fills it.
 pub(crate) struct Finder {
     shared: Arc<Shared>,
-    thread: Mutex<Option<Background>>,
+    thread: Mutex<Option<BackgroundThread>>,
 }
 
 struct Shared {
@@ -70,7 +70,7 @@ impl Finder {
             index,
         });
         let (following, mut opened_at) = (Arc::clone(&shared), Some(position));
-        let thread = Background::start("finder", move || {
+        let thread = BackgroundThread::start("finder", move || {
             // After a panic the index knows best how far it has come.
             let position = opened_at
                 .take()
@@ -121,7 +121,7 @@ impl Finder {
 }
 
 async fn run(shared: Arc<Shared>, mut position: i64) {
-    let mut restarts = Restarts::of(INDEXER);
+    let mut restarts = RestartBackoff::of(INDEXER);
     loop {
         let follower = Follower {
             index: shared.index(),
@@ -297,24 +297,24 @@ impl Follower<'_> {
         };
         let bytes = unpacked_bytes(&frames);
         // In the house's own name: what the index waits for, no account's requests hold up.
-        let load = Load {
+        let request = ComputeRequest {
             scope: Scope::OPERATORS,
             effort: Effort::Linear,
             bytes,
         };
-        let turn = if load.is_large() {
-            Some(load.turn().await.ok_or(ReadError::TooSlow)?)
+        let permit = if request.is_large() {
+            Some(request.permit().await.ok_or(ReadError::TooSlow)?)
         } else {
             None
         };
         // On this thread: it has nothing else to do.
         let unpacked = {
-            let _long = offload::long(bytes);
+            let _pin = offload::pin_if_large(bytes);
             unpack(&frames, (row.subject, facts.head))
         };
         let (content, _) = unpacked.ok_or(ReadError::Unreadable)?;
         // It goes before the text is handed in: the queue may be full for as long as the disk is.
-        drop(turn);
+        drop(permit);
         Ok(Some(Entry {
             number,
             scope: shelf(scope, in_bin),

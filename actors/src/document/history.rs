@@ -69,12 +69,12 @@ impl Documents {
             effort: Effort::Linear,
             beside: 0,
         };
-        let (mut read, turn) = contents::read(&self.store, wanted, &[found.number]).await?;
+        let (mut read, permit) = contents::read(&self.store, wanted, &[found.number]).await?;
         let (stored, frames) = read
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let parents = self.parents(scope, id, &stored).await?;
-        let written = turn.compute(move || {
+        let written = permit.run(move || {
             let (content, _) = unpack(&frames, (wanted.document, found.number))?;
             Some(to_json(&VersionWithContent {
                 version: version_view(id, &stored, parents),
@@ -148,8 +148,8 @@ impl Documents {
             effort: Effort::Comparison,
             beside: 0,
         };
-        let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
-        let compared = turn.compute_while_awaited(move |abandoned| {
+        let (found, permit) = contents::read(&self.store, wanted, &numbers).await?;
+        let compared = permit.run_cancellable(move |abandoned| {
             let content = |((_, frames), number): (&contents::Framed, u64)| {
                 unpack(frames, (wanted.document, number)).map(|(content, _)| content)
             };

@@ -95,7 +95,8 @@ impl Documents {
                 self.ask(id, by.clone(), None, None, Request::List(Part::Shares))
                     .await?;
                 let place = self.hash_place(by.0.scope, id.bits()).await?;
-                let hashed = offload::long_with(place, move || hash_password(&password)).await;
+                let hashed =
+                    offload::run_on_batch_cores(place, move || hash_password(&password)).await;
                 Some(
                     hashed
                         .ok_or(AskError::Crashed)?
@@ -208,7 +209,7 @@ impl Documents {
             .look(share, Timestamp::now().0)
             .map_err(Shut::TooManyTries)?;
         let tries = Arc::clone(&self.tries);
-        let checked = offload::long_with(place, move || {
+        let checked = offload::run_on_batch_cores(place, move || {
             let fits = password_fits(&given, &wanted);
             if !fits {
                 // Here, before the place is given back, and whether the caller still waits or not.

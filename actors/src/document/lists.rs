@@ -4,7 +4,7 @@ use super::access::{DocumentRole, Who, role_of};
 use super::documents::{Documents, Failure, invalid};
 use super::messages::{CommentList, ContentType, Part, Reply, Request};
 use super::state::{Document, Facts, to_json};
-use crate::offload::go_over;
+use crate::offload::run_linear;
 use crate::runtime::{AskError, LoadError};
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, ListFailure, ReadError,
@@ -270,7 +270,7 @@ impl Documents {
             return Err(AskError::impossible("to a list of comments"));
         };
         let bytes = found.iter().map(|listed| listed.comment.body.len()).sum();
-        let written = go_over(scope, bytes, move || {
+        let written = run_linear(scope, bytes, move || {
             let skip = list.skip();
             let after = skip.saturating_add(found.len()) < total;
             let items: Vec<Bytes> = found.iter().map(|listed| to_json(&listed.view())).collect();

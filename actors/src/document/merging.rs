@@ -24,7 +24,7 @@ use super::state::{Document, to_json};
 use super::views::MergeConflict;
 use super::work::{Following, Packed, pack};
 use crate::idempotency::Reservation;
-use crate::offload::{self, Effort, Turn};
+use crate::offload::{self, ComputePermit, Effort};
 use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::StoredVersion;
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
@@ -204,14 +204,14 @@ impl Documents {
             beside: 0,
         };
         let numbers = job.compared(&plan);
-        let (found, turn) = contents::read(&self.store, wanted, &numbers).await?;
+        let (found, permit) = contents::read(&self.store, wanted, &numbers).await?;
         let held: Vec<(u64, Vec<Bytes>)> = numbers
             .into_iter()
             .zip(found.into_iter().map(|(_, frames)| frames))
             .collect();
         let store = Arc::clone(&self.store);
         // A plan may have hundreds of merges, of texts of a few bytes.
-        let computing = turn.drive(move |turn| async move {
+        let computing = permit.run_async(move |permit| async move {
             let read = async |number: u64| {
                 let frames = match held.iter().find(|(known, _)| *known == number) {
                     Some((_, frames)) => frames.clone(),
@@ -223,7 +223,7 @@ impl Documents {
                         found.ok_or(AskError::Refused(DocumentError::NotFound))?.1
                     }
                 };
-                let unpacked = turn.compute(move || {
+                let unpacked = permit.run(move || {
                     unpack(&frames, (wanted.document, number))
                         .map(|(content, frame)| (Arc::from(content), frame))
                 });
@@ -232,7 +232,7 @@ impl Documents {
                     .ok_or(AskError::Crashed)?
                     .ok_or(AskError::Unreadable)
             };
-            job.compute(&plan, &turn, read).await
+            job.compute(&plan, &permit, read).await
         });
         computing.await.ok_or(AskError::Crashed)?
     }
@@ -253,7 +253,7 @@ impl MergeJob {
             };
             graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
-        Ok(offload::go_over(scope, bytes, planning).await?)
+        Ok(offload::run_linear(scope, bytes, planning).await?)
     }
 
     /// The versions that are compared with each other, each once.
@@ -271,7 +271,7 @@ impl MergeJob {
     pub(super) async fn compute<R>(
         self,
         plan: &Plan,
-        turn: &Turn,
+        permit: &ComputePermit,
         read: R,
     ) -> Result<Computed, Failure>
     where
@@ -279,9 +279,11 @@ impl MergeJob {
     {
         let ours = read(self.stand.target).await?;
         let theirs = read(self.stand.source).await?.0;
-        let base =
-            bases::base(plan, turn.clone(), async |number| Ok(read(number).await?.0)).await?;
-        let merged = turn.compute_while_awaited(move |abandoned| {
+        let base = bases::base(plan, permit.clone(), async |number| {
+            Ok(read(number).await?.0)
+        })
+        .await?;
+        let merged = permit.run_cancellable(move |abandoned| {
             let budget = StepBudget::cancelled_by(Bounds::get().comparison_steps_max, abandoned);
             let texts = Texts {
                 base: &base,

@@ -16,7 +16,7 @@ use super::super::contents::unpack;
 use super::*;
 use crate::document::merging::Computed;
 use crate::document::views::MergeConflict;
-use crate::offload::Turn;
+use crate::offload::ComputePermit;
 use crate::runtime::Entity;
 use crate::store::Header;
 use colloquy_model::answer::Precondition;
@@ -168,7 +168,7 @@ impl Desk {
             .unwrap();
         let computed = runtime.block_on(async {
             let plan = job.planned(self.scope).await?;
-            job.compute(&plan, &Turn::IN_PLACE, read).await
+            job.compute(&plan, &ComputePermit::IN_PLACE, read).await
         });
         Ok(Some(Box::new(computed.unwrap())))
     }

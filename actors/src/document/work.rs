@@ -94,13 +94,14 @@ pub(super) fn run(store: Arc<dyn Store>, job: Job) -> BoxFuture<Result<Worked, L
             effort: job.effort(),
             beside: job.beside(),
         };
-        let (found, turn) = contents::read(&store, wanted, &numbers).await?;
+        let (found, permit) = contents::read(&store, wanted, &numbers).await?;
         let chains: Vec<_> = numbers
             .into_iter()
             .zip(found.into_iter().map(|(_, frames)| frames))
             .collect();
         // A panic in there, or what can't be read, was reported where it happened.
-        turn.compute(move || job.compute(&chains))
+        permit
+            .run(move || job.compute(&chains))
             .await
             .flatten()
             .ok_or(LoadError::Unreadable)

@@ -190,7 +190,7 @@ impl Feed {
         // A panic lets everybody who listened go: they go on from the store, as those do who are
         // too slow.
         let started = threads::spawn_restarting("feed", move || {
-            cores::keep_prompt();
+            cores::mark_latency_sensitive();
             run(&told, &most);
         });
         if let Err(error) = started {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::threads::{self, Restarts};
+use crate::threads::{self, RestartBackoff};
 
 /// The state of an actor on a thread of its own.
 pub trait ThreadActor: Sized + Unpin + 'static {
@@ -109,7 +109,7 @@ impl<S: ThreadActor> ActorHandle<S> {
     pub fn start(make: impl Fn() -> S + Send + 'static) -> std::io::Result<Self> {
         let (started, starting) = sync_channel(1);
         let run = move || {
-            crate::cores::keep_prompt();
+            crate::cores::mark_latency_sensitive();
             actix::System::new().block_on(async move {
                 let (ending, ended) = oneshot::channel();
                 let addr = Supervisor::start(Supervisor::new(Box::new(make), ending));
@@ -119,7 +119,7 @@ impl<S: ThreadActor> ActorHandle<S> {
                 let _ = ended.await;
             });
         };
-        let thread = threads::spawn(S::NAME, run)?;
+        let thread = threads::spawn_essential(S::NAME, run)?;
         let addr = starting.recv().map_err(std::io::Error::other)?;
         Ok(ActorHandle {
             addr,
@@ -152,7 +152,7 @@ struct Supervisor<S: ThreadActor> {
     state: Option<S>,
     /// How often the state has been made.
     incarnation: u64,
-    restarts: Restarts,
+    restarts: RestartBackoff,
     tasks: JoinSet<()>,
     /// Dropped with the actor, which ends the thread.
     _ending: oneshot::Sender<()>,
@@ -160,7 +160,7 @@ struct Supervisor<S: ThreadActor> {
 
 impl<S: ThreadActor> Supervisor<S> {
     fn new(make: Box<dyn Fn() -> S + Send>, ending: oneshot::Sender<()>) -> Self {
-        let restarts = Restarts::of(S::NAME);
+        let restarts = RestartBackoff::of(S::NAME);
         Supervisor {
             make,
             state: None,

@@ -197,7 +197,7 @@ impl Search {
         let room = Arc::clone(&shared.room);
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
         // the index again.
-        let thread = threads::spawn_mended(INDEXER, move || writer.run(), move || room.close());
+        let thread = threads::spawn_reporting(INDEXER, move || writer.run(), move || room.close());
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((
             Search {

@@ -225,8 +225,8 @@ impl Writer {
     /// Whether something was taken out.
     fn transact(&mut self, batch: &Batch) -> rusqlite::Result<bool> {
         // Only while it computes: whoever waits for a turn must not wait for the disk to have room.
-        let _turn = offload::turn_here(batch.largest);
-        let _long = offload::long(batch.bytes);
+        let _permit = offload::wait_for_permit(batch.largest);
+        let _pin = offload::pin_if_large(batch.bytes);
         let transaction = self.connection.transaction()?;
         let mut changed = false;
         for task in batch.tasks.values() {

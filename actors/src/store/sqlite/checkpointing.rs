@@ -71,7 +71,7 @@ impl Checkpointing {
         let (asks, asked) = sync_channel(1);
         let thread = {
             let progress = Arc::clone(&progress);
-            threads::spawn("checkpoints", move || run(&connection, &asked, &progress))
+            threads::spawn_essential("checkpoints", move || run(&connection, &asked, &progress))
         };
         let thread = thread.map_err(|error| OpenError::File(path.to_owned(), error))?;
         {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::codec::{self, Counted, int, uint};
 use super::known;
 use super::lists::{Scan, Where, counted, offset, rows_read};
-use crate::cores::Long;
+use crate::cores;
 use crate::store::{
     ActivityQuery, ActivityRow, Commit, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
     StoredDocument, StoredPage, StoredVersion, VersionQuery,
@@ -300,7 +300,7 @@ fn long_frame(
     document: Subject,
     number: i64,
 ) -> rusqlite::Result<Vec<u8>> {
-    let _long = Long::here();
+    let _pin = cores::pin_to_batch_cores();
     connection
         .prepare_cached("SELECT frame FROM versions WHERE document = ?1 AND number = ?2")?
         .query_row([int(document.number), number], |row| row.get(0))

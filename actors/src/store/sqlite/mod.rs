@@ -158,7 +158,7 @@ impl Views {
                     view: *view,
                     number,
                 });
-                self.timers.now();
+                self.timers.ring_now();
             }
             Effect::Key(view, account, secrets) => {
                 self.identity.put_key(
@@ -175,7 +175,7 @@ impl Views {
                 self.identity.drop_user(account, id);
                 self.chores.notify_one();
             }
-            Effect::Snoozed(until) => self.timers.no_later_than(until),
+            Effect::Snoozed(until) => self.timers.ring_by(until),
             Effect::CustomerRenamed(customer, name) => {
                 self.names.rename(customer.number(), &name, sequence)
             }
@@ -325,10 +325,10 @@ impl SqliteStore {
         let (inbox, works) = channel();
         // A writer that is gone would leave every caller waiting: its panic ends the process.
         let run = move || {
-            cores::keep_prompt();
+            cores::mark_latency_sensitive();
             writer.run(&works);
         };
-        let thread = threads::spawn("writer", run).map_err(thread_failed)?;
+        let thread = threads::spawn_essential("writer", run).map_err(thread_failed)?;
         let store = SqliteStore {
             inbox: Mutex::new(Some(inbox)),
             writer: Mutex::new(Some(thread)),

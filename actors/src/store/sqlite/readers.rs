@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::codec;
 use super::gate::Gate;
-use crate::cores::{self, Long};
+use crate::cores::{self, BatchPin};
 use crate::fair_queue::{FairQueue, QueueBounds, Queued};
 use crate::store::{Later, ReadError};
 use crate::threads;
@@ -35,7 +35,7 @@ thread_local! {
     /// Whether the read that goes on has been looked at: then it is not short.
     static LOOKED_AT: Cell<bool> = const { Cell::new(false) };
     /// Set while that takes long.
-    static LONG: RefCell<Option<Long>> = const { RefCell::new(None) };
+    static LONG: RefCell<Option<BatchPin>> = const { RefCell::new(None) };
 }
 
 /// Reads; without a connection, says that its turn does not come.
@@ -111,8 +111,8 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
         };
         for mut connection in connections {
             let desk = Arc::clone(&readers.desk);
-            let thread = threads::spawn(name, move || {
-                cores::keep_prompt();
+            let thread = threads::spawn_essential(name, move || {
+                cores::mark_latency_sensitive();
                 desk.work(&mut connection);
             })?;
             readers.threads.lock().push(thread);
@@ -276,7 +276,7 @@ fn keep_aside_if_long() {
     BUSY_SINCE.set(Some(since));
     if since.elapsed() > LONG_MIN {
         LONG.with_borrow_mut(|long| {
-            long.get_or_insert_with(Long::here);
+            long.get_or_insert_with(cores::pin_to_batch_cores);
         });
     }
 }

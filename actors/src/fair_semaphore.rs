@@ -1,6 +1,6 @@
-//! Permits that accounts share: few things are done at once, accounts take turns at them, and one
-//! of them never has all. Where what is done takes much memory, a permit is for so many bytes, of
-//! which there are so many, too. Knows nothing of what is done under a permit.
+//! A semaphore that is fair between accounts: they take turns, and one account never holds all
+//! permits. A permit can also be for a number of bytes, which are limited, too. Knows nothing of
+//! what is done under a permit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio::time::timeout;
 use crate::fair_queue::{FairQueue, QueueBounds, Queued};
 use colloquy_model::caller::Scope;
 
-/// Requests of one account that may wait for permits of one kind …
-const WAITING_EACH: usize = 256;
+/// Callers of one account that may wait at a semaphore …
+const WAITERS_EACH: usize = 256;
 /// … and of all accounts together.
-const WAITING_ALL: usize = 4_096;
+const WAITERS_ALL: usize = 4_096;
 
-/// So many permits of one kind. A handle: clones share them.
+/// A semaphore that is fair between accounts. Clones share the permits.
 #[derive(Debug, Clone)]
-pub(crate) struct Permits {
+pub(crate) struct FairSemaphore {
     state: Arc<Mutex<State>>,
-    /// Bytes of all of them; who asks for more gets as many.
+    /// The bytes of all permits together; a caller that asks for more gets these.
     bytes: usize,
 }
 
@@ -30,56 +30,56 @@ pub(crate) struct Permits {
 struct State {
     free: usize,
     free_bytes: usize,
-    /// The most that one account may hold.
+    /// How many permits one account may hold.
     each: usize,
-    /// How many each account holds; those that hold none are left out.
+    /// How many permits each account holds; without accounts that hold none.
     held: HashMap<u32, usize>,
-    waiting: FairQueue<u32, Waiting>,
-    /// Whose turn it is, but for want of bytes: nobody passes it, or who asks for many would wait
-    /// for ever.
-    next: Option<(u32, Waiting)>,
+    waiting: FairQueue<u32, Waiter>,
+    /// The next caller, when too few bytes are free for it. Nobody overtakes it, since a caller
+    /// that asks for many bytes would never have its turn otherwise.
+    next: Option<(u32, Waiter)>,
 }
 
-/// Who waits for a permit.
+/// A caller that waits for a permit.
 #[derive(Debug)]
-struct Waiting {
+struct Waiter {
     bytes: usize,
-    grant: oneshot::Sender<Permit>,
+    grant: oneshot::Sender<FairPermit>,
 }
 
-/// A permit; given back when it is dropped.
+/// A permit, which is returned when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit {
-    /// The permits that it is one of; none when it has been given back already.
-    of: Option<Permits>,
+pub(crate) struct FairPermit {
+    /// The semaphore; `None` when the permit has been returned already.
+    of: Option<FairSemaphore>,
     account: u32,
     bytes: usize,
 }
 
-impl Queued for Waiting {
+impl Queued for Waiter {
     fn is_abandoned(&self) -> bool {
         self.grant.is_closed()
     }
 
     fn refuse(self) {
-        // Whoever waits hears that this end is gone.
+        // Dropping the sender tells the caller.
     }
 }
 
-impl Permits {
-    /// So many at once; of one account all but one, so that another one finds a place.
+impl FairSemaphore {
+    /// A semaphore with `all` permits, of which one account may hold all but one.
     pub(crate) fn new(all: usize) -> Self {
-        Permits::for_bytes(all, usize::MAX)
+        FairSemaphore::for_bytes(all, usize::MAX)
     }
 
-    /// So many at once, for no more than so many bytes together.
+    /// A semaphore with `all` permits for `bytes` bytes together.
     pub(crate) fn for_bytes(all: usize, bytes: usize) -> Self {
         let all = all.max(1);
-        // How long one waits is measured where it waits: here nobody looks while all permits are
-        // out.
+        // The queue sets no time limit, since nothing looks at it while all permits are taken:
+        // `acquire` limits the time.
         let bounds = QueueBounds {
-            each: WAITING_EACH,
-            all: WAITING_ALL,
+            each: WAITERS_EACH,
+            all: WAITERS_ALL,
             wait: Duration::MAX,
         };
         let (held, waiting) = (HashMap::new(), FairQueue::new(bounds));
@@ -91,25 +91,26 @@ impl Permits {
             waiting,
             next: None,
         };
-        Permits {
+        FairSemaphore {
             state: Arc::new(Mutex::new(state)),
             bytes,
         }
     }
 
-    /// A permit for this account; none where too many wait, or it took too long.
+    /// Waits for a permit for this account; `None` when too many callers wait or it took longer
+    /// than `wait`.
     pub(crate) async fn acquire(
         &self,
         scope: Scope,
         bytes: usize,
         wait: Duration,
-    ) -> Option<Permit> {
+    ) -> Option<FairPermit> {
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.state.lock();
             state.waiting.push(
                 scope.account_number(),
-                Waiting {
+                Waiter {
                     bytes: bytes.min(self.bytes),
                     grant,
                 },
@@ -119,8 +120,8 @@ impl Permits {
         timeout(wait, granted).await.ok()?.ok()
     }
 
-    /// A permit for this account if one is free for it now.
-    pub(crate) fn try_acquire(&self, scope: Scope, bytes: usize) -> Option<Permit> {
+    /// Takes a permit for this account if one is free for it now.
+    pub(crate) fn try_acquire(&self, scope: Scope, bytes: usize) -> Option<FairPermit> {
         let mut state = self.state.lock();
         let (account, bytes) = (scope.account_number(), bytes.min(self.bytes));
         let found = state.next.is_none()
@@ -130,21 +131,22 @@ impl Permits {
         found.then(|| self.take(&mut state, account, bytes))
     }
 
-    fn take(&self, state: &mut State, account: u32, bytes: usize) -> Permit {
+    /// Takes a permit that is free.
+    fn take(&self, state: &mut State, account: u32, bytes: usize) -> FairPermit {
         state.free -= 1;
         state.free_bytes -= bytes;
         *state.held.entry(account).or_default() += 1;
-        Permit {
+        FairPermit {
             of: Some(self.clone()),
             account,
             bytes,
         }
     }
 
-    /// Gives free permits to those whose turn it is.
+    /// Gives free permits to waiting callers, in their turn.
     fn hand_out(&self, state: &mut State) {
         while state.free > 0 {
-            let Some((account, waiting)) = state.turn() else {
+            let Some((account, waiting)) = state.next_waiter() else {
                 return;
             };
             if waiting.bytes > state.free_bytes {
@@ -153,7 +155,7 @@ impl Permits {
             }
             let permit = self.take(state, account, waiting.bytes);
             if let Err(mut unused) = waiting.grant.send(permit) {
-                // Not by its `Drop`, which would wait for this lock.
+                // Not in its `Drop`, which would wait for this lock.
                 unused.of = None;
                 state.give_back(account, unused.bytes);
             }
@@ -162,12 +164,13 @@ impl Permits {
 }
 
 impl State {
+    /// Whether an account may hold one permit more.
     fn may_have(&self, account: u32) -> bool {
         self.held.get(&account).is_none_or(|held| *held < self.each)
     }
 
-    /// Whoever is next; it waits no more.
-    fn turn(&mut self) -> Option<(u32, Waiting)> {
+    /// Takes the next caller out of the queue.
+    fn next_waiter(&mut self) -> Option<(u32, Waiter)> {
         if let Some(next) = self
             .next
             .take()
@@ -196,7 +199,7 @@ impl State {
     }
 }
 
-impl Drop for Permit {
+impl Drop for FairPermit {
     fn drop(&mut self) {
         if let Some(permits) = self.of.take() {
             let mut state = permits.state.lock();
@@ -223,7 +226,7 @@ mod tests {
         Scope::of(number, Mode::Live)
     }
 
-    /// What it gives if it is polled once.
+    /// The output of a future that is ready at the first poll.
     fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(done) => Some(done),
@@ -233,17 +236,17 @@ mod tests {
 
     #[tokio::test]
     async fn an_account_never_has_all_of_them_and_the_next_one_is_anothers() {
-        let permits = Permits::new(3);
-        let first = permits.acquire(account(1), 0, LONG).await.unwrap();
-        let _second = permits.acquire(account(1), 0, LONG).await.unwrap();
-        let mut third = pin!(permits.acquire(account(1), 0, LONG));
+        let semaphore = FairSemaphore::new(3);
+        let first = semaphore.acquire(account(1), 0, LONG).await.unwrap();
+        let _second = semaphore.acquire(account(1), 0, LONG).await.unwrap();
+        let mut third = pin!(semaphore.acquire(account(1), 0, LONG));
         assert!(
             poll_once(third.as_mut()).is_none(),
             "it would have all three"
         );
-        let others = permits.acquire(account(2), 0, LONG).await.unwrap();
-        let mut fourth = pin!(permits.acquire(account(1), 0, LONG));
-        let mut next = pin!(permits.acquire(account(3), 0, LONG));
+        let others = semaphore.acquire(account(2), 0, LONG).await.unwrap();
+        let mut fourth = pin!(semaphore.acquire(account(1), 0, LONG));
+        let mut next = pin!(semaphore.acquire(account(3), 0, LONG));
         assert!(poll_once(fourth.as_mut()).is_none() && poll_once(next.as_mut()).is_none());
         drop(others);
         assert!(poll_once(third.as_mut()).is_none(), "it still has two");
@@ -255,13 +258,13 @@ mod tests {
 
     #[tokio::test]
     async fn with_a_single_one_accounts_take_turns() {
-        let permits = Permits::new(1);
-        let mut held = permits.acquire(account(1), 0, LONG).await;
+        let semaphore = FairSemaphore::new(1);
+        let mut held = semaphore.acquire(account(1), 0, LONG).await;
         let mut ones: Vec<_> = (0..3)
-            .map(|_| Box::pin(permits.acquire(account(1), 0, LONG)))
+            .map(|_| Box::pin(semaphore.acquire(account(1), 0, LONG)))
             .collect();
         assert!(ones.iter_mut().all(|one| poll_once(one.as_mut()).is_none()));
-        let mut other = pin!(permits.acquire(account(2), 0, LONG));
+        let mut other = pin!(semaphore.acquire(account(2), 0, LONG));
         assert!(poll_once(other.as_mut()).is_none());
         drop(held.take());
         let granted = ones
@@ -280,36 +283,38 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_or_leaves_takes_nothing() {
-        let permits = Permits::new(1);
-        let held = permits.acquire(account(1), 0, LONG).await.unwrap();
+        let semaphore = FairSemaphore::new(1);
+        let held = semaphore.acquire(account(1), 0, LONG).await.unwrap();
         assert!(
-            permits
+            semaphore
                 .acquire(account(2), 0, Duration::from_secs(1))
                 .await
                 .is_none()
         );
         {
-            let mut left = Box::pin(permits.acquire(account(2), 0, LONG));
+            let mut left = Box::pin(semaphore.acquire(account(2), 0, LONG));
             assert!(poll_once(left.as_mut()).is_none());
             drop(held);
         }
         assert!(
-            permits.try_acquire(account(3), 0).is_some(),
+            semaphore.try_acquire(account(3), 0).is_some(),
             "what was granted to nobody is free again"
         );
     }
 
     #[tokio::test]
     async fn who_asks_for_more_bytes_than_are_free_waits_and_nobody_passes() {
-        let permits = Permits::for_bytes(4, 100);
-        let held = permits.try_acquire(account(1), 60).unwrap();
-        let mut many = pin!(permits.acquire(account(2), 1_000, LONG));
+        let semaphore = FairSemaphore::for_bytes(4, 100);
+        let held = semaphore.try_acquire(account(1), 60).unwrap();
+        let mut many = pin!(semaphore.acquire(account(2), 1_000, LONG));
         assert!(
             poll_once(many.as_mut()).is_none(),
             "it would have all bytes"
         );
-        let mut few = pin!(permits.acquire(account(3), 10, LONG));
-        assert!(poll_once(few.as_mut()).is_none() && permits.try_acquire(account(3), 10).is_none());
+        let mut few = pin!(semaphore.acquire(account(3), 10, LONG));
+        assert!(
+            poll_once(few.as_mut()).is_none() && semaphore.try_acquire(account(3), 10).is_none()
+        );
         drop(held);
         let all = poll_once(many.as_mut()).unwrap().unwrap();
         assert!(poll_once(few.as_mut()).is_none(), "none are left");
@@ -319,13 +324,13 @@ mod tests {
 
     #[tokio::test]
     async fn who_leaves_while_it_waits_for_bytes_holds_nobody_up() {
-        let permits = Permits::for_bytes(4, 100);
-        let _held = permits.try_acquire(account(1), 60).unwrap();
+        let semaphore = FairSemaphore::for_bytes(4, 100);
+        let _held = semaphore.try_acquire(account(1), 60).unwrap();
         {
-            let mut left = pin!(permits.acquire(account(2), 50, LONG));
+            let mut left = pin!(semaphore.acquire(account(2), 50, LONG));
             assert!(poll_once(left.as_mut()).is_none());
         }
-        let mut few = pin!(permits.acquire(account(3), 40, LONG));
+        let mut few = pin!(semaphore.acquire(account(3), 40, LONG));
         assert!(poll_once(few.as_mut()).unwrap().is_some());
     }
 
@@ -339,13 +344,13 @@ mod tests {
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             let _entered = runtime.enter();
-            let permits = Permits::for_bytes(all, 100);
+            let semaphore = FairSemaphore::for_bytes(all, 100);
             let (mut waiting, mut held) = (Vec::new(), Vec::new());
             for (number, step, which, bytes) in steps {
                 match step {
                     0 => {
-                        let permits = permits.clone();
-                        waiting.push(Box::pin(async move { permits.acquire(account(number), bytes, LONG).await }));
+                        let semaphore = semaphore.clone();
+                        waiting.push(Box::pin(async move { semaphore.acquire(account(number), bytes, LONG).await }));
                     }
                     1 if !waiting.is_empty() => drop(waiting.swap_remove(which.index(waiting.len()))),
                     2 if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
@@ -356,9 +361,9 @@ mod tests {
                 for _ in 0..2 {
                     waiting.retain_mut(|one| poll_once(one.as_mut()).map(|granted| held.extend(granted)).is_none());
                 }
-                let bytes: usize = held.iter().map(|permit: &Permit| permit.bytes).sum();
+                let bytes: usize = held.iter().map(|permit: &FairPermit| permit.bytes).sum();
                 let (free, free_bytes, is_fair) = {
-                    let state = permits.state.lock();
+                    let state = semaphore.state.lock();
                     (state.free, state.free_bytes, state.held.values().all(|held| *held <= state.each))
                 };
                 prop_assert_eq!((free + held.len(), free_bytes + bytes), (all, 100));
@@ -366,7 +371,7 @@ mod tests {
             }
             drop((waiting, held));
             let (free, free_bytes, held) = {
-                let state = permits.state.lock();
+                let state = semaphore.state.lock();
                 (state.free, state.free_bytes, state.held.len())
             };
             prop_assert_eq!((free, free_bytes, held), (all, 100, 0));

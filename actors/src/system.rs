@@ -15,8 +15,8 @@ use crate::accounts::{Account, Customer, Identity, Key, PlanRates, Records, User
 use crate::alarm::Alarm;
 pub use crate::bootstrap::FirstStart;
 use crate::conversation::{Conversation, Conversations};
-use crate::document::shares::PasswordTries;
-use crate::document::{Document, Documents, Finder, HashPlaces, HashSettings};
+use crate::document::share_terms::PasswordTries;
+use crate::document::{Document, Documents, HashPermits, HashSettings, SearchIndexer};
 use crate::fair_queue::QueueBounds;
 use crate::feed::Events;
 use crate::idempotency::Idempotency;
@@ -420,14 +420,14 @@ impl Builder<'_> {
             directory: self.directory::<Document>(),
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
-            finder: Finder::open(
+            finder: SearchIndexer::open(
                 Path::new(&path),
                 Arc::clone(self.store),
                 Arc::clone(&self.views.feed),
                 self.settings.reads,
             )?,
             tries: Arc::new(PasswordTries::default()),
-            hashes: HashPlaces::new(self.settings.hashing),
+            hashes: HashPermits::new(self.settings.hashing),
         })
     }
 

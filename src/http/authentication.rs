@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use actix_web::HttpRequest;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::document::access::Who as Owner;
+use colloquy_actors::document::access::Requester;
 use colloquy_model::caller::Caller;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::UserId;
@@ -135,7 +135,10 @@ pub(super) fn visible_kinds(
     principal: &Principal,
     caller: &Caller,
 ) -> Vec<Happened> {
-    let sees_all = matches!(app.system.documents.who(caller), Owner::Account(_));
+    let sees_all = matches!(
+        app.system.documents.requester(caller),
+        Requester::Account(_)
+    );
     if sees_all && granted(principal, Permission::DocumentsRead) {
         return Vec::new();
     }

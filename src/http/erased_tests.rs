@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-use colloquy_actors::document::wordless;
+use colloquy_actors::document::redacted;
 use colloquy_model::event_kind::Happened;
 use serde_json::{Map, Value, json};
 
@@ -213,7 +213,7 @@ fn events_of_erased_documents_hold_no_word_and_everything_else() {
     for kind in of_documents {
         let before = schemas.data(kind);
         assert!(before.to_string().matches(MARKER).count() >= 3, "{before}");
-        let left = wordless(before.to_string().as_bytes());
+        let left = redacted(before.to_string().as_bytes());
         let text = String::from_utf8(left).unwrap();
         assert!(
             !text.contains(MARKER) && !text.contains("17"),
@@ -277,7 +277,7 @@ fn kept_answers_of_erased_documents_hold_no_word_and_fit_their_schemas() {
         // A document's answer is kept without its content.
         before.as_object_mut().unwrap().remove("content");
         let after: Value =
-            serde_json::from_slice(&wordless(before.to_string().as_bytes())).unwrap();
+            serde_json::from_slice(&redacted(before.to_string().as_bytes())).unwrap();
         assert!(!after.to_string().contains(MARKER), "{name}: {after}");
         schemas.assert_left(schemas.named(name), &before, &after, name);
     }

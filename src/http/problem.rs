@@ -8,7 +8,7 @@ use actix_web::http::StatusCode;
 use bytes::Bytes;
 use colloquy_actors::accounts::record::RecordError;
 use colloquy_actors::conversation::messages::ConversationError;
-use colloquy_actors::document::Shut;
+use colloquy_actors::document::LinkError;
 use colloquy_actors::document::messages::DocumentError;
 use colloquy_actors::document::views::MergeConflict;
 use colloquy_actors::runtime::{AskError, Cause};
@@ -447,22 +447,22 @@ impl From<DocumentError> for Problem {
     }
 }
 
-impl From<Shut> for Problem {
-    fn from(shut: Shut) -> Self {
+impl From<LinkError> for Problem {
+    fn from(shut: LinkError) -> Self {
         match shut {
-            Shut::Gone => Problem::not_found(),
-            Shut::NoPassword => Problem::new(
+            LinkError::Gone => Problem::not_found(),
+            LinkError::NoPassword => Problem::new(
                 Kind::Unauthorized,
                 "the link wants its password in X-Share-Password",
             ),
-            Shut::WrongPassword => {
+            LinkError::WrongPassword => {
                 Problem::new(Kind::Unauthorized, "the password is not the link's")
             }
-            Shut::TooManyTries(tries) => Problem::rate_limited(
+            LinkError::TooManyTries(tries) => Problem::rate_limited(
                 "too many wrong passwords for this link",
                 tries.retry_after_seconds,
             ),
-            Shut::Unknown(failure) => failure.into(),
+            LinkError::Unknown(failure) => failure.into(),
         }
     }
 }

@@ -36,7 +36,7 @@ pub enum Visibility {
 
 /// Who asks, as far as a document's roles go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum Requester {
     /// A key without a user, or a user who administers the account: owner of every document.
     Account(Option<UserId>),
     /// A user.
@@ -45,14 +45,14 @@ pub enum Who {
     Link(DocumentRole, ShareId),
 }
 
-impl Who {
+impl Requester {
     /// The user, where there is one: who wrote it.
     #[must_use]
     pub fn user(self) -> Option<UserId> {
         match self {
-            Who::Account(user) => user,
-            Who::User(user) => Some(user),
-            Who::Link(..) => None,
+            Requester::Account(user) => user,
+            Requester::User(user) => Some(user),
+            Requester::Link(..) => None,
         }
     }
 
@@ -60,8 +60,8 @@ impl Who {
     #[must_use]
     pub fn share(self) -> Option<ShareId> {
         match self {
-            Who::Account(_) | Who::User(_) => None,
-            Who::Link(_, share) => Some(share),
+            Requester::Account(_) | Requester::User(_) => None,
+            Requester::Link(_, share) => Some(share),
         }
     }
 }
@@ -156,14 +156,14 @@ pub enum Denied {
 
 /// What this asker may do with a document of these permissions; none: not even read it.
 #[must_use]
-pub fn role_of(who: Who, permissions: &Permissions) -> Option<DocumentRole> {
-    match who {
-        Who::Account(_) => Some(DocumentRole::Owner),
-        Who::Link(role, _) => permissions
+pub fn role_of(requester: Requester, permissions: &Permissions) -> Option<DocumentRole> {
+    match requester {
+        Requester::Account(_) => Some(DocumentRole::Owner),
+        Requester::Link(role, _) => permissions
             .link_sharing
             .then_some(role.min(DocumentRole::Editor)),
-        Who::User(user) if permissions.owner == Some(user) => Some(DocumentRole::Owner),
-        Who::User(user) => {
+        Requester::User(user) if permissions.owner == Some(user) => Some(DocumentRole::Owner),
+        Requester::User(user) => {
             let own = permissions
                 .collaborators
                 .iter()
@@ -181,8 +181,12 @@ pub fn role_of(who: Who, permissions: &Permissions) -> Option<DocumentRole> {
 ///
 /// # Errors
 /// [`Denied`]: 404 before 403, so that who may not read learns nothing.
-pub fn allow(action: Action, who: Who, permissions: &Permissions) -> Result<DocumentRole, Denied> {
-    let role = role_of(who, permissions).ok_or(Denied::NotFound)?;
+pub fn allow(
+    action: Action,
+    requester: Requester,
+    permissions: &Permissions,
+) -> Result<DocumentRole, Denied> {
+    let role = role_of(requester, permissions).ok_or(Denied::NotFound)?;
     if role >= action.minimum_role() {
         Ok(role)
     } else {
@@ -192,8 +196,8 @@ pub fn allow(action: Action, who: Who, permissions: &Permissions) -> Result<Docu
 
 /// Whether whoever asks wrote this comment; what was written without a user is nobody's own.
 #[must_use]
-pub fn is_own_comment(who: Who, author: Option<UserId>) -> bool {
-    author.is_some() && who.user() == author
+pub fn is_own_comment(requester: Requester, author: Option<UserId>) -> bool {
+    author.is_some() && requester.user() == author
 }
 
 /// Collaborators of one document. All of them stand in its header.

@@ -58,7 +58,7 @@ fn each_role_may_what_section_8_says_and_nothing_more() {
         (user(2), Some(Commenter)),
         (user(3), Some(Editor)),
     ];
-    for (who, role) in roles.into_iter().chain([(user(0), Some(Owner))]) {
+    for (requester, role) in roles.into_iter().chain([(user(0), Some(Owner))]) {
         for action in Action::ALL {
             let least = match action {
                 action if viewer.contains(action) => Viewer,
@@ -72,7 +72,7 @@ fn each_role_may_what_section_8_says_and_nothing_more() {
                 Some(role) => Err(Denied::Forbidden(role)),
             };
             assert_eq!(
-                allow(*action, Who::User(who), &shared()),
+                allow(*action, Requester::User(requester), &shared()),
                 wanted,
                 "{role:?} {action:?}"
             );
@@ -83,36 +83,45 @@ fn each_role_may_what_section_8_says_and_nothing_more() {
 #[test]
 fn the_account_is_owner_of_all_and_visibility_opens_to_the_account_only() {
     let mut set = shared();
-    assert_eq!(role_of(Who::Account(None), &set), Some(Owner));
-    assert_eq!(role_of(Who::Account(Some(user(1))), &set), Some(Owner));
-    assert_eq!(role_of(Who::User(user(7)), &set), None);
+    assert_eq!(role_of(Requester::Account(None), &set), Some(Owner));
+    assert_eq!(
+        role_of(Requester::Account(Some(user(1))), &set),
+        Some(Owner)
+    );
+    assert_eq!(role_of(Requester::User(user(7)), &set), None);
     (set.visibility, set.default_role) = (Visibility::Account, Commenter);
-    let roles = [0, 1, 2, 3, 7].map(|n| role_of(Who::User(user(n)), &set).unwrap());
+    let roles = [0, 1, 2, 3, 7].map(|n| role_of(Requester::User(user(n)), &set).unwrap());
     assert_eq!(roles, [Owner, Commenter, Commenter, Editor, Commenter]);
     set.visibility = Visibility::Private;
-    assert_eq!(role_of(Who::User(user(7)), &set), None);
+    assert_eq!(role_of(Requester::User(user(7)), &set), None);
 }
 
 #[test]
 fn a_link_gives_its_role_while_links_are_allowed_and_never_ownership() {
     let mut set = shared();
     let roles = [Viewer, Commenter, Editor, Owner]
-        .map(|role| role_of(Who::Link(role, ShareId::new(1)), &set).unwrap());
+        .map(|role| role_of(Requester::Link(role, ShareId::new(1)), &set).unwrap());
     assert_eq!(roles, [Viewer, Commenter, Editor, Editor]);
     set.link_sharing = false;
     assert_eq!(
-        allow(Action::Read, Who::Link(Editor, ShareId::new(1)), &set),
+        allow(Action::Read, Requester::Link(Editor, ShareId::new(1)), &set),
         Err(Denied::NotFound)
     );
 }
 
 #[test]
 fn a_comment_is_its_authors_own() {
-    assert!(is_own_comment(Who::User(user(1)), Some(user(1))));
-    assert!(is_own_comment(Who::Account(Some(user(1))), Some(user(1))));
-    assert!(!is_own_comment(Who::User(user(1)), Some(user(2))));
-    assert!(!is_own_comment(Who::Account(None), None));
-    assert!(!is_own_comment(Who::Link(Editor, ShareId::new(1)), None));
+    assert!(is_own_comment(Requester::User(user(1)), Some(user(1))));
+    assert!(is_own_comment(
+        Requester::Account(Some(user(1))),
+        Some(user(1))
+    ));
+    assert!(!is_own_comment(Requester::User(user(1)), Some(user(2))));
+    assert!(!is_own_comment(Requester::Account(None), None));
+    assert!(!is_own_comment(
+        Requester::Link(Editor, ShareId::new(1)),
+        None
+    ));
 }
 
 #[test]
@@ -196,7 +205,7 @@ fn ownership_moves_by_transfer_and_the_owner_before_stays_as_an_editor() {
     };
     let next = shared().changed(&change(user(3)), NOW, is_user).unwrap();
     assert_eq!(next.owner, Some(user(3)));
-    assert_eq!(role_of(Who::User(user(0)), &next), Some(Editor));
+    assert_eq!(role_of(Requester::User(user(0)), &next), Some(Editor));
     assert_eq!(next.collaborator(user(3)), None);
     assert_eq!(
         shared().changed(&change(user(0)), NOW, is_user),
@@ -308,7 +317,7 @@ proptest! {
                 prop_assert_eq!(set.owner, transfer.or(before.owner));
             }
             if let Some(owner) = set.owner {
-                prop_assert_eq!(role_of(Who::User(owner), &set), Some(Owner));
+                prop_assert_eq!(role_of(Requester::User(owner), &set), Some(Owner));
                 prop_assert!(is_user(owner) && set.collaborator(owner).is_none());
             }
             let mut named: Vec<UserId> = set.collaborators.iter().map(|one| one.user_id).collect();
@@ -328,7 +337,7 @@ proptest! {
 
     #[test]
     fn a_higher_role_may_all_that_a_lower_one_may(action in prop::sample::select(Action::ALL.to_vec())) {
-        let by_role = [1, 2, 3, 0].map(|n| allow(action, Who::User(user(n)), &shared()).is_ok());
+        let by_role = [1, 2, 3, 0].map(|n| allow(action, Requester::User(user(n)), &shared()).is_ok());
         prop_assert!(by_role.is_sorted());
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::messages::{DocumentCommand, DocumentError, Reply};
+use super::precompute::{self, Precompute, PrecomputeResult};
 use super::state::{Change, Changed, Document, Live};
-use super::work::{self, Job, Worked};
 use crate::accounts::names::Names;
 use crate::journal::Kept;
 use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
@@ -21,8 +21,8 @@ impl Entity for Document {
     type Command = DocumentCommand;
     type Reply = Reply;
     type Refusal = DocumentError;
-    type Lookup = Job;
-    type Found = Worked;
+    type Lookup = Precompute;
+    type Found = PrecomputeResult;
     type Change = Changed;
     type Commit = Commit;
     type Violation = Broken;
@@ -35,14 +35,14 @@ impl Entity for Document {
         self.live.is_none()
     }
 
-    fn lookup(&self, command: &DocumentCommand) -> Option<Job> {
+    fn lookup(&self, command: &DocumentCommand) -> Option<Precompute> {
         self.prepared(command)
     }
 
     fn decide(
         &self,
         command: DocumentCommand,
-        found: Option<Worked>,
+        found: Option<PrecomputeResult>,
         now_ms: i64,
     ) -> Decision<Self> {
         self.judge(command, found, now_ms)
@@ -106,7 +106,10 @@ impl Kept for Document {
         }
     }
 
-    fn find(store: Arc<dyn Store>, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
-        work::run(store, job)
+    fn find(
+        store: Arc<dyn Store>,
+        job: Precompute,
+    ) -> BoxFuture<Result<PrecomputeResult, LoadError>> {
+        precompute::run(store, job)
     }
 }

@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::access::DocumentRole;
+use super::comments::{Anchor, Comment};
 use super::messages::Reply;
-use super::remarks::{Anchor, Comment};
-use super::state::{Asked, Change, Changed, Document, Live, Share, to_json};
+use super::precompute::{EncodedVersion, Followed};
+use super::state::{Change, Changed, CommandContext, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
-use super::work::{Followed, Packed};
 use crate::runtime::Decision;
 use crate::store::{Commit, Condition, Header, KeptAnswer, NewRow, StoredVersion};
 use colloquy_model::answer::Answer;
@@ -24,7 +24,7 @@ use colloquy_model::id::{CommentId, ShareId, VersionId};
 use colloquy_model::json::text;
 
 /// What a version is made of, beside its content.
-pub(super) struct Made {
+pub(super) struct VersionMeta {
     pub(super) parents: Vec<u64>,
     /// Empty: the head's line.
     pub(super) branch: String,
@@ -34,7 +34,7 @@ pub(super) struct Made {
 
 /// What stands in an event beside the document.
 #[derive(Default, Serialize)]
-pub(super) struct Beside<'a> {
+pub(super) struct EventExtras<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) changes: Option<Map<String, Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ struct EventData<'a> {
     #[serde(flatten)]
     document: DocumentView<'a>,
     #[serde(flatten)]
-    beside: &'a Beside<'a>,
+    extras: &'a EventExtras<'a>,
     /// The link through which it was done.
     #[serde(skip_serializing_if = "Option::is_none")]
     share_id: Option<ShareId>,
@@ -83,9 +83,14 @@ pub(super) struct Draft<'d> {
 
 impl<'d> Draft<'d> {
     /// From the state as it is; `is_new` where nothing is stored yet.
-    pub(super) fn new(document: &'d Document, live: &Live, asked: &Asked, is_new: bool) -> Self {
+    pub(super) fn new(
+        document: &'d Document,
+        live: &Live,
+        context: &CommandContext,
+        is_new: bool,
+    ) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
-        let at = asked.now.max(live.facts.last_at);
+        let at = context.now.max(live.facts.last_at);
         let live = live.clone();
         let expected = live.sequence;
         let was_deleted = (!is_new).then_some(live.facts.deleted_at.is_some());
@@ -93,7 +98,7 @@ impl<'d> Draft<'d> {
             document,
             expected,
             at,
-            through: asked.who.share(),
+            through: context.requester.share(),
             live,
             was_deleted,
             rows: Vec::new(),
@@ -108,22 +113,22 @@ impl<'d> Draft<'d> {
 
     /// What the document shows changes with this commit: its tag and its time go on. Stands before
     /// the event.
-    pub(super) fn shows_change(&mut self, asked: &Asked) {
+    pub(super) fn shows_change(&mut self, context: &CommandContext) {
         self.live.facts.shown = self.expected + 1;
-        self.live.facts.updated_by = asked.who.user();
+        self.live.facts.updated_by = context.requester.user();
         self.live.updated_at = self.at;
     }
 
     /// An event that shows the document as it is now.
-    pub(super) fn event(&mut self, happened: Happened, mut beside: Beside<'_>) {
+    pub(super) fn event(&mut self, happened: Happened, mut extras: EventExtras<'_>) {
         self.live.sequence += 1;
         let mut document = self.document.view(&self.live, None);
-        if let Some(version) = beside.version.take() {
+        if let Some(version) = extras.version.take() {
             document.version = VersionShown::Whole(Box::new(version));
         }
         let payload = to_json(&EventData {
             document,
-            beside: &beside,
+            extras: &extras,
             share_id: self.through,
         });
         self.rows.push(NewRow {
@@ -137,12 +142,17 @@ impl<'d> Draft<'d> {
 
     /// Adds a version; one on the head's line becomes the head, and comments on the old one follow
     /// it.
-    pub(super) fn version(&mut self, packed: Packed, made: Made, asked: &Asked) -> StoredVersion {
+    pub(super) fn version(
+        &mut self,
+        packed: EncodedVersion,
+        made: VersionMeta,
+        context: &CommandContext,
+    ) -> StoredVersion {
         let number = u64::try_from(self.live.versions.len()).unwrap_or(u64::MAX) + 1;
         let at = self.at;
         let id = VersionId::with_sequence(at, number);
-        let author = asked.who.user();
-        let Made {
+        let author = context.requester.user();
+        let VersionMeta {
             parents,
             branch,
             label,
@@ -158,7 +168,7 @@ impl<'d> Draft<'d> {
             author,
             at,
         };
-        let Packed {
+        let EncodedVersion {
             frame,
             base,
             followed,
@@ -168,7 +178,7 @@ impl<'d> Draft<'d> {
             self.follow(followed);
             self.live.facts.head = number;
             self.live.facts.head_id = id;
-            self.shows_change(asked);
+            self.shows_change(context);
         }
         self.added = Some(version.clone().without_message());
         self.version = Some(NewVersion {
@@ -244,7 +254,7 @@ impl<'d> Draft<'d> {
     /// The decision: all of it, with this answer.
     pub(super) fn decide(
         mut self,
-        asked: Asked,
+        context: CommandContext,
         reply: Answer,
         conditions: Vec<Condition>,
     ) -> Decision<Document> {
@@ -252,7 +262,7 @@ impl<'d> Draft<'d> {
         let header = Header::Document(Box::new(self.header()));
         let change = Changed(Change::Live(Box::new(self.live.clone()), self.added.take()));
         let pipelined = conditions.is_empty();
-        let commit = self.commit(asked, header, conditions, &reply);
+        let commit = self.commit(context, header, conditions, &reply);
         Decision::Change {
             change,
             commit,
@@ -262,8 +272,8 @@ impl<'d> Draft<'d> {
     }
 
     /// The decision that it is no more.
-    pub(super) fn gone(self, asked: Asked, reply: Answer) -> Decision<Document> {
-        let commit = self.commit(asked, Header::DocumentGone, Vec::new(), &reply);
+    pub(super) fn gone(self, context: CommandContext, reply: Answer) -> Decision<Document> {
+        let commit = self.commit(context, Header::DocumentGone, Vec::new(), &reply);
         let change = Changed(Change::Gone);
         Decision::Change {
             change,
@@ -274,11 +284,11 @@ impl<'d> Draft<'d> {
     }
 
     /// A 2xx that changes nothing; with a key, its answer is kept all the same.
-    pub(super) fn unchanged(self, asked: Asked, reply: Answer) -> Decision<Document> {
-        if asked.reservation.is_none() {
+    pub(super) fn unchanged(self, context: CommandContext, reply: Answer) -> Decision<Document> {
+        if context.reservation.is_none() {
             return Decision::Answer(Reply::Answer(reply));
         }
-        let commit = self.commit(asked, Header::Unchanged, Vec::new(), &reply);
+        let commit = self.commit(context, Header::Unchanged, Vec::new(), &reply);
         Decision::Keep {
             commit,
             reply: Reply::Answer(reply),
@@ -311,7 +321,7 @@ impl<'d> Draft<'d> {
 
     fn commit(
         self,
-        asked: Asked,
+        context: CommandContext,
         header: Header,
         conditions: Vec<Condition>,
         reply: &Answer,
@@ -323,7 +333,7 @@ impl<'d> Draft<'d> {
             ..commit(
                 self.document,
                 &self.live,
-                asked,
+                context,
                 (self.expected, header),
                 reply,
             )
@@ -337,14 +347,14 @@ pub(super) fn link_used(
     document: &Document,
     live: &Live,
     share: &Share,
-    asked: Asked,
+    context: CommandContext,
     reply: Answer,
 ) -> Decision<Document> {
     let header = Header::LinkUsed {
         share: share.id,
         uses: share.terms.uses.saturating_add(1),
     };
-    let commit = commit(document, live, asked, (live.sequence, header), &reply);
+    let commit = commit(document, live, context, (live.sequence, header), &reply);
     let change = Changed(Change::Used(share.id));
     Decision::Change {
         change,
@@ -358,11 +368,11 @@ pub(super) fn link_used(
 fn commit(
     document: &Document,
     live: &Live,
-    asked: Asked,
+    context: CommandContext,
     (expected, header): (u64, Header),
     reply: &Answer,
 ) -> Commit {
-    let answer = asked.reservation.map(|reservation| KeptAnswer {
+    let answer = context.reservation.map(|reservation| KeptAnswer {
         reservation,
         done: reply.done,
         id: reply.id.clone(),
@@ -371,7 +381,7 @@ fn commit(
     });
     let caller = Caller {
         scope: live.scope,
-        by: asked.caller.by,
+        by: context.caller.by,
     };
     let commit = Commit::new(
         Document::subject(document.id),

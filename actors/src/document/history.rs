@@ -1,10 +1,10 @@
 //! The way in to a document's history: versions, and what differs between them.
 
-use super::access::Who;
-use super::contents::{self, Wanted, unpack};
-use super::documents::{Documents, Failure, invalid};
+use super::access::Requester;
+use super::content_reader::{self, ContentQuery, unpack};
 use super::lists::{in_a_list, page};
 use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
+use super::service::{Documents, Failure, invalid};
 use super::state::{Document, to_json};
 use super::views::VersionView;
 use crate::offload::Effort;
@@ -52,7 +52,7 @@ impl Documents {
     pub async fn version(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         name: VersionName,
     ) -> Result<Answer, Failure> {
         let scope = by.0.scope;
@@ -63,13 +63,13 @@ impl Documents {
             .copied()
             .flatten()
             .ok_or(AskError::Refused(DocumentError::NotFound))?;
-        let wanted = Wanted {
+        let wanted = ContentQuery {
             document: Document::subject(id),
             scope,
             effort: Effort::Linear,
-            beside: 0,
+            extra_bytes: 0,
         };
-        let (mut read, permit) = contents::read(&self.store, wanted, &[found.number]).await?;
+        let (mut read, permit) = content_reader::read(&self.store, wanted, &[found.number]).await?;
         let (stored, frames) = read
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
@@ -115,7 +115,7 @@ impl Documents {
     pub async fn diff(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         asked: Comparison,
     ) -> Result<Bytes, Failure> {
         let names: Vec<VersionName> = asked.from.iter().chain(asked.to.iter()).cloned().collect();
@@ -142,15 +142,15 @@ impl Documents {
             .chain([to])
             .map(|version| version.number)
             .collect();
-        let wanted = Wanted {
+        let wanted = ContentQuery {
             document: Document::subject(id),
             scope,
             effort: Effort::Comparison,
-            beside: 0,
+            extra_bytes: 0,
         };
-        let (found, permit) = contents::read(&self.store, wanted, &numbers).await?;
+        let (found, permit) = content_reader::read(&self.store, wanted, &numbers).await?;
         let compared = permit.run_cancellable(move |abandoned| {
-            let content = |((_, frames), number): (&contents::Framed, u64)| {
+            let content = |((_, frames), number): (&content_reader::Framed, u64)| {
                 unpack(frames, (wanted.document, number)).map(|(content, _)| content)
             };
             let contents = found.iter().zip(numbers).map(content);
@@ -179,11 +179,11 @@ impl Documents {
     /// A page of a document's versions, newest first.
     ///
     /// # Errors
-    /// The document is not there for this caller, the store is away, or the list took too long.
+    /// The document is not there for this caller, the store is unavailable, or the list took too long.
     pub async fn versions(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         branch: Option<VersionName>,
         paging: Paging,
     ) -> Result<Page, Failure> {

@@ -1,8 +1,8 @@
 //! The way in to lists: documents, found and sorted; what one document holds; what was done to it.
 
-use super::access::{DocumentRole, Who, role_of};
-use super::documents::{Documents, Failure, invalid};
+use super::access::{DocumentRole, Requester, role_of};
 use super::messages::{CommentList, ContentType, Part, Reply, Request};
+use super::service::{Documents, Failure, invalid};
 use super::state::{Document, Facts, to_json};
 use crate::offload::run_linear;
 use crate::runtime::{AskError, LoadError};
@@ -101,12 +101,12 @@ impl Documents {
     /// A page of documents, of those that the caller may read.
     ///
     /// # Errors
-    /// A filter names what is not there, the store is away, the search is behind, or the list took
+    /// A filter names what is not there, the store is unavailable, the search is behind, or the list took
     /// too long.
     pub async fn list(
         &self,
         scope: Scope,
-        who: Who,
+        requester: Requester,
         query: DocumentList,
     ) -> Result<Page, ListFailure> {
         if query
@@ -118,9 +118,9 @@ impl Documents {
                 "must be a valid user ID",
             )));
         }
-        let reader = match who {
-            Who::Account(_) | Who::Link(..) => None,
-            Who::User(user) => Some(user),
+        let reader = match requester {
+            Requester::Account(_) | Requester::Link(..) => None,
+            Requester::User(user) => Some(user),
         };
         let nobody = reader.is_none() && query.role.is_some_and(|role| role != DocumentRole::Owner);
         let wanted = DocumentQuery {
@@ -148,7 +148,7 @@ impl Documents {
         let shown = found
             .items
             .iter()
-            .map(|row| listed(id(row), row, who))
+            .map(|row| listed(id(row), row, requester))
             .collect::<Result<Vec<Bytes>, _>>()?;
         Ok(page(
             &shown,
@@ -217,7 +217,7 @@ impl Documents {
     pub async fn part(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         part: Part,
         paging: Paging,
     ) -> Result<Page, Failure> {
@@ -259,7 +259,7 @@ impl Documents {
     pub async fn comments(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         list: CommentList,
     ) -> Result<Page, Failure> {
         let scope = by.0.scope;
@@ -288,11 +288,11 @@ impl Documents {
     /// A page of what was done to a document, newest first.
     ///
     /// # Errors
-    /// The document is not there for this caller, the store is away, or the list took too long.
+    /// The document is not there for this caller, the store is unavailable, or the list took too long.
     pub async fn activity(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         list: ActivityList,
     ) -> Result<Page, Failure> {
         let scope = by.0.scope;
@@ -344,9 +344,9 @@ impl Documents {
 }
 
 /// A document as a list shows it to this caller.
-fn listed(id: DocumentId, row: &DocumentRow, who: Who) -> Result<Bytes, Unreadable> {
+fn listed(id: DocumentId, row: &DocumentRow, requester: Requester) -> Result<Bytes, Unreadable> {
     let facts = Facts::stored(id, &row.body)?;
-    let role = role_of(who, &facts.permissions);
+    let role = role_of(requester, &facts.permissions);
     Ok(to_json(&facts.view(id, role, row.updated_at)))
 }
 

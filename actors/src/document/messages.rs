@@ -13,9 +13,9 @@ use colloquy_merge::{MergeStrategy, MergeStyle};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::access::{DocumentRole, Visibility, Who};
-use super::merging::{Computed, MergeJob};
-use super::remarks::ListedComment;
+use super::access::{DocumentRole, Requester, Visibility};
+use super::comments::ListedComment;
+use super::merge::{ComputedMerge, MergeJob};
 use super::views::MergeConflict;
 use crate::accounts::Identity;
 use crate::idempotency::Reservation;
@@ -367,7 +367,7 @@ pub enum Request {
     /// Tell what must be computed for a merge; it goes on meanwhile.
     PrepareMerge(Box<Merge>),
     /// Merge, with what was computed for it.
-    Merge(Box<Merge>, Option<Box<Computed>>),
+    Merge(Box<Merge>, Option<Box<ComputedMerge>>),
     /// Let a user in, who has this e-mail address.
     AddCollaborator(UserId, DocumentRole, Option<String>),
     /// Change what a user may do.
@@ -456,7 +456,7 @@ pub struct DocumentCommand {
     /// Who asks.
     pub caller: Caller,
     /// The same, as far as roles go.
-    pub who: Who,
+    pub requester: Requester,
     /// Only if the state is still this one.
     pub if_match: Option<Precondition>,
     /// Under which key the answer is kept.
@@ -548,5 +548,5 @@ pub enum Reply {
     /// What must be computed for a merge; none: nothing.
     Prepared(Option<Box<MergeJob>>),
     /// It has moved on since the merge was computed: nothing was done, and its key is given back.
-    Overtaken(Option<Reservation>),
+    Stale(Option<Reservation>),
 }

@@ -1,63 +1,63 @@
-//! A document: one supervised actor that owns its head, its version graph, its collaborators and
-//! its links.
+//! A document: one supervised actor that owns its head, its version graph, its collaborators, its
+//! comments and its share links.
 //!
-//! Pure rooms that stand alone; no actor, no store, no clock, so that they can run off the arbiter:
+//! # Where to find what
 //!
-//! - [`graph`]: what versions are to each other; [`colloquy_merge`] compares and merges texts.
-//! - [`frames`]: how contents of versions are kept.
-//! - [`access`]: roles, what each may do, and the permission set.
-//! - [`anchors`]: where a comment stands after the text has changed.
-//! - [`shares`]: links that open a document without a key.
-//!
-//! The ways in, all of them [`Documents`]: `documents` (by id), `lists`, `history`, `merging`,
-//! `people`, `links`.
-//!
-//! What the actor owns and by which rules: `state` and `remarks`, then `versions`, `sharing` and
-//! `comments`, each of which makes a `draft`; `work`, `merging` and `bases` compute off the
-//! arbiters, over what `contents` brings them, `hashing` says whose password is hashed next. Beside
-//! it run `finder`, which keeps the search index, and `bin`, which erases.
+//! - [`messages`]: what a document may be asked and why it may refuse; [`views`]: what it shows.
+//! - `rules/`: the rules, pure, by subject: versions and merges, sharing, comments. `state` is the
+//!   state that they judge, `draft` the commit that they make, [`access`] the table of rights.
+//! - `actor`: only order: precompute, decide, commit, apply, answer.
+//! - [`Documents`] is the way in for the edge. Its methods stand in `service` (documents by id),
+//!   `lists`, `history`, `merge`, `collaborators` and `share_links`.
+//! - Computed off the arbiters: `precompute` (what a command needs before it is decided), `merge`
+//!   and `merge_base`, over contents that `content_reader` brings from the store;
+//!   `password_hashing` says whose password is hashed next.
+//! - Beside the actors run two threads: `search_indexer` keeps the search index, `purge` erases
+//!   documents that have been in the bin too long.
+//! - Pure, without actor, store or clock: [`version_graph`] (what versions are to each other),
+//!   [`frames`] (how contents are stored), [`anchors`] and `comments` (where comments stand),
+//!   [`share_terms`] (share links and their passwords), `redaction` (what stays of an erased
+//!   document). [`colloquy_merge`] compares and merges texts.
 
 pub mod access;
 pub mod anchors;
 pub mod frames;
-pub mod graph;
 pub mod messages;
-pub mod shares;
+pub mod share_terms;
+pub mod version_graph;
 pub mod views;
 
 mod actor;
-mod bases;
-mod bin;
+mod collaborators;
 mod comments;
-mod contents;
-mod documents;
+mod content_reader;
 mod draft;
-mod finder;
-mod hashing;
 mod history;
-mod links;
 mod lists;
-mod merging;
-mod people;
-mod remarks;
-mod sharing;
+mod merge;
+mod merge_base;
+mod password_hashing;
+mod precompute;
+mod purge;
+mod redaction;
+mod rules;
+mod search_indexer;
+mod service;
+mod share_links;
 mod state;
-mod versions;
-mod wordless;
-mod work;
 
 pub use crate::store::DocumentOrder;
-pub use documents::{Documents, Failure};
-pub(crate) use finder::Finder;
-pub(crate) use hashing::HashPlaces;
-pub use hashing::HashSettings;
 pub use history::{Comparison, DiffFormat};
-pub use links::{Link, Shut};
 pub use lists::{ActivityActor, ActivityList, ActivityView, DocumentList};
-pub use merging::{Computed, MergeJob};
+pub use merge::{ComputedMerge, MergeJob};
+pub(crate) use password_hashing::HashPermits;
+pub use password_hashing::HashSettings;
+pub use precompute::{Precompute, PrecomputeResult};
+pub use redaction::redacted;
+pub(crate) use search_indexer::SearchIndexer;
+pub use service::{Documents, Failure};
+pub use share_links::{Link, LinkError};
 pub use state::{Changed, Document};
-pub use wordless::wordless;
-pub use work::{Job, Worked};
 
 #[cfg(test)]
 #[path = "../../merge/src/git.rs"]

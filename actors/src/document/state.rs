@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::access::{
-    Action, Denied, DocumentRole, PermissionError, Permissions, Who, allow, role_of,
+    Action, Denied, DocumentRole, PermissionError, Permissions, Requester, allow, role_of,
 };
+use super::comments::{Anchor, Comment, Comments};
 use super::messages::{
     ContentType, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen, VersionFound,
     VersionName,
 };
-use super::remarks::{Anchor, Comment, Comments};
-use super::shares::ShareTerms;
-use super::sharing::permissions_shown;
+use super::precompute::{Following, Precompute, PrecomputeResult};
+use super::rules::permissions_shown;
+use super::share_terms::ShareTerms;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
-use super::work::{Following, Job, Worked};
 use crate::accounts::Identity;
 use crate::idempotency::Reservation;
 use crate::runtime::Decision;
@@ -102,16 +102,17 @@ pub(super) enum Change {
 
 pub(super) type Decided = Result<Decision<Document>, DocumentError>;
 
-/// What surrounds a decision: who asks, under which key, when.
-pub(super) struct Asked {
+/// What surrounds a command while it is decided: who asks, under which idempotency key, when, and
+/// who is a user of the account.
+pub(super) struct CommandContext {
     pub(super) caller: Caller,
-    pub(super) who: Who,
+    pub(super) requester: Requester,
     pub(super) reservation: Option<Reservation>,
     pub(super) people: Arc<Identity>,
     pub(super) now: i64,
 }
 
-impl Asked {
+impl CommandContext {
     pub(super) fn is_user(&self, user: UserId) -> bool {
         self.people.user(self.caller.scope, user).is_some()
     }
@@ -129,7 +130,7 @@ impl Document {
     }
 
     /// What a command must have computed, or why it is refused before that.
-    pub(super) fn prepared(&self, command: &DocumentCommand) -> Option<Job> {
+    pub(super) fn prepared(&self, command: &DocumentCommand) -> Option<Precompute> {
         let live = self
             .live
             .as_ref()
@@ -148,7 +149,7 @@ impl Document {
     pub(super) fn judge(
         &self,
         command: DocumentCommand,
-        found: Option<Worked>,
+        found: Option<PrecomputeResult>,
         now: i64,
     ) -> Decision<Self> {
         let known = self
@@ -162,70 +163,78 @@ impl Document {
         };
         let DocumentCommand {
             caller,
-            who,
+            requester,
             reservation,
             request,
             people,
             ..
         } = command;
-        let asked = Asked {
+        let context = CommandContext {
             caller,
-            who,
+            requester,
             reservation,
             people,
             now,
         };
         let decided = decided.and_then(|()| match (known, request) {
-            (None, Request::Create(new)) => self.create(asked, *new, found),
+            (None, Request::Create(new)) => self.create(context, *new, found),
             (None, _) => Err(DocumentError::NotFound),
-            (Some(live), request) => self.go_on(live, request, asked, found),
+            (Some(live), request) => self.go_on(live, request, context, found),
         });
         decided.unwrap_or_else(Decision::Refuse)
     }
 
-    fn go_on(&self, live: &Live, request: Request, asked: Asked, found: Option<Worked>) -> Decided {
+    fn go_on(
+        &self,
+        live: &Live,
+        request: Request,
+        context: CommandContext,
+        found: Option<PrecomputeResult>,
+    ) -> Decided {
         match request {
-            Request::Look(names) => Ok(Decision::Answer(self.look(live, &names, asked.who))),
+            Request::Look(names) => {
+                Ok(Decision::Answer(self.look(live, &names, context.requester)))
+            }
             Request::List(part) => Ok(Decision::Answer(Reply::Listed(live.part(part)))),
             Request::ListComments(list) => Ok(Decision::Answer(live.comments_listed(list))),
-            Request::Update(update) => self.update(live, *update, asked, found),
-            Request::Bin => Ok(self.bin(live, asked)),
-            Request::Restore => self.restore(live, asked),
-            Request::Erase => Ok(self.erase(live, asked)),
-            Request::Expire(before) => self.expire(live, before, asked),
-            Request::AddVersion(add) => self.add_version(live, *add, asked, found),
+            Request::Update(update) => self.update(live, *update, context, found),
+            Request::Bin => Ok(self.bin(live, context)),
+            Request::Restore => self.restore(live, context),
+            Request::Erase => Ok(self.erase(live, context)),
+            Request::Expire(before) => self.expire(live, before, context),
+            Request::AddVersion(add) => self.add_version(live, *add, context, found),
             Request::RestoreVersion(name, body) => {
-                self.restore_version(live, (&name, body), asked, found)
+                self.restore_version(live, (&name, body), context, found)
             }
             Request::PrepareMerge(merge) => Document::prepare_merge(live, &merge),
             Request::Merge(merge, computed) => {
-                self.merge(live, *merge, asked, computed.map(|computed| *computed))
+                self.merge(live, *merge, context, computed.map(|computed| *computed))
             }
             Request::AddCollaborator(user, role, email) => {
-                self.add_collaborator(live, (user, role, email), asked)
+                self.add_collaborator(live, (user, role, email), context)
             }
             Request::ChangeCollaborator(user, role) => {
-                self.change_collaborator(live, user, role, asked)
+                self.change_collaborator(live, user, role, context)
             }
-            Request::RemoveCollaborator(user) => self.remove_collaborator(live, user, asked),
-            Request::SetPermissions(set) => self.set_permissions(live, *set, asked),
+            Request::RemoveCollaborator(user) => self.remove_collaborator(live, user, context),
+            Request::SetPermissions(set) => self.set_permissions(live, *set, context),
             Request::CreateShare(new, token, password) => {
-                self.create_share(live, *new, (token, password), asked)
+                self.create_share(live, *new, (token, password), context)
             }
-            Request::RemoveShare(share) => self.remove_share(live, share, asked),
-            Request::OpenShare(token) => live.open_share(&token, asked.now),
-            Request::UseShare(share) => self.use_share(live, share, asked),
-            Request::AddComment(add) => self.add_comment(live, *add, asked, found.as_ref()),
-            Request::ChangeComment(id, change) => self.change_comment(live, id, change, asked),
-            Request::RemoveComment(id) => self.remove_comment(live, id, asked),
+            Request::RemoveShare(share) => self.remove_share(live, share, context),
+            Request::OpenShare(token) => live.open_share(&token, context.now),
+            Request::UseShare(share) => self.use_share(live, share, context),
+            Request::AddComment(add) => self.add_comment(live, *add, context, found.as_ref()),
+            Request::ChangeComment(id, change) => self.change_comment(live, id, change, context),
+            Request::RemoveComment(id) => self.remove_comment(live, id, context),
             Request::Create(_) => Err(DocumentError::NotFound),
         }
     }
 
-    fn look(&self, live: &Live, names: &[VersionName], who: Who) -> Reply {
-        let role = role_of(who, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
+    fn look(&self, live: &Live, names: &[VersionName], requester: Requester) -> Reply {
+        let role = role_of(requester, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
         Reply::Seen(Box::new(Seen {
-            document: to_json(&self.view_for(live, who, Some(role))),
+            document: to_json(&self.view_for(live, requester, Some(role))),
             etag: live.etag(role),
             role,
             head: live.found(live.facts.head),
@@ -244,15 +253,15 @@ impl Document {
     fn view_for<'a>(
         &self,
         live: &'a Live,
-        who: Who,
+        requester: Requester,
         role: Option<DocumentRole>,
     ) -> DocumentView<'a> {
         static NOTHING: LazyLock<Metadata> = LazyLock::new(Metadata::default);
         let view = self.view(live, role);
-        match who {
-            Who::Account(_) | Who::User(_) => view,
+        match requester {
+            Requester::Account(_) | Requester::User(_) => view,
             // Each field by name: one that is added to documents is hidden until somebody decides.
-            Who::Link(..) => DocumentView {
+            Requester::Link(..) => DocumentView {
                 id: view.id,
                 title: view.title,
                 content: view.content,
@@ -271,13 +280,13 @@ impl Document {
     }
 
     /// The whole document, but for its content, as the answer to whoever asks.
-    pub(super) fn shown(&self, live: &Live, who: Who, done: Done) -> Answer {
-        let role = role_of(who, &live.facts.permissions);
+    pub(super) fn shown(&self, live: &Live, requester: Requester, done: Done) -> Answer {
+        let role = role_of(requester, &live.facts.permissions);
         Answer {
             done,
             id: (done == Done::Created).then(|| self.id.to_string()),
             etag: Some(live.etag(role.unwrap_or(DocumentRole::Viewer))),
-            body: to_json(&self.view_for(live, who, role)),
+            body: to_json(&self.view_for(live, requester, role)),
             replayed: false,
         }
     }
@@ -362,7 +371,7 @@ impl Live {
         }
         let role = allow(
             command.request.action(),
-            command.who,
+            command.requester,
             &self.facts.permissions,
         )?;
         if in_bin != matches!(command.request, Request::Restore) {
@@ -442,12 +451,14 @@ impl Live {
         format!("{}-{}", self.facts.shown, role as u8)
     }
 
-    /// The version of this number; the first one where there is none, which can't be.
+    /// The version of this number, if there is one.
     pub(super) fn node(&self, number: u64) -> Option<&StoredVersion> {
         self.versions
             .get(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
+    /// A version by its number, with its identifier and first parent; an identifier of zeros where
+    /// there is no such version, which can't be.
     pub(super) fn found(&self, number: u64) -> VersionFound {
         let node = self.node(number);
         VersionFound {
@@ -656,8 +667,7 @@ impl From<PermissionError> for DocumentError {
     }
 }
 
-/// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
-/// The tag of something small that has no revision of its own: another one for other bytes.
+/// The entity tag of something small that has no revision of its own: another one for other bytes.
 pub(super) fn tag(body: &[u8]) -> String {
     let digest = Sha256::digest(body);
     digest
@@ -668,6 +678,7 @@ pub(super) fn tag(body: &[u8]) -> String {
         })
 }
 
+/// The JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
     colloquy_model::json::bytes(shape)
 }

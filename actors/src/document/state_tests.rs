@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::contents::unpack;
+use super::super::content_reader::unpack;
 use super::*;
-use crate::document::merging::Computed;
+use crate::document::merge::ComputedMerge;
 use crate::document::views::MergeConflict;
 use crate::offload::ComputePermit;
 use crate::runtime::Entity;
@@ -25,7 +25,7 @@ use colloquy_model::event_kind::Happened;
 use colloquy_model::user::Role;
 
 /// The account's own key.
-const ACCOUNT: Who = Who::Account(None);
+const ACCOUNT: Requester = Requester::Account(None);
 
 /// A document with what its commits wrote.
 struct Desk {
@@ -87,7 +87,7 @@ impl Desk {
 
     fn ask_as(
         &mut self,
-        who: Who,
+        requester: Requester,
         if_match: Option<&str>,
         request: Request,
     ) -> Result<Reply, DocumentError> {
@@ -97,7 +97,7 @@ impl Desk {
                 scope: self.scope,
                 by: By::server("a test"),
             },
-            who,
+            requester,
             if_match: if_match.map(|tag| Precondition::OneOf(vec![tag.to_owned()])),
             reservation: None,
             request,
@@ -150,7 +150,7 @@ impl Desk {
     }
 
     /// What is computed for a merge as the document is now.
-    fn computed(&mut self, merge: &Value) -> Result<Option<Box<Computed>>, DocumentError> {
+    fn computed(&mut self, merge: &Value) -> Result<Option<Box<ComputedMerge>>, DocumentError> {
         let Reply::Prepared(job) = self.ask(Request::PrepareMerge(body(merge.clone())))? else {
             panic!("no job")
         };
@@ -338,7 +338,7 @@ fn what_was_computed_for_other_sides_or_without_the_comments_is_not_taken() {
         .ask(Request::Merge(body(merge.clone()), computed))
         .unwrap();
     assert!(
-        matches!(overtaken, Reply::Overtaken(_)),
+        matches!(overtaken, Reply::Stale(_)),
         "the comment would not follow: {overtaken:?}"
     );
     let computed = desk.computed(&merge).unwrap();
@@ -347,7 +347,7 @@ fn what_was_computed_for_other_sides_or_without_the_comments_is_not_taken() {
         .ask(Request::Merge(body(merge.clone()), computed))
         .unwrap();
     assert!(
-        matches!(overtaken, Reply::Overtaken(_)),
+        matches!(overtaken, Reply::Stale(_)),
         "the source has moved on: {overtaken:?}"
     );
     assert_eq!(desk.document.revision(), before + 2);
@@ -432,15 +432,17 @@ fn a_role_is_asked_before_anything_is_computed() {
     desk.done(Request::AddCollaborator(viewer, DocumentRole::Viewer, None));
     let write = || update(json!({"content": "two\n"}));
     assert_eq!(
-        desk.ask_as(Who::User(viewer), None, write()).unwrap_err(),
+        desk.ask_as(Requester::User(viewer), None, write())
+            .unwrap_err(),
         DocumentError::Forbidden
     );
     assert_eq!(
-        desk.ask_as(Who::User(stranger), None, write()).unwrap_err(),
+        desk.ask_as(Requester::User(stranger), None, write())
+            .unwrap_err(),
         DocumentError::NotFound
     );
     desk.done(Request::ChangeCollaborator(viewer, DocumentRole::Editor));
-    desk.ask_as(Who::User(viewer), None, write()).unwrap();
+    desk.ask_as(Requester::User(viewer), None, write()).unwrap();
     assert_eq!(desk.live().facts.updated_by, Some(viewer));
     desk.scope = Scope::of(2, Mode::Live);
     assert_eq!(

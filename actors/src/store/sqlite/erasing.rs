@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::uint;
 use super::deliveries;
-use crate::document::wordless;
+use crate::document::redacted;
 
 /// Rows of one table that are erased at once, however small they are.
 const ROWS_AT_ONCE: i64 = 1_024;
@@ -87,7 +87,7 @@ fn silence(
         let (pos, seq): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
         let texts: [Option<Vec<u8>>; 2] = [row.get(2)?, row.get(3)?];
         let held: usize = texts.iter().flatten().map(Vec::len).sum();
-        let [payload, answer] = texts.map(|text| text.map(|text| wordless(&text)));
+        let [payload, answer] = texts.map(|text| text.map(|text| redacted(&text)));
         update.execute(params![pos, payload, answer])?;
         if let Some(seq) = seq {
             deliveries::erase_answers(connection, uint(n), uint(seq))?;

@@ -82,7 +82,7 @@ pub(super) async fn list(call: ApiCall, query: CommentsQuery) -> Result<Output, 
     .paging::<DocumentKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     let page = documents
         .comments(id, by, CommentList { resolved, paging })
         .await?;
@@ -131,7 +131,7 @@ pub(super) async fn activity(call: ApiCall, query: ActivityQuery) -> Result<Outp
         paging,
     };
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     let page = documents.activity(id, by, wanted).await?;
     Ok(Output::Page(Listing {
         page,

@@ -136,7 +136,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         paging,
     };
     let page = documents
-        .list(call.caller.scope, documents.who(&call.caller), wanted)
+        .list(call.caller.scope, documents.requester(&call.caller), wanted)
         .await?;
     Ok(Output::Page(Listing {
         page,
@@ -148,7 +148,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
 pub(super) async fn read(call: ApiCall, query: ReadQuery) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     Ok(documents.read(id, by, query.version).await?.into())
 }
 

@@ -101,7 +101,7 @@ async fn ask(
     reservation: Option<Reservation>,
     request: Request,
 ) -> Result<Answer, Problem> {
-    let by = (link.caller(&call.caller.by), link.who);
+    let by = (link.caller(&call.caller.by), link.requester);
     Ok(call
         .app
         .system
@@ -153,7 +153,7 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
     let by = &call.caller.by;
     let link = opened(call, password).await?;
     let answer = documents
-        .read(link.document, (link.caller(by), link.who), None)
+        .read(link.document, (link.caller(by), link.requester), None)
         .await?;
     let as_json = accept::prefers_json(call.request.headers());
     let known = answer

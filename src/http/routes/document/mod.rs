@@ -53,7 +53,7 @@ async fn answered(call: ApiCall, request: Request) -> Result<Answer, Problem> {
         ..
     } = call;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.who(&caller));
+    let by = (caller.clone(), documents.requester(&caller));
     Ok(documents
         .change(id, by, if_match, reservation, request)
         .await?)
@@ -64,7 +64,7 @@ async fn part(call: ApiCall, query: &PlainQuery, part: DocumentPart) -> Result<O
     let paging = query.part().paging::<DocumentKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     let page = documents.part(id, by, part, paging).await?;
     Ok(Output::Page(Listing {
         page,

@@ -65,7 +65,7 @@ pub(super) async fn add_collaborator(
         ..
     } = call;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.who(&caller));
+    let by = (caller.clone(), documents.requester(&caller));
     Ok(documents
         .add_collaborator(id, by, new, if_match, reservation)
         .await?
@@ -96,7 +96,7 @@ pub(super) async fn remove_collaborator(call: ApiCall) -> Result<Output, Problem
 pub(super) async fn permissions(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     Ok(documents.permissions(id, by).await?.into())
 }
 
@@ -112,7 +112,7 @@ pub(super) async fn set_permissions(
         ..
     } = call;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.who(&caller));
+    let by = (caller.clone(), documents.requester(&caller));
     Ok(documents
         .set_permissions(id, by, if_match, set)
         .await?
@@ -132,7 +132,7 @@ pub(super) async fn share(
         ..
     } = call;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.who(&caller));
+    let by = (caller.clone(), documents.requester(&caller));
     let (answer, token) = documents
         .create_share(id, by, new, if_match, reservation)
         .await?;

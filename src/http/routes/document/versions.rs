@@ -100,7 +100,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
     let paging = part.paging::<VersionKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     let page = documents.versions(id, by, query.branch, paging).await?;
     Ok(Output::Page(Listing {
         page,
@@ -114,7 +114,7 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     // What these name stays the same for ever; a branch goes on.
     let lasting = matches!(name, VersionName::Id(_) | VersionName::Number(_));
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     let answer = documents.version(id, by, name).await?;
     Ok(if lasting {
         Output::Immutable(answer)
@@ -155,7 +155,7 @@ async fn merged(call: ApiCall, merge: Merge) -> Result<Output, Problem> {
         ..
     } = call;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.who(&caller));
+    let by = (caller.clone(), documents.requester(&caller));
     Ok(documents
         .merge(id, by, if_match, reservation, merge)
         .await?
@@ -197,7 +197,7 @@ pub(super) async fn diff(call: ApiCall, query: DiffQuery) -> Result<Output, Prob
     };
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.who(&call.caller));
+    let by = (call.caller.clone(), documents.requester(&call.caller));
     let body = documents
         .diff(
             id,

@@ -6,9 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::Who;
-use super::documents::Documents;
+use super::access::Requester;
 use super::messages::Request;
+use super::service::Documents;
 use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller};
 use colloquy_model::id::DocumentId;
@@ -59,7 +59,7 @@ async fn empty(documents: &Documents, keep: Duration) -> bool {
                     scope,
                     by: By::server("the bin is emptied"),
                 },
-                Who::Account(None),
+                Requester::Account(None),
             );
             well &= documents
                 .change(id, by, None, None, Request::Expire(before))

@@ -1,9 +1,9 @@
 //! The way in to who may do what: collaborators, who are users and have e-mail addresses, and the
 //! permission set.
 
-use super::access::Who;
-use super::documents::{Documents, Failure, invalid};
+use super::access::Requester;
 use super::messages::{AddCollaborator, Part, Reply, Request, SetPermissions};
+use super::service::{Documents, Failure, invalid};
 use super::state::{tag, to_json};
 use crate::idempotency::Reservation;
 use crate::runtime::{AskError, LoadError};
@@ -23,7 +23,11 @@ impl Documents {
     ///
     /// # Errors
     /// The document is not there for this caller, or the role does not allow it.
-    pub async fn permissions(&self, id: DocumentId, by: (Caller, Who)) -> Result<Answer, Failure> {
+    pub async fn permissions(
+        &self,
+        id: DocumentId,
+        by: (Caller, Requester),
+    ) -> Result<Answer, Failure> {
         let scope = by.0.scope;
         match self
             .ask(id, by, None, None, Request::List(Part::Permissions))
@@ -50,7 +54,7 @@ impl Documents {
             | Reply::Opened(_)
             | Reply::Comments(..)
             | Reply::Prepared(_)
-            | Reply::Overtaken(_) => Err(AskError::impossible("to a look at a permission set")),
+            | Reply::Stale(_) => Err(AskError::impossible("to a look at a permission set")),
         }
     }
 
@@ -80,7 +84,7 @@ impl Documents {
     pub async fn set_permissions(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         if_match: Option<Precondition>,
         set: SetPermissions,
     ) -> Result<Answer, Failure> {
@@ -171,7 +175,7 @@ impl Documents {
     pub async fn add_collaborator(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         new: AddCollaborator,
         if_match: Option<Precondition>,
         reservation: Option<Reservation>,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use colloquy_merge::{Labels, MergeOptions, MergeStrategy, MergeStyle, StepBudget, Texts, merge};
 
-use super::documents::Failure;
-use super::graph::{Base, BaseMerge, Plan};
+use super::service::Failure;
+use super::version_graph::{Base, BaseMerge, Plan};
 use crate::offload::ComputePermit;
 use crate::runtime::AskError;
 use colloquy_model::bounds::Bounds;
@@ -23,20 +23,23 @@ const LABELS: Labels<'static> = Labels {
 const DOCUMENTS_MAX: usize = 2;
 
 /// A text of the plan, for as long as something needs it.
-struct Made {
+struct BaseText {
     text: Arc<str>,
     uses: usize,
 }
 
 /// The texts that were made so far, in the plan's order.
-struct Bench<R> {
-    made: Vec<Made>,
+struct BaseMerger<R> {
+    made: Vec<BaseText>,
     permit: ComputePermit,
     read: R,
 }
 
-/// The text that a plan ends in, made in this turn; `read` gives the content of a version.
-pub(super) async fn base<R>(
+/// Computes the text that a plan ends in, in this turn; `read` gives the content of a version.
+///
+/// # Errors
+/// A content can't be read, or the computation crashed.
+pub(super) async fn compute<R>(
     plan: &Plan,
     permit: ComputePermit,
     read: R,
@@ -53,22 +56,22 @@ where
             .sum();
         inside + of(plan.base)
     };
-    let mut bench = Bench {
+    let mut merger = BaseMerger {
         made: Vec::with_capacity(plan.merges.len()),
         permit,
         read,
     };
     for (place, planned) in plan.merges.iter().enumerate() {
-        let text = bench.merged(*planned).await?;
-        bench.made.push(Made {
+        let text = merger.merged(*planned).await?;
+        merger.made.push(BaseText {
             text,
             uses: uses(place),
         });
     }
-    bench.text(plan.base).await
+    merger.text(plan.base).await
 }
 
-impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
+impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> BaseMerger<R> {
     async fn merged(&mut self, planned: BaseMerge) -> Result<Arc<str>, Failure> {
         let base = self.text(planned.base).await?;
         let ours = self.text(planned.ours).await?;
@@ -124,5 +127,5 @@ impl<R: AsyncFn(u64) -> Result<Arc<str>, Failure>> Bench<R> {
 }
 
 #[cfg(test)]
-#[path = "bases_tests.rs"]
+#[path = "merge_base_tests.rs"]
 mod tests;

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::access::{Collaborator, DocumentRole, PermissionChange, Permissions};
-use super::draft::{Beside, Draft, change, link_used, nothing_shown};
-use super::messages::{CreateShare, DocumentError, Opened, Reply, SetPermissions};
-use super::shares::{Opening, ShareTerms, ShareWanted, same_hash};
-use super::state::{Asked, Decided, Document, Live, Share, tag, to_json};
-use super::views::{NewShareView, ShareView};
+use crate::document::access::{Collaborator, DocumentRole, PermissionChange, Permissions};
+use crate::document::draft::{Draft, EventExtras, change, link_used, nothing_shown};
+use crate::document::messages::{CreateShare, DocumentError, Opened, Reply, SetPermissions};
+use crate::document::share_terms::{Opening, ShareTerms, ShareWanted, same_hash};
+use crate::document::state::{CommandContext, Decided, Document, Live, Share, tag, to_json};
+use crate::document::views::{NewShareView, ShareView};
 use crate::runtime::Decision;
 use crate::store::Condition;
 use colloquy_model::answer::{Answer, Done, Invalid};
@@ -21,69 +21,78 @@ use colloquy_model::time::Timestamp;
 const SHARES_MAX: usize = 1_000;
 
 impl Document {
-    pub(super) fn bin(&self, live: &Live, asked: Asked) -> Decision<Self> {
-        let mut draft = Draft::new(self, live, &asked, false);
+    pub(in crate::document) fn bin(&self, live: &Live, context: CommandContext) -> Decision<Self> {
+        let mut draft = Draft::new(self, live, &context, false);
         draft.live.facts.deleted_at = Some(draft.at);
-        draft.shows_change(&asked);
+        draft.shows_change(&context);
         draft.event(
             Happened::DocumentDeleted,
-            Beside {
+            EventExtras {
                 permanent: Some(false),
-                ..Beside::default()
+                ..EventExtras::default()
             },
         );
-        draft.decide(asked, nothing_shown(), Vec::new())
+        draft.decide(context, nothing_shown(), Vec::new())
     }
 
-    pub(super) fn restore(&self, live: &Live, asked: Asked) -> Decided {
-        let mut draft = Draft::new(self, live, &asked, false);
+    pub(in crate::document) fn restore(&self, live: &Live, context: CommandContext) -> Decided {
+        let mut draft = Draft::new(self, live, &context, false);
         if live.facts.deleted_at.is_none() {
-            let answer = self.shown(live, asked.who, Done::Ok);
-            return Ok(draft.unchanged(asked, answer));
+            let answer = self.shown(live, context.requester, Done::Ok);
+            return Ok(draft.unchanged(context, answer));
         }
         draft.live.facts.deleted_at = None;
-        draft.shows_change(&asked);
-        draft.event(Happened::DocumentRestored, Beside::default());
-        let answer = self.shown(&draft.live, asked.who, Done::Ok);
-        Ok(draft.decide(asked, answer, Vec::new()))
+        draft.shows_change(&context);
+        draft.event(Happened::DocumentRestored, EventExtras::default());
+        let answer = self.shown(&draft.live, context.requester, Done::Ok);
+        Ok(draft.decide(context, answer, Vec::new()))
     }
 
-    pub(super) fn erase(&self, live: &Live, asked: Asked) -> Decision<Self> {
-        let mut draft = Draft::new(self, live, &asked, false);
-        draft.shows_change(&asked);
+    pub(in crate::document) fn erase(
+        &self,
+        live: &Live,
+        context: CommandContext,
+    ) -> Decision<Self> {
+        let mut draft = Draft::new(self, live, &context, false);
+        draft.shows_change(&context);
         draft.event(
             Happened::DocumentDeleted,
-            Beside {
+            EventExtras {
                 permanent: Some(true),
-                ..Beside::default()
+                ..EventExtras::default()
             },
         );
-        draft.gone(asked, nothing_shown())
+        draft.gone(context, nothing_shown())
     }
 
     /// Erases what has been in the bin for too long; what was taken out meanwhile stays.
-    pub(super) fn expire(&self, live: &Live, before: i64, asked: Asked) -> Decided {
+    pub(in crate::document) fn expire(
+        &self,
+        live: &Live,
+        before: i64,
+        context: CommandContext,
+    ) -> Decided {
         if live.facts.deleted_at.is_some_and(|at| at < before) {
-            return Ok(self.erase(live, asked));
+            return Ok(self.erase(live, context));
         }
         Err(DocumentError::NotFound)
     }
 
-    pub(super) fn add_collaborator(
+    pub(in crate::document) fn add_collaborator(
         &self,
         live: &Live,
         (user, role, email): (UserId, DocumentRole, Option<String>),
-        asked: Asked,
+        context: CommandContext,
     ) -> Decided {
         let new = Collaborator {
             user_id: user,
             role,
-            added_at: Timestamp(asked.now.max(live.facts.last_at)),
+            added_at: Timestamp(context.now.max(live.facts.last_at)),
         };
         let next = live
             .facts
             .permissions
-            .with(new, |user| asked.is_user(user))?;
+            .with(new, |user| context.is_user(user))?;
         let shown = |permissions: &Permissions| {
             let held = permissions.collaborator(user);
             let etag = held.map(|held| tag(&to_json(held)));
@@ -99,38 +108,43 @@ impl Document {
                 replayed: false,
             }
         };
-        Ok(self.permit(live, next, asked, shown))
+        Ok(self.permit(live, next, context, shown))
     }
 
-    pub(super) fn change_collaborator(
+    pub(in crate::document) fn change_collaborator(
         &self,
         live: &Live,
         user: UserId,
         role: DocumentRole,
-        asked: Asked,
+        context: CommandContext,
     ) -> Decided {
-        if !asked.is_user(user) {
+        if !context.is_user(user) {
             // One who is no more stands in no list either.
             return Err(DocumentError::NotFound);
         }
         let next = live.facts.permissions.with_role(user, role)?;
-        Ok(self.permit(live, next, asked, |permissions| {
+        Ok(self.permit(live, next, context, |permissions| {
             collaborator_shown(permissions.collaborator(user))
         }))
     }
 
-    pub(super) fn remove_collaborator(&self, live: &Live, user: UserId, asked: Asked) -> Decided {
+    pub(in crate::document) fn remove_collaborator(
+        &self,
+        live: &Live,
+        user: UserId,
+        context: CommandContext,
+    ) -> Decided {
         let next = live.facts.permissions.without(user)?;
-        Ok(self.permit(live, next, asked, |_| nothing_shown()))
+        Ok(self.permit(live, next, context, |_| nothing_shown()))
     }
 
-    pub(super) fn set_permissions(
+    pub(in crate::document) fn set_permissions(
         &self,
         live: &Live,
         set: SetPermissions,
-        asked: Asked,
+        context: CommandContext,
     ) -> Decided {
-        let given = |list: Vec<super::messages::CollaboratorGiven>| {
+        let given = |list: Vec<crate::document::messages::CollaboratorGiven>| {
             list.into_iter()
                 .map(|one| (one.user_id, one.role))
                 .collect::<Vec<_>>()
@@ -142,12 +156,12 @@ impl Document {
             link_sharing: set.link_sharing,
             transfer_owner_to: set.transfer_owner_to,
         };
-        let now = Timestamp(asked.now.max(live.facts.last_at));
+        let now = Timestamp(context.now.max(live.facts.last_at));
         let next = live
             .facts
             .permissions
-            .changed(&change, now, |user| asked.is_user(user))?;
-        Ok(self.permit(live, next, asked, permissions_shown))
+            .changed(&change, now, |user| context.is_user(user))?;
+        Ok(self.permit(live, next, context, permissions_shown))
     }
 
     /// Puts a permission set with its one event, or answers that nothing changes.
@@ -155,14 +169,14 @@ impl Document {
         &self,
         live: &Live,
         next: Permissions,
-        asked: Asked,
+        context: CommandContext,
         shown: impl FnOnce(&Permissions) -> Answer,
     ) -> Decision<Self> {
-        let mut draft = Draft::new(self, live, &asked, false);
+        let mut draft = Draft::new(self, live, &context, false);
         let before = &live.facts.permissions;
         let answer = shown(&next);
         if next == *before {
-            return draft.unchanged(asked, answer);
+            return draft.unchanged(context, answer);
         }
         let named =
             |user: &UserId| before.owner == Some(*user) || before.collaborator(*user).is_some();
@@ -184,24 +198,24 @@ impl Document {
         let owner_changes = next.owner != before.owner;
         draft.live.facts.permissions = next;
         if owner_changes {
-            draft.shows_change(&asked);
+            draft.shows_change(&context);
         }
         draft.readers_change();
-        let beside = Beside {
+        let extras = EventExtras {
             changes: Some(changes),
             collaborators: Some(collaborators),
-            ..Beside::default()
+            ..EventExtras::default()
         };
-        draft.event(Happened::DocumentPermissionsUpdated, beside);
-        draft.decide(asked, answer, conditions)
+        draft.event(Happened::DocumentPermissionsUpdated, extras);
+        draft.decide(context, answer, conditions)
     }
 
-    pub(super) fn create_share(
+    pub(in crate::document) fn create_share(
         &self,
         live: &Live,
         new: CreateShare,
         (token, password): (SecretHash, Option<String>),
-        asked: Asked,
+        context: CommandContext,
     ) -> Decided {
         if !live.facts.permissions.link_sharing {
             return Err(DocumentError::Conflict {
@@ -215,13 +229,13 @@ impl Document {
                 reason: "has 1000 share links: take some back first",
             });
         }
-        let mut draft = Draft::new(self, live, &asked, false);
+        let mut draft = Draft::new(self, live, &context, false);
         let wanted = ShareWanted {
             role: new.role,
             expires_at: new.expires_at,
             max_uses: new.max_uses,
         };
-        let terms = ShareTerms::new(token, wanted, password, Timestamp(asked.now))
+        let terms = ShareTerms::new(token, wanted, password, Timestamp(context.now))
             .map_err(|bad| DocumentError::Invalid(Invalid::new(bad.field, bad.reason)))?;
         let share = Share {
             id: ShareId::new(draft.at),
@@ -245,16 +259,21 @@ impl Document {
         draft.links_change();
         draft.event(
             Happened::DocumentShared,
-            Beside {
+            EventExtras {
                 share: Some(view),
-                ..Beside::default()
+                ..EventExtras::default()
             },
         );
-        Ok(draft.decide(asked, answer, Vec::new()))
+        Ok(draft.decide(context, answer, Vec::new()))
     }
 
-    pub(super) fn remove_share(&self, live: &Live, id: ShareId, asked: Asked) -> Decided {
-        let mut draft = Draft::new(self, live, &asked, false);
+    pub(in crate::document) fn remove_share(
+        &self,
+        live: &Live,
+        id: ShareId,
+        context: CommandContext,
+    ) -> Decided {
+        let mut draft = Draft::new(self, live, &context, false);
         let place = live
             .facts
             .shares
@@ -263,18 +282,23 @@ impl Document {
             .ok_or(DocumentError::NotFound)?;
         let share = draft.live.facts.shares.remove(place);
         draft.links_change();
-        let beside = Beside {
+        let extras = EventExtras {
             share: Some(share.view()),
             removed: Some(true),
-            ..Beside::default()
+            ..EventExtras::default()
         };
-        draft.event(Happened::DocumentShared, beside);
-        Ok(draft.decide(asked, nothing_shown(), Vec::new()))
+        draft.event(Happened::DocumentShared, extras);
+        Ok(draft.decide(context, nothing_shown(), Vec::new()))
     }
 
     /// Counts one use, without an event. Whoever comes behind the last one finds nothing.
-    pub(super) fn use_share(&self, live: &Live, id: ShareId, asked: Asked) -> Decided {
-        let share = live.open_link(id, asked.now)?;
+    pub(in crate::document) fn use_share(
+        &self,
+        live: &Live,
+        id: ShareId,
+        context: CommandContext,
+    ) -> Decided {
+        let share = live.open_link(id, context.now)?;
         let view = ShareView {
             uses: share.terms.uses.saturating_add(1),
             ..share.view()
@@ -286,7 +310,7 @@ impl Document {
             body: to_json(&view),
             replayed: false,
         };
-        Ok(link_used(self, live, share, asked, answer))
+        Ok(link_used(self, live, share, context, answer))
     }
 }
 
@@ -300,7 +324,7 @@ struct CollaboratorMade<'a> {
 
 impl Live {
     /// What the share link with this token's hash opens now.
-    pub(super) fn open_share(&self, token: &SecretHash, now: i64) -> Decided {
+    pub(in crate::document) fn open_share(&self, token: &SecretHash, now: i64) -> Decided {
         let share = self
             .facts
             .shares
@@ -316,7 +340,11 @@ impl Live {
     }
 
     /// The share link through which something is done, if it opens now.
-    pub(super) fn open_link(&self, id: ShareId, now: i64) -> Result<&Share, DocumentError> {
+    pub(in crate::document) fn open_link(
+        &self,
+        id: ShareId,
+        now: i64,
+    ) -> Result<&Share, DocumentError> {
         self.still_open(self.facts.shares.iter().find(|share| share.id == id), now)
     }
 
@@ -333,7 +361,7 @@ impl Live {
     }
 
     /// One of its share links.
-    pub(super) fn share_mut(&mut self, id: ShareId) -> Option<&mut Share> {
+    pub(in crate::document) fn share_mut(&mut self, id: ShareId) -> Option<&mut Share> {
         self.facts.shares.iter_mut().find(|share| share.id == id)
     }
 }
@@ -352,14 +380,14 @@ fn collaborator_shown(held: Option<&Collaborator>) -> Answer {
 /// The permission set as the interface shows it.
 #[derive(Serialize)]
 struct PermissionsShown<'a> {
-    visibility: super::access::Visibility,
+    visibility: crate::document::access::Visibility,
     default_role: DocumentRole,
     owner_id: Option<UserId>,
     collaborators: &'a [Collaborator],
     link_sharing: bool,
 }
 
-pub(super) fn permissions_shown(permissions: &Permissions) -> Answer {
+pub(in crate::document) fn permissions_shown(permissions: &Permissions) -> Answer {
     let Permissions {
         owner,
         visibility,

@@ -13,16 +13,16 @@ use colloquy_merge::{
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::access::Who;
-use super::bases;
-use super::contents::{self, Wanted, unpack};
-use super::documents::{Documents, Failure, unavailable};
+use super::access::Requester;
+use super::content_reader::{self, ContentQuery, unpack};
 use super::frames::Frame;
-use super::graph::{self, Base, Plan};
+use super::merge_base;
 use super::messages::{DocumentError, Merge, Reply, Request};
+use super::precompute::{EncodedVersion, Following, pack};
+use super::service::{Documents, Failure, unavailable};
 use super::state::{Document, to_json};
+use super::version_graph::{self, Base, Plan};
 use super::views::MergeConflict;
-use super::work::{Following, Packed, pack};
 use crate::idempotency::Reservation;
 use crate::offload::{self, ComputePermit, Effort};
 use crate::runtime::{AskError, Cause, LoadError};
@@ -52,7 +52,7 @@ const TOO_MANY_CONFLICTS: DocumentError = DocumentError::Conflict {
 
 /// What a merge is computed for: it is worth nothing for anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stand {
+pub(super) struct MergeBasis {
     pub(super) source: u64,
     pub(super) target: u64,
     /// The head, where comments stand on its lines that are to follow a new one.
@@ -62,7 +62,7 @@ pub(super) struct Stand {
 /// A merge that is to be computed.
 #[derive(Debug)]
 pub struct MergeJob {
-    pub(super) stand: Stand,
+    pub(super) basis: MergeBasis,
     /// What follows a new head, as it was.
     pub(super) following: Option<Following>,
     /// The versions as they were.
@@ -80,18 +80,18 @@ pub struct MergeJob {
 
 /// A merge that was computed.
 #[derive(Debug)]
-pub struct Computed {
-    pub(super) stand: Stand,
-    pub(super) outcome: Outcome,
+pub struct ComputedMerge {
+    pub(super) basis: MergeBasis,
+    pub(super) outcome: MergeOutcome,
 }
 
 /// What a merge came to.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum MergeOutcome {
     /// A content, ready to be stored.
-    Packed(Packed),
+    Encoded(EncodedVersion),
     /// What it would give, as JSON.
-    Tried(Bytes),
+    DryRun(Bytes),
     /// Why it is none.
     Refused(DocumentError),
 }
@@ -101,7 +101,7 @@ type Held = (Arc<str>, Frame);
 
 /// The answer to a merge that writes nothing.
 #[derive(Serialize)]
-struct DryRun<'a> {
+struct DryRunView<'a> {
     merged: &'a str,
     conflicts: [(); 0],
 }
@@ -117,7 +117,7 @@ impl Documents {
     pub async fn merge(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         if_match: Option<Precondition>,
         mut reservation: Option<Reservation>,
         merge: Merge,
@@ -137,7 +137,7 @@ impl Documents {
                 | Reply::Opened(_)
                 | Reply::Listed(_)
                 | Reply::Comments(..)
-                | Reply::Overtaken(_) => {
+                | Reply::Stale(_) => {
                     return Err(AskError::impossible("to the preparation of a merge"));
                 }
             };
@@ -155,7 +155,7 @@ impl Documents {
                 .await?
             {
                 Reply::Answer(answer) => return Ok(answer),
-                Reply::Overtaken(back) => {
+                Reply::Stale(back) => {
                     reservation = back;
                     let is_counted = began.elapsed() > QUICK
                         || asked.elapsed() > self.directory.policy().ask_timeout;
@@ -181,7 +181,7 @@ impl Documents {
         id: DocumentId,
         scope: Scope,
         job: MergeJob,
-    ) -> Result<Computed, Failure> {
+    ) -> Result<ComputedMerge, Failure> {
         let in_time = timeout(
             self.directory.policy().ask_timeout,
             self.compute(id, scope, job),
@@ -195,16 +195,16 @@ impl Documents {
         id: DocumentId,
         scope: Scope,
         job: MergeJob,
-    ) -> Result<Computed, Failure> {
+    ) -> Result<ComputedMerge, Failure> {
         let plan = job.planned(scope).await?;
-        let wanted = Wanted {
+        let wanted = ContentQuery {
             document: Document::subject(id),
             scope,
             effort: Effort::Comparison,
-            beside: 0,
+            extra_bytes: 0,
         };
         let numbers = job.compared(&plan);
-        let (found, permit) = contents::read(&self.store, wanted, &numbers).await?;
+        let (found, permit) = content_reader::read(&self.store, wanted, &numbers).await?;
         let held: Vec<(u64, Vec<Bytes>)> = numbers
             .into_iter()
             .zip(found.into_iter().map(|(_, frames)| frames))
@@ -241,7 +241,7 @@ impl Documents {
 impl MergeJob {
     /// What the merge starts from.
     pub(super) async fn planned(&self, scope: Scope) -> Result<Plan, Failure> {
-        let Stand { source, target, .. } = self.stand;
+        let MergeBasis { source, target, .. } = self.basis;
         let versions = Arc::clone(&self.versions);
         let bytes = size_of_val(versions.as_slice());
         let planning = move || {
@@ -251,14 +251,14 @@ impl MergeJob {
                     .and_then(|place| versions.get(place))
                     .map(|one| &*one.parents)
             };
-            graph::plan(target, source, |number| parents(number).unwrap_or_default())
+            version_graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
         Ok(offload::run_linear(scope, bytes, planning).await?)
     }
 
     /// The versions that are compared with each other, each once.
     fn compared(&self, plan: &Plan) -> Vec<u64> {
-        let mut numbers = vec![self.stand.target, self.stand.source];
+        let mut numbers = vec![self.basis.target, self.basis.source];
         if let Base::Version(base) = plan.base {
             numbers.push(base);
         }
@@ -273,13 +273,13 @@ impl MergeJob {
         plan: &Plan,
         permit: &ComputePermit,
         read: R,
-    ) -> Result<Computed, Failure>
+    ) -> Result<ComputedMerge, Failure>
     where
         R: AsyncFn(u64) -> Result<Held, Failure>,
     {
-        let ours = read(self.stand.target).await?;
-        let theirs = read(self.stand.source).await?.0;
-        let base = bases::base(plan, permit.clone(), async |number| {
+        let ours = read(self.basis.target).await?;
+        let theirs = read(self.basis.source).await?.0;
+        let base = merge_base::compute(plan, permit.clone(), async |number| {
             Ok(read(number).await?.0)
         })
         .await?;
@@ -296,28 +296,28 @@ impl MergeJob {
         merged.ok_or(AskError::Crashed)?.ok_or(AskError::Crashed)
     }
 
-    fn merge(self, texts: Texts<'_>, frame: &Frame, budget: &StepBudget) -> Option<Computed> {
-        let (ours, stand) = (texts.ours, self.stand);
+    fn merge(self, texts: Texts<'_>, frame: &Frame, budget: &StepBudget) -> Option<ComputedMerge> {
+        let (ours, basis) = (texts.ours, self.basis);
         let outcome = match self.text(texts, budget) {
-            Err(refusal) => Outcome::Refused(refusal),
+            Err(refusal) => MergeOutcome::Refused(refusal),
             Ok(text) if text.len() > Bounds::get().document_bytes_max => {
-                Outcome::Refused(TOO_LARGE)
+                MergeOutcome::Refused(TOO_LARGE)
             }
-            Ok(text) if self.dry_run => Outcome::Tried(to_json(&DryRun {
+            Ok(text) if self.dry_run => MergeOutcome::DryRun(to_json(&DryRunView {
                 merged: &text,
                 conflicts: [],
             })),
             Ok(text) => {
                 let following = self.following.as_ref().map(|following| (ours, following));
-                Outcome::Packed(pack(
+                MergeOutcome::Encoded(pack(
                     &text,
-                    Some((stand.target, ours, frame)),
+                    Some((basis.target, ours, frame)),
                     following,
                     budget,
                 )?)
             }
         };
-        Some(Computed { stand, outcome })
+        Some(ComputedMerge { basis, outcome })
     }
 
     /// The merged text, or why there is none.
@@ -365,19 +365,19 @@ impl MergeJob {
     }
 }
 
-impl Outcome {
+impl MergeOutcome {
     /// The answer to a dry run.
     pub(super) fn tried(self) -> Result<Answer, Failure> {
         match self {
-            Outcome::Tried(body) => Ok(Answer {
+            MergeOutcome::DryRun(body) => Ok(Answer {
                 done: Done::Ok,
                 id: None,
                 etag: None,
                 body,
                 replayed: false,
             }),
-            Outcome::Refused(refusal) => Err(AskError::Refused(refusal)),
-            Outcome::Packed(_) => Err(AskError::impossible("to a dry run")),
+            MergeOutcome::Refused(refusal) => Err(AskError::Refused(refusal)),
+            MergeOutcome::Encoded(_) => Err(AskError::impossible("to a dry run")),
         }
     }
 }

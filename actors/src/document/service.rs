@@ -2,15 +2,15 @@
 //! merging, to who may do what and through links. Whatever reads contents, compares or writes them
 //! out runs on threads of its own.
 
-use super::access::Who;
-use super::bin;
-use super::contents::{self, Wanted, unpack};
-use super::finder::Finder;
-use super::hashing::HashPlaces;
+use super::access::Requester;
+use super::content_reader::{self, ContentQuery, unpack};
 use super::messages::{
     CreateDocument, DocumentCommand, DocumentError, Reply, Request, Seen, VersionFound, VersionName,
 };
-use super::shares::PasswordTries;
+use super::password_hashing::HashPermits;
+use super::purge;
+use super::search_indexer::SearchIndexer;
+use super::share_terms::PasswordTries;
 use super::state::Document;
 use crate::accounts::Identity;
 use crate::idempotency::Reservation;
@@ -38,11 +38,11 @@ pub struct Documents {
     pub(crate) directory: Arc<Directory<Document>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) finder: Finder,
+    pub(crate) finder: SearchIndexer,
     /// Wrong passwords, by share link.
     pub(crate) tries: Arc<PasswordTries<ShareId>>,
     /// Where passwords of share links are hashed.
-    pub(crate) hashes: HashPlaces,
+    pub(crate) hashes: HashPermits,
 }
 
 impl Documents {
@@ -54,18 +54,18 @@ impl Documents {
         documents: &Arc<Self>,
         keep: Duration,
     ) -> std::io::Result<BackgroundThread> {
-        bin::start(Arc::clone(documents), keep)
+        purge::start(Arc::clone(documents), keep)
     }
 
     /// What a caller is to documents.
     #[must_use]
-    pub fn who(&self, caller: &Caller) -> Who {
+    pub fn requester(&self, caller: &Caller) -> Requester {
         match caller.by.user {
-            None => Who::Account(None),
+            None => Requester::Account(None),
             Some(user) if self.identity.user(caller.scope, user) == Some(Role::Admin) => {
-                Who::Account(Some(user))
+                Requester::Account(Some(user))
             }
-            Some(user) => Who::User(user),
+            Some(user) => Requester::User(user),
         }
     }
 
@@ -80,10 +80,10 @@ impl Documents {
         reservation: Option<Reservation>,
     ) -> Result<Answer, Failure> {
         let id = DocumentId::new(Timestamp::now().0);
-        let who = self.who(&caller);
+        let requester = self.requester(&caller);
         self.change(
             id,
-            (caller, who),
+            (caller, requester),
             None,
             reservation,
             Request::Create(Box::new(new)),
@@ -98,7 +98,7 @@ impl Documents {
     pub async fn change(
         &self,
         id: DocumentId,
-        (caller, who): (Caller, Who),
+        (caller, requester): (Caller, Requester),
         if_match: Option<Precondition>,
         reservation: Option<Reservation>,
         request: Request,
@@ -120,7 +120,7 @@ impl Documents {
         };
         let scope = caller.scope;
         let Reply::Answer(answer) = self
-            .ask(id, (caller, who), if_match, reservation, request)
+            .ask(id, (caller, requester), if_match, reservation, request)
             .await?
         else {
             return Err(AskError::impossible("to a change of a document"));
@@ -136,7 +136,7 @@ impl Documents {
     pub(super) async fn ask(
         &self,
         id: DocumentId,
-        (caller, who): (Caller, Who),
+        (caller, requester): (Caller, Requester),
         if_match: Option<Precondition>,
         reservation: Option<Reservation>,
         request: Request,
@@ -144,7 +144,7 @@ impl Documents {
         let people = Arc::clone(&self.identity);
         let command = DocumentCommand {
             caller,
-            who,
+            requester,
             if_match,
             reservation,
             request,
@@ -156,7 +156,7 @@ impl Documents {
     pub(super) async fn look(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         names: Vec<VersionName>,
     ) -> Result<Seen, Failure> {
         match self.ask(id, by, None, None, Request::Look(names)).await? {
@@ -166,7 +166,7 @@ impl Documents {
             | Reply::Listed(_)
             | Reply::Comments(..)
             | Reply::Prepared(_)
-            | Reply::Overtaken(_) => Err(AskError::impossible("to a look at a document")),
+            | Reply::Stale(_) => Err(AskError::impossible("to a look at a document")),
         }
     }
 
@@ -177,7 +177,7 @@ impl Documents {
     pub async fn read(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         version: Option<VersionName>,
     ) -> Result<Answer, Failure> {
         let scope = by.0.scope;
@@ -246,13 +246,14 @@ impl Documents {
         version: VersionFound,
         make: impl FnOnce(StoredVersion, &str) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let wanted = Wanted {
+        let wanted = ContentQuery {
             document: Document::subject(id),
             scope,
             effort: Effort::Linear,
-            beside: 0,
+            extra_bytes: 0,
         };
-        let (mut found, permit) = contents::read(&self.store, wanted, &[version.number]).await?;
+        let (mut found, permit) =
+            content_reader::read(&self.store, wanted, &[version.number]).await?;
         let (stored, frames) = found
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;

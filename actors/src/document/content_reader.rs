@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::documents::{Failure, unavailable};
 use super::frames::{Frame, decode_chain};
 use super::messages::DocumentError;
+use super::service::{Failure, unavailable};
 use crate::offload::{ComputeError, ComputePermit, ComputeRequest, Effort};
 use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::{ReadError, Store, StoredVersion};
@@ -17,13 +17,13 @@ use colloquy_model::entity::Subject;
 
 /// What is to be computed over contents, and for whom.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct ContentQuery {
     pub(super) document: Subject,
     /// The account whose turn it takes.
     pub(super) scope: Scope,
     pub(super) effort: Effort,
     /// Bytes that it computes over beside the contents.
-    pub(super) beside: usize,
+    pub(super) extra_bytes: usize,
 }
 
 /// A version with the frames that hold its content.
@@ -31,46 +31,48 @@ pub(super) type Framed = (StoredVersion, Vec<Bytes>);
 
 /// Why contents were not read.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum ContentError {
     /// There is no such version.
     NotFound,
-    /// The store could not be asked: it is closed, locked or its disk fails. Asked again, it may
+    /// The store could not be asked: it is closed, locked or its disk fails. CommandContext again, it may
     /// answer.
-    Away,
+    Unavailable,
     /// What is stored can't be read; that was told where it was found.
     Unreadable,
     /// Too much else is read or computed: the turn did not come in time.
-    Crowded,
+    Overloaded,
 }
 
-impl From<ReadError> for Unread {
+impl From<ReadError> for ContentError {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Busy | ReadError::TooSlow => Unread::Crowded,
-            ReadError::Unreadable => Unread::Unreadable,
-            ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => Unread::Away,
+            ReadError::Busy | ReadError::TooSlow => ContentError::Overloaded,
+            ReadError::Unreadable => ContentError::Unreadable,
+            ReadError::Away | ReadError::NoCursor(_) | ReadError::Expired => {
+                ContentError::Unavailable
+            }
         }
     }
 }
 
-impl From<Unread> for Failure {
-    fn from(unread: Unread) -> Self {
+impl From<ContentError> for Failure {
+    fn from(unread: ContentError) -> Self {
         match unread {
-            Unread::NotFound => AskError::Refused(DocumentError::NotFound),
-            Unread::Away => unavailable(Cause::StoreUnavailable),
-            Unread::Unreadable => AskError::Unreadable,
-            Unread::Crowded => unavailable(Cause::TimedOut),
+            ContentError::NotFound => AskError::Refused(DocumentError::NotFound),
+            ContentError::Unavailable => unavailable(Cause::StoreUnavailable),
+            ContentError::Unreadable => AskError::Unreadable,
+            ContentError::Overloaded => unavailable(Cause::TimedOut),
         }
     }
 }
 
 /// For a document's actor, which asks for versions that it has.
-impl From<Unread> for LoadError {
-    fn from(unread: Unread) -> Self {
+impl From<ContentError> for LoadError {
+    fn from(unread: ContentError) -> Self {
         match unread {
-            Unread::NotFound | Unread::Unreadable => LoadError::Unreadable,
-            Unread::Away => LoadError::Unavailable,
-            Unread::Crowded => LoadError::Busy,
+            ContentError::NotFound | ContentError::Unreadable => LoadError::Unreadable,
+            ContentError::Unavailable => LoadError::Unavailable,
+            ContentError::Overloaded => LoadError::Busy,
         }
     }
 }
@@ -87,12 +89,12 @@ impl From<ComputeError> for Failure {
 /// Versions in the order of the numbers, and a turn to compute over their contents.
 ///
 /// # Errors
-/// One is not there, the store is away, or the turn did not come in time.
+/// One is not there, the store is unavailable, or the turn did not come in time.
 pub(super) async fn read(
     store: &Arc<dyn Store>,
-    wanted: Wanted,
+    wanted: ContentQuery,
     numbers: &[u64],
-) -> Result<(Vec<Framed>, ComputePermit), Unread> {
+) -> Result<(Vec<Framed>, ComputePermit), ContentError> {
     let found = frames(store, wanted, numbers).await?;
     let bytes = |frames: &[Bytes]| match wanted.effort {
         Effort::Linear => unpacked_bytes(frames),
@@ -102,10 +104,10 @@ pub(super) async fn read(
     let request = ComputeRequest {
         scope: wanted.scope,
         effort: wanted.effort,
-        bytes: contents.saturating_add(wanted.beside),
+        bytes: contents.saturating_add(wanted.extra_bytes),
     };
     if !request.is_large() {
-        let permit = request.permit().await.ok_or(Unread::Crowded)?;
+        let permit = request.permit().await.ok_or(ContentError::Overloaded)?;
         return Ok((found, permit));
     }
     if let Some(permit) = request.try_permit() {
@@ -113,22 +115,22 @@ pub(super) async fn read(
     }
     // Versions never change: they are read once more when it is their turn.
     drop(found);
-    let permit = request.permit().await.ok_or(Unread::Crowded)?;
+    let permit = request.permit().await.ok_or(ContentError::Overloaded)?;
     Ok((frames(store, wanted, numbers).await?, permit))
 }
 
 async fn frames(
     store: &Arc<dyn Store>,
-    wanted: Wanted,
+    wanted: ContentQuery,
     numbers: &[u64],
-) -> Result<Vec<Framed>, Unread> {
+) -> Result<Vec<Framed>, ContentError> {
     let readings: Vec<_> = numbers
         .iter()
         .map(|number| store.version(wanted.scope, wanted.document, *number))
         .collect();
     let mut found = Vec::with_capacity(readings.len());
     for reading in readings {
-        found.push(reading.await?.ok_or(Unread::NotFound)?);
+        found.push(reading.await?.ok_or(ContentError::NotFound)?);
     }
     Ok(found)
 }

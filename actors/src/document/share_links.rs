@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::Who;
-use super::documents::{Documents, Failure};
-use super::hashing::{Claim, HashPlace, NoPlace};
+use super::access::Requester;
 use super::messages::{CreateShare, DocumentError, Opened, Part, Reply, Request};
-use super::shares::{TooManyTries, hash_password, new_token, password_fits, token_hash};
+use super::password_hashing::{HashClaim, HashPermit, NoHashPermit};
+use super::service::{Documents, Failure};
+use super::share_terms::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
 use crate::idempotency::Reservation;
 use crate::offload;
@@ -29,12 +29,12 @@ pub struct Link {
     /// Whose document it is.
     pub scope: Scope,
     /// Its holder, to the document.
-    pub who: Who,
+    pub requester: Requester,
 }
 
 /// Why a link does not open.
 #[derive(Debug)]
-pub enum Shut {
+pub enum LinkError {
     /// There is no such link, or not any more.
     Gone,
     /// It wants a password, and none was given.
@@ -47,16 +47,16 @@ pub enum Shut {
     Unknown(Failure),
 }
 
-impl From<Failure> for Shut {
+impl From<Failure> for LinkError {
     fn from(failure: Failure) -> Self {
         match failure {
-            AskError::Refused(DocumentError::NotFound) => Shut::Gone,
+            AskError::Refused(DocumentError::NotFound) => LinkError::Gone,
             AskError::Refused(_)
             | AskError::Unavailable { .. }
             | AskError::Unreadable
             | AskError::Crashed
             | AskError::TimedOut
-            | AskError::Unknown => Shut::Unknown(failure),
+            | AskError::Unknown => LinkError::Unknown(failure),
         }
     }
 }
@@ -84,7 +84,7 @@ impl Documents {
     pub async fn create_share(
         &self,
         id: DocumentId,
-        by: (Caller, Who),
+        by: (Caller, Requester),
         new: CreateShare,
         if_match: Option<Precondition>,
         reservation: Option<Reservation>,
@@ -94,7 +94,7 @@ impl Documents {
                 // Hashing costs: who may not make a link is told before.
                 self.ask(id, by.clone(), None, None, Request::List(Part::Shares))
                     .await?;
-                let place = self.hash_place(by.0.scope, id.bits()).await?;
+                let place = self.hash_permit(by.0.scope, id.bits()).await?;
                 let hashed =
                     offload::run_on_batch_cores(place, move || hash_password(&password)).await;
                 Some(
@@ -117,14 +117,14 @@ impl Documents {
     ///
     /// # Errors
     /// There is none, or it can't be told now.
-    pub async fn knows_link(&self, token: &str) -> Result<(), Shut> {
-        let hash = token_hash(token).ok_or(Shut::Gone)?;
+    pub async fn knows_link(&self, token: &str) -> Result<(), LinkError> {
+        let hash = token_hash(token).ok_or(LinkError::Gone)?;
         let found = self
             .store
             .link(hash)
             .await
-            .map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
-        found.map(|_| ()).ok_or(Shut::Gone)
+            .map_err(|error| LinkError::Unknown(LoadError::from(error).into()))?;
+        found.map(|_| ()).ok_or(LinkError::Gone)
     }
 
     /// Opens a share link with what was given as its password.
@@ -136,14 +136,14 @@ impl Documents {
         token: &str,
         password: Option<&str>,
         by: &By,
-    ) -> Result<Link, Shut> {
-        let hash = token_hash(token).ok_or(Shut::Gone)?;
+    ) -> Result<Link, LinkError> {
+        let hash = token_hash(token).ok_or(LinkError::Gone)?;
         let found = self
             .store
             .link(hash)
             .await
-            .map_err(|error| Shut::Unknown(LoadError::from(error).into()))?;
-        let (Subject { number, tail, .. }, scope) = found.ok_or(Shut::Gone)?;
+            .map_err(|error| LinkError::Unknown(LoadError::from(error).into()))?;
+        let (Subject { number, tail, .. }, scope) = found.ok_or(LinkError::Gone)?;
         let document = DocumentId::from_parts(number, tail);
         let caller = Caller {
             scope,
@@ -155,7 +155,7 @@ impl Documents {
         };
         let asked = self.ask(
             document,
-            (caller, Who::Account(None)),
+            (caller, Requester::Account(None)),
             None,
             None,
             Request::OpenShare(hash),
@@ -167,8 +167,8 @@ impl Documents {
             | Reply::Listed(_)
             | Reply::Comments(..)
             | Reply::Prepared(_)
-            | Reply::Overtaken(_) => {
-                return Err(Shut::Unknown(AskError::impossible(
+            | Reply::Stale(_) => {
+                return Err(LinkError::Unknown(AskError::impossible(
                     "to the opening of a link",
                 )));
             }
@@ -186,7 +186,7 @@ impl Documents {
             document,
             share,
             scope,
-            who: Who::Link(role, share),
+            requester: Requester::Link(role, share),
         })
     }
 
@@ -195,19 +195,19 @@ impl Documents {
         (scope, share): (Scope, ShareId),
         wanted: String,
         given: Option<&str>,
-    ) -> Result<(), Shut> {
+    ) -> Result<(), LinkError> {
         let given = given
             .filter(|given| !given.is_empty())
-            .ok_or(Shut::NoPassword)?
+            .ok_or(LinkError::NoPassword)?
             .to_owned();
         self.tries
             .look(share, Timestamp::now().0)
-            .map_err(Shut::TooManyTries)?;
-        let place = self.hash_place(scope, share.bits()).await?;
+            .map_err(LinkError::TooManyTries)?;
+        let place = self.hash_permit(scope, share.bits()).await?;
         // Again: of one link one is hashed at a time, and those before it may have been wrong.
         self.tries
             .look(share, Timestamp::now().0)
-            .map_err(Shut::TooManyTries)?;
+            .map_err(LinkError::TooManyTries)?;
         let tries = Arc::clone(&self.tries);
         let checked = offload::run_on_batch_cores(place, move || {
             let fits = password_fits(&given, &wanted);
@@ -217,26 +217,26 @@ impl Documents {
             }
             fits
         });
-        let fits = checked.await.ok_or(Shut::Unknown(AskError::Crashed))?;
+        let fits = checked.await.ok_or(LinkError::Unknown(AskError::Crashed))?;
         if fits {
             Ok(())
         } else {
-            Err(Shut::WrongPassword)
+            Err(LinkError::WrongPassword)
         }
     }
 
-    async fn hash_place(&self, scope: Scope, link: u128) -> Result<HashPlace, Failure> {
+    async fn hash_permit(&self, scope: Scope, link: u128) -> Result<HashPermit, Failure> {
         let place = self
             .hashes
-            .place(Claim {
+            .place(HashClaim {
                 account: scope.account_wide(),
                 link,
             })
             .await;
         place.map_err(|none| {
             let cause = match none {
-                NoPlace::Full => Cause::MailboxFull,
-                NoPlace::TooLate => Cause::TimedOut,
+                NoHashPermit::Full => Cause::MailboxFull,
+                NoHashPermit::TooLate => Cause::TimedOut,
             };
             AskError::Unavailable {
                 cause,
@@ -249,8 +249,8 @@ impl Documents {
     ///
     /// # Errors
     /// It has been used up or taken back meanwhile, or why it could not be asked.
-    pub async fn use_link(&self, link: &Link, by: &By) -> Result<(), Shut> {
-        let by = (link.caller(by), link.who);
+    pub async fn use_link(&self, link: &Link, by: &By) -> Result<(), LinkError> {
+        let by = (link.caller(by), link.requester);
         self.change(link.document, by, None, None, Request::UseShare(link.share))
             .await?;
         Ok(())

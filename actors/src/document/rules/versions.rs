@@ -6,17 +6,17 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::access::Permissions;
-use super::draft::{Beside, Draft, Made, change, link_used};
-use super::graph;
-use super::merging::{Computed, MergeJob, Outcome, Stand};
-use super::messages::{
+use crate::document::access::Permissions;
+use crate::document::comments::Comments;
+use crate::document::draft::{Draft, EventExtras, VersionMeta, change, link_used};
+use crate::document::merge::{ComputedMerge, MergeBasis, MergeJob, MergeOutcome};
+use crate::document::messages::{
     AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, Reply,
     Request, RestoreVersion, UpdateDocument, VersionName,
 };
-use super::remarks::Comments;
-use super::state::{Asked, Decided, Document, Facts, Live, to_json};
-use super::work::{Job, Packed, Task, Worked};
+use crate::document::precompute::{EncodedVersion, Precompute, PrecomputeResult, Task};
+use crate::document::state::{CommandContext, Decided, Document, Facts, Live, to_json};
+use crate::document::version_graph;
 use crate::runtime::Decision;
 use crate::store::{Condition, StoredVersion};
 use colloquy_model::answer::{Answer, Done, Invalid};
@@ -50,15 +50,19 @@ fn taken(field: &'static str) -> DocumentError {
 }
 
 /// What was packed; anything else means that the command was not prepared as it is decided.
-fn packed(found: Option<Worked>) -> Result<Packed, DocumentError> {
+fn packed(found: Option<PrecomputeResult>) -> Result<EncodedVersion, DocumentError> {
     match found {
-        Some(Worked::Packed(packed)) => Ok(packed),
-        Some(Worked::Lines(_)) | None => Err(DocumentError::Precondition),
+        Some(PrecomputeResult::Encoded(packed)) => Ok(packed),
+        Some(PrecomputeResult::LineCount(_)) | None => Err(DocumentError::Precondition),
     }
 }
 
 impl Document {
-    pub(super) fn job_of_creation(&self, scope: Scope, new: &CreateDocument) -> Job {
+    pub(in crate::document) fn job_of_creation(
+        &self,
+        scope: Scope,
+        new: &CreateDocument,
+    ) -> Precompute {
         let content = new
             .content
             .as_ref()
@@ -67,7 +71,7 @@ impl Document {
             content,
             parent: None,
         };
-        Job {
+        Precompute {
             document: Self::subject(self.id),
             scope,
             task,
@@ -77,7 +81,7 @@ impl Document {
 
     /// What a command on a document that is there must have computed; none where it is refused
     /// without, or needs nothing.
-    pub(super) fn job(&self, live: &Live, request: &Request) -> Option<Job> {
+    pub(in crate::document) fn job(&self, live: &Live, request: &Request) -> Option<Precompute> {
         let head = live.facts.head;
         let (task, on_head) = match request {
             Request::Update(update) => {
@@ -137,7 +141,7 @@ impl Document {
             | Request::RemoveComment(_) => return None,
         };
         let following = if on_head { live.following() } else { None };
-        Some(Job {
+        Some(Precompute {
             document: Self::subject(self.id),
             scope: live.scope,
             task,
@@ -145,14 +149,14 @@ impl Document {
         })
     }
 
-    pub(super) fn create(
+    pub(in crate::document) fn create(
         &self,
-        asked: Asked,
+        context: CommandContext,
         new: CreateDocument,
-        found: Option<Worked>,
+        found: Option<PrecomputeResult>,
     ) -> Decided {
         let packed = packed(found)?;
-        let user = asked.who.user();
+        let user = context.requester.user();
         let facts = Facts {
             title: new.title.into_string(),
             content_type: new.content_type.unwrap_or(ContentType::Markdown),
@@ -169,76 +173,76 @@ impl Document {
             last_at: 0,
         };
         let before = Live {
-            scope: asked.caller.scope,
+            scope: context.caller.scope,
             sequence: 0,
             updated_at: self.id.created_ms(),
             facts,
             versions: Arc::default(),
             comments: Comments::default(),
         };
-        let mut draft = Draft::new(self, &before, &asked, true);
+        let mut draft = Draft::new(self, &before, &context, true);
         draft.at = self.id.created_ms();
         draft.version(
             packed,
-            Made {
+            VersionMeta {
                 parents: Vec::new(),
                 branch: String::new(),
                 label: None,
                 message: None,
             },
-            &asked,
+            &context,
         );
-        draft.event(Happened::DocumentCreated, Beside::default());
-        let answer = self.shown(&draft.live, asked.who, Done::Created);
+        draft.event(Happened::DocumentCreated, EventExtras::default());
+        let answer = self.shown(&draft.live, context.requester, Done::Created);
         let conditions = user.map(Condition::UserExists).into_iter().collect();
-        Ok(draft.decide(asked, answer, conditions))
+        Ok(draft.decide(context, answer, conditions))
     }
 
-    pub(super) fn update(
+    pub(in crate::document) fn update(
         &self,
         live: &Live,
         update: UpdateDocument,
-        asked: Asked,
-        found: Option<Worked>,
+        context: CommandContext,
+        found: Option<PrecomputeResult>,
     ) -> Decided {
-        if update.metadata.is_some() && asked.who.share().is_some() {
+        if update.metadata.is_some() && context.requester.share().is_some() {
             return Err(invalid(
                 "metadata",
                 "is neither shown nor changed through a link",
             ));
         }
         // A change through a link is a use of it: whoever comes behind the last one finds nothing.
-        let link = match asked.who.share() {
-            Some(share) => Some(live.open_link(share, asked.now)?),
+        let link = match context.requester.share() {
+            Some(share) => Some(live.open_link(share, context.now)?),
             None => None,
         };
-        let mut draft = Draft::new(self, live, &asked, false);
+        let mut draft = Draft::new(self, live, &context, false);
         let changes = draft.live.facts.updated(&update);
         let new = match update.content {
             Some(_) => Some(packed(found)?).filter(|packed| !packed.same),
             None => None,
         };
         if changes.is_empty() && new.is_none() {
-            let answer = self.shown(live, asked.who, Done::Ok);
+            let answer = self.shown(live, context.requester, Done::Ok);
             return Ok(match link {
-                Some(link) => link_used(self, live, link, asked, answer),
-                None => draft.unchanged(asked, answer),
+                Some(link) => link_used(self, live, link, context, answer),
+                None => draft.unchanged(context, answer),
             });
         }
         draft.use_link();
-        draft.shows_change(&asked);
+        draft.shows_change(&context);
         if !changes.is_empty() {
             draft.event(
                 Happened::DocumentUpdated,
-                Beside {
+                EventExtras {
                     changes: Some(changes),
-                    ..Beside::default()
+                    ..EventExtras::default()
                 },
             );
         }
         if let Some(packed) = new {
             let parents = vec![live.facts.head];
-            let made = Made {
+            let made = VersionMeta {
                 parents,
                 branch: String::new(),
                 label: None,
@@ -248,28 +252,28 @@ impl Document {
                 &mut draft,
                 packed,
                 made,
-                (&asked, Happened::DocumentVersionCreated),
+                (&context, Happened::DocumentVersionCreated),
             );
         }
-        let answer = self.shown(&draft.live, asked.who, Done::Ok);
-        Ok(draft.decide(asked, answer, Vec::new()))
+        let answer = self.shown(&draft.live, context.requester, Done::Ok);
+        Ok(draft.decide(context, answer, Vec::new()))
     }
 
     /// Adds a version with its event.
     fn add(
         &self,
         draft: &mut Draft<'_>,
-        packed: Packed,
-        made: Made,
-        (asked, happened): (&Asked, Happened),
+        packed: EncodedVersion,
+        made: VersionMeta,
+        (context, happened): (&CommandContext, Happened),
     ) -> StoredVersion {
-        let version = draft.version(packed, made, asked);
+        let version = draft.version(packed, made, context);
         let live = draft.live.clone();
         draft.event(
             happened,
-            Beside {
+            EventExtras {
                 version: Some(self.version_view(&live, &version)),
-                ..Beside::default()
+                ..EventExtras::default()
             },
         );
         version
@@ -288,12 +292,12 @@ impl Document {
         }
     }
 
-    pub(super) fn add_version(
+    pub(in crate::document) fn add_version(
         &self,
         live: &Live,
         add: AddVersion,
-        asked: Asked,
-        found: Option<Worked>,
+        context: CommandContext,
+        found: Option<PrecomputeResult>,
     ) -> Decided {
         let Place { parent, branch } = live.place(&add)?;
         let label = add.label.map(colloquy_model::text::Text::into_string);
@@ -305,8 +309,8 @@ impl Document {
         }
         let message = add.message.map(colloquy_model::text::Text::into_string);
         let packed = packed(found)?;
-        let mut draft = Draft::new(self, live, &asked, false);
-        let made = Made {
+        let mut draft = Draft::new(self, live, &context, false);
+        let made = VersionMeta {
             parents: vec![parent],
             branch,
             label,
@@ -316,24 +320,24 @@ impl Document {
             &mut draft,
             packed,
             made,
-            (&asked, Happened::DocumentVersionCreated),
+            (&context, Happened::DocumentVersionCreated),
         );
         let answer = self.made(&draft.live, &version);
-        Ok(draft.decide(asked, answer, Vec::new()))
+        Ok(draft.decide(context, answer, Vec::new()))
     }
 
-    pub(super) fn restore_version(
+    pub(in crate::document) fn restore_version(
         &self,
         live: &Live,
         (name, body): (&VersionName, RestoreVersion),
-        asked: Asked,
-        found: Option<Worked>,
+        context: CommandContext,
+        found: Option<PrecomputeResult>,
     ) -> Decided {
         live.version(name).ok_or(DocumentError::NotFound)?;
         let packed = packed(found)?;
-        let mut draft = Draft::new(self, live, &asked, false);
+        let mut draft = Draft::new(self, live, &context, false);
         let message = body.message.map(colloquy_model::text::Text::into_string);
-        let made = Made {
+        let made = VersionMeta {
             parents: vec![live.facts.head],
             branch: String::new(),
             label: None,
@@ -343,26 +347,26 @@ impl Document {
             &mut draft,
             packed,
             made,
-            (&asked, Happened::DocumentVersionCreated),
+            (&context, Happened::DocumentVersionCreated),
         );
         let answer = self.made(&draft.live, &version);
-        Ok(draft.decide(asked, answer, Vec::new()))
+        Ok(draft.decide(context, answer, Vec::new()))
     }
 
     /// What must be computed for a merge; none where the target contains the source.
-    pub(super) fn prepare_merge(live: &Live, merge: &Merge) -> Decided {
+    pub(in crate::document) fn prepare_merge(live: &Live, merge: &Merge) -> Decided {
         let sides = live.sides(merge)?;
         let job = (!live.contains(sides.target, sides.source))
             .then(|| Box::new(live.merge_job(merge, sides)));
         Ok(Decision::Answer(Reply::Prepared(job)))
     }
 
-    pub(super) fn merge(
+    pub(in crate::document) fn merge(
         &self,
         live: &Live,
         merge: Merge,
-        asked: Asked,
-        computed: Option<Computed>,
+        context: CommandContext,
+        computed: Option<ComputedMerge>,
     ) -> Decided {
         let sides = live.sides(&merge)?;
         if live.contains(sides.target, sides.source) {
@@ -377,17 +381,19 @@ impl Document {
                 body,
                 replayed: false,
             };
-            return Ok(Draft::new(self, live, &asked, false).unchanged(asked, answer));
+            return Ok(Draft::new(self, live, &context, false).unchanged(context, answer));
         }
-        let stand = live.stand(&sides);
+        let basis = live.basis(&sides);
         match computed
-            .filter(|computed| computed.stand == stand)
+            .filter(|computed| computed.basis == basis)
             .map(|computed| computed.outcome)
         {
-            None => Ok(Decision::Answer(Reply::Overtaken(asked.reservation))),
-            Some(Outcome::Packed(packed)) => Ok(self.merged(live, packed, (merge, sides), asked)),
-            Some(Outcome::Refused(refusal)) => Err(refusal),
-            Some(Outcome::Tried(body)) => {
+            None => Ok(Decision::Answer(Reply::Stale(context.reservation))),
+            Some(MergeOutcome::Encoded(packed)) => {
+                Ok(self.merged(live, packed, (merge, sides), context))
+            }
+            Some(MergeOutcome::Refused(refusal)) => Err(refusal),
+            Some(MergeOutcome::DryRun(body)) => {
                 let answer = Answer {
                     done: Done::Ok,
                     id: None,
@@ -395,7 +401,7 @@ impl Document {
                     body,
                     replayed: false,
                 };
-                Ok(Draft::new(self, live, &asked, false).unchanged(asked, answer))
+                Ok(Draft::new(self, live, &context, false).unchanged(context, answer))
             }
         }
     }
@@ -403,24 +409,29 @@ impl Document {
     fn merged(
         &self,
         live: &Live,
-        packed: Packed,
+        packed: EncodedVersion,
         (merge, sides): (Merge, Sides),
-        asked: Asked,
+        context: CommandContext,
     ) -> Decision<Document> {
-        let mut draft = Draft::new(self, live, &asked, false);
+        let mut draft = Draft::new(self, live, &context, false);
         let branch = live
             .node(sides.target)
             .map_or_else(String::new, |node| node.branch.to_string());
         let message = merge.message.map(colloquy_model::text::Text::into_string);
-        let made = Made {
+        let made = VersionMeta {
             parents: vec![sides.target, sides.source],
             branch,
             label: None,
             message,
         };
-        let version = self.add(&mut draft, packed, made, (&asked, Happened::DocumentMerged));
+        let version = self.add(
+            &mut draft,
+            packed,
+            made,
+            (&context, Happened::DocumentMerged),
+        );
         let answer = self.made(&draft.live, &version);
-        draft.decide(asked, answer, Vec::new())
+        draft.decide(context, answer, Vec::new())
     }
 }
 
@@ -523,10 +534,10 @@ impl Live {
             .filter(|name| name.starts_with(&first))
             .collect();
         let mut name = first.clone();
-        let mut turn = 2;
+        let mut permit = 2;
         while taken.contains(&*name) {
-            name = format!("{first}-{turn}");
-            turn += 1;
+            name = format!("{first}-{permit}");
+            permit += 1;
         }
         name
     }
@@ -583,17 +594,17 @@ impl Live {
     }
 
     fn contains(&self, target: u64, source: u64) -> bool {
-        graph::contains(target, source, |number| self.parents(number))
+        version_graph::contains(target, source, |number| self.parents(number))
     }
 
     /// What a merge of these sides has to be computed for.
-    fn stand(&self, sides: &Sides) -> Stand {
+    fn basis(&self, sides: &Sides) -> MergeBasis {
         let Sides { source, target, .. } = *sides;
         let anchored_at = self
             .following()
             .map(|following| following.head)
             .filter(|head| *head == target);
-        Stand {
+        MergeBasis {
             source,
             target,
             anchored_at,
@@ -609,7 +620,7 @@ impl Live {
                 .collect()
         });
         MergeJob {
-            stand: self.stand(&sides),
+            basis: self.basis(&sides),
             following: self
                 .following()
                 .filter(|following| following.head == sides.target),

@@ -13,7 +13,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 
 use super::*;
 use crate::document::git::Git;
-use crate::document::graph::{contains, plan};
+use crate::document::version_graph::{contains, plan};
 
 /// Lines of a text: each place says one of a few things, or nothing.
 const PLACES: usize = 8;
@@ -74,7 +74,7 @@ fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
             let other = (line + 1 + other.index(lines - 1)) % lines;
             goes_on = vec![(line, Some(tips[other])), (other, Some(tips[line]))];
         }
-        for (turn, (line, other)) in goes_on.into_iter().enumerate() {
+        for (permit, (line, other)) in goes_on.into_iter().enumerate() {
             let of = |number: u64| &versions[usize::try_from(number).unwrap() - 1];
             let mut version = Version {
                 parents: vec![tips[line]],
@@ -84,11 +84,11 @@ fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
                 other.filter(|other| !contains(tips[line], *other, |number| &of(number).parents))
             {
                 version.parents.push(other);
-                if step.takes_other[turn] {
+                if step.takes_other[permit] {
                     version.words = of(other).words;
                 }
             }
-            for (place, word) in step.edits.iter().skip(turn) {
+            for (place, word) in step.edits.iter().skip(permit) {
                 version.words[place.index(PLACES)] = *word;
             }
             versions.push(version);
@@ -157,7 +157,7 @@ fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool
         .build()
         .unwrap();
     let base = runtime
-        .block_on(base(&planned, ComputePermit::IN_PLACE, async |number| {
+        .block_on(compute(&planned, ComputePermit::IN_PLACE, async |number| {
             Ok::<_, Failure>(Arc::from(text(number)))
         }))
         .unwrap();

@@ -195,5 +195,5 @@ pub fn contains<'g>(target: u64, source: u64, parents: impl Fn(u64) -> &'g [u64]
 }
 
 #[cfg(test)]
-#[path = "graph_tests.rs"]
+#[path = "version_graph_tests.rs"]
 mod tests;

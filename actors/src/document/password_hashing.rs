@@ -30,7 +30,7 @@ pub struct HashSettings {
 
 /// For whom a password is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct HashClaim {
     /// The account that the link belongs to.
     pub(crate) account: Scope,
     /// The link, or the document of one that is being made: one password of it at a time.
@@ -39,7 +39,7 @@ pub(crate) struct Claim {
 
 /// Why no place was given: nothing was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum NoHashPermit {
     /// Too many wait already.
     Full,
     /// None became free in time.
@@ -48,21 +48,21 @@ pub(crate) enum NoPlace {
 
 /// The places, and who waits for one.
 #[derive(Debug)]
-pub(crate) struct HashPlaces {
+pub(crate) struct HashPermits {
     queue: Arc<Mutex<Queue>>,
     wait_max: Duration,
 }
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct HashPlace {
+pub(crate) struct HashPermit {
     queue: Arc<Mutex<Queue>>,
-    claim: Claim,
+    claim: HashClaim,
 }
 
 /// A caller that waits; closed when it has left.
 #[derive(Debug)]
-struct Waiting(oneshot::Sender<HashPlace>);
+struct Waiting(oneshot::Sender<HashPermit>);
 
 impl Queued for Waiting {
     fn is_abandoned(&self) -> bool {
@@ -79,12 +79,12 @@ struct Queue {
     places: usize,
     bounds: QueueBounds,
     /// Claims that have a place: as few as there are places.
-    running: Vec<Claim>,
+    running: Vec<HashClaim>,
     /// Who waits: the next account first, and in it the links in turn.
     accounts: VecDeque<(Scope, FairQueue<u128, Waiting>)>,
 }
 
-impl HashPlaces {
+impl HashPermits {
     /// Free places, as the settings give them.
     pub(crate) fn new(settings: HashSettings) -> Self {
         let bounds = QueueBounds {
@@ -99,7 +99,7 @@ impl HashPlaces {
             running: Vec::new(),
             accounts: VecDeque::new(),
         };
-        HashPlaces {
+        HashPermits {
             queue: Arc::new(Mutex::new(queue)),
             wait_max: settings.wait_max,
         }
@@ -109,14 +109,14 @@ impl HashPlaces {
     ///
     /// # Errors
     /// Too many wait, or none became free in time.
-    pub(crate) async fn place(&self, claim: Claim) -> Result<HashPlace, NoPlace> {
+    pub(crate) async fn place(&self, claim: HashClaim) -> Result<HashPermit, NoHashPermit> {
         let (caller, place) = oneshot::channel();
         self.queue.lock().push(claim, Waiting(caller));
         give_places(&self.queue);
         match tokio::time::timeout(self.wait_max, place).await {
             Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) => Err(NoPlace::Full),
-            Err(_) => Err(NoPlace::TooLate),
+            Ok(Err(_)) => Err(NoHashPermit::Full),
+            Err(_) => Err(NoHashPermit::TooLate),
         }
     }
 }
@@ -126,7 +126,7 @@ fn give_places(queue: &Arc<Mutex<Queue>>) {
     loop {
         let next = queue.lock().next();
         let Some((claim, caller)) = next else { return };
-        let place = HashPlace {
+        let place = HashPermit {
             queue: Arc::clone(queue),
             claim,
         };
@@ -135,7 +135,7 @@ fn give_places(queue: &Arc<Mutex<Queue>>) {
     }
 }
 
-impl Drop for HashPlace {
+impl Drop for HashPermit {
     fn drop(&mut self) {
         self.queue.lock().ended(self.claim);
         give_places(&self.queue);
@@ -145,7 +145,7 @@ impl Drop for HashPlace {
 impl Queue {
     /// Puts a caller behind the others of its link; where there is no room, one of the account's is
     /// refused.
-    fn push(&mut self, claim: Claim, caller: Waiting) {
+    fn push(&mut self, claim: HashClaim, caller: Waiting) {
         if self
             .accounts
             .iter()
@@ -171,7 +171,7 @@ impl Queue {
     }
 
     /// The next caller that may have a place; it has it from now on.
-    fn next(&mut self) -> Option<(Claim, Waiting)> {
+    fn next(&mut self) -> Option<(HashClaim, Waiting)> {
         if self.running.len() >= self.places {
             return None;
         }
@@ -190,7 +190,7 @@ impl Queue {
                 self.accounts.push_back((account, links));
             }
             if let Some((link, caller)) = found {
-                let claim = Claim { account, link };
+                let claim = HashClaim { account, link };
                 self.running.push(claim);
                 return Some((claim, caller));
             }
@@ -198,7 +198,7 @@ impl Queue {
         None
     }
 
-    fn ended(&mut self, claim: Claim) {
+    fn ended(&mut self, claim: HashClaim) {
         if let Some(at) = self.running.iter().position(|running| *running == claim) {
             self.running.swap_remove(at);
         }
@@ -212,24 +212,24 @@ mod tests {
 
     use super::*;
 
-    fn places(places: usize) -> Arc<HashPlaces> {
-        Arc::new(HashPlaces::new(HashSettings {
+    fn places(places: usize) -> Arc<HashPermits> {
+        Arc::new(HashPermits::new(HashSettings {
             places,
             wait_max: Duration::from_secs(5),
         }))
     }
 
-    fn claim(account: i64, link: u128) -> Claim {
-        Claim {
+    fn claim(account: i64, link: u128) -> HashClaim {
+        HashClaim {
             account: Scope::from_number(account),
             link,
         }
     }
 
-    type Asking = JoinHandle<Result<HashPlace, NoPlace>>;
+    type Asking = JoinHandle<Result<HashPermit, NoHashPermit>>;
 
     /// Puts a caller into the queue.
-    async fn asks(places: &Arc<HashPlaces>, claim: Claim) -> Asking {
+    async fn asks(places: &Arc<HashPermits>, claim: HashClaim) -> Asking {
         let places = Arc::clone(places);
         let waiting = tokio::spawn(async move { places.place(claim).await });
         yield_now().await;
@@ -312,12 +312,15 @@ mod tests {
         for _ in 0..WAITING_OF_LINK_MAX {
             waiting.push(asks(&places, claim(1, 1)).await);
         }
-        assert_eq!(places.place(claim(1, 1)).await.unwrap_err(), NoPlace::Full);
+        assert_eq!(
+            places.place(claim(1, 1)).await.unwrap_err(),
+            NoHashPermit::Full
+        );
         let other = asks(&places, claim(2, 3)).await;
         tokio::time::sleep(Duration::from_secs(6)).await;
         waiting.push(other);
         for late in waiting {
-            assert_eq!(late.await.unwrap().unwrap_err(), NoPlace::TooLate);
+            assert_eq!(late.await.unwrap().unwrap_err(), NoHashPermit::TooLate);
         }
     }
 }

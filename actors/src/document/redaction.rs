@@ -70,7 +70,7 @@ const KEPT: &[(&str, Kept)] = &[
 /// The same JSON without what people wrote: what an event or a kept answer of an erased document
 /// still shows.
 #[must_use]
-pub fn wordless(json: &[u8]) -> Vec<u8> {
+pub fn redacted(json: &[u8]) -> Vec<u8> {
     if json.is_empty() {
         return Vec::new();
     }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn left_of(value: &Value) -> Value {
-        serde_json::from_slice(&wordless(value.to_string().as_bytes())).unwrap_or_default()
+        serde_json::from_slice(&redacted(value.to_string().as_bytes())).unwrap_or_default()
     }
 
     #[test]
@@ -203,9 +203,9 @@ mod tests {
         }
         assert_eq!(
             (
-                wordless(b""),
-                wordless(b"broken"),
-                wordless(b"[\"secret\"]")
+                redacted(b""),
+                redacted(b"broken"),
+                redacted(b"[\"secret\"]")
             ),
             (vec![], b"null".to_vec(), b"null".to_vec())
         );

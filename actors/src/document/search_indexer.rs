@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::contents::{unpack, unpacked_bytes};
+use super::content_reader::{unpack, unpacked_bytes};
 use super::state::Facts;
 use crate::fair_queue::QueueBounds;
 use crate::feed::{Ended, Feed, Interest, Item};
@@ -34,7 +34,7 @@ const PAGE: u32 = 500;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The index, and the thread that fills it.
-pub(crate) struct Finder {
+pub(crate) struct SearchIndexer {
     shared: Arc<Shared>,
     thread: Mutex<Option<BackgroundThread>>,
 }
@@ -49,7 +49,7 @@ struct Shared {
     index: Mutex<Arc<Search>>,
 }
 
-impl Finder {
+impl SearchIndexer {
     /// Opens the index in this file and starts the thread.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Finder {
             run(Arc::clone(&following), position)
         });
         let thread = thread.map_err(|error| SearchError::File(path.to_owned(), error))?;
-        Ok(Finder {
+        Ok(SearchIndexer {
             shared,
             thread: Mutex::new(Some(thread)),
         })

@@ -10,9 +10,9 @@ use colloquy_merge::StepBudget;
 use colloquy_merge::diff::{Change, changes};
 
 use super::anchors::count_lines;
-use super::contents::{self, Wanted, unpack};
+use super::comments::{Anchors, Moved};
+use super::content_reader::{self, ContentQuery, unpack};
 use super::frames::{Base, Frame, encode};
-use super::remarks::{Anchors, Moved};
 use crate::offload::Effort;
 use crate::runtime::{BoxFuture, LoadError};
 use crate::store::Store;
@@ -22,7 +22,7 @@ use colloquy_model::entity::Subject;
 
 /// What is to be computed.
 #[derive(Debug)]
-pub struct Job {
+pub struct Precompute {
     pub(super) document: Subject,
     /// The account whose turn it takes.
     pub(super) scope: Scope,
@@ -65,16 +65,16 @@ pub(super) enum Task {
 
 /// What was computed.
 #[derive(Debug)]
-pub enum Worked {
+pub enum PrecomputeResult {
     /// A content, ready to be stored.
-    Packed(Packed),
+    Encoded(EncodedVersion),
     /// How many lines the version has.
-    Lines(usize),
+    LineCount(usize),
 }
 
 /// A content, ready to be stored.
 #[derive(Debug)]
-pub struct Packed {
+pub struct EncodedVersion {
     pub(super) frame: Bytes,
     /// The version that the frame is against.
     pub(super) base: Option<u64>,
@@ -85,16 +85,19 @@ pub struct Packed {
 }
 
 /// Reads what the job needs and computes it.
-pub(super) fn run(store: Arc<dyn Store>, job: Job) -> BoxFuture<Result<Worked, LoadError>> {
+pub(super) fn run(
+    store: Arc<dyn Store>,
+    job: Precompute,
+) -> BoxFuture<Result<PrecomputeResult, LoadError>> {
     Box::pin(async move {
         let numbers = job.needs();
-        let wanted = Wanted {
+        let wanted = ContentQuery {
             document: job.document,
             scope: job.scope,
             effort: job.effort(),
-            beside: job.beside(),
+            extra_bytes: job.extra_bytes(),
         };
-        let (found, permit) = contents::read(&store, wanted, &numbers).await?;
+        let (found, permit) = content_reader::read(&store, wanted, &numbers).await?;
         let chains: Vec<_> = numbers
             .into_iter()
             .zip(found.into_iter().map(|(_, frames)| frames))
@@ -115,7 +118,7 @@ fn content(chains: &Chains, (document, number): (Subject, u64)) -> Option<(Strin
     unpack(frames, (document, number))
 }
 
-impl Job {
+impl Precompute {
     /// The versions whose contents it reads, each once.
     pub(super) fn needs(&self) -> Vec<u64> {
         let mut needs: Vec<u64> = match &self.task {
@@ -138,14 +141,14 @@ impl Job {
     }
 
     /// Bytes that it goes over beside the versions.
-    fn beside(&self) -> usize {
+    fn extra_bytes(&self) -> usize {
         match &self.task {
             Task::Pack { content, .. } => content.len(),
             Task::Copy { .. } | Task::Count { .. } => 0,
         }
     }
 
-    pub(super) fn compute(&self, chains: &Chains) -> Option<Worked> {
+    pub(super) fn compute(&self, chains: &Chains) -> Option<PrecomputeResult> {
         match &self.task {
             Task::Pack { content, parent } => self.pack(chains, content, *parent),
             Task::Copy { version, parent } => self.pack(
@@ -153,13 +156,13 @@ impl Job {
                 &content(chains, (self.document, *version))?.0,
                 Some(*parent),
             ),
-            Task::Count { version } => Some(Worked::Lines(count_lines(
+            Task::Count { version } => Some(PrecomputeResult::LineCount(count_lines(
                 &content(chains, (self.document, *version))?.0,
             ))),
         }
     }
 
-    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<Worked> {
+    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<PrecomputeResult> {
         let held = match parent {
             Some(parent) => Some((parent, content(chains, (self.document, parent))?)),
             None => None,
@@ -179,7 +182,7 @@ impl Job {
             .map(|(head, following)| (head.as_str(), *following));
         // A change is made whether its caller waits or not.
         let budget = StepBudget::new(Bounds::get().comparison_steps_max);
-        pack(text, parent, following, &budget).map(Worked::Packed)
+        pack(text, parent, following, &budget).map(PrecomputeResult::Encoded)
     }
 }
 
@@ -190,7 +193,7 @@ pub(super) fn pack(
     parent: Option<(u64, &str, &Frame)>,
     following: Option<(&str, &Following)>,
     budget: &StepBudget,
-) -> Option<Packed> {
+) -> Option<EncodedVersion> {
     let base = parent.map(|(_, content, frame)| Base {
         content,
         place: frame.place(),
@@ -204,7 +207,7 @@ pub(super) fn pack(
         .filter(|_| !frame.is_keyframe());
     let followed =
         following.map(|(head, following)| following.followed(changes(head, text, budget)));
-    Some(Packed {
+    Some(EncodedVersion {
         frame: frame.bytes().clone(),
         base,
         same,

@@ -10,9 +10,10 @@ use tokio::sync::Notify;
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::runtime::AskError;
-use crate::store::{Chore, ConversationQuery, Facets, Store};
+use crate::store::{ConversationQuery, Facets, Store};
 use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::commit::Chore;
 use colloquy_model::id::UserId;
 use colloquy_model::page::{Order, Paging, Start};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::accounts::names::Names;
 use crate::runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
-use crate::store::{Broken, Commit, Store, Stored};
+use crate::store::{Store, Stored};
+use colloquy_model::commit::{Broken, Commit};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 

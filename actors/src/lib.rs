@@ -53,6 +53,7 @@ mod bootstrap;
 mod chores;
 mod fair_semaphore;
 mod timers;
+mod views;
 
 pub mod accounts;
 pub mod alarm;

@@ -30,10 +30,11 @@ use crate::realtime::{Hub, Tickets};
 use crate::runtime::shard::current_arbiter;
 use crate::runtime::{Directory, Overview, Placement, Policy};
 use crate::search::SearchError;
-use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings, Views};
+use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
 use crate::store::{Later, Store};
 use crate::threads::{self, BackgroundThread};
 use crate::timers::Timers;
+use crate::views::Views;
 use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
 use crate::{bootstrap, chores, cores};
 use colloquy_model::account::AccountNumber;
@@ -163,7 +164,7 @@ impl System {
         views.feed.set_share(settings.queue_bytes_per_account);
         let (store, operator) = SqliteStore::open(
             &settings.store_path,
-            views.clone(),
+            Arc::new(views.clone()),
             StoreSettings {
                 operator_token: settings.operator_token.as_deref(),
                 events_kept: settings.events_kept,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::http::header::AUTHORIZATION;
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::idempotency::{Fingerprint, Reservation};
 use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::id::{Id, Prefix, UserId};
+use colloquy_model::idempotency::{Fingerprint, Reservation};
 
 use super::app_state::AppState;
 use super::budget::BudgetOwner;

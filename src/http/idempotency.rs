@@ -1,8 +1,9 @@
 //! A request under an `Idempotency-Key`: decided anew, still running, or answered before.
 
-use colloquy_actors::idempotency::{Fingerprint, Known, Reservation};
+use colloquy_actors::idempotency::Known;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Scope;
+use colloquy_model::idempotency::{Fingerprint, Reservation};
 
 use serde_json::value::RawValue;
 

@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 
 use super::Identity;
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use crate::store::{Condition, Effect, NameField};
 use colloquy_model::answer::Invalid;
+use colloquy_model::commit::{Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{CustomerId, CustomerKind};
 use colloquy_model::metadata::{Metadata, MetadataPatch};

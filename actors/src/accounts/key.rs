@@ -5,16 +5,17 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Identity;
 use super::identity::KnownKey;
 use super::network::{networks, networks_present};
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use super::{Identity, secret};
-use crate::store::{Condition, Effect};
 use colloquy_model::answer::Invalid;
+use colloquy_model::commit::{Condition, Effect};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{AccountId, KeyKind, UserId};
 use colloquy_model::key::{KeyType, KeyView, Permission, Secrets, secret_hash};
 use colloquy_model::present::present;
+use colloquy_model::secret;
 use colloquy_model::text::{Name, Text};
 use colloquy_model::time::Timestamp;
 

@@ -4,7 +4,6 @@
 pub mod names;
 pub mod record;
 pub mod restore;
-pub mod secret;
 
 mod account;
 mod customer;

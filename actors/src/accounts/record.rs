@@ -10,19 +10,20 @@ use serde::de::DeserializeOwned;
 
 use super::Identity;
 use super::names::Names;
-use crate::idempotency::Reservation;
 use crate::journal::Kept;
 use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
-use crate::store::{
-    Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow, Store, Stored,
-};
+use crate::store::{Store, Stored};
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::commit::{
+    Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow,
+};
 use colloquy_model::conversation::Tallies;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{Id, Prefix};
+use colloquy_model::idempotency::Reservation;
 
 /// Why a record refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

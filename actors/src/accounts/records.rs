@@ -6,14 +6,15 @@ use bytes::{BufMut, BytesMut};
 
 use super::Identity;
 use super::record::{Record, RecordCommand, RecordError, Rules, Secret};
-use crate::idempotency::Reservation;
 use crate::runtime::{AskError, Directory};
-use crate::store::{ListFailure, NameField, RecordQuery, Store};
+use crate::store::{ListFailure, RecordQuery, Store};
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::commit::NameField;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::id::Id;
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging};
 
 /// What customers may be filtered by.

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::Identity;
 use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
-use crate::store::{Chore, Condition, Effect, NameField};
+use colloquy_model::commit::{Chore, Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
 use colloquy_model::present::present;

@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 
 use crate::accounts::Identity;
 use crate::accounts::names::CustomerName;
-use crate::idempotency::Reservation;
 use colloquy_model::answer::{Invalid, Precondition};
 use colloquy_model::caller::Caller;
 use colloquy_model::conversation::{Channel, MessageType, Priority, SenderId, SenderType, Status};
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::{Metadata, MetadataPatch};
 use colloquy_model::present::present;
 use colloquy_model::text::{Content, Reason};

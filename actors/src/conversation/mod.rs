@@ -23,7 +23,6 @@ use self::messages::{
 use self::talk::read_message;
 use crate::accounts::Identity;
 use crate::accounts::names::Names;
-use crate::idempotency::Reservation;
 use crate::runtime::{AskError, Directory, LoadError};
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, ListFailure, MessageQuery, ReadError,
@@ -35,6 +34,7 @@ use colloquy_model::conversation::{Channel, MessageView, Priority, SenderId, Sen
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging};
 use colloquy_model::time::Timestamp;
 

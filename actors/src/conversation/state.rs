@@ -11,11 +11,11 @@ use super::messages::{
 use super::talk::Said;
 use crate::accounts::Identity;
 use crate::accounts::names::CustomerName;
-use crate::idempotency::Reservation;
 use crate::runtime::Decision;
-use crate::store::{Condition, Header, StoredMessage};
+use crate::store::StoredMessage;
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::commit::{Condition, Header};
 use colloquy_model::conversation::{
     Channel, ConversationState, MessageType, Priority, SenderId, SenderType, Status, Tallies,
 };
@@ -23,6 +23,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::Metadata;
 
 /// A conversation, or the place of one that is not there.

@@ -17,11 +17,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::idempotency::{Fingerprint, Keys, Looked};
-use crate::store::{Commit, NewRow};
+use crate::idempotency::{Keys, Looked};
 use colloquy_model::caller::{By, Mode};
+use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::MessageView;
 use colloquy_model::id::{CustomerId, MessageId};
+use colloquy_model::idempotency::key_hash;
 use colloquy_model::time::Timestamp;
 
 /// Fields of a conversation whose change an event names.
@@ -603,8 +604,8 @@ fn nothing_changed_is_kept_only_with_a_key() {
     let empty = || Request::Change(Box::default());
     assert!(matches!(play.decide(empty(), None), Decision::Answer(_)));
     let keys = Arc::new(Keys::default());
-    let hash = Keys::hash(play.caller.scope, "a key");
-    let Looked::Fresh(reservation, _) = keys.look(hash, Fingerprint::numbered(0)) else {
+    let hash = key_hash(play.caller.scope, "a key");
+    let Looked::Fresh(reservation, _) = keys.look(hash, crate::idempotency::numbered(0)) else {
         panic!("a new key")
     };
     let (caller, people) = (play.caller.clone(), Arc::clone(&play.people));
@@ -622,7 +623,10 @@ fn nothing_changed_is_kept_only_with_a_key() {
     assert!(commit.rows.is_empty());
     assert_eq!(commit.answer.unwrap().body, Some(reply.body));
     assert!(
-        matches!(keys.look(hash, Fingerprint::numbered(0)), Looked::Fresh(..)),
+        matches!(
+            keys.look(hash, crate::idempotency::numbered(0)),
+            Looked::Fresh(..)
+        ),
         "the commit is gone: so is the reservation"
     );
 }

@@ -23,7 +23,6 @@ use super::service::{Documents, Failure, unavailable};
 use super::state::{Document, to_json};
 use super::version_graph::{self, Base, Plan};
 use super::views::MergeConflict;
-use crate::idempotency::Reservation;
 use crate::offload::{self, ComputePermit, Effort};
 use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::StoredVersion;
@@ -31,6 +30,7 @@ use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::id::{DocumentId, VersionId};
+use colloquy_model::idempotency::Reservation;
 
 /// How often a merge is computed again because the document has moved on.
 const AGAIN_MAX: usize = 3;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 use super::access::DocumentRole;
-use crate::accounts::secret;
 use colloquy_model::key::{SecretHash, secret_hash};
+use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
 
 /// A new link's token: 256 random bits and a checksum, base62. It is shown once, in

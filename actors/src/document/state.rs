@@ -21,7 +21,6 @@ use super::rules::permissions_shown;
 use super::share_terms::ShareTerms;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
 use crate::accounts::Identity;
-use crate::idempotency::Reservation;
 use crate::runtime::Decision;
 use crate::store::{StoredDocument, StoredVersion};
 use colloquy_model::answer::{Answer, Done, Invalid};
@@ -29,6 +28,7 @@ use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;
 

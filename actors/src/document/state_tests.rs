@@ -18,9 +18,9 @@ use crate::document::merge::ComputedMerge;
 use crate::document::views::MergeConflict;
 use crate::offload::ComputePermit;
 use crate::runtime::Entity;
-use crate::store::Header;
 use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{By, Mode};
+use colloquy_model::commit::Header;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::user::Role;
 

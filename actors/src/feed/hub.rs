@@ -205,17 +205,14 @@ impl Feed {
         self.0.share_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// What the store knew when it was opened.
-    pub(crate) fn opened(
-        &self,
-        last: i64,
-        endpoints: impl IntoIterator<Item = (WebhookId, Scope)>,
-    ) {
-        let mut table = self.0.table.lock();
-        table.last = last;
-        for (id, scope) in endpoints {
-            table.endpoint(id, scope);
-        }
+    /// Notes the last position that was in the store when it was opened.
+    pub(crate) fn opened(&self, last: i64) {
+        self.0.table.lock().last = last;
+    }
+
+    /// Notes a webhook endpoint that was in the store when it was opened.
+    pub(crate) fn recovered_endpoint(&self, id: WebhookId, scope: Scope) {
+        self.0.table.lock().endpoint(id, scope);
     }
 
     /// Opens the one batch that is being published; only the writer does.

@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use crate::accounts::secret;
 use colloquy_model::id::UserId;
 use colloquy_model::key::{SecretHash, secret_hash};
+use colloquy_model::secret;
 
 /// For whom a ticket opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

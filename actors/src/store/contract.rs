@@ -53,11 +53,13 @@ use serde_json::json;
 use self::fixture::{live, other, test};
 use crate::accounts::{Customer, CustomerRequest, User, UserRequest};
 use crate::conversation::messages::{ConversationError, Request};
-use crate::idempotency::{Fingerprint, Idempotency, Keys, Known, Looked};
+use crate::idempotency::{Idempotency, Known, Looked};
 use crate::runtime::{CommitFailure, Incarnation};
-use crate::store::{Broken, Chore, Facets, Stored, TimedQuery, Timing};
+use crate::store::{Facets, Stored, TimedQuery, Timing};
 use colloquy_model::answer::Done;
+use colloquy_model::commit::{Broken, Chore};
 use colloquy_model::conversation::Status;
+use colloquy_model::idempotency::key_hash;
 use colloquy_model::time::Timestamp;
 
 /// Makes a test of each promise for one store.
@@ -243,7 +245,7 @@ pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
         .collect();
     assert_eq!(both.iter().filter(|settled| settled.is_ok()).count(), 1);
     assert!(both.contains(&Err(CommitFailure::Violated(Broken::Taken(
-        crate::store::NameField::UserEmail
+        colloquy_model::commit::NameField::UserEmail
     )))));
     let mut user = house.user(other(), "twice@example.org").unwrap();
     user.ask(UserRequest::Delete).unwrap();
@@ -321,7 +323,7 @@ pub(super) fn memory_holds_a_bounded_number_of_keys_and_none_is_forgotten<B: Ben
                 house
                     .views
                     .keys
-                    .look(Keys::hash(live(), key), Fingerprint::numbered(1)),
+                    .look(key_hash(live(), key), crate::idempotency::numbered(1)),
                 Looked::Done { .. }
             )
         };
@@ -647,7 +649,7 @@ impl<B: Bench> House<B> {
         let idempotency = Idempotency::new(self.views.keys.clone(), self.store());
         wait(async move {
             idempotency
-                .look(scope, key, Fingerprint::numbered(request))
+                .look(scope, key, crate::idempotency::numbered(request))
                 .await
         })
         .unwrap()

@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 
-use super::commit::Commit;
 use super::stored::StoredRecord;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::Commit;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{DeliveryId, EventId, WebhookId};
 use colloquy_model::page::Paging;

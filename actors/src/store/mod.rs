@@ -6,11 +6,12 @@
 //! position, given in commit order: so an event exists if and only if its change does, and what
 //! happened can be read by position.
 
-mod commit;
 mod delivery;
 mod documents;
+mod key_filter;
 mod list_failure;
 mod metrics;
+mod sink;
 mod stored;
 
 pub mod sqlite;
@@ -23,7 +24,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use commit::{Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow};
 pub use delivery::{
     Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate,
     GivenUp, LIVE, LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery,
@@ -33,21 +33,24 @@ pub use documents::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, StoredDocument,
     StoredVersion, VersionQuery,
 };
+pub use key_filter::{KeyFilter, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
 pub use metrics::{StoreMetric, StoreValue};
+pub use sink::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
     MessageQuery, RecordQuery, RevisionQuery, Span, Stored, StoredConversation, StoredMessage,
     StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
-use crate::idempotency::KeyHash;
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::{Broken, Chore, Commit};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
+use colloquy_model::idempotency::KeyHash;
 
 /// Called once, on the store's thread, when a commit's fate is known.
 pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<Broken>>) + Send>;

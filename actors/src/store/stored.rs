@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::commit::NameField;
 use super::documents::StoredDocument;
 use colloquy_model::answer::Done;
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::NameField;
 use colloquy_model::conversation::{
     Channel, ConversationState, MessageView, Priority, SenderType, Status, Tallies,
 };
@@ -123,7 +123,7 @@ pub struct StoredPage<T> {
 pub struct KeptRow {
     /// Which key.
     pub hash: [u8; 16],
-    /// Which request: what is left of its [`crate::idempotency::Fingerprint`].
+    /// Which request: what is left of its [`colloquy_model::idempotency::Fingerprint`].
     pub request: Vec<u8>,
     /// When, in Unix milliseconds.
     pub at: i64,

@@ -9,8 +9,9 @@ use super::line::Hurried;
 use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
 use super::post::{Mail, PostOffice, now_ms};
 use crate::runtime::{Context, LoadError};
-use crate::store::{Commit, DeliveryState, ReadError, StoredDelivery, Waiting};
+use crate::store::{DeliveryState, ReadError, StoredDelivery, Waiting};
 use colloquy_model::answer::Answer;
+use colloquy_model::commit::Commit;
 
 /// What waits until everything up to a position is matched, or everything up to a slice is written.
 pub(super) enum Ask {

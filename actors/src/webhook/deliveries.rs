@@ -23,7 +23,6 @@ use super::record::{DisabledReason, WebhookView};
 use super::wanted::EventKinds;
 use crate::accounts::Identity;
 use crate::feed::Feed;
-use crate::idempotency::Reservation;
 use crate::runtime::ActorHandle;
 use crate::store::{
     DeliveryQuery, DeliveryState, EndpointTotals, ListFailure, Store, Stored, StoredDelivery,
@@ -35,6 +34,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{AccountId, DeliveryId, WebhookId};
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging, Start};
 use colloquy_model::present::present;
 use colloquy_model::time::Timestamp;

@@ -7,15 +7,16 @@ use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::record::DisabledReason;
-use crate::idempotency::Reservation;
 use crate::runtime::LoadError;
-use crate::store::{Commit, DeliveryState, KeptAnswer, StoredDelivery};
+use crate::store::{DeliveryState, StoredDelivery};
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::attempt::Attempt;
 use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::commit::{Commit, KeptAnswer};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{AccountId, DeliveryId, EventId, WebhookId};
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
 
 /// A delivery as the interface shows it.

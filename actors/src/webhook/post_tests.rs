@@ -16,11 +16,13 @@ use tempfile::TempDir;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
 use crate::runtime::{Decision, Entity, Incarnation};
-use crate::store::sqlite::{SqliteStore, StoreSettings, Views};
-use crate::store::{Commit, DeliveryState, NewRow};
+use crate::store::DeliveryState;
+use crate::store::sqlite::{SqliteStore, StoreSettings};
+use crate::views::Views;
 use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, WebhookRequest};
 use colloquy_model::answer::Done;
 use colloquy_model::caller::{By, Caller, Mode};
+use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::Tallies;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
@@ -86,7 +88,7 @@ impl Desk {
     fn new(folder: &Path) -> Self {
         let views = Views::default();
         let path = folder.join("colloquy.db");
-        let store = SqliteStore::open(&path, views.clone(), StoreSettings::for_tests())
+        let store = SqliteStore::open(&path, Arc::new(views.clone()), StoreSettings::for_tests())
             .unwrap()
             .0;
         let id = WebhookId::new(1);

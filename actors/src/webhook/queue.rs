@@ -8,10 +8,11 @@ use std::sync::atomic::AtomicUsize;
 
 use super::line::{Entry, HELD_MAX, Held, Hurried, Line, Refill, Shipment};
 use crate::store::{
-    Change, Commit, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched,
-    NewDelivery, ReplayChange,
+    Change, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched, NewDelivery,
+    ReplayChange,
 };
 use colloquy_model::attempt::Attempt;
+use colloquy_model::commit::Commit;
 use colloquy_model::event::Event;
 
 /// Deliveries that all lines hold together, about; each may fill its places.

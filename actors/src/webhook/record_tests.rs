@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use super::super::restore_endpoint;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
-use crate::idempotency::{Fingerprint, Keys, Looked};
+use crate::idempotency::{Keys, Looked};
 use crate::runtime::{Decision, Entity};
 use colloquy_model::caller::{By, Caller, Mode};
 use colloquy_model::event_kind::Happened;
+use colloquy_model::idempotency::key_hash;
 
 const SCOPE: Scope = Scope::OPERATORS;
 
@@ -299,7 +300,7 @@ impl Play {
     ) -> Decision<Record<Webhook>> {
         let Looked::Fresh(reservation, _) = self
             .keys
-            .look(Keys::hash(scope, key), Fingerprint::numbered(0))
+            .look(key_hash(scope, key), crate::idempotency::numbered(0))
         else {
             panic!("{key}")
         };

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use colloquy_actors::conversation::messages::{Request, SendMessage};
-use colloquy_actors::idempotency::{Fingerprint, RequestHead};
 use colloquy_model::caller::Caller;
 use colloquy_model::id::ConversationId;
+use colloquy_model::idempotency::{Fingerprint, RequestHead};
 use colloquy_model::key::{KeyType, Permission};
 use colloquy_model::time::Timestamp;
 use futures_util::future::LocalBoxFuture;

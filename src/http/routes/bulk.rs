@@ -5,10 +5,10 @@ use colloquy_actors::conversation::messages::{
     ChangeConversation, CloseConversation, ConversationView, CreateConversation, Request,
     SendMessage,
 };
-use colloquy_actors::idempotency::Reservation;
 use colloquy_actors::limiter::Permit;
 use colloquy_model::conversation::MessageView;
 use colloquy_model::id::ConversationId;
+use colloquy_model::idempotency::Reservation;
 use colloquy_model::present::present;
 use colloquy_model::time::Timestamp;
 use serde::Deserialize;

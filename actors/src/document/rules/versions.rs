@@ -18,9 +18,10 @@ use crate::document::precompute::{EncodedVersion, Precompute, PrecomputeResult, 
 use crate::document::state::{CommandContext, Decided, Document, Facts, Live, to_json};
 use crate::document::version_graph;
 use crate::runtime::Decision;
-use crate::store::{Condition, StoredVersion};
+use crate::store::StoredVersion;
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::Condition;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::text::DocumentContent;
 

@@ -16,10 +16,9 @@ use bytes::Bytes;
 use super::fixture::{Bench, Failed, House, live, other, wait};
 use crate::accounts::UserRequest;
 use crate::runtime::{CommitFailure, Incarnation};
-use crate::store::{
-    Broken, Commit, DocumentOrder, DocumentQuery, Header, NewRow, Stored, VersionQuery,
-};
+use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
 use colloquy_model::caller::{By, Caller};
+use colloquy_model::commit::{Broken, Commit, Header, NewRow};
 use colloquy_model::conversation::Tallies;
 use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
 use colloquy_model::entity::{Kind, Subject};

@@ -18,10 +18,9 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use super::fixture::{Bench, House, live, other, test, wait};
 use crate::feed::{EventReader, Falling, ReadEnd, Source};
 use crate::runtime::Incarnation;
-use crate::store::{
-    Commit, EventPage, EventQuery, FeedRow, Header, NewRow, ReadError, Span, Store,
-};
+use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span, Store};
 use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::commit::{Commit, Header, NewRow};
 use colloquy_model::conversation::{
     Channel, ConversationState, Priority, Seen, SenderType, Status, Tallies,
 };

@@ -20,19 +20,21 @@ use crate::conversation::Conversation;
 use crate::conversation::messages::{
     ConversationCommand, ConversationError, CustomerShown, Request,
 };
-use crate::idempotency::{Fingerprint, Keys, Looked, Reservation};
+use crate::idempotency::{Keys, Looked};
 use crate::journal::Kept;
 use crate::runtime::{CommitFailure, Decision, Incarnation};
-use crate::store::sqlite::Views;
 use crate::store::{
-    Broken, ConversationHeader, ConversationQuery, Facets, MessageQuery, Store, Stored, StoredPage,
+    ConversationHeader, ConversationQuery, Facets, MessageQuery, Store, Stored, StoredPage,
 };
+use crate::views::Views;
 use colloquy_model::account::AccountNumber;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::commit::Broken;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
+use colloquy_model::idempotency::{Reservation, key_hash};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
 
@@ -517,7 +519,7 @@ impl<E: Asked> Acting<E> {
         let looked = self
             .views
             .keys
-            .look(Keys::hash(self.scope, key), Fingerprint::numbered(1));
+            .look(key_hash(self.scope, key), crate::idempotency::numbered(1));
         let Looked::Fresh(reservation, _) = looked else {
             panic!("{key} has been used")
         };

@@ -10,10 +10,9 @@ use super::codec::{Counted, int, uint};
 use super::deliveries::{Care, Tidying};
 use super::lagging::Lag;
 use super::redacting;
-use crate::store::{
-    Broken, Chore, Commit, Condition, DeliverySlice, Effect, Header, NameField, NewRow, Written,
-};
+use crate::store::{DeliverySlice, FirstRow, Written};
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::{Broken, Chore, Commit, Condition, Effect, Header, NameField, NewRow};
 use colloquy_model::conversation::{ConversationState, Tallies};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::CustomerId;
@@ -22,19 +21,11 @@ use colloquy_model::id::CustomerId;
 /// them.
 const ERASE_BYTES: usize = 1 << 18;
 
-/// Where a commit's rows begin.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct First {
-    pub(super) pos: i64,
-    /// The number in its account and mode of what is published.
-    pub(super) number: u64,
-}
-
 /// What became of one commit inside the transaction.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// Its rows, if it has any, begin here.
-    Written(First),
+    Written(FirstRow),
     /// Another change came first.
     Fenced,
     /// A condition does not hold.
@@ -114,7 +105,7 @@ pub(super) type Seals = Vec<([u8; 16], [u8; 32])>;
 type CounterKey = (i64, Counted, i64, i64);
 
 /// What a slice left behind, and where each of its answers stands.
-pub(super) type Delivered = (Written, Vec<First>);
+pub(super) type Delivered = (Written, Vec<FirstRow>);
 
 /// One transaction's work.
 #[derive(Debug)]
@@ -139,8 +130,8 @@ impl<'c> Batch<'c> {
         let written = super::deliveries::apply(self.connection, slice, tidying, care)?;
         let mut answers = Vec::with_capacity(slice.answers.len());
         for commit in &slice.answers {
-            answers.push(First {
-                pos: self.counts.next_pos,
+            answers.push(FirstRow {
+                position: self.counts.next_pos,
                 number: 0,
             });
             self.insert_answer(commit)?;
@@ -177,8 +168,8 @@ impl<'c> Batch<'c> {
         {
             return Ok(Verdict::Broken(Broken::Taken(field)));
         }
-        let first = First {
-            pos: self.counts.next_pos,
+        let first = FirstRow {
+            position: self.counts.next_pos,
             number: self.counts.number_after(commit.scope.number()),
         };
         if commit.rows.is_empty() && commit.answer.is_some() {

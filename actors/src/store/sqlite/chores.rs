@@ -14,9 +14,10 @@ use super::log_erasing::LogErasing;
 use super::older_keys::Shelving;
 use super::renames::{self, Renames};
 use super::retention::Retention;
-use super::{Views, erasing, redacting};
-use crate::store::Chore;
+use super::{erasing, redacting};
+use crate::store::CommitSink;
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::Chore;
 use colloquy_model::time::Timestamp;
 
 /// Headers folded in one slice.
@@ -91,12 +92,12 @@ impl Housekeeping {
     pub(super) fn open(
         pace: Pace,
         connection: &Connection,
-        views: &Views,
+        sink: &dyn CommitSink,
         gate: Arc<Gate>,
     ) -> rusqlite::Result<Self> {
         let now = Instant::now();
         Ok(Housekeeping {
-            renames: Renames::open(connection, &views.names)?,
+            renames: Renames::open(connection, sink)?,
             pace,
             uses_at: now + pace.uses_every,
             log: LogErasing::new(pace.erase_within, gate),
@@ -173,7 +174,7 @@ impl Housekeeping {
         &mut self,
         connection: &Connection,
         (counts, fold, slicing): (&mut Counts, &mut Fold, &mut Slicing),
-        (lagging, views): (&Lagging, &Views),
+        (lagging, sink): (&Lagging, &dyn CommitSink),
         closing: bool,
     ) -> rusqlite::Result<()> {
         self.slice(connection, slicing, counts.next_pos, closing)?;
@@ -192,11 +193,10 @@ impl Housekeeping {
         for (n, lag) in due {
             fold.wrote(lagging, n, lag);
         }
-        self.renames
-            .slice(connection, &views.names, renames::SLICE)?;
+        self.renames.slice(connection, sink, renames::SLICE)?;
         if closing || self.uses_at <= Instant::now() {
             self.uses_at = Instant::now() + self.pace.uses_every;
-            write_uses(connection, views)?;
+            write_uses(connection, sink)?;
             // Commits that write their headers themselves move the mark too.
             let low_water = fold.low_water(counts.next_pos);
             if low_water != self.low_water {
@@ -208,7 +208,7 @@ impl Housekeeping {
         }
         if !closing && self.rest_until <= Instant::now() {
             let begun = Instant::now();
-            self.busy = self.slice_of_what_can_wait(connection, views)?;
+            self.busy = self.slice_of_what_can_wait(connection, sink)?;
             self.rest_until = Instant::now() + self.pace.rest.max(3 * begun.elapsed());
         }
         self.erase_redacted(connection, closing)?;
@@ -219,13 +219,13 @@ impl Housekeeping {
     fn slice_of_what_can_wait(
         &mut self,
         connection: &Connection,
-        views: &Views,
+        sink: &dyn CommitSink,
     ) -> rusqlite::Result<bool> {
         const THINGS: usize = 3;
         for _ in 0..THINGS {
             self.turn = (self.turn + 1) % THINGS;
             let did = match self.turn {
-                0 => self.keys.run(connection, &views.keys, Timestamp::now())?,
+                0 => self.keys.run(connection, sink.keys(), Timestamp::now())?,
                 1 => self.retention.run(connection, Timestamp::now())?,
                 _ => self.erase_texts(connection)?,
             };
@@ -354,12 +354,12 @@ fn write_slices(
     Ok(())
 }
 
-fn write_uses(connection: &Connection, views: &Views) -> rusqlite::Result<()> {
+fn write_uses(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let mut upsert = connection.prepare_cached(
         "INSERT INTO key_uses VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
     )?;
-    for (key, at) in views.identity.last_uses() {
+    for (key, at) in sink.key_uses() {
         upsert.execute([int(key.number()), at])?;
     }
     connection.execute_batch("COMMIT")

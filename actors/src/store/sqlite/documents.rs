@@ -12,10 +12,11 @@ use super::known;
 use super::lists::{Scan, Where, counted, offset, rows_read};
 use crate::cores;
 use crate::store::{
-    ActivityQuery, ActivityRow, Commit, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
+    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
     StoredDocument, StoredPage, StoredVersion, VersionQuery,
 };
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::Commit;
 use colloquy_model::document::{DocumentHeader, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use rusqlite::Connection;
 
-use super::batch::First;
 use super::slices::{self, Entry, SLICE, channel_code};
-use crate::store::Commit;
+use crate::store::FirstRow;
+use colloquy_model::commit::Commit;
 use colloquy_model::entity::Kind;
 
 #[derive(Debug)]
@@ -76,11 +76,11 @@ impl Slicing {
     }
 
     /// Takes in the rows of a commit that is durable.
-    pub(super) fn note(&mut self, commit: &Commit, first: First) {
+    pub(super) fn note(&mut self, commit: &Commit, first: FirstRow) {
         if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document) {
             return;
         }
-        for ((row, number), pos) in commit.rows.iter().zip(first.number..).zip(first.pos..) {
+        for ((row, number), pos) in commit.rows.iter().zip(first.number..).zip(first.position..) {
             let entry = Entry {
                 pos,
                 at: commit.at,

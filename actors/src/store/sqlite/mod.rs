@@ -54,7 +54,7 @@ use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 pub use check::{Finding, check};
 
@@ -69,25 +69,23 @@ use self::readers::Readers;
 use self::writer::{Work, Writer};
 use self::writer_metrics::WriterCounters;
 use super::{
-    ActivityQuery, ActivityRow, Chore, Commit, ConversationHeader, ConversationQuery,
-    DeliveryQuery, DeliverySlice, DocumentQuery, DocumentRow, DueLanes, DueQuery, Effect,
-    EndpointTotals, EventPage, EventQuery, FeedRow, FramedVersion, KeptRow, Later, MessageQuery,
-    ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, StoreMetric, Stored,
-    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
-    Unwritten, VersionQuery, WebhookState, Written,
+    ActivityQuery, ActivityRow, ConversationHeader, ConversationQuery, DeliveryQuery,
+    DeliverySlice, DocumentQuery, DocumentRow, DueLanes, DueQuery, EndpointTotals, EventPage,
+    EventQuery, FeedRow, FramedVersion, KeptRow, Later, MessageQuery, ReadError, RecordQuery,
+    RevisionQuery, Settle, Span, Store, StoreMetric, Stored, StoredDelivery, StoredMessage,
+    StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, Unwritten, VersionQuery,
+    WebhookState, Written,
 };
-use crate::accounts::names::Names;
-use crate::accounts::{Identity, KnownAccount, KnownKey};
-use crate::alarm::Alarm;
 use crate::fair_queue::QueueBounds;
-use crate::feed::Feed;
-use crate::idempotency::{KeyHash, Keys};
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
+use crate::store::CommitSink;
 use crate::{cores, threads};
 use colloquy_model::caller::Scope;
+use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
+use colloquy_model::idempotency::KeyHash;
 use colloquy_model::key::SecretHash;
 
 /// How long another process that holds the file is waited for while it is opened.
@@ -123,23 +121,6 @@ pub enum OpenError {
     Record(Subject, serde_json::Error),
 }
 
-/// The views in memory that the writer sets between the fsync and the replies.
-#[derive(Debug, Clone, Default)]
-pub struct Views {
-    /// Keys, accounts and users.
-    pub identity: Arc<Identity>,
-    /// Customers' names.
-    pub names: Arc<Names>,
-    /// Idempotency keys.
-    pub keys: Arc<Keys>,
-    /// Called when a commit leaves a chore.
-    pub chores: Arc<Notify>,
-    /// Who listens to what happens.
-    pub feed: Arc<Feed>,
-    /// Set when a commit brings a time at which a conversation does something by itself.
-    pub timers: Arc<Alarm>,
-}
-
 /// How operators are known.
 #[derive(Debug)]
 pub struct Operator {
@@ -147,42 +128,6 @@ pub struct Operator {
     pub hash: SecretHash,
     /// The token, where it has just been made.
     pub fresh: Option<String>,
-}
-
-impl Views {
-    /// Takes in what a commit of this entity's sequence did.
-    fn take_in(&self, effect: Effect, sequence: u64) {
-        match effect {
-            Effect::Account(view, number) => {
-                self.identity.put_account(KnownAccount {
-                    view: *view,
-                    number,
-                });
-                self.timers.ring_now();
-            }
-            Effect::Key(view, account, secrets) => {
-                self.identity.put_key(
-                    KnownKey {
-                        view: *view,
-                        account,
-                        last_used_ms: Arc::default(),
-                    },
-                    secrets,
-                );
-            }
-            Effect::User(account, id, role) => self.identity.put_user(account, id, role),
-            Effect::UserGone(account, id) => {
-                self.identity.drop_user(account, id);
-                self.chores.notify_one();
-            }
-            Effect::Snoozed(until) => self.timers.ring_by(until),
-            Effect::CustomerRenamed(customer, name) => {
-                self.names.rename(customer.number(), &name, sequence)
-            }
-            // The feed has them, in the order of commits.
-            Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
-        }
-    }
 }
 
 /// For whom something is read: these take turns.
@@ -257,27 +202,27 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens or makes the file, recovers what a crash left, and fills the views.
+    /// Opens or makes the file, recovers what a crash left, and tells the sink what it has to know.
     ///
     /// # Errors
     /// The file is in use, newer than this server, or can't be read.
     pub fn open(
         path: &Path,
-        views: Views,
+        sink: Arc<dyn CommitSink>,
         settings: StoreSettings<'_>,
     ) -> Result<(Self, Operator), OpenError> {
         let pace = Pace {
             events_kept: settings.events_kept,
             ..Pace::default()
         };
-        Self::open_at(pace, path, views, settings)
+        Self::open_at(pace, path, sink, settings)
     }
 
     /// The same, with the writer's chores at another pace.
     fn open_at(
         pace: Pace,
         path: &Path,
-        views: Views,
+        sink: Arc<dyn CommitSink>,
         settings: StoreSettings<'_>,
     ) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
@@ -288,13 +233,11 @@ impl SqliteStore {
         connection.busy_timeout(OPENING_MAX)?;
         schema::migrate(&mut connection)?;
         let counts = recovery::recover(&mut connection)?;
-        recovery::fill(&connection, &views)?;
+        recovery::tell(&connection, &*sink)?;
         let operator = recovery::operator(&connection, settings.operator_token)?;
-        views
-            .feed
-            .opened(counts.next_pos - 1, recovery::endpoints(&connection)?);
+        sink.opened(counts.next_pos - 1);
         let gate = Arc::new(Gate::default());
-        let housekeeping = Housekeeping::open(pace, &connection, &views, Arc::clone(&gate))?;
+        let housekeeping = Housekeeping::open(pace, &connection, &*sink, Arc::clone(&gate))?;
         let thread_failed = |error| OpenError::File(path.to_owned(), error);
         let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
         connection.busy_timeout(BUSY_MAX)?;
@@ -313,7 +256,7 @@ impl SqliteStore {
             fold: lagging::Fold::default(),
             lagging: Arc::clone(&lagging),
             slicing,
-            views,
+            sink,
             housekeeping,
             counters: Arc::clone(&counters),
             healthy: Arc::clone(&healthy),

@@ -8,7 +8,8 @@ use std::vec::IntoIter;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::idempotency::{Filter, KEPT_MS, KeyHash, Keys, Short, Slice, short};
+use crate::store::{KeyCache, KeyFilter, KeySlice, ShortKey, short_key};
+use colloquy_model::idempotency::{KEPT_MS, KeyHash};
 use colloquy_model::time::Timestamp;
 
 /// Keys in one block: 4 KiB of (key, position).
@@ -19,12 +20,12 @@ const ENTRY: usize = 16;
 const BLOCKS_AT_ONCE: usize = 64;
 
 /// SQLite's integers are signed; their order is of no matter as long as it is the same everywhere.
-fn signed(short: Short) -> i64 {
+fn signed(short: ShortKey) -> i64 {
     i64::from_le_bytes(short.to_le_bytes())
 }
 
-fn unsigned(key: i64) -> Short {
-    Short::from_le_bytes(key.to_le_bytes())
+fn unsigned(key: i64) -> ShortKey {
+    ShortKey::from_le_bytes(key.to_le_bytes())
 }
 
 /// What the writer does for these keys.
@@ -66,7 +67,7 @@ impl Shelving {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        keys: &Keys,
+        keys: &dyn KeyCache,
         now: Timestamp,
     ) -> rusqlite::Result<bool> {
         if let Some(writing) = self.putting.take() {
@@ -75,7 +76,7 @@ impl Shelving {
             self.putting = Some(Writing::of_memory(self.number(), oldest, now));
         } else if let Some(writing) = self.merging.take() {
             self.merging = self.go_on(writing, connection, keys)?;
-        } else if let Some(slices) = keys.to_merge() {
+        } else if let Some(slices) = keys.slices_to_merge() {
             self.merging = Some(Writing::of_slices(self.number(), connection, slices)?);
         } else if self.sweeping {
             self.sweeping = sweep(connection, keys, now)?;
@@ -95,7 +96,7 @@ impl Shelving {
         &mut self,
         mut writing: Writing,
         connection: &Connection,
-        keys: &Keys,
+        keys: &dyn KeyCache,
     ) -> rusqlite::Result<Option<Writing>> {
         self.sweeping = true;
         connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -112,7 +113,7 @@ impl Shelving {
             ..
         } = writing;
         keys.put_behind(
-            Slice {
+            KeySlice {
                 number,
                 filter,
                 keys: in_memory,
@@ -169,17 +170,17 @@ fn entries(block: &[u8]) -> impl Iterator<Item = (i64, i64)> {
 struct Writing {
     number: i64,
     runs: Vec<Run>,
-    filter: Filter,
+    filter: KeyFilter,
     last_pos: i64,
     at: i64,
     /// What memory holds until it is whole.
-    in_memory: Vec<(Short, i64)>,
+    in_memory: Vec<(ShortKey, i64)>,
     /// The slices that it takes the place of.
     in_place_of: Vec<i64>,
 }
 
 impl Writing {
-    fn of_memory(number: i64, in_memory: Vec<(Short, i64)>, now: Timestamp) -> Self {
+    fn of_memory(number: i64, in_memory: Vec<(ShortKey, i64)>, now: Timestamp) -> Self {
         let mut keys: Vec<(i64, i64)> = in_memory
             .iter()
             .map(|(short, pos)| (signed(*short), *pos))
@@ -187,7 +188,7 @@ impl Writing {
         keys.sort_unstable();
         Writing {
             number,
-            filter: Filter::sized(keys.len()),
+            filter: KeyFilter::sized(keys.len()),
             last_pos: keys.iter().map(|(_, pos)| *pos).max().unwrap_or(0),
             at: now.0,
             runs: vec![Run {
@@ -215,7 +216,7 @@ impl Writing {
                 rest: Some((*slice, i64::MIN)),
             });
         }
-        let filter = Filter::sized(Filter::from_bytes(vec![0; bytes]).keys());
+        let filter = KeyFilter::sized(KeyFilter::from_bytes(vec![0; bytes]).keys());
         Ok(Writing {
             number,
             runs,
@@ -287,7 +288,7 @@ pub(super) fn find(
     slices: &[i64],
     key: &KeyHash,
 ) -> rusqlite::Result<Option<i64>> {
-    let wanted = signed(short(key));
+    let wanted = signed(short_key(key));
     let mut query = connection.prepare_cached(
         "SELECT keys FROM older_keys WHERE slice = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1",
     )?;
@@ -307,7 +308,7 @@ pub(super) fn find(
 
 /// Lets go of slices that are older than a key is kept, and deletes some blocks of no slice;
 /// whether there may be more.
-fn sweep(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<bool> {
+fn sweep(connection: &Connection, keys: &dyn KeyCache, now: Timestamp) -> rusqlite::Result<bool> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let over: Vec<i64> = connection
         .prepare_cached("DELETE FROM key_slices WHERE at < ?1 RETURNING slice")?
@@ -351,15 +352,19 @@ fn left_over(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 }
 
 /// Gives memory the filters, and the keys that are newer than every slice.
-pub(super) fn fill(connection: &Connection, keys: &Keys, now: Timestamp) -> rusqlite::Result<()> {
+pub(super) fn fill(
+    connection: &Connection,
+    keys: &dyn KeyCache,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     let oldest = now.0 - KEPT_MS;
     let mut query =
         connection.prepare("SELECT slice, filter FROM key_slices WHERE at >= ?1 ORDER BY slice")?;
     let mut rows = query.query([oldest])?;
     while let Some(row) = rows.next()? {
-        let slice = Slice {
+        let slice = KeySlice {
             number: row.get(0)?,
-            filter: Filter::from_bytes(row.get(1)?),
+            filter: KeyFilter::from_bytes(row.get(1)?),
             keys: Vec::new(),
         };
         keys.put_behind(slice, &[]);
@@ -376,7 +381,7 @@ pub(super) fn fill(connection: &Connection, keys: &Keys, now: Timestamp) -> rusq
     while let Some(row) = rows.next()?
         && row.get::<_, i64>(2)? >= oldest
     {
-        keys.done_before(&row.get(1)?, row.get(0)?);
+        keys.note_recovered(&row.get(1)?, row.get(0)?);
     }
     Ok(())
 }

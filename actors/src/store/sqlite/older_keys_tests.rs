@@ -14,8 +14,9 @@ use rusqlite::OpenFlags;
 use tempfile::TempDir;
 
 use super::*;
-use crate::idempotency::{Fingerprint, Looked};
+use crate::idempotency::{Keys, Looked, numbered};
 use crate::store::sqlite::{connect, schema};
+use colloquy_model::idempotency::ReservedKeys;
 
 /// Keys on the shelves of a store that does nothing else.
 struct Desk {
@@ -71,17 +72,17 @@ impl Desk {
         self.connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
         self.shelving = Shelving::open(&self.connection).unwrap();
         self.keys = Arc::new(Keys::bounded(self.bounds.0, self.bounds.1));
-        fill(&self.connection, &self.keys, Timestamp(self.now)).unwrap();
+        fill(&self.connection, &*self.keys, Timestamp(self.now)).unwrap();
         let last: i64 = self.one("SELECT coalesce(max(last_pos), 0) FROM key_slices");
         for position in last + 1..=position {
             self.keys
-                .done_before(&hash(position.unsigned_abs()), position);
+                .note_recovered(&hash(position.unsigned_abs()), position);
         }
     }
 
     fn step(&mut self) -> bool {
         self.shelving
-            .run(&self.connection, &self.keys, Timestamp(self.now))
+            .run(&self.connection, &*self.keys, Timestamp(self.now))
             .unwrap()
     }
 
@@ -93,7 +94,7 @@ impl Desk {
 
     /// The position of a key, wherever it is, and in how many slices it was looked for.
     fn look(&self, key: u64) -> (Option<i64>, usize) {
-        match self.keys.look(hash(key), Fingerprint::numbered(0)) {
+        match self.keys.look(hash(key), numbered(0)) {
             Looked::Done { position } => (Some(position), 0),
             Looked::Running => (None, 0),
             Looked::Fresh(_, slices) => (
@@ -112,7 +113,7 @@ fn no_key_is_lost_while_slices_become_one_and_a_crash_comes_at_any_time() {
         while position < 40_000 {
             for _ in 0..500 {
                 position += 1;
-                desk.keys.done(hash(position.unsigned_abs()), position);
+                desk.keys.answered(hash(position.unsigned_abs()), position);
             }
             for _ in 0..3 {
                 steps += 1;
@@ -151,7 +152,7 @@ fn the_newest_answer_under_a_key_counts_when_slices_become_one() {
     let mut newest: HashMap<u64, i64> = HashMap::new();
     for position in 1..=400_i64 {
         let key = position.unsigned_abs() * 7 % 60;
-        desk.keys.done(hash(key), position);
+        desk.keys.answered(hash(key), position);
         newest.insert(key, position);
         desk.step();
     }
@@ -165,7 +166,7 @@ fn the_newest_answer_under_a_key_counts_when_slices_become_one() {
 fn a_slice_goes_in_pieces_when_its_day_is_over() {
     let mut desk = Desk::new((10, 20_000));
     for key in 1..=40_000_u64 {
-        desk.keys.done(hash(key), i64::try_from(key).unwrap());
+        desk.keys.answered(hash(key), i64::try_from(key).unwrap());
     }
     while desk.step() {}
     assert_eq!(
@@ -208,7 +209,7 @@ fn a_new_key_is_looked_for_in_few_slices_however_many_are_kept() {
         while kept < until {
             for _ in 0..1_000 {
                 kept += 1;
-                desk.keys.done(hash(kept), i64::try_from(kept).unwrap());
+                desk.keys.answered(hash(kept), i64::try_from(kept).unwrap());
             }
             let begun = Instant::now();
             desk.step();
@@ -217,7 +218,7 @@ fn a_new_key_is_looked_for_in_few_slices_however_many_are_kept() {
         }
         let slices = desk.one("SELECT count(*) FROM key_slices");
         let bytes = desk.one("SELECT coalesce(sum(length(filter)), 0) FROM key_slices");
-        let request = Fingerprint::numbered(0);
+        let request = numbered(0);
         let begun = Instant::now();
         let looked: Vec<Looked> = (0..NEW)
             .map(|key| desk.keys.look(hash(1_000_000_000 + key), request))

@@ -2,25 +2,19 @@
 //! views are filled.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::Counts;
 use super::codec::{self, RECORD, uint};
 use super::slices::{self, Entry};
-use super::{OpenError, Operator, Views, older_keys};
-use crate::accounts::restore::{restore_account, restore_key, restore_user};
-use crate::accounts::{Identity, secret};
-use crate::store::StoredRecord;
+use super::{OpenError, Operator, older_keys};
+use crate::store::CommitSink;
 use colloquy_model::caller::Scope;
-use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
-use colloquy_model::id::WebhookId;
 use colloquy_model::key::secret_hash;
+use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
-use colloquy_model::user::Role;
 
 /// Folds what lags and finds where the counts stand.
 pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
@@ -134,8 +128,8 @@ fn unfed(
     Ok(found)
 }
 
-/// Fills the views.
-pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenError> {
+/// Tells the sink what it has to know before anything is asked.
+pub(super) fn tell(connection: &Connection, sink: &dyn CommitSink) -> Result<(), OpenError> {
     let mut uses = HashMap::new();
     let mut query = connection.prepare("SELECT n, at FROM key_uses")?;
     let mut rows = query.query([])?;
@@ -152,60 +146,23 @@ pub(super) fn fill(connection: &Connection, views: &Views) -> Result<(), OpenErr
                 .get(&codec::int(record.subject.number))
                 .copied()
                 .unwrap_or(0);
-            take_in(&views.identity, &record, used)?;
+            sink.recovered_record(&record, used)
+                .map_err(|error| OpenError::Record(record.subject, error))?;
         }
     }
-    Ok(older_keys::fill(connection, &views.keys, Timestamp::now())?)
+    tell_endpoints(connection, sink)?;
+    Ok(older_keys::fill(connection, sink.keys(), Timestamp::now())?)
 }
 
-/// Takes one record into the view of who may come in. One that can't be read is told; it stops the
-/// start only where going on would lose something.
-fn take_in(identity: &Identity, record: &StoredRecord, used: i64) -> Result<(), OpenError> {
-    let StoredRecord {
-        subject,
-        scope,
-        body,
-        ..
-    } = record;
-    let told = |error: serde_json::Error| Unreadable::found(subject, error);
-    let (number, tail) = (codec::int(subject.number), codec::int(subject.tail));
-    match subject.kind {
-        // Without it, its number would be given to another account, which would see its data.
-        Kind::Account => {
-            identity.put_account(
-                restore_account(body).map_err(|error| OpenError::Record(*subject, error))?,
-            );
-        }
-        // Left out, it lets nobody in.
-        Kind::Key => match restore_key(body).map_err(told) {
-            Ok((mut key, secrets)) => {
-                key.last_used_ms = Arc::new(AtomicI64::new(used));
-                identity.put_key(key, secrets);
-            }
-            Err(_) => identity.put_unreadable_key(codec::id(number, tail), scope.account_number()),
-        },
-        Kind::User => {
-            // Left out, the user would go from whatever names it; as an agent, a user may do the
-            // least.
-            let unknown = (*scope, codec::id(number, tail), Role::Agent);
-            let (account, id, role) = restore_user(body, *scope).map_err(told).unwrap_or(unknown);
-            identity.put_user(account, id, role);
-        }
-        Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
+/// Tells the sink which webhook endpoints there are.
+fn tell_endpoints(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Result<()> {
+    let mut query = connection.prepare("SELECT n, tail, scope FROM records WHERE kind = ?1")?;
+    let mut rows = query.query([Kind::Webhook as i64])?;
+    while let Some(row) = rows.next()? {
+        let id = codec::id(row.get(0)?, row.get(1)?);
+        sink.recovered_endpoint(id, Scope::from_number(row.get(2)?));
     }
     Ok(())
-}
-
-/// Whose webhook endpoints there are.
-pub(super) fn endpoints(connection: &Connection) -> rusqlite::Result<Vec<(WebhookId, Scope)>> {
-    let mut query = connection.prepare("SELECT n, tail, scope FROM records WHERE kind = ?1")?;
-    let endpoint = |row: &rusqlite::Row<'_>| {
-        Ok((
-            codec::id(row.get(0)?, row.get(1)?),
-            Scope::from_number(row.get(2)?),
-        ))
-    };
-    query.query_map([Kind::Webhook as i64], endpoint)?.collect()
 }
 
 /// How operators are known: by the token that is set, else by the one that the first start made.

@@ -17,18 +17,18 @@ use super::redacting::Veil;
 use super::tests::{Bare, Folder};
 use super::{events, loads, revisions};
 use crate::conversation::messages::Request;
-use crate::idempotency::{Fingerprint, Idempotency, Known};
+use crate::idempotency::{Idempotency, Known};
 use crate::runtime::Incarnation;
 use crate::store::contract::{Bench, House, wait};
-use crate::store::{
-    Commit, EventQuery, FeedRow, NewRow, RevisionQuery, Span, StoredMessage, StoredPage,
-};
+use crate::store::{EventQuery, FeedRow, RevisionQuery, Span, StoredMessage, StoredPage};
 use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::{MessageView, Tallies};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ConversationId, MessageId};
+use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
 
@@ -273,7 +273,7 @@ fn a_redaction_in_slices_shows_nothing_meanwhile_and_goes_on_after_a_crash() {
     for request in [1, 2] {
         let known = wait(async {
             idempotency
-                .look(scope(), "its key", Fingerprint::numbered(request))
+                .look(scope(), "its key", crate::idempotency::numbered(request))
                 .await
         });
         let Known::Replay(again) = known.unwrap() else {
@@ -413,7 +413,7 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
 fn what_is_left_of_requests_tells_them_apart_and_confirms_no_text() {
     let bare = Bare::on(Folder::new());
     let connection = &bare.writer.connection;
-    let head = |path| crate::idempotency::RequestHead {
+    let head = |path| colloquy_model::idempotency::RequestHead {
         method: "POST",
         path,
         query: "",

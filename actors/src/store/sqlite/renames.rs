@@ -1,6 +1,6 @@
 //! Customers' new names on their way into the headers of their conversations: in slices that are
 //! bounded in time, whatever number of conversations a customer has, or of customers were renamed.
-//! Until then lists take them from [`Names`].
+//! Until then lists take them from a view in memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::codec::{int, uint};
-use crate::accounts::names::Names;
+use crate::store::CommitSink;
 use colloquy_model::conversation::Status;
 
 /// Headers that are written between two looks at the clock.
@@ -36,14 +36,14 @@ pub(super) struct Renames {
 
 impl Renames {
     /// What an earlier run left to be done.
-    pub(super) fn open(connection: &Connection, names: &Names) -> rusqlite::Result<Self> {
+    pub(super) fn open(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Result<Self> {
         let mut renames = Renames::default();
         let mut query = connection.prepare("SELECT customer, name, revision FROM renames")?;
         let mut found = query.query([])?;
         while let Some(row) = found.next()? {
             let (customer, name, revision): (i64, Box<str>, i64) =
                 (row.get(0)?, row.get(1)?, row.get(2)?);
-            names.rename(uint(customer), &name, uint(revision));
+            sink.recovered_name(uint(customer), &name, uint(revision));
             renames.add(uint(customer), &name, uint(revision));
         }
         Ok(renames)
@@ -70,7 +70,7 @@ impl Renames {
     pub(super) fn slice(
         &mut self,
         connection: &Connection,
-        names: &Names,
+        sink: &dyn CommitSink,
         at_most: Duration,
     ) -> rusqlite::Result<bool> {
         if self.order.is_empty() {
@@ -97,7 +97,7 @@ impl Renames {
         for (customer, revision) in copied {
             self.order.pop_front();
             self.by_customer.remove(&customer);
-            names.copied(customer, revision);
+            sink.name_copied(customer, revision);
         }
         if let Some((customer, behind)) = reached
             && let Some(rename) = self.by_customer.get_mut(&customer)
@@ -164,6 +164,7 @@ mod tests {
 
     use super::super::schema;
     use super::*;
+    use crate::store::sink::NoSink;
 
     const CUSTOMER: u64 = 7;
     const OTHER: u64 = 8;
@@ -212,13 +213,13 @@ mod tests {
 
     #[test]
     fn a_slice_without_time_copies_one_page_and_the_next_goes_on() {
-        let (connection, names, mut renames) = (empty(), Names::default(), Renames::default());
+        let (connection, mut renames) = (empty(), Renames::default());
         (1..=100).for_each(|n| insert(&connection, n, CUSTOMER, n % 3));
         insert(&connection, 101, OTHER, 0);
         rename(&connection, &mut renames, (CUSTOMER, "new", 2));
         let page = usize::try_from(PAGE).unwrap();
         for slices in 1..=100_usize.div_ceil(page) {
-            assert!(renames.slice(&connection, &names, Duration::ZERO).unwrap());
+            assert!(renames.slice(&connection, &NoSink, Duration::ZERO).unwrap());
             assert_eq!(
                 named(&connection, CUSTOMER, "new"),
                 (slices * page).min(100)
@@ -232,20 +233,20 @@ mod tests {
             ),
             (0, 0, 1)
         );
-        assert!(!renames.slice(&connection, &names, Duration::ZERO).unwrap());
+        assert!(!renames.slice(&connection, &NoSink, Duration::ZERO).unwrap());
     }
 
     #[test]
     fn many_customers_go_into_one_slice_and_what_a_crash_left_is_done_by_the_next_run() {
-        let (connection, names, mut renames) = (empty(), Names::default(), Renames::default());
+        let (connection, mut renames) = (empty(), Renames::default());
         for customer in 1..=1_000_u32 {
             insert(&connection, i64::from(customer), customer.into(), 0);
             rename(&connection, &mut renames, (customer.into(), "new", 2));
         }
-        renames.slice(&connection, &names, Duration::ZERO).unwrap();
+        renames.slice(&connection, &NoSink, Duration::ZERO).unwrap();
         assert_eq!((renames.waiting(), left(&connection)), (999, 999));
-        let mut renames = Renames::open(&connection, &names).unwrap();
-        renames.slice(&connection, &names, Duration::MAX).unwrap();
+        let mut renames = Renames::open(&connection, &NoSink).unwrap();
+        renames.slice(&connection, &NoSink, Duration::MAX).unwrap();
         let all: i64 = connection
             .query_row(
                 "SELECT count(*) FROM conversations WHERE customer_name = 'new'",
@@ -263,7 +264,7 @@ mod tests {
         fn no_conversation_is_passed_over(
             steps in proptest::collection::vec((1_i64..=60, 0_i64..3, 0_u8..8), 1..40),
         ) {
-            let (connection, names, mut renames) = (empty(), Names::default(), Renames::default());
+            let (connection, mut renames) = (empty(), Renames::default());
             (1..=60).for_each(|n| insert(&connection, n, CUSTOMER, n % 3));
             let mut revision = 2;
             rename(&connection, &mut renames, (CUSTOMER, "name 2", revision));
@@ -273,9 +274,9 @@ mod tests {
                     revision += 1;
                     rename(&connection, &mut renames, (CUSTOMER, &format!("name {revision}"), revision));
                 }
-                renames.slice(&connection, &names, Duration::ZERO).unwrap();
+                renames.slice(&connection, &NoSink, Duration::ZERO).unwrap();
             }
-            while renames.slice(&connection, &names, Duration::ZERO).unwrap() {}
+            while renames.slice(&connection, &NoSink, Duration::ZERO).unwrap() {}
             prop_assert_eq!(named(&connection, CUSTOMER, &format!("name {revision}")), 60);
             prop_assert_eq!(left(&connection), 0);
         }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::codec::{self, int};
 use super::slices::{self, SLICE, Slice, first_of};
-use crate::idempotency::KEPT_MS;
+use colloquy_model::idempotency::KEPT_MS;
 use colloquy_model::time::Timestamp;
 
 /// Between two looks at the floors where events are kept for no longer than this.

@@ -25,18 +25,18 @@ use super::lagging::{Fold, Lag, Lagging};
 use super::retention::Retention;
 use super::writer::{Work, Writer};
 use super::writer_metrics::WriterCounters;
-use super::{
-    ReadClass, SqliteStore, StoreSettings, Views, check, connect, log_of, recovery, schema,
-};
-use crate::idempotency::KEPT_MS;
+use super::{ReadClass, SqliteStore, StoreSettings, check, connect, log_of, recovery, schema};
 use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{Broken, Commit, EventQuery, NewRow, ReadError, Span, Store};
+use crate::store::{EventQuery, ReadError, Span, Store};
+use crate::views::Views;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::commit::{Broken, Commit, NewRow};
 use colloquy_model::conversation::Tallies;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::Happened;
+use colloquy_model::idempotency::KEPT_MS;
 use colloquy_model::time::Timestamp;
 
 /// What is waited for takes no longer, however busy the machine is.
@@ -62,9 +62,14 @@ impl Folder {
 
     fn open_at(&self, pace: Pace, views: Views) -> Opened {
         Arc::new(
-            SqliteStore::open_at(pace, &self.path(), views, StoreSettings::for_tests())
-                .unwrap()
-                .0,
+            SqliteStore::open_at(
+                pace,
+                &self.path(),
+                Arc::new(views),
+                StoreSettings::for_tests(),
+            )
+            .unwrap()
+            .0,
         )
     }
 }
@@ -217,7 +222,7 @@ impl Bare {
             fold: Fold::default(),
             lagging: Arc::default(),
             slicing: Slicing::default(),
-            views,
+            sink: Arc::new(views),
             counters: Arc::new(WriterCounters::default()),
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
@@ -613,9 +618,14 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
     const BEFORE: u64 = 100;
     let folder = Folder::new();
     let path = folder.path();
-    let store = SqliteStore::open_at(QUICK, &path, Views::default(), StoreSettings::for_tests())
-        .unwrap()
-        .0;
+    let store = SqliteStore::open_at(
+        QUICK,
+        &path,
+        Arc::new(Views::default()),
+        StoreSettings::for_tests(),
+    )
+    .unwrap()
+    .0;
     let telling: Arc<Telling> = Arc::default();
     let tell = |change: fn(&mut Told)| {
         change(&mut telling.0.lock());

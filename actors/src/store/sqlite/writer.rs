@@ -1,5 +1,5 @@
 //! The one thread that writes. It takes what has gathered, commits it in one durable transaction,
-//! hands the batch to the views, and only then lets the replies go.
+//! hands the batch to the sink, and only then lets the replies go.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 use super::arrivals::Arrivals;
-use super::batch::{Batch, Counts, Delivered, First, Seals, Verdict, lag_of};
+use super::batch::{Batch, Counts, Delivered, Seals, Verdict, lag_of};
 use super::checkpointing::Checkpointing;
 use super::chores::Housekeeping;
 use super::deliveries::{Care, Tidying};
@@ -20,15 +20,15 @@ use super::fresh::{Due, Slicing};
 use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::writer_metrics::WriterCounters;
-use super::{Views, codec, loads};
-use crate::feed::Batch as Published;
+use super::{codec, loads};
 use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::store::{
-    Broken, Chore, Commit, DeliverySlice, Effect, Header, Settle, Stored, Unwritten, Written,
+    CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Stored, Unwritten,
+    Written,
 };
 use crate::threads;
+use colloquy_model::commit::{Broken, Chore, Commit, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event::{Event, Place, SeenNow};
 
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
@@ -48,7 +48,7 @@ pub(super) enum Work {
     },
     Reload {
         subject: Subject,
-        reply: oneshot::Sender<Result<Option<Stored>, LoadError>>,
+        reply: Reloading,
     },
     ChoreDone {
         chore: Chore,
@@ -83,7 +83,7 @@ pub(super) struct Writer {
     pub(super) fold: Fold,
     pub(super) lagging: Arc<Lagging>,
     pub(super) slicing: Slicing,
-    pub(super) views: Views,
+    pub(super) sink: Arc<dyn CommitSink>,
     pub(super) housekeeping: Housekeeping,
     pub(super) counters: Arc<WriterCounters>,
     pub(super) healthy: Arc<AtomicBool>,
@@ -304,13 +304,10 @@ impl Writer {
         verdicts
     }
 
-    /// The output gate: the batch is durable; the views first, then the replies.
+    /// The output gate: the batch is durable; the sink first, then the replies.
     fn settle(&mut self, batch: &mut Vec<Work>, verdicts: Vec<Outcome>) {
-        let mut replies: Vec<(Settle, Result<(), CommitFailure<Broken>>)> =
-            Vec::with_capacity(batch.len());
-        let (mut reloads, mut delivered, mut begun) = (Vec::new(), Vec::new(), Vec::new());
-        let feed = Arc::clone(&self.views.feed);
-        let mut published = feed.batch();
+        let mut replies = Replies::default();
+        let mut commits = Vec::with_capacity(batch.len());
         for (work, verdict) in batch.drain(..).zip(verdicts) {
             match work {
                 Work::Commit {
@@ -319,10 +316,10 @@ impl Writer {
                     settle,
                     ..
                 } => {
-                    replies.push((
-                        settle,
-                        self.absorb(incarnation, *commit, verdict, &mut published),
-                    ));
+                    let outcome = self
+                        .absorb(incarnation, commit, verdict)
+                        .map(|committed| commits.push(committed));
+                    replies.settled.push((settle, outcome));
                 }
                 Work::Barrier {
                     subject,
@@ -330,22 +327,23 @@ impl Writer {
                     settle,
                 } => {
                     let lost = is_banned(&self.banned, subject.number, incarnation);
-                    replies.push((
-                        settle,
-                        if lost {
-                            Err(CommitFailure::Unavailable)
-                        } else {
-                            Ok(())
-                        },
-                    ));
+                    let outcome = if lost {
+                        Err(CommitFailure::Unavailable)
+                    } else {
+                        Ok(())
+                    };
+                    replies.settled.push((settle, outcome));
                 }
                 Work::Reload { subject, reply } => {
                     self.banned.remove(&subject.number);
-                    reloads.push((subject, reply));
+                    replies.reloads.push((subject, reply));
                 }
                 Work::ChoreDone { .. } => {}
-                Work::Deliver { slice, reply } => delivered.push((reply, kept(slice, verdict))),
-                Work::BeginDeliveries { reply } if verdict.is_ok() => begun.push(reply),
+                Work::Deliver { slice, reply } => {
+                    let outcome = kept(slice, verdict, &mut commits);
+                    replies.delivered.push((reply, outcome));
+                }
+                Work::BeginDeliveries { reply } if verdict.is_ok() => replies.begun.push(reply),
                 // Dropped, it says that the store is away.
                 Work::BeginDeliveries { .. } => {}
                 Work::Close { done } => {
@@ -353,39 +351,23 @@ impl Writer {
                 }
             }
         }
-        // Before anybody can join behind this batch: who does looks for all of it here.
+        // Before anybody is told of this batch: who is looks for all of it here.
         self.slicing.show();
-        published.reached(self.counts.next_pos - 1);
-        drop(published);
-        for (settle, outcome) in replies {
-            settle(outcome);
-        }
-        // Whoever delivers may have ended.
-        for (reply, outcome) in delivered {
-            let _ = reply.send(outcome);
-        }
-        for reply in begun {
-            let _ = reply.send(self.counts.next_pos - 1);
-        }
-        for (subject, reply) in reloads {
-            let loaded = loads::load(&self.connection, subject)
-                .map_err(|error| codec::failed(&error).into());
-            // Whoever asked may have left.
-            let _ = reply.send(loaded);
-        }
+        let position = self.counts.next_pos - 1;
+        self.sink.committed(CommittedBatch { commits, position });
+        replies.send(&self.connection, position);
     }
 
-    /// Hands one commit's effects to the views.
+    /// Notes what one commit leaves to be done behind; gives it to be told of.
     fn absorb(
         &mut self,
         incarnation: Incarnation,
-        mut commit: Commit,
+        commit: Box<Commit>,
         verdict: Outcome,
-        published: &mut Published<'_>,
-    ) -> Result<(), CommitFailure<Broken>> {
+    ) -> Result<Committed, CommitFailure<Broken>> {
         let first = match verdict {
             Ok(Done::Rows(first)) => first,
-            Ok(Done::Nothing | Done::Slice(_) | Done::Unwritable) => First::default(),
+            Ok(Done::Nothing | Done::Slice(_) | Done::Unwritable) => FirstRow::default(),
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Violated(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
@@ -395,43 +377,40 @@ impl Writer {
         };
         self.counters.commit(commit.rows.len());
         self.slicing.note(&commit, first);
-        publish(&mut commit, first, published);
         if commit.redacts.is_some() {
             self.housekeeping.erase_messages();
         }
         if matches!(commit.header, Header::DocumentGone) {
             self.housekeeping.erase_documents();
         }
-        if commit.subject.kind == Kind::Conversation
-            && let Some(lag) = lag_of(&commit)
-        {
-            let n = commit.subject.number;
-            match commit.header {
-                Header::Unchanged => {
-                    let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);
-                    self.fold.note(&self.lagging, n, lag, rows, first.pos);
-                }
-                Header::Conversation { .. }
-                | Header::Record { .. }
-                | Header::RecordGone
-                | Header::Document(_)
-                | Header::DocumentGone
-                | Header::LinkUsed { .. } => {
-                    self.fold.wrote(&self.lagging, n, lag);
-                }
-            }
-        }
-        for effect in std::mem::take(&mut commit.effects) {
-            if let Effect::CustomerRenamed(customer, name) = &effect {
+        self.note_header(&commit, first);
+        for effect in &commit.effects {
+            if let Effect::CustomerRenamed(customer, name) = effect {
                 self.housekeeping
                     .rename(customer.number(), name, commit.expected + 1);
             }
-            self.views.take_in(effect, commit.expected + 1);
         }
-        if let Some(kept) = commit.answer.take() {
-            kept.reservation.settle(first.pos);
+        Ok(Committed { commit, first })
+    }
+
+    /// Notes whether a conversation's header stands as its last row says, or lags.
+    fn note_header(&mut self, commit: &Commit, first: FirstRow) {
+        let n = commit.subject.number;
+        let Some(lag) = lag_of(commit).filter(|_| commit.subject.kind == Kind::Conversation) else {
+            return;
+        };
+        match commit.header {
+            Header::Unchanged => {
+                let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);
+                self.fold.note(&self.lagging, n, lag, rows, first.position);
+            }
+            Header::Conversation { .. }
+            | Header::Record { .. }
+            | Header::RecordGone
+            | Header::Document(_)
+            | Header::DocumentGone
+            | Header::LinkUsed { .. } => self.fold.wrote(&self.lagging, n, lag),
         }
-        Ok(())
     }
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
@@ -442,7 +421,7 @@ impl Writer {
             fold,
             lagging,
             slicing,
-            views,
+            sink,
             housekeeping,
             healthy,
             ..
@@ -460,7 +439,7 @@ impl Writer {
         let done = housekeeping.run(
             connection,
             (counts, fold, slicing),
-            (lagging, views),
+            (lagging, &**sink),
             closing,
         );
         self.counters
@@ -478,52 +457,38 @@ impl Writer {
     }
 }
 
-/// Hands what happened to the feed, where anybody wants it.
-fn publish(commit: &mut Commit, first: First, published: &mut Published<'_>) {
-    if matches!(commit.header, Header::DocumentGone) || commit.redacts.is_some() {
-        published.redacted(commit.subject.number);
-    }
-    commit.effects.retain_mut(|effect| match effect {
-        Effect::Endpoint(endpoint) => {
-            published.endpoint(first.pos, Arc::clone(endpoint));
-            false
+/// An answer, and where it goes.
+type Reply<T> = (oneshot::Sender<T>, T);
+
+/// Where what was read again goes.
+type Reloading = oneshot::Sender<Result<Option<Stored>, LoadError>>;
+
+/// What a batch's callers wait for, sent when the sink has taken the batch in.
+#[derive(Default)]
+struct Replies {
+    settled: Vec<(Settle, Result<(), CommitFailure<Broken>>)>,
+    delivered: Vec<Reply<Result<Written, Unwritten>>>,
+    begun: Vec<oneshot::Sender<i64>>,
+    reloads: Vec<(Subject, Reloading)>,
+}
+
+impl Replies {
+    /// Sends them all. Whoever asked may have left.
+    fn send(self, connection: &Connection, position: i64) {
+        for (settle, outcome) in self.settled {
+            settle(outcome);
         }
-        Effect::EndpointGone(id) => {
-            published.endpoint_gone(first.pos, *id);
-            false
+        for (reply, outcome) in self.delivered {
+            let _ = reply.send(outcome);
         }
-        Effect::Account(..)
-        | Effect::Key(..)
-        | Effect::User(..)
-        | Effect::UserGone(..)
-        | Effect::CustomerRenamed(..)
-        | Effect::Snoozed(_) => true,
-    });
-    if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document)
-        || !published.wants(commit.scope, commit.subject)
-    {
-        return;
-    }
-    for ((row, index), position) in commit.rows.iter().zip(0..).zip(first.pos..) {
-        let place = Place {
-            position,
-            scope: commit.scope,
-            number: first.number + index,
-            entity: commit.subject.number,
-            sequence: commit.expected + 1 + index,
-        };
-        let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {
-            channel: Some(seen.channel),
-            priority: Some(seen.priority),
-            assignee: seen.assignee.map(|user| user.number()),
-        });
-        published.event(Event::new(
-            place,
-            row.happened,
-            commit.at,
-            seen,
-            row.payload.clone(),
-        ));
+        for reply in self.begun {
+            let _ = reply.send(position);
+        }
+        for (subject, reply) in self.reloads {
+            let loaded =
+                loads::load(connection, subject).map_err(|error| codec::failed(&error).into());
+            let _ = reply.send(loaded);
+        }
     }
 }
 
@@ -547,7 +512,7 @@ enum Done {
     #[default]
     Nothing,
     /// A commit's rows, which begin here.
-    Rows(First),
+    Rows(FirstRow),
     /// What became of deliveries.
     Slice(Delivered),
     /// Of deliveries nothing, and nothing ever will be.
@@ -556,18 +521,22 @@ enum Done {
 
 type Outcome = Result<Done, CommitFailure<Broken>>;
 
-/// The keys of a slice's answers stand where these were written.
-fn kept(slice: Box<DeliverySlice>, verdict: Outcome) -> Result<Written, Unwritten> {
+/// What a slice of deliveries came to. Its answers are told of like any commit.
+fn kept(
+    slice: Box<DeliverySlice>,
+    verdict: Outcome,
+    commits: &mut Vec<Committed>,
+) -> Result<Written, Unwritten> {
     let (written, answers) = match verdict {
         Ok(Done::Slice(delivered)) => delivered,
         Ok(Done::Unwritable) => return Err(Unwritten::Never),
         Ok(Done::Nothing | Done::Rows(_)) | Err(_) => return Err(Unwritten::NotNow(slice)),
     };
-    for (commit, first) in slice.answers.into_iter().zip(answers) {
-        if let Some(kept) = commit.answer {
-            kept.reservation.settle(first.pos);
-        }
-    }
+    let answers = slice.answers.into_iter().zip(answers);
+    commits.extend(answers.map(|(commit, first)| Committed {
+        commit: Box::new(commit),
+        first,
+    }));
     Ok(written)
 }
 

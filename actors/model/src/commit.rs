@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::account::AccountView;
+use crate::answer::Done;
+use crate::caller::{By, Caller, Scope};
+use crate::conversation::{ConversationState, Seen, Tallies};
+use crate::document::DocumentHeader;
+use crate::endpoint::Endpoint;
+use crate::entity::{Kind, Subject};
+use crate::event_kind::Happened;
+use crate::id::{CustomerId, ShareId, UserId, WebhookId};
 use crate::idempotency::Reservation;
-use colloquy_model::account::AccountView;
-use colloquy_model::answer::Done;
-use colloquy_model::caller::{By, Caller, Scope};
-use colloquy_model::conversation::{ConversationState, Seen, Tallies};
-use colloquy_model::document::DocumentHeader;
-use colloquy_model::endpoint::Endpoint;
-use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
-use colloquy_model::id::{CustomerId, ShareId, UserId, WebhookId};
-use colloquy_model::key::{KeyView, Secrets};
-use colloquy_model::user::Role;
+use crate::key::{KeyView, Secrets};
+use crate::user::Role;
 
 /// One event of a commit.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ pub struct Commit {
 impl Commit {
     /// A command of this caller at this instant, on the entity as it is behind this sequence. As it
     /// stands it changes nothing.
-    pub(crate) fn new(subject: Subject, expected: u64, caller: Caller, at: i64) -> Self {
+    pub fn new(subject: Subject, expected: u64, caller: Caller, at: i64) -> Self {
         let Caller { scope, by } = caller;
         Commit {
             subject,
@@ -226,7 +226,7 @@ impl Commit {
     }
 
     /// About how many bytes of texts it writes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|row| row.payload.len()).sum();
         let answer = self
             .answer

@@ -15,7 +15,7 @@ pub fn generate(prefix: &str) -> String {
     let mut drawn = 0;
     while drawn < RANDOM_DIGITS {
         let mut byte = [0];
-        colloquy_model::random::fill(&mut byte);
+        crate::random::fill(&mut byte);
         // Bytes from 248 on would make the first digits likelier.
         let [byte] = byte;
         if byte < 248

@@ -1,0 +1,85 @@
+//! Idempotency keys that memory does not hold: which of the store's slices may hold one.
+
+use colloquy_model::idempotency::KeyHash;
+
+/// The first 8 bytes of a key's hash: by these it stands in memory. The row, which has all of it,
+/// decides.
+pub type ShortKey = u64;
+
+/// What memory knows a key by.
+pub fn short_key(hash: &KeyHash) -> ShortKey {
+    hash.first_chunk()
+        .map_or(0, |first| u64::from_le_bytes(*first))
+}
+
+/// Which keys a slice may hold: a Bloom filter of 10 bits a key, wrong for about 1 in 100 keys that
+/// it does not hold.
+#[derive(Debug)]
+pub struct KeyFilter(Vec<u8>);
+
+const FILTER_BITS_PER_KEY: usize = 10;
+
+const FILTER_PROBES: u64 = 7;
+
+impl KeyFilter {
+    /// An empty one for so many keys.
+    pub fn sized(keys: usize) -> Self {
+        KeyFilter(vec![0; (keys * FILTER_BITS_PER_KEY).div_ceil(8).max(1)])
+    }
+
+    /// How many keys it is made for.
+    pub fn keys(&self) -> usize {
+        self.0.len() * 8 / FILTER_BITS_PER_KEY
+    }
+
+    /// Takes in a key.
+    pub fn add(&mut self, key: ShortKey) {
+        for (byte, bit) in self.places(key) {
+            if let Some(byte) = self.0.get_mut(byte) {
+                *byte |= bit;
+            }
+        }
+    }
+
+    /// As it was kept.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        KeyFilter(bytes)
+    }
+
+    /// To be kept.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// False only if the key is not among them.
+    pub fn may_hold(&self, key: ShortKey) -> bool {
+        self.places(key)
+            .into_iter()
+            .all(|(byte, bit)| self.0.get(byte).is_some_and(|held| held & bit != 0))
+    }
+
+    /// The bits that stand for a key: keys are hashes already, so two halves of one give all of
+    /// them.
+    fn places(&self, key: ShortKey) -> impl Iterator<Item = (usize, u8)> + use<> {
+        let bits = u64::try_from(self.0.len())
+            .unwrap_or(0)
+            .saturating_mul(8)
+            .max(1);
+        let step = key.rotate_left(32) | 1;
+        (0..FILTER_PROBES).map(move |probe| {
+            let place = key.wrapping_add(step.wrapping_mul(probe)) % bits;
+            (usize::try_from(place / 8).unwrap_or(0), 1 << (place % 8))
+        })
+    }
+}
+
+/// Keys that the store holds and memory does not.
+#[derive(Debug)]
+pub struct KeySlice {
+    /// How the store names it.
+    pub number: i64,
+    /// Which keys it may hold.
+    pub filter: KeyFilter,
+    /// What has just been put there and leaves memory.
+    pub keys: Vec<(ShortKey, i64)>,
+}

@@ -1,0 +1,128 @@
+//! What a store tells of what it holds and commits. It knows nobody who listens: the system gives
+//! it one sink, and every store tells that one the same.
+
+use colloquy_model::caller::Scope;
+use colloquy_model::commit::Commit;
+use colloquy_model::id::{KeyId, WebhookId};
+use colloquy_model::idempotency::KeyHash;
+
+use super::{KeySlice, ShortKey, StoredRecord};
+
+/// Takes in what is committed, between the moment at which it is durable and the replies.
+///
+/// The store's one writer calls it, in the order of commits; what it takes, every commit waits for.
+pub trait CommitSink: Send + Sync + 'static {
+    /// Takes in an account, a key or a user that stood in the store when it was opened, with the
+    /// last use of a key in Unix milliseconds, before anything is asked of the store.
+    ///
+    /// # Errors
+    /// The record can't be read, and going on without it would lose something.
+    fn recovered_record(&self, record: &StoredRecord, last_used: i64) -> serde_json::Result<()>;
+
+    /// Takes in a webhook endpoint that stood in the store when it was opened.
+    fn recovered_endpoint(&self, id: WebhookId, scope: Scope);
+
+    /// Takes in a customer's new name that some headers did not show when the store was opened,
+    /// with the customer's revision that gave it.
+    fn recovered_name(&self, customer: u64, name: &str, revision: u64);
+
+    /// The store is open: everything up to this position is in it.
+    fn opened(&self, position: i64);
+
+    /// Takes in a batch that is durable. When it returns, whatever is asked shows all of it.
+    fn committed(&self, batch: CommittedBatch);
+
+    /// Every header shows the name that a customer got by this revision: it need not be held on to
+    /// for lists any more.
+    fn name_copied(&self, customer: u64, revision: u64);
+
+    /// Gives the last uses of keys since this was asked before, in Unix milliseconds, to be written
+    /// down.
+    fn key_uses(&self) -> Vec<(KeyId, i64)>;
+
+    /// The idempotency keys that are held in memory.
+    fn keys(&self) -> &dyn KeyCache;
+}
+
+/// The idempotency keys that are held in memory, as the store sees them: it takes the oldest out of
+/// memory into slices of its own.
+pub trait KeyCache: Send + Sync {
+    /// Notes at the start where a key's answer stands, unless a newer answer is known.
+    fn note_recovered(&self, key: &KeyHash, position: i64);
+
+    /// The oldest keys, with the positions of their answers, where memory holds too many.
+    fn overflow(&self) -> Option<Vec<(ShortKey, i64)>>;
+
+    /// The oldest slices of about one size, where there are enough of them to become one.
+    fn slices_to_merge(&self) -> Option<Vec<i64>>;
+
+    /// The store holds the keys of this slice: memory lets them go, and the slices that they come
+    /// from.
+    fn put_behind(&self, slice: KeySlice, in_place_of: &[i64]);
+
+    /// The time of all keys of this slice is over.
+    fn drop_slice(&self, slice: i64);
+}
+
+/// Commits that became durable together.
+#[derive(Debug, Default)]
+pub struct CommittedBatch {
+    /// The commits that took effect, in their order.
+    pub commits: Vec<Committed>,
+    /// The last position that is committed by now.
+    pub position: i64,
+}
+
+/// A commit that took effect.
+#[derive(Debug)]
+pub struct Committed {
+    /// What was changed.
+    pub commit: Box<Commit>,
+    /// Where its rows begin.
+    pub first: FirstRow,
+}
+
+/// Where a commit's rows begin.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FirstRow {
+    /// The position of the first one among everything that was ever committed.
+    pub position: i64,
+    /// The number of the first one in its account and mode, where it is a public event.
+    pub number: u64,
+}
+
+/// A sink that takes in nothing, for tests of what a store does by itself.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(super) struct NoSink;
+
+#[cfg(test)]
+impl CommitSink for NoSink {
+    fn recovered_record(&self, _: &StoredRecord, _: i64) -> serde_json::Result<()> {
+        Ok(())
+    }
+    fn recovered_endpoint(&self, _: WebhookId, _: Scope) {}
+    fn recovered_name(&self, _: u64, _: &str, _: u64) {}
+    fn opened(&self, _: i64) {}
+    fn committed(&self, _: CommittedBatch) {}
+    fn name_copied(&self, _: u64, _: u64) {}
+    fn key_uses(&self) -> Vec<(KeyId, i64)> {
+        Vec::new()
+    }
+    fn keys(&self) -> &dyn KeyCache {
+        self
+    }
+}
+
+#[cfg(test)]
+impl KeyCache for NoSink {
+    fn note_recovered(&self, _: &KeyHash, _: i64) {}
+    fn overflow(&self) -> Option<Vec<(ShortKey, i64)>> {
+        None
+    }
+    fn slices_to_merge(&self) -> Option<Vec<i64>> {
+        None
+    }
+    fn put_behind(&self, _: KeySlice, _: &[i64]) {}
+    fn drop_slice(&self, _: i64) {}
+}

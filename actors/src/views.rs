@@ -1,0 +1,199 @@
+//! What is held in memory of what is committed: the sink that a store tells of its commits.
+//!
+//! All of it is set between the fsync and the replies. So a view is never ahead of the disk and
+//! never behind an answer: a key that was revoked is revoked for the very next request.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use tokio::sync::Notify;
+
+use crate::accounts::names::Names;
+use crate::accounts::restore::{restore_account, restore_key, restore_user};
+use crate::accounts::{Identity, KnownAccount, KnownKey};
+use crate::alarm::Alarm;
+use crate::feed::{Batch, Feed};
+use crate::idempotency::Keys;
+use crate::store::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, StoredRecord};
+use colloquy_model::caller::Scope;
+use colloquy_model::commit::{Commit, Effect, Header};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::entity::Kind;
+use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::id::{Id, KeyId, WebhookId};
+use colloquy_model::user::Role;
+
+/// The views, and who is told of commits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Views {
+    /// Keys, accounts and users.
+    pub identity: Arc<Identity>,
+    /// Customers' names.
+    pub names: Arc<Names>,
+    /// Idempotency keys.
+    pub keys: Arc<Keys>,
+    /// Notified when a commit leaves a chore.
+    pub chores: Arc<Notify>,
+    /// Who listens to what happens.
+    pub feed: Arc<Feed>,
+    /// Set when a commit brings a time at which a conversation does something by itself.
+    pub timers: Arc<Alarm>,
+}
+
+impl CommitSink for Views {
+    /// One that can't be read is told; it stops the start only where going on would lose something.
+    fn recovered_record(&self, record: &StoredRecord, last_used: i64) -> serde_json::Result<()> {
+        let StoredRecord {
+            subject,
+            scope,
+            body,
+            ..
+        } = record;
+        let told = |error: serde_json::Error| Unreadable::found(subject, error);
+        let (number, tail) = (subject.number, subject.tail);
+        match subject.kind {
+            // Without it, its number would be given to another account, which would see its data.
+            Kind::Account => self.identity.put_account(restore_account(body)?),
+            // Left out, it lets nobody in.
+            Kind::Key => match restore_key(body).map_err(told) {
+                Ok((mut key, secrets)) => {
+                    key.last_used_ms = Arc::new(AtomicI64::new(last_used));
+                    self.identity.put_key(key, secrets);
+                }
+                Err(Unreadable) => self
+                    .identity
+                    .put_unreadable_key(Id::from_parts(number, tail), scope.account_number()),
+            },
+            Kind::User => {
+                // Left out, the user would go from whatever names it; as an agent, a user may do
+                // the least.
+                let unknown = (*scope, Id::from_parts(number, tail), Role::Agent);
+                let (account, id, role) =
+                    restore_user(body, *scope).map_err(told).unwrap_or(unknown);
+                self.identity.put_user(account, id, role);
+            }
+            Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
+        }
+        Ok(())
+    }
+
+    fn recovered_endpoint(&self, id: WebhookId, scope: Scope) {
+        self.feed.recovered_endpoint(id, scope);
+    }
+
+    fn recovered_name(&self, customer: u64, name: &str, revision: u64) {
+        self.names.rename(customer, name, revision);
+    }
+
+    fn opened(&self, position: i64) {
+        self.feed.opened(position);
+    }
+
+    fn committed(&self, batch: CommittedBatch) {
+        // Nobody can join the feed in the midst of a batch.
+        let mut published = self.feed.batch();
+        for Committed { mut commit, first } in batch.commits {
+            publish(&commit, first, &mut published);
+            for effect in std::mem::take(&mut commit.effects) {
+                self.take_in(effect, commit.expected + 1);
+            }
+            if let Some(kept) = commit.answer.take() {
+                kept.reservation.settle(first.position);
+            }
+        }
+        published.reached(batch.position);
+    }
+
+    fn name_copied(&self, customer: u64, revision: u64) {
+        self.names.copied(customer, revision);
+    }
+
+    fn key_uses(&self) -> Vec<(KeyId, i64)> {
+        self.identity.last_uses()
+    }
+
+    fn keys(&self) -> &dyn KeyCache {
+        &*self.keys
+    }
+}
+
+impl Views {
+    /// Takes in what a commit of this entity's sequence did.
+    fn take_in(&self, effect: Effect, sequence: u64) {
+        match effect {
+            Effect::Account(view, number) => {
+                self.identity.put_account(KnownAccount {
+                    view: *view,
+                    number,
+                });
+                self.timers.ring_now();
+            }
+            Effect::Key(view, account, secrets) => {
+                let key = KnownKey {
+                    view: *view,
+                    account,
+                    last_used_ms: Arc::default(),
+                };
+                self.identity.put_key(key, secrets);
+            }
+            Effect::User(account, id, role) => self.identity.put_user(account, id, role),
+            Effect::UserGone(account, id) => {
+                self.identity.drop_user(account, id);
+                self.chores.notify_one();
+            }
+            Effect::Snoozed(until) => self.timers.ring_by(until),
+            Effect::CustomerRenamed(customer, name) => {
+                self.names.rename(customer.number(), &name, sequence);
+            }
+            // The feed has them, in the order of commits.
+            Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
+        }
+    }
+}
+
+/// Hands what happened to the feed, where anybody wants it.
+fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
+    if matches!(commit.header, Header::DocumentGone) || commit.redacts.is_some() {
+        published.redacted(commit.subject.number);
+    }
+    publish_endpoints(commit, first, published);
+    if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document)
+        || !published.wants(commit.scope, commit.subject)
+    {
+        return;
+    }
+    for ((row, index), position) in commit.rows.iter().zip(0..).zip(first.position..) {
+        let place = Place {
+            position,
+            scope: commit.scope,
+            number: first.number + index,
+            entity: commit.subject.number,
+            sequence: commit.expected + 1 + index,
+        };
+        let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {
+            channel: Some(seen.channel),
+            priority: Some(seen.priority),
+            assignee: seen.assignee.map(|user| user.number()),
+        });
+        let payload = row.payload.clone();
+        published.event(Event::new(place, row.happened, commit.at, seen, payload));
+    }
+}
+
+/// Hands webhook endpoints that were changed or deleted to the feed.
+fn publish_endpoints(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
+    for effect in &commit.effects {
+        match effect {
+            Effect::Endpoint(endpoint) => {
+                published.endpoint(first.position, Arc::clone(endpoint));
+            }
+            Effect::EndpointGone(id) => published.endpoint_gone(first.position, *id),
+            Effect::Account(..)
+            | Effect::Key(..)
+            | Effect::User(..)
+            | Effect::UserGone(..)
+            | Effect::CustomerRenamed(..)
+            | Effect::Snoozed(_) => {}
+        }
+    }
+}

@@ -21,9 +21,7 @@ use crate::fair_queue::QueueBounds;
 use crate::feed::Events;
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
-use crate::limiter::{
-    AddressLimiter, LimitKey, Limits, LinkLimiter, PeekPermit, Permit, RateLimits, TakePermit,
-};
+use crate::limiter::{AddressLimiter, LinkLimiter, RateLimiter};
 use crate::metrics::{self, MetricsWriter};
 use crate::offload::ComputeLimits;
 use crate::realtime::{Hub, Tickets};
@@ -133,7 +131,7 @@ pub struct System {
     /// Idempotency keys.
     pub idempotency: Idempotency,
     /// Limits by key.
-    pub limiter: Limiter,
+    pub limiter: RateLimiter,
     /// Limits by address.
     pub addresses: AddressLimiter,
     /// Limits of what comes through share links.
@@ -233,7 +231,7 @@ impl System {
                 identity: Arc::clone(&views.identity),
             },
             idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
-            limiter: Limiter(RateLimits::new(Vec::new())),
+            limiter: RateLimiter::new(Vec::new()),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
             links: LinkLimiter::new(
                 settings.link_requests_per_address,
@@ -260,7 +258,7 @@ impl System {
         threads::register("worker");
         if let Some(arbiter) = current_arbiter() {
             self.placement.register(arbiter.clone());
-            self.limiter.0.register(arbiter);
+            self.limiter.register(arbiter);
             // Whatever was due before had nowhere to be carried out.
             self.alarm.ring_now();
         }
@@ -360,38 +358,6 @@ impl System {
     /// How many positions what is committed is ahead of this one.
     fn positions_behind(&self, position: i64) -> i64 {
         self.events.feed.last().saturating_sub(position).max(0)
-    }
-}
-
-/// The limits by key, as the edge asks them.
-pub struct Limiter(RateLimits);
-
-impl Limiter {
-    /// Counts requests of this key, or refuses them; none where no answer came.
-    pub async fn take(
-        &self,
-        key: u128,
-        (rate, burst): (u32, u32),
-        permits: u32,
-        now_ms: i64,
-    ) -> Option<Permit> {
-        let take = TakePermit {
-            key: LimitKey::from(key),
-            limits: Limits::new(rate, burst),
-            permits,
-            now_unix_ms: now_ms,
-        };
-        self.0.take(take).await.ok()
-    }
-
-    /// Shows the numbers as they stand.
-    pub async fn peek(&self, key: u128, (rate, burst): (u32, u32), now_ms: i64) -> Option<Permit> {
-        let peek = PeekPermit {
-            key: LimitKey::from(key),
-            limits: Limits::new(rate, burst),
-            now_unix_ms: now_ms,
-        };
-        self.0.peek(peek).await.ok()
     }
 }
 

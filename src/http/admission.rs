@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderName;
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::limiter::{LinkRefusal, Permit};
+use colloquy_actors::limiter::{
+    LimitKey, Limits, LinkRefusal, PeekPermit, RateLimitStatus, TakePermit,
+};
+use colloquy_model::time::Timestamp;
 use ipnet::IpNet;
 
 use super::app_state::AppState;
@@ -44,23 +47,27 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
     address
 }
 
-/// Address, then rate. What the limits are like goes into `permit`, whatever the outcome.
+/// Checks the address, then counts the request. The numbers of the limits go into `status`, whatever
+/// the outcome.
 pub(super) async fn admit(
     app: &AppState,
     principal: &Principal,
     from: (IpAddr, i64),
-    permit: &mut Option<Permit>,
+    status: &mut Option<RateLimitStatus>,
 ) -> Result<(), Problem> {
     let (address, now_ms) = from;
     if !authentication::address_allowed(principal, address) {
-        let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
-        let limits = (account.rate_per_minute, account.burst_per_minute);
-        *permit = app.system.limiter.peek(key, limits, now_ms).await;
+        let peek = PeekPermit {
+            key: LimitKey::from(principal.key.view.key_id.bits()),
+            limits: limits(principal),
+            now: Timestamp(now_ms),
+        };
+        *status = app.system.limiter.peek(peek).await.ok();
         return Err(Problem::forbidden(
             "the key may not be used from this address",
         ));
     }
-    granted(permit.insert(take(app, principal, now_ms).await?))
+    granted(status.insert(take(app, principal, now_ms).await?))
 }
 
 /// Counts one request for the share link with this token, if the limits of its address and of the
@@ -69,7 +76,7 @@ pub(super) fn admit_link(app: &AppState, token: &str, from: (IpAddr, i64)) -> Re
     let (address, now_ms) = from;
     app.system
         .links
-        .take(address, token, now_ms)
+        .take(address, token, Timestamp(now_ms))
         .map_err(|refused| match refused {
             LinkRefusal::Address(seconds) => {
                 Problem::rate_limited("too many requests for links from this address", seconds)
@@ -85,21 +92,31 @@ pub(super) async fn take(
     app: &AppState,
     principal: &Principal,
     now_ms: i64,
-) -> Result<Permit, Problem> {
-    let (key, account) = (principal.key.view.key_id.bits(), &principal.account.view);
-    let limits = (account.rate_per_minute, account.burst_per_minute);
-    let taken = app.system.limiter.take(key, limits, 1, now_ms).await;
-    taken.ok_or_else(|| Problem::unavailable("the rate limiter does not answer", Outcome::None, 1))
+) -> Result<RateLimitStatus, Problem> {
+    let take = TakePermit {
+        key: LimitKey::from(principal.key.view.key_id.bits()),
+        limits: limits(principal),
+        permits: 1,
+        now: Timestamp(now_ms),
+    };
+    let taken = app.system.limiter.take(take).await;
+    taken.map_err(|_| Problem::unavailable("the rate limiter does not answer", Outcome::None, 1))
 }
 
-/// Whether the permit lets the request pass.
-pub(super) fn granted(permit: &Permit) -> Result<(), Problem> {
-    if permit.allowed {
+/// The limits that the plan of the principal's account gives each of its keys.
+fn limits(principal: &Principal) -> Limits {
+    let account = &principal.account.view;
+    Limits::new(account.rate_per_minute, account.burst_per_minute)
+}
+
+/// Refuses a request that its rate limit does not let pass.
+pub(super) fn granted(status: &RateLimitStatus) -> Result<(), Problem> {
+    if status.allowed {
         return Ok(());
     }
     Err(Problem::rate_limited(
         "the key's rate limit is spent",
-        permit.retry_after_seconds.unwrap_or(1),
+        status.retry_after_seconds.unwrap_or(1),
     ))
 }
 

@@ -11,6 +11,7 @@ use colloquy_model::caller::Caller;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::UserId;
 use colloquy_model::key::{KeyType, Permission, secret_hash};
+use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 use ipnet::IpNet;
 
@@ -75,13 +76,13 @@ pub(super) fn identify(
     if let Some(credential) = found {
         return Ok(credential);
     }
-    if let Some(seconds) = app.system.addresses.blocked(address, now_ms) {
+    if let Some(seconds) = app.system.addresses.blocked(address, Timestamp(now_ms)) {
         return Err(Problem::rate_limited(
             "too many failed authentications from this address",
             seconds,
         ));
     }
-    app.system.addresses.failed(address, now_ms);
+    app.system.addresses.take(address, Timestamp(now_ms));
     Err(Problem::new(
         Kind::Unauthorized,
         "the credential is missing, malformed, unknown, expired or revoked",

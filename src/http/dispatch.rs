@@ -12,7 +12,7 @@ use actix_web::HttpRequest;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::limiter::Permit;
+use colloquy_actors::limiter::RateLimitStatus;
 use colloquy_model::caller::{By, Caller, Scope};
 use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
@@ -41,7 +41,7 @@ pub(super) struct RequestContext {
     pub(super) request_id: Arc<str>,
     /// The connection that it came over, in use until its answer has been given out.
     pub(super) connection: Option<InUse>,
-    pub(super) permit: Option<Permit>,
+    pub(super) rate_limit: Option<RateLimitStatus>,
     /// On whose behalf its answer is in memory; none where all share one answer.
     pub(super) owner: Option<BudgetOwner>,
     /// A large answer that is in the making.
@@ -82,7 +82,7 @@ pub(super) async fn serve(
         request: request.clone(),
         request_id,
         connection: request.conn_data().map(IdleTimer::in_use),
-        permit: None,
+        rate_limit: None,
         owner: None,
         large_answer: None,
         body_comes: request.headers().contains_key(TRANSFER_ENCODING),
@@ -328,7 +328,7 @@ impl RequestContext {
             }
         };
         if let Credential::Key(principal) | Credential::Ticket(principal, _) = credential {
-            admission::admit(&self.app, principal, from, &mut self.permit).await?;
+            admission::admit(&self.app, principal, from, &mut self.rate_limit).await?;
         }
         authentication::permit(
             &self.app,

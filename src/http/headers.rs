@@ -7,7 +7,7 @@ use actix_web::http::header::{
     STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::{HttpRequest, HttpResponseBuilder};
-use colloquy_actors::limiter::Permit;
+use colloquy_actors::limiter::RateLimitStatus;
 
 use crate::config;
 
@@ -76,17 +76,17 @@ thread_local! {
 }
 
 /// Shows how much of the limits is left.
-pub(super) fn add_limits(response: &mut HttpResponseBuilder, permit: &Permit) {
-    response.insert_header((LIMIT, HeaderValue::from(permit.limit)));
-    response.insert_header((REMAINING, HeaderValue::from(permit.remaining)));
-    response.insert_header((RESET, HeaderValue::from(permit.reset_unix_seconds)));
-    response.insert_header((POLICY, policy(permit.limit, permit.burst)));
+pub(super) fn add_limits(response: &mut HttpResponseBuilder, status: &RateLimitStatus) {
+    response.insert_header((LIMIT, HeaderValue::from(status.limit)));
+    response.insert_header((REMAINING, HeaderValue::from(status.remaining)));
+    response.insert_header((RESET, HeaderValue::from(status.reset_unix_seconds)));
+    response.insert_header((POLICY, policy(status.limit, status.burst)));
     let text = format!(
         "\"rate\";r={};t={}, \"burst\";r={};t={}",
-        permit.remaining,
-        permit.reset_after_seconds,
-        permit.burst_remaining,
-        permit.burst_reset_after_seconds
+        status.remaining,
+        status.reset_after_seconds,
+        status.burst_remaining,
+        status.burst_reset_after_seconds
     );
     if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(text)) {
         response.insert_header((RATE_LIMIT, value));

@@ -2,7 +2,7 @@
 //! in `respond.rs`.
 
 use bytes::Bytes;
-use colloquy_actors::limiter::Permit;
+use colloquy_actors::limiter::RateLimitStatus;
 use colloquy_model::answer::Answer;
 use colloquy_model::page::{Page, Paging};
 
@@ -21,7 +21,7 @@ pub(crate) enum Output {
     /// What the edge itself knows.
     Text(Text),
     /// What became of each operation of many, and the caller's limits after the last of them.
-    Bulk(Vec<BulkOutcome>, Option<Permit>),
+    Bulk(Vec<BulkOutcome>, Option<RateLimitStatus>),
     /// Events as they happen.
     Events(Box<EventStream>),
     /// A line for frames.

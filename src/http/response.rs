@@ -121,7 +121,7 @@ pub(super) fn response(
     let streams = matches!(reply, Ok(Response::Output(Output::Events(_))));
     let switches = matches!(reply, Ok(Response::Output(Output::WebSocket(_))));
     let after;
-    let mut permit = context.permit.as_ref();
+    let mut rate_limit = context.rate_limit.as_ref();
     let whole = |parts| context.whole(parts, room);
     let (mut response, body) = match reply {
         Ok(Response::Output(Output::Events(events))) => {
@@ -135,9 +135,9 @@ pub(super) fn response(
         Ok(Response::Output(Output::Immutable(answer))) => whole(context.answer(answer, LASTING)),
         Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
         Ok(Response::Output(Output::Text(text))) => whole(context.text(text, tagged)),
-        Ok(Response::Output(Output::Bulk(outcomes, last_permit))) => {
-            after = last_permit;
-            permit = after.as_ref().or(permit);
+        Ok(Response::Output(Output::Bulk(outcomes, last_rate_limit))) => {
+            after = last_rate_limit;
+            rate_limit = after.as_ref().or(rate_limit);
             whole(bulk(&outcomes))
         }
         Ok(Response::AllowedMethods(allow)) => whole((
@@ -157,8 +157,8 @@ pub(super) fn response(
         .app
         .cors
         .add(context.request.headers(), &mut response, preflight);
-    if let Some(permit) = permit {
-        add_limits(&mut response, permit);
+    if let Some(rate_limit) = rate_limit {
+        add_limits(&mut response, rate_limit);
     }
     if (context.app.in_flight.leaving() || context.body_comes) && !switches {
         response.force_close();

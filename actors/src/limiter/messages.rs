@@ -1,21 +1,19 @@
-//! What the rate limiter may be asked, and what it answers.
-//!
-//! Each ask is answered at once, from memory. Asks about one key are answered in the order in which
-//! they arrive. A refused [`TakePermit`] costs nothing and may be repeated; [`PeekPermit`] never
-//! costs anything. Where no answer came ([`LimiterError::Unavailable`]) the permit may have been
-//! taken or not: the request must not be let through.
+//! The protocol of the rate limiter. Requests about one key are answered in the order in which they
+//! come. A refused [`TakePermit`] costs nothing and may be repeated; a [`PeekPermit`] never costs
+//! anything.
 
+use colloquy_model::time::Timestamp;
 use uuid::Uuid;
 
-pub use super::state::{Limits, Permit};
+use super::allowance::Limits;
 
-/// Who spends: an API key (all its secrets together) or a token's client.
+/// The owner of an allowance: an API key, with all its secrets together, or a token's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LimitKey(u128);
 
 impl LimitKey {
-    /// Its place among the shards. The ids are UUIDv7: time above, chance below, so both halves are
-    /// folded and mixed upwards.
+    /// The hash that chooses the shard by its upper bits. The ids are UUIDv7, with the time in the
+    /// upper and chance in the lower bits, so both halves are folded and mixed upwards.
     pub(super) fn shard_hash(self) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
         let folded = (self.0 >> 64) as u64 ^ self.0 as u64;
@@ -35,43 +33,35 @@ impl From<Uuid> for LimitKey {
     }
 }
 
-/// Asks for a request to be let in, and counts it if it is.
+/// Counts a request if the key's limits let it pass.
 #[derive(Debug, Clone, Copy)]
 pub struct TakePermit {
-    /// Who spends.
+    /// The key that spends.
     pub key: LimitKey,
-    /// What the key may spend as of this request.
+    /// The key's limits from this request on.
     pub limits: Limits,
-    /// How many requests this counts for, all or none; 0 counts as 1.
+    /// How many requests this counts as; all pass or none. 0 counts as 1.
     pub permits: u32,
     /// When the request came.
-    pub now_unix_ms: i64,
+    pub now: Timestamp,
 }
 
-/// Asks for the numbers as they stand, for a request that is refused for another reason.
+/// Reads the numbers of a key, for a request that is refused for another reason.
 #[derive(Debug, Clone, Copy)]
 pub struct PeekPermit {
-    /// Whose numbers.
+    /// The key.
     pub key: LimitKey,
-    /// What the key may spend as of this request.
+    /// The key's limits from this request on.
     pub limits: Limits,
     /// When the request came.
-    pub now_unix_ms: i64,
+    pub now: Timestamp,
 }
 
-/// What a shard of the limiter takes from its mailbox.
+/// A message to a shard of the rate limiter.
 #[derive(Debug, Clone, Copy)]
-pub enum LimiterAsk {
-    /// Counts.
+pub(super) enum LimiterRequest {
+    /// Counts a request.
     Take(TakePermit),
-    /// Only looks.
+    /// Reads the numbers.
     Peek(PeekPermit),
-}
-
-/// Why there is no [`Permit`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LimiterError {
-    /// The key's shard gave no answer.
-    #[error("the rate limiter gave no answer")]
-    Unavailable,
 }

@@ -5,7 +5,7 @@ use colloquy_actors::conversation::messages::{
     ChangeConversation, CloseConversation, ConversationView, CreateConversation, Request,
     SendMessage,
 };
-use colloquy_actors::limiter::Permit;
+use colloquy_actors::limiter::RateLimitStatus;
 use colloquy_model::conversation::MessageView;
 use colloquy_model::id::ConversationId;
 use colloquy_model::idempotency::Reservation;
@@ -210,13 +210,13 @@ pub(super) async fn run(
     let places = idempotency::reserve_parts(&call, &came).await?;
     drop(came);
     let mut outcomes = Vec::with_capacity(wanted.len());
-    let mut last_permit = None;
+    let mut last_rate_limit = None;
     for (index, (operation, place)) in wanted.into_iter().zip(places).enumerate() {
-        // The permit of the request is that of its first operation.
+        // The rate limit that the answer shows is that of its first operation.
         let admitted = if index == 0 {
             Ok(())
         } else {
-            admit(&call, &mut last_permit).await
+            admit(&call, &mut last_rate_limit).await
         };
         outcomes.push(match (admitted, place) {
             (Err(problem), _) => Err(problem),
@@ -226,16 +226,16 @@ pub(super) async fn run(
             }
         });
     }
-    Ok(Output::Bulk(outcomes, last_permit))
+    Ok(Output::Bulk(outcomes, last_rate_limit))
 }
 
-/// Takes a permit of the caller's key.
-async fn admit(call: &ApiCall, last: &mut Option<Permit>) -> Result<(), Problem> {
+/// Counts a request of the caller's key, if its limits let it pass.
+async fn admit(call: &ApiCall, last: &mut Option<RateLimitStatus>) -> Result<(), Problem> {
     let Credential::Key(principal) = &call.credential else {
         return Ok(());
     };
-    let permit = last.insert(admission::take(&call.app, principal, Timestamp::now().0).await?);
-    admission::granted(permit)
+    let rate_limit = last.insert(admission::take(&call.app, principal, Timestamp::now().0).await?);
+    admission::granted(rate_limit)
 }
 
 async fn carry_out(

@@ -1,5 +1,5 @@
-//! What one key has spent, and whether it may spend more: pure rules over the time that is passed
-//! in. It must not know clocks or actors.
+//! The allowance of one key: what it has spent, and whether it may spend more. Pure rules over the
+//! time that is passed in; knows no clock and no actor.
 //!
 //! The rule: what passed in the last 60 s, plus the level of a leaky bucket, draining at the rate,
 //! of all that passed before that, stays at or below the burst. It holds exactly when, for every
@@ -18,15 +18,15 @@
 /// The window in which a request counts in full, both ends included: a request of second 0 leaves
 /// it at second 61.
 const WINDOW_SECONDS: usize = 61;
-/// The bucket's unit is a sixtieth of a request: a rate of n per minute drains n of them a second,
-/// without fractions.
+/// The units of the bucket in one request: a rate of n per minute drains n units a second.
 const SIXTIETHS: u64 = 60;
-/// How far the clock may go back and still be taken for jitter between threads, for which time
-/// stands still. Beyond this the clock was set, and what was spent keeps its age on the new one;
+/// How far the clock may go back and still count as jitter between threads, during which time
+/// stands still. Beyond this the clock was set, and what was spent keeps its age on the new time;
 /// otherwise a key could be stuck until the old time comes again.
 const JITTER_SECONDS_MAX: i64 = 60;
 
-/// What a key may spend. It comes with every request, as an account's plan may change at any time.
+/// The limits of a key. They come with every request, since an account's plan may change at any
+/// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     rate_per_minute: u32,
@@ -34,7 +34,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Both are raised to 1 where they are 0: with a rate of 0 no `Retry-After` could be true.
+    /// A rate per minute and a burst. 0 is raised to 1: with a rate of 0 no `Retry-After` could be
+    /// true.
     #[must_use]
     pub fn new(rate_per_minute: u32, burst: u32) -> Self {
         Self {
@@ -43,13 +44,13 @@ impl Limits {
         }
     }
 
-    /// Requests a minute in the long run.
+    /// How many requests a minute pass in the long run.
     #[must_use]
     pub fn rate_per_minute(self) -> u32 {
         self.rate_per_minute
     }
 
-    /// Requests in any 60 s at most.
+    /// How many requests pass in any 60 s at most.
     #[must_use]
     pub fn burst(self) -> u32 {
         self.burst
@@ -60,14 +61,14 @@ impl Limits {
     }
 }
 
-/// The answer to one request for a permit, with all numbers that its headers need.
+/// Whether a request may pass, with all numbers that its headers need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permit {
+pub struct RateLimitStatus {
     /// Whether the request passes; for a peek, whether one would.
     pub allowed: bool,
     /// The rate per minute: `X-RateLimit-Limit`, and `q` of `"rate"`.
     pub limit: u32,
-    /// `q` of `"burst"`.
+    /// The burst: `q` of `"burst"`.
     pub burst: u32,
     /// What is left of the rate in the last 60 s: `X-RateLimit-Remaining`, and `r` of `"rate"`.
     /// After a burst it may say more than `burst_remaining`, which decides.
@@ -85,7 +86,7 @@ pub struct Permit {
     pub retry_after_seconds: Option<u64>,
 }
 
-/// What one key has spent.
+/// What one key has spent, and when.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
     /// What passed in each second of the window: a ring that ends at `newest`.
@@ -96,13 +97,14 @@ pub(super) struct Allowance {
     level_sixtieths: u64,
     /// The second that `newest` stands for, in Unix time.
     second: i64,
-    /// At which the bucket drains until the next request brings another.
+    /// The rate at which the bucket drains until the next request brings another one.
     rate_per_minute: u32,
+    /// The index of the newest second in `passed`.
     newest: u8,
 }
 
 impl Allowance {
-    /// Nothing spent yet.
+    /// An allowance of which nothing is spent.
     pub(super) fn new(limits: Limits, now_unix_ms: i64) -> Self {
         Self {
             passed: [0; WINDOW_SECONDS],
@@ -114,9 +116,14 @@ impl Allowance {
         }
     }
 
-    /// Spends `permits` (0 counts as 1) if all of them fit, else nothing. More than the burst never
-    /// fit; the time to retry is then that of the whole burst.
-    pub(super) fn take(&mut self, limits: Limits, permits: u32, now_unix_ms: i64) -> Permit {
+    /// Spends `permits` (0 counts as 1) if all of them fit, otherwise nothing. More than the burst
+    /// never fit; the time to retry is then that of the whole burst.
+    pub(super) fn take(
+        &mut self,
+        limits: Limits,
+        permits: u32,
+        now_unix_ms: i64,
+    ) -> RateLimitStatus {
         self.advance(limits, now_unix_ms);
         let permits = permits.max(1);
         let allowed = self.fits(limits, permits);
@@ -126,24 +133,24 @@ impl Allowance {
             self.window = self.window.saturating_add(permits);
         }
         let retry = (!allowed).then(|| self.fits_in_seconds(limits, permits));
-        self.answer(limits, retry, now_unix_ms)
+        self.status(limits, retry, now_unix_ms)
     }
 
-    /// Shows the numbers as they stand, without cost.
-    pub(super) fn peek(&mut self, limits: Limits, now_unix_ms: i64) -> Permit {
+    /// Reads the numbers without spending anything.
+    pub(super) fn peek(&mut self, limits: Limits, now_unix_ms: i64) -> RateLimitStatus {
         self.advance(limits, now_unix_ms);
         let retry = (!self.fits(limits, 1)).then(|| self.fits_in_seconds(limits, 1));
-        self.answer(limits, retry, now_unix_ms)
+        self.status(limits, retry, now_unix_ms)
     }
 
-    /// Whether nothing is spent any more, so that it can be forgotten.
+    /// Whether nothing is spent any more, so that the allowance need not be stored.
     pub(super) fn is_whole(&mut self, now_unix_ms: i64) -> bool {
         self.advance_to(second_of(now_unix_ms));
         self.used_sixtieths() == 0
     }
 
-    /// Moves to now, which costs nothing. The time since the last request drained at the rate that
-    /// request came with; a new rate counts from here.
+    /// Moves the time forward. The bucket has drained at the rate of the last request; a new rate
+    /// counts from here.
     fn advance(&mut self, limits: Limits, now_unix_ms: i64) {
         self.advance_to(second_of(now_unix_ms));
         self.rate_per_minute = limits.rate_per_minute;
@@ -168,8 +175,8 @@ impl Allowance {
         self.second = second;
     }
 
-    /// One second passes: the oldest second's requests go from the window into the bucket, which
-    /// drains. In this order: a span that is one second longer than the window allows one second's
+    /// Lets one second pass: the oldest second's requests go from the window into the bucket, which
+    /// then drains, since a span that is one second longer than the window allows one second's
     /// drain more.
     fn step(&mut self) {
         self.newest = if usize::from(self.newest) + 1 < WINDOW_SECONDS {
@@ -194,7 +201,7 @@ impl Allowance {
         self.used_sixtieths() + u64::from(permits) * SIXTIETHS <= limits.burst_sixtieths()
     }
 
-    /// In how many seconds `permits` fit if nothing is spent before.
+    /// In how many seconds `permits` fit if nothing else is spent before.
     fn fits_in_seconds(&self, limits: Limits, permits: u32) -> u64 {
         let used_max = limits.burst_sixtieths() - u64::from(permits.min(limits.burst)) * SIXTIETHS;
         let mut later = *self;
@@ -216,8 +223,13 @@ impl Allowance {
             .div_ceil(self.rate_per_minute.into())
     }
 
-    /// The numbers of an allowance that has been moved to now.
-    fn answer(&self, limits: Limits, fits_in_seconds: Option<u64>, now_unix_ms: i64) -> Permit {
+    /// The numbers of an allowance whose time has been moved to now.
+    fn status(
+        &self,
+        limits: Limits,
+        fits_in_seconds: Option<u64>,
+        now_unix_ms: i64,
+    ) -> RateLimitStatus {
         let unused_sixtieths = limits
             .burst_sixtieths()
             .saturating_sub(self.used_sixtieths());
@@ -228,14 +240,14 @@ impl Allowance {
             empty.step();
             empty_in_seconds += 1;
         }
-        // Where time stands still for a clock that went back, a wait is counted from what that
-        // clock says.
+        // When time stands still because the clock went back, the wait is counted from the clock's
+        // time.
         let behind_seconds = self
             .second
             .saturating_sub(second_of(now_unix_ms))
             .unsigned_abs();
         let reset_after_seconds = behind_seconds + empty_in_seconds;
-        Permit {
+        RateLimitStatus {
             allowed: fits_in_seconds.is_none(),
             limit: limits.rate_per_minute,
             burst: limits.burst,
@@ -256,5 +268,5 @@ fn second_of(unix_ms: i64) -> i64 {
 }
 
 #[cfg(test)]
-#[path = "state_tests.rs"]
+#[path = "allowance_tests.rs"]
 mod tests;

@@ -154,9 +154,9 @@ proptest! {
         let permits = permits.min(limits.burst());
         let mut allowance = Allowance::new(limits, start_ms);
         for now_ms in moments(start_ms, &arrivals) {
-            let permit = allowance.take(limits, permits, now_ms);
-            prop_assert_eq!(permit.retry_after_seconds.is_none(), permit.allowed);
-            if let Some(wait_seconds) = permit.retry_after_seconds {
+            let status = allowance.take(limits, permits, now_ms);
+            prop_assert_eq!(status.retry_after_seconds.is_none(), status.allowed);
+            if let Some(wait_seconds) = status.retry_after_seconds {
                 prop_assert!(wait_seconds >= 1);
                 let (mut patient, mut hasty) = (allowance, allowance);
                 prop_assert!(patient.take(limits, permits, seconds_later(now_ms, wait_seconds)).allowed);
@@ -174,12 +174,12 @@ proptest! {
                 pestered.peek(limits, now_ms);
                 prop_assert!(!pestered.take(limits, limits.burst() + 1, now_ms).allowed);
             }
-            let permit = pestered.take(limits, 1, now_ms);
-            if permit.allowed {
-                prop_assert_eq!(permit, alone.take(limits, 1, now_ms));
+            let status = pestered.take(limits, 1, now_ms);
+            if status.allowed {
+                prop_assert_eq!(status, alone.take(limits, 1, now_ms));
             } else {
                 // The lone key is not even asked.
-                prop_assert_eq!(permit, alone.clone().peek(limits, now_ms));
+                prop_assert_eq!(status, alone.clone().peek(limits, now_ms));
             }
         }
     }
@@ -191,10 +191,10 @@ proptest! {
         let mut now_ms = start_ms;
         for arrival in arrivals {
             now_ms += arrival.gap_ms;
-            let permit = together.take(limits, arrival.requests, now_ms);
-            if permit.allowed {
+            let status = together.take(limits, arrival.requests, now_ms);
+            if status.allowed {
                 let last = (0..arrival.requests).map(|_| singly.take(limits, 1, now_ms)).last();
-                prop_assert_eq!(Some(permit), last);
+                prop_assert_eq!(Some(status), last);
             } else {
                 prop_assert!(singly.peek(limits, now_ms).burst_remaining < arrival.requests);
             }
@@ -206,11 +206,11 @@ proptest! {
         let mut allowance = Allowance::new(limits, start_ms);
         let mut passed_ms = Vec::new();
         for now_ms in moments(start_ms, &arrivals) {
-            let permit = allowance.take(limits, 1, now_ms);
-            if permit.allowed {
+            let status = allowance.take(limits, 1, now_ms);
+            if status.allowed {
                 passed_ms.push(now_ms);
             }
-            assert_numbers_are_true(limits, &allowance, &passed_ms, (now_ms, permit))?;
+            assert_numbers_are_true(limits, &allowance, &passed_ms, now_ms, status)?;
         }
     }
 
@@ -242,8 +242,8 @@ proptest! {
         for (limits, gap_ms, requests) in changes {
             now_ms += gap_ms;
             for _ in 0..requests {
-                let permit = allowance.take(limits, 1, now_ms);
-                if let Some(wait_seconds) = permit.retry_after_seconds {
+                let status = allowance.take(limits, 1, now_ms);
+                if let Some(wait_seconds) = status.retry_after_seconds {
                     let (mut patient, mut hasty) = (allowance, allowance);
                     prop_assert!(patient.take(limits, 1, seconds_later(now_ms, wait_seconds)).allowed);
                     prop_assert!(!hasty.take(limits, 1, seconds_later(now_ms, wait_seconds - 1)).allowed);
@@ -267,8 +267,8 @@ proptest! {
             let limits = Limits::new(rate, burst);
             allowance.is_whole(now_ms);
             allowance.peek(limits, now_ms);
-            let permit = allowance.take(limits, permits, now_ms);
-            prop_assert_eq!(permit.allowed, permit.retry_after_seconds.is_none());
+            let status = allowance.take(limits, permits, now_ms);
+            prop_assert_eq!(status.allowed, status.retry_after_seconds.is_none());
             prop_assert_eq!(u64::from(allowance.window), allowance.passed.iter().map(|count| u64::from(*count)).sum::<u64>());
         }
     }
@@ -286,16 +286,16 @@ proptest! {
             if second_of(newest_ms) - second_of(seen_ms) > JITTER_SECONDS_MAX {
                 continue;
             }
-            let permit = allowance.take(limits, 1, seen_ms);
-            prop_assert_eq!(permit.allowed, may_pass(limits, &passed_ms, newest_ms));
-            match permit.retry_after_seconds {
+            let status = allowance.take(limits, 1, seen_ms);
+            prop_assert_eq!(status.allowed, may_pass(limits, &passed_ms, newest_ms));
+            match status.retry_after_seconds {
                 None => passed_ms.push(newest_ms),
                 Some(wait_seconds) => {
                     let mut patient = allowance;
                     prop_assert!(patient.take(limits, 1, seconds_later(seen_ms, wait_seconds)).allowed);
                 }
             }
-            let whole_ms = seconds_later(seen_ms, permit.reset_after_seconds);
+            let whole_ms = seconds_later(seen_ms, status.reset_after_seconds);
             prop_assert_eq!(allowance.clone().peek(limits, whole_ms).remaining, limits.rate_per_minute());
         }
     }
@@ -326,7 +326,8 @@ fn assert_numbers_are_true(
     limits: Limits,
     allowance: &Allowance,
     passed_ms: &[i64],
-    (now_ms, permit): (i64, Permit),
+    now_ms: i64,
+    status: RateLimitStatus,
 ) -> Result<(), TestCaseError> {
     let in_window = passed_ms
         .iter()
@@ -335,21 +336,21 @@ fn assert_numbers_are_true(
     let rate_left = limits
         .rate_per_minute()
         .saturating_sub(u32::try_from(in_window).unwrap());
-    prop_assert_eq!(permit.limit, limits.rate_per_minute());
-    prop_assert_eq!(permit.burst, limits.burst());
-    prop_assert_eq!(permit.remaining, rate_left);
-    prop_assert_eq!(permit.allowed || permit.burst_remaining == 0, true);
+    prop_assert_eq!(status.limit, limits.rate_per_minute());
+    prop_assert_eq!(status.burst, limits.burst());
+    prop_assert_eq!(status.remaining, rate_left);
+    prop_assert_eq!(status.allowed || status.burst_remaining == 0, true);
     prop_assert_eq!(
-        permit.reset_unix_seconds,
-        second_of(seconds_later(now_ms, permit.reset_after_seconds))
+        status.reset_unix_seconds,
+        second_of(seconds_later(now_ms, status.reset_after_seconds))
     );
     let (mut enough, mut too_many) = (*allowance, *allowance);
-    if permit.burst_remaining > 0 {
-        prop_assert!(enough.take(limits, permit.burst_remaining, now_ms).allowed);
+    if status.burst_remaining > 0 {
+        prop_assert!(enough.take(limits, status.burst_remaining, now_ms).allowed);
     }
     prop_assert!(
         !too_many
-            .take(limits, permit.burst_remaining + 1, now_ms)
+            .take(limits, status.burst_remaining + 1, now_ms)
             .allowed
     );
     // Whole at the reset, and not a second before.
@@ -359,17 +360,17 @@ fn assert_numbers_are_true(
             .peek(limits, seconds_later(now_ms, seconds))
     };
     prop_assert_eq!(
-        whole(permit.reset_after_seconds).remaining,
+        whole(status.reset_after_seconds).remaining,
         limits.rate_per_minute()
     );
     if in_window > 0 {
-        prop_assert!(whole(permit.reset_after_seconds - 1).remaining < limits.rate_per_minute());
+        prop_assert!(whole(status.reset_after_seconds - 1).remaining < limits.rate_per_minute());
     }
     prop_assert_eq!(
-        whole(permit.burst_reset_after_seconds).burst_remaining,
+        whole(status.burst_reset_after_seconds).burst_remaining,
         limits.burst()
     );
-    prop_assert!(whole(permit.burst_reset_after_seconds - 1).burst_remaining < limits.burst());
+    prop_assert!(whole(status.burst_reset_after_seconds - 1).burst_remaining < limits.burst());
     Ok(())
 }
 
@@ -379,7 +380,7 @@ const BASIC: fn() -> Limits = || Limits::new(100, 150);
 fn a_basic_key_that_spends_its_burst_sees_these_numbers() {
     let mut allowance = Allowance::new(BASIC(), 1_000_000);
     let first = allowance.take(BASIC(), 1, 1_000_000);
-    let expected = Permit {
+    let expected = RateLimitStatus {
         allowed: true,
         limit: 100,
         burst: 150,
@@ -417,9 +418,9 @@ fn a_basic_key_that_spends_its_burst_sees_these_numbers() {
 fn a_steady_client_at_its_rate_is_never_refused() {
     let mut allowance = Allowance::new(BASIC(), 0);
     for request in 0..10_000 {
-        let permit = allowance.take(BASIC(), 1, request * 600);
-        assert!(permit.allowed);
-        assert!(request > 150 || permit.remaining > 0 || request >= 99);
+        let status = allowance.take(BASIC(), 1, request * 600);
+        assert!(status.allowed);
+        assert!(request > 150 || status.remaining > 0 || request >= 99);
     }
 }
 

@@ -1,32 +1,33 @@
-//! Allowances by key, of which only those are remembered that are not whole. It knows neither
-//! actors nor locks: one owner at a time.
+//! The allowances of many keys. Only those of which something is spent are stored. Knows neither
+//! actors nor locks.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-use super::state::{Allowance, Limits, Permit};
+use super::allowance::{Allowance, Limits, RateLimitStatus};
 
-/// How long a key is left alone before it is looked at: nothing is whole before its last request
-/// has left the window.
+/// How long after a key was stored or checked it is checked again: before that its last request
+/// can't have left the window.
 const LOOK_AFTER_MS: i64 = 61_000;
-/// Each request adds at most one key and looks at most at this many, so the queue shrinks even
-/// while only new keys come.
+/// How many keys each request checks. It adds at most one, so that the queue shrinks even while
+/// only new keys come.
 const LOOKS_PER_REQUEST: usize = 2;
-/// Below this a table that has become empty is not worth making smaller.
+/// Tables of a lower capacity are not shrunk.
 const CAPACITY_MIN: usize = 1_024;
 
 /// The allowances of many keys, bounded in number.
 pub(super) struct AllowanceTable<K> {
-    /// Boxed, so that a forgotten key gives its memory back, and growing moves pointers only.
+    /// Boxed, so that removing a key frees its memory and growing moves pointers only.
     allowances: HashMap<K, Box<Allowance>>,
-    /// Every key of `allowances` once, in the order in which they are looked at.
+    /// Every key of `allowances` once, in the order of the checks, with the time since when it
+    /// waits for the next one.
     queue: VecDeque<(i64, K)>,
     keys_max: usize,
 }
 
 impl<K: Copy + Eq + Hash> AllowanceTable<K> {
-    /// Remembers at most `keys_max` keys (at least one): of more it forgets the one that was looked
-    /// at the longest ago.
+    /// A table of at most `keys_max` keys, at least one. Beyond this it forgets the one whose check
+    /// is due next.
     pub(super) fn new(keys_max: usize) -> Self {
         Self {
             allowances: HashMap::new(),
@@ -35,26 +36,28 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
         }
     }
 
+    /// Spends permits of a key, all or none.
     pub(super) fn take(
         &mut self,
         key: K,
         limits: Limits,
         permits: u32,
         now_unix_ms: i64,
-    ) -> Permit {
+    ) -> RateLimitStatus {
         self.forget_some_whole(now_unix_ms);
         if let Some(allowance) = self.allowances.get_mut(&key) {
             return allowance.take(limits, permits, now_unix_ms);
         }
         let mut allowance = Allowance::new(limits, now_unix_ms);
-        let permit = allowance.take(limits, permits, now_unix_ms);
-        if permit.allowed {
+        let status = allowance.take(limits, permits, now_unix_ms);
+        if status.allowed {
             self.remember(key, allowance, now_unix_ms);
         }
-        permit
+        status
     }
 
-    pub(super) fn peek(&mut self, key: K, limits: Limits, now_unix_ms: i64) -> Permit {
+    /// Reads the numbers of a key without storing anything.
+    pub(super) fn peek(&mut self, key: K, limits: Limits, now_unix_ms: i64) -> RateLimitStatus {
         match self.allowances.get_mut(&key) {
             Some(allowance) => allowance.peek(limits, now_unix_ms),
             None => Allowance::new(limits, now_unix_ms).peek(limits, now_unix_ms),
@@ -76,11 +79,11 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
         self.queue.push_back((now_unix_ms, key));
     }
 
-    /// The sweep, a step with each request: never a scan.
+    /// Removes keys of which nothing is spent, a few with each request, never in a scan.
     fn forget_some_whole(&mut self, now_unix_ms: i64) {
         for _ in 0..LOOKS_PER_REQUEST {
-            // A clock that was set back must not stop the queue: what was queued far in the future
-            // is due as well.
+            // A clock that was set back must not stop the queue: a key that was queued in the
+            // future is due as well.
             let due = self.queue.front().is_some_and(|(queued_ms, _)| {
                 now_unix_ms.abs_diff(*queued_ms) >= LOOK_AFTER_MS.unsigned_abs()
             });
@@ -103,7 +106,7 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
         }
     }
 
-    /// Rarely, as growing is rare: at an eighth of the room, halve twice.
+    /// Shrinks the table to a quarter when only an eighth is used, which happens rarely.
     fn give_back_room(&mut self) {
         let few = self.allowances.len();
         if self.allowances.capacity() > CAPACITY_MIN && few < self.allowances.capacity() / 8 {

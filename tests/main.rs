@@ -49,6 +49,7 @@ mod operations;
 mod output;
 mod realtime;
 mod redaction;
+mod released;
 mod sizes;
 mod sockets;
 mod streams;

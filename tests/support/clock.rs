@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use chrono::{DateTime, Utc};
+
 use super::server::{Folder, Server, Setup};
+use super::tool;
 
 /// A server whose clock the test sets.
 pub(crate) struct Clock {
@@ -20,23 +23,43 @@ impl Clock {
     /// The same with other settings.
     pub(crate) fn start_as(setup: Setup) -> (Server, Clock) {
         let folder = Folder::new();
-        let clock = Clock {
-            file: folder.work().join("clock"),
-        };
+        let clock = Clock::of(&folder);
         clock.ahead(0);
-        let setup = setup
+        (clock.start_in(setup, folder), clock)
+    }
+
+    /// Starts a server in this folder at this instant.
+    pub(crate) fn start_at(instant: DateTime<Utc>, folder: Folder) -> Server {
+        let clock = Clock::of(&folder);
+        clock.set(&instant.format("@%Y-%m-%d %H:%M:%S").to_string());
+        clock.start_in(Setup::default(), folder)
+    }
+
+    fn of(folder: &Folder) -> Clock {
+        Clock {
+            file: folder.work().join("clock"),
+        }
+    }
+
+    fn start_in(&self, setup: Setup, folder: Folder) -> Server {
+        setup
             .env("LD_PRELOAD", library())
-            .env("FAKETIME_TIMESTAMP_FILE", clock.file.to_str().unwrap())
+            .env("TZ", "UTC")
+            .env("FAKETIME_TIMESTAMP_FILE", self.file.to_str().unwrap())
             .env("FAKETIME_CACHE_DURATION", "1")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        (setup.start_in(folder), clock)
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .start_in(folder)
     }
 
     /// Sets the server's clock so many minutes ahead, within a second.
     pub(crate) fn ahead(&self, minutes: u32) {
+        self.set(&format!("+{minutes}m"));
+    }
+
+    fn set(&self, time: &str) {
         // Whole at once: the server reads it whenever it likes.
         let new = self.file.with_extension("new");
-        fs::write(&new, format!("+{minutes}m")).unwrap();
+        fs::write(&new, time).unwrap();
         fs::rename(new, &self.file).unwrap();
     }
 }
@@ -49,5 +72,5 @@ fn library() -> &'static str {
     PLACES
         .into_iter()
         .find(|place| Path::new(place).exists())
-        .expect("Debian's package faketime is there")
+        .unwrap_or_else(|| tool::is_missing("libfaketimeMT.so.1"))
 }

@@ -22,6 +22,7 @@ pub(crate) mod small_disk;
 pub(crate) mod socket;
 pub(crate) mod stored;
 pub(crate) mod stream;
+pub(crate) mod tool;
 pub(crate) mod verify;
 
 pub(crate) use account::{Account, account, account_with_client, account_with_deliveries};

@@ -190,9 +190,9 @@ impl Server {
             .stdin(std::process::Stdio::null())
             .stdout(out)
             .stderr(log);
+        let first = !self.folder.work().join("data/colloquy.db").exists();
         let mut child = process::spawn(command);
         let path = self.folder.out("stdout", self.starts);
-        let first = self.starts == 1;
         self.printed = until_now("the server prints its address", START_MAX, || {
             let ended = child.try_wait().unwrap();
             let text = fs::read_to_string(&path).unwrap();

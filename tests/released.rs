@@ -1,0 +1,212 @@
+//! Data files that released binaries wrote, kept in `tests/released`: each is opened by the binary
+//! of today, which shows what was in it, repeats its answers, writes to it and finds it sound.
+//! `tests/released/make` writes one more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use chrono::DateTime;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::support::clock::Clock;
+use crate::support::documents::DOCUMENTS;
+use crate::support::process::colloquy;
+use crate::support::server::Folder;
+use crate::support::{Client, Server, tool, until};
+
+/// What a released binary answered, as `make` wrote it down.
+#[derive(Deserialize)]
+struct Record {
+    /// In seconds: idempotency keys are kept for a day, so the server is started in this time.
+    written_at: i64,
+    keys: Keys,
+    conversations: Modes<Vec<String>>,
+    documents: Modes<Vec<String>>,
+    reads: Vec<Read>,
+    repeats: Vec<Repeat>,
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    test: String,
+    live: String,
+    read: String,
+    revoked: String,
+}
+
+#[derive(Deserialize)]
+struct Modes<T> {
+    test: T,
+    live: T,
+}
+
+/// A GET and its answer.
+#[derive(Deserialize)]
+struct Read {
+    key: String,
+    path: String,
+    answer: Value,
+}
+
+/// A POST with an `Idempotency-Key`, and its answer.
+#[derive(Deserialize)]
+struct Repeat {
+    key: String,
+    path: String,
+    /// As it was sent, byte for byte.
+    body: String,
+    idempotency_key: String,
+    answer: Value,
+}
+
+impl Record {
+    fn client(&self, server: &Server, name: &str) -> Client {
+        server.with_key(match name {
+            "test" => &self.keys.test,
+            "live" => &self.keys.live,
+            "read" => &self.keys.read,
+            other => panic!("no key {other}"),
+        })
+    }
+}
+
+fn archives() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/released");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let mut archives: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    archives.retain(|path| path.extension().is_some_and(|extension| extension == "gz"));
+    archives.sort_unstable();
+    archives
+}
+
+/// A folder with a copy of the data, and what is known of it.
+fn unpacked(archive: &Path) -> (Folder, Record) {
+    let folder = Folder::new();
+    let mut command = Command::new("tar");
+    command.arg("-xzf").arg(archive).arg("-C");
+    let done = tool::started("tar", command.arg(folder.work()).status());
+    assert!(done.success(), "{}", archive.display());
+    let record = fs::read(folder.work().join("record.json")).unwrap();
+    (folder, serde_json::from_slice(&record).unwrap())
+}
+
+/// Where `shown` lacks something of `recorded` or differs from it; members that are new are let be.
+fn differs(shown: &Value, recorded: &Value, at: &str) -> Option<String> {
+    match (shown, recorded) {
+        (Value::Object(shown), Value::Object(recorded)) => {
+            recorded.iter().find_map(|(name, value)| {
+                differs(
+                    shown.get(name).unwrap_or(&Value::Null),
+                    value,
+                    &format!("{at}.{name}"),
+                )
+            })
+        }
+        (Value::Array(shown), Value::Array(recorded)) if shown.len() == recorded.len() => {
+            let pairs = shown.iter().zip(recorded).enumerate();
+            pairs
+                .map(|(index, (shown, recorded))| {
+                    differs(shown, recorded, &format!("{at}[{index}]"))
+                })
+                .find_map(|difference| difference)
+        }
+        _ => (shown != recorded).then(|| format!("{at}: {shown} in place of {recorded}")),
+    }
+}
+
+async fn assert_shown(server: &Server, record: &Record) {
+    for Read { key, path, answer } in &record.reads {
+        let client = record.client(server, key);
+        // A search waits for its index, which is made anew.
+        let shown = until(path, Duration::from_secs(30), async || {
+            let shown = client.get(path).await;
+            (shown.status != 503).then_some(shown)
+        });
+        let shown = shown.await.expect(200);
+        if let Some(difference) = differs(&shown.body, answer, "") {
+            panic!("GET {path} with the {key} key: {difference}");
+        }
+    }
+    let revoked = server.with_key(&record.keys.revoked);
+    revoked
+        .get("/v1/conversations")
+        .await
+        .error(401, "unauthorized", "");
+}
+
+async fn assert_repeated(server: &Server, record: &Record) {
+    for repeat in &record.repeats {
+        let call = record
+            .client(server, &repeat.key)
+            .call("POST", &repeat.path)
+            .bytes(repeat.body.clone())
+            .with("content-type", "application/json")
+            .with("idempotency-key", &repeat.idempotency_key);
+        let again = call.await.expect(201);
+        assert_eq!(again.header("idempotent-replayed"), "true", "{again}");
+        assert_eq!(again.body, repeat.answer, "POST {}", repeat.path);
+    }
+}
+
+/// Goes on with everything that was made in one mode.
+async fn write_on(c: &Client, conversations: &[String], documents: &[String]) {
+    let events = c
+        .get("/v1/events?after=0&limit=1")
+        .await
+        .expect(200)
+        .total();
+    for conversation in conversations {
+        let sent = c.message(conversation, "from today").await;
+        let at = sent.header("location").to_owned();
+        assert_eq!(c.get(&at).await.expect(200).body, sent.body);
+        let edited = c.patch(&at, json!({"content": "edited today"})).await;
+        assert_eq!(edited.expect(200)["content"], "edited today");
+    }
+    // The last one is in the bin.
+    let (binned, documents) = documents.split_last().unwrap();
+    for document in documents {
+        let at = format!("{DOCUMENTS}/{document}");
+        c.write(&at, "from today\n").await;
+        assert_eq!(c.text(&at).await, "from today\n");
+    }
+    let restored = c.call("POST", &format!("{DOCUMENTS}/{binned}/restore"));
+    restored.await.expect(200);
+    c.conversation().await;
+    let now = c.get("/v1/events?after=0&limit=1").await.expect(200);
+    let changes = 2 * conversations.len() + documents.len();
+    assert!(now.total() > events + u64::try_from(changes).unwrap());
+}
+
+#[tokio::test]
+async fn what_a_released_binary_wrote_is_shown_repeated_written_on_and_sound() {
+    let archives = archives();
+    assert!(!archives.is_empty(), "tests/released has no file");
+    for archive in archives {
+        eprintln!("{}", archive.display());
+        let (folder, record) = unpacked(&archive);
+        let written_at = DateTime::from_timestamp_secs(record.written_at).unwrap();
+        let mut server = Clock::start_at(written_at, folder);
+        assert_shown(&server, &record).await;
+        assert_repeated(&server, &record).await;
+        let (test, live) = (
+            record.client(&server, "test"),
+            record.client(&server, "live"),
+        );
+        write_on(&test, &record.conversations.test, &record.documents.test).await;
+        write_on(&live, &record.conversations.live, &record.documents.live).await;
+        assert!(server.term().success());
+        let check = colloquy()
+            .arg("check")
+            .current_dir(server.work())
+            .output()
+            .unwrap();
+        assert!(
+            check.status.success(),
+            "colloquy check: {}",
+            String::from_utf8_lossy(&check.stdout)
+        );
+    }
+}

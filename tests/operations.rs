@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::raw::Raw;
 use crate::support::shapes::keys;
-use crate::support::{OPERATOR, Server, Setup, account, shared, until};
+use crate::support::{OPERATOR, Server, Setup, account, shared, tool, until};
 
 /// Every route of this issue with its methods; a route that is not in the document does not exist.
 const ROUTES: [(&str, &str); 23] = [
@@ -72,7 +72,7 @@ async fn the_first_start_prints_three_keys_an_operator_token_and_a_curl_line_tha
     let run = tokio::process::Command::new("bash")
         .args(["-c", &format!("{curl} -sS --fail-with-body")])
         .output();
-    let run = run.await.unwrap();
+    let run = tool::started("bash", run.await);
     assert!(
         run.status.success(),
         "{curl}\n{}",
@@ -621,31 +621,24 @@ async fn a_body_that_never_comes_does_not_hold_the_end() {
     let mut raw = Raw::connect(&server.address()).await;
     raw.write(creation(&account).0.as_bytes()).await;
     account.test().get("/v1").await.expect(200);
-    let told = std::time::Instant::now();
     assert_eq!(server.term().code(), Some(0));
-    assert!(
-        told.elapsed() < Duration::from_millis(2_500),
-        "{:?}",
-        told.elapsed()
-    );
+    let answer = raw.read_to_end(Duration::from_secs(15)).await;
+    assert_ne!(answer.status, 408, "the body's own time came first");
 }
 
 #[tokio::test]
 async fn sigterm_ends_an_idle_server_at_once_and_idle_connections_do_not_hold_it() {
-    let mut server = Server::start();
+    // The test gives up sooner.
+    let mut server = Setup::default()
+        .env("COLLOQUY__SERVER__DRAIN_SECONDS", "600")
+        .start();
     let used = server.anonymous();
     used.get("/healthz").await.expect(200);
     let mut idle = Vec::new();
     for _ in 0..20 {
         idle.push(Raw::connect(&server.address()).await);
     }
-    let told = std::time::Instant::now();
     assert_eq!(server.term().code(), Some(0));
-    assert!(
-        told.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        told.elapsed()
-    );
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::Neighbour;
 use crate::support::documents::DOCUMENTS;
 use crate::support::server::Folder;
-use crate::support::{Dice, Server, Setup, SmallDisk, until};
+use crate::support::{Dice, Server, Setup, SmallDisk, tool, until};
 
 /// Beyond the size from which computations take turns.
 const LARGE: usize = 1_300_000;
@@ -128,14 +128,14 @@ impl Stranger {
              print('held', flush=True)\n\
              sys.stdin.readline()\n"
         );
-        let mut process = Command::new("python3")
+        let process = Command::new("python3")
             .args(["-c", &script])
             .current_dir(server.work())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+            .spawn();
+        let mut process = tool::started("python3", process);
         let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
         assert_eq!(said.next_line().await.unwrap().as_deref(), Some("held"));
         let asks = process.stdin.take().unwrap();
@@ -194,7 +194,7 @@ async fn redactions_beside_a_reader_that_never_ends_hold_up_no_message() {
         while begun.elapsed() < Duration::from_secs(25) {
             let sent = c.message(&conversation, "to be redacted").await;
             c.delete(sent.header("location")).await.expect(204);
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            neighbour.is_answered(20).await;
         }
     };
     let beside = neighbour

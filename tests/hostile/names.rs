@@ -1,6 +1,6 @@
 //! Names of a query or a form: compared with a set of known ones, and few.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -9,9 +9,8 @@ use super::Neighbour;
 use crate::support::raw::Raw;
 use crate::support::{Server, account, account_with_client, raw, shared};
 
-/// What a head that is answered without its body takes at most on a busy machine; a body is waited
-/// for 10 s.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// What a head that is answered without its body takes at most on a busy machine.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// `aaa&aab&aac…`, so many bytes.
 fn names(bytes: usize) -> String {
@@ -185,18 +184,13 @@ async fn no_body_is_read_for_a_link_that_does_not_exist() {
     ];
     for head in heads {
         let mut raw = Raw::connect(&shared().address()).await;
-        let asked = Instant::now();
         raw.write(
             format!("{head}Host: test\r\nAccept: application/json\r\nConnection: close\r\n\r\n")
                 .as_bytes(),
         )
         .await;
-        let answer = raw.read_to_end(AT_ONCE * 2).await;
+        let answer = raw.read_to_end(ANSWERED_WITHIN).await;
+        // Whoever waits for a body that does not come answers 408.
         assert_eq!(answer.status, 404, "{head}: {}", answer.text);
-        assert!(
-            asked.elapsed() < AT_ONCE,
-            "{head}: answered after {:?}",
-            asked.elapsed()
-        );
     }
 }

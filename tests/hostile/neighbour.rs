@@ -2,13 +2,13 @@
 //! while and says how long that took.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
-use crate::support::{Client, Server};
+use crate::support::{Client, Server, tool, until};
 
 /// Between two messages.
 const PACE: Duration = Duration::from_millis(10);
@@ -18,12 +18,16 @@ const REQUESTS_MIN: usize = 200;
 /// twice what it is without, is measured by `tests/bench/run --only hostile`, which runs these
 /// tests one by one on a release build.
 const P99_MAX: Duration = Duration::from_millis(2_000);
+/// What some hundred requests of the neighbour take at most on a busy machine.
+const GOES_ON: Duration = Duration::from_secs(120);
 /// Conversations that the messages go to, so that they live on every worker.
 const CONVERSATIONS: usize = 8;
 
 /// An account of its own, with conversations on every worker.
 pub(super) struct Neighbour {
     orders: mpsc::Sender<Order>,
+    /// Its requests that were answered so far.
+    answered: Arc<AtomicUsize>,
     /// Attacks run one after the other: each has the machine to itself.
     _turn: MutexGuard<'static, ()>,
 }
@@ -51,17 +55,20 @@ impl Neighbour {
             conversations.push(client.conversation_of(&customer).await);
         }
         let (address, key) = (server.address(), account.test_key().to_owned());
+        let answered = Arc::<AtomicUsize>::default();
         let sender = Sender {
             address,
             key,
             conversations,
             process: server.pid(),
+            answered: Arc::clone(&answered),
         };
         let (orders, inbox) = mpsc::channel();
         std::thread::spawn(move || sender.run(&inbox));
         leave_the_processor_to_others();
         Neighbour {
             orders,
+            answered,
             _turn: turn,
         }
     }
@@ -80,6 +87,16 @@ impl Neighbour {
         attack: impl Future<Output = T>,
     ) -> Beside<T> {
         self.beside_its(Asks::Lists, name, attack).await
+    }
+
+    /// Waits until so many further requests of the neighbour were answered: an attack that goes on
+    /// behind its last answer has no other end.
+    pub(super) async fn is_answered(&self, more: usize) {
+        let enough = self.answered.load(Ordering::Relaxed) + more;
+        until("the neighbour goes on", GOES_ON, async || {
+            (self.answered.load(Ordering::Relaxed) >= enough).then_some(())
+        })
+        .await;
     }
 
     async fn beside_its<T>(
@@ -145,7 +162,7 @@ fn leave_the_processor_to_others() {
                 .args(["--idle", "--pid", "0"])
                 .arg(thread.file_name())
                 .output();
-            assert!(done.is_ok(), "chrt (util-linux) is there");
+            tool::started("chrt", done);
         }
     }
 }
@@ -179,6 +196,7 @@ struct Sender {
     key: String,
     conversations: Vec<String>,
     process: u32,
+    answered: Arc<AtomicUsize>,
 }
 
 impl Sender {
@@ -216,6 +234,7 @@ impl Sender {
                 }
             }
             took.push(asked.elapsed());
+            self.answered.fetch_add(1, Ordering::Relaxed);
             peak = peak.max(self.resident_bytes());
         }
         (took, peak)

@@ -1,13 +1,10 @@
-//! `offset` up to what every JSON reader can count to: each list answers at once, with nothing.
-
-use std::time::{Duration, Instant};
+//! `offset` up to what every JSON reader can count to: each list answers with nothing, within the
+//! time that a read may take.
 
 use serde_json::json;
 
 use crate::support::{Account, account, shared};
 
-/// What a list far behind its end may take on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(5);
 /// 2^53 - 1.
 const FARTHEST: u64 = 9_007_199_254_740_991;
 
@@ -53,23 +50,17 @@ async fn lists(account: &Account) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_offset_of_any_size_is_answered_at_once_with_nothing() {
+async fn an_offset_of_any_size_is_answered_with_nothing() {
     let account = account().await;
     let c = account.test();
     for path in lists(&account).await {
         let and = if path.contains('?') { '&' } else { '?' };
         for offset in [1 << 31, 1 << 32, FARTHEST] {
-            let asked = Instant::now();
             let page = c
                 .get(&format!("{path}{and}offset={offset}&limit=100"))
                 .await
                 .expect(200);
             assert!(page.data().is_empty(), "{path}: {page}");
-            assert!(
-                asked.elapsed() < AT_ONCE,
-                "{path} at {offset}: {:?}",
-                asked.elapsed()
-            );
         }
         for offset in [
             "9007199254740992",

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::Neighbour;
 use crate::support::{
-    Account, Client, Receiver, Reply, Server, Setup, raw, stored, until, until_now,
+    Account, Client, Receiver, Reply, Server, Setup, raw, stored, tool, until, until_now,
 };
 
 const HOOKS: &str = "/v1/webhooks";
@@ -276,7 +276,7 @@ fn silent_resolver() -> &'static PathBuf {
             .args([&library, &source])
             .arg("-ldl")
             .status();
-        assert!(made.expect("cc is there").success());
+        assert!(tool::started("cc", made).success());
         library
     })
 }

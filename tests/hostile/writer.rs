@@ -72,7 +72,7 @@ async fn documents_erased_for_good_one_after_the_other() {
         })
         .await;
         // What is erased behind goes on for a while.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        neighbour.is_answered(300).await;
     };
     neighbour
         .beside("40 documents erased for good", attack)
@@ -124,7 +124,7 @@ async fn replays_over_everything_that_ever_happened() {
             }
         }
         // What they queue is written behind for a while.
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        neighbour.is_answered(500).await;
     };
     neighbour.beside("150 replays of 800 events", attack).await;
 }

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::until;
+use super::{tool, until};
 
 /// The longest that a browser may take on a busy machine.
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ pub(crate) async fn dom_of(url: &str) -> String {
     let output = tokio::time::timeout(SHOWS_WITHIN, command.output())
         .await
         .expect("the browser ends in time");
-    let output = output.unwrap_or_else(|error| panic!("chromium: {error}; tests/run installs it"));
+    let output = tool::started("chromium", output);
     assert!(
         output.status.success(),
         "chromium ended with {}",
@@ -74,8 +74,7 @@ impl Tab {
             .arg("--remote-debugging-port=0")
             .stdout(Stdio::null())
             .spawn();
-        let child =
-            child.unwrap_or_else(|error| panic!("chromium: {error}; tests/run installs it"));
+        let child = tool::started("chromium", child);
         // Its port and the path of its own socket.
         let door = profile.path().join("DevToolsActivePort");
         let (port, path) = until("chromium listens", SHOWS_WITHIN, async || {

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use super::tool;
+
 /// A folder with these files.
 pub(crate) fn folder_with(files: &[(&str, &str)]) -> TempDir {
     let folder = TempDir::with_prefix_in("git-", env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -25,9 +27,7 @@ pub(crate) fn run(folder: &Path, program: &str, arguments: &[&str]) -> Output {
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("LC_ALL", "C.UTF-8");
-    command
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}; tests/run installs it"))
+    tool::started(program, command.output())
 }
 
 /// Three texts of which two were made from the first.

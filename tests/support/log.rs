@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::server::Server;
+use super::tool;
 
 /// One event of a conversation.
 #[derive(Debug, Clone)]
@@ -42,8 +43,8 @@ fn read(path: &Path) -> Vec<Value> {
     let output = Command::new("python3")
         .args(["-c", READ])
         .arg(path)
-        .output()
-        .expect("python3 reads the file");
+        .output();
+    let output = tool::started("python3", output);
     assert!(
         output.status.success(),
         "{}",

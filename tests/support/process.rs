@@ -5,6 +5,8 @@ use std::io;
 use std::process::{Child, Command};
 use std::sync::{OnceLock, mpsc};
 
+use super::tool;
+
 /// One order to the spawning thread: what to start, and where the child goes.
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
@@ -32,10 +34,8 @@ pub(crate) fn spawn(command: Command) -> Child {
     spawner
         .send((command, reply))
         .expect("the spawning thread lives");
-    child
-        .recv()
-        .expect("the spawning thread answers")
-        .expect("setpriv (util-linux) starts the server")
+    let child = child.recv().expect("the spawning thread answers");
+    tool::started("setpriv", child)
 }
 
 /// Sends a signal by name to one process.
@@ -43,8 +43,6 @@ pub(crate) fn signal(name: &str, id: u32) {
     let done = Command::new("kill")
         .args([&format!("-{name}"), &id.to_string()])
         .status();
-    assert!(
-        done.is_ok_and(|status| status.success()),
-        "kill -{name} {id}"
-    );
+    let done = tool::started("kill", done);
+    assert!(done.success(), "kill -{name} {id}");
 }

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::tool;
+
 /// Unmounted at the end.
 pub(crate) struct SmallDisk(PathBuf);
 
@@ -16,8 +18,8 @@ impl SmallDisk {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
             .arg(at)
-            .status()
-            .unwrap();
+            .status();
+        let mounted = tool::started("mount", mounted);
         assert!(
             mounted.success(),
             "this test needs the right to mount a tmpfs (root)"

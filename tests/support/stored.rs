@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::tool;
+
 /// Runs one statement; blobs go in and come out as `{"hex": …}`.
 const RUN: &str = "
 import json, sqlite3, sys
@@ -27,7 +29,7 @@ pub(crate) fn query(file: &Path, sql: &str, values: &[Value]) -> Vec<Vec<Value>>
         .arg(file)
         .arg(sql)
         .arg(json!(values).to_string());
-    let output = command.output().expect("python3 reads the file");
+    let output = tool::started("python3", command.output());
     assert!(
         output.status.success(),
         "{sql}: {}",

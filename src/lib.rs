@@ -3,10 +3,11 @@
 //!
 //! - `config/` what can be set; the defaults stand in config.toml
 //! - `http/` everything that knows HTTP
-//! - `courier.rs` how webhooks leave the house; `names.rs` how names become addresses
+//! - `courier.rs` the client that sends webhooks; `name_resolver.rs` how names become addresses
 //! - `descriptors.rs` how many files and connections the process may open
 //! - `listen/` the command that brings events to a receiver on this machine
-//! - `start.rs` what a start prints; `log.rs` what is logged; `stop.rs` how a running server ends
+//! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
+//!   ends
 
 pub mod config;
 mod courier;

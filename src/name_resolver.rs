@@ -43,7 +43,7 @@ struct Table {
     accounts: HashMap<u32, Arc<Semaphore>>,
 }
 
-/// A resolver, on the blocking threads of its runtime.
+/// Resolves names on the blocking threads of a runtime.
 #[derive(Clone)]
 pub(crate) struct NameResolver {
     runtime: Handle,

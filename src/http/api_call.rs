@@ -1,4 +1,4 @@
-//! What a handler receives: who calls, on which path, under which conditions.
+//! A request as its handler receives it: who calls, on which path, under which conditions.
 
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ use super::idle::{IdleTimer, InUse};
 use super::problem::Problem;
 use super::router::PathParameters;
 
-/// Whoever is behind a request.
+/// The credential that a request came with, already verified.
 #[derive(Debug, Clone)]
 pub(crate) enum Credential {
-    /// Nobody in particular.
+    /// None; the operation needs none.
     None,
-    /// The bearer of an API key.
+    /// An API key.
     Key(Principal),
-    /// The bearer of a ticket for that key and this user.
+    /// A ticket for a WebSocket, made with this key and for this user.
     Ticket(Principal, Option<UserId>),
-    /// An operator.
+    /// The operator token.
     Operator,
 }
 
-/// One request on its way to its handler.
+/// One request, checked as far as its handler needs not look any more.
 pub(crate) struct ApiCall {
     pub(crate) app: Arc<AppState>,
     pub(crate) request: HttpRequest,
     pub(crate) parameters: PathParameters,
     pub(crate) credential: Credential,
-    /// On whose behalf its answer is in memory.
+    /// Who pays for the memory that its answer holds.
     pub(crate) owner: Option<BudgetOwner>,
     pub(crate) caller: Caller,
     pub(crate) if_match: Option<Precondition>,

@@ -27,17 +27,17 @@ use crate::config::Config;
 use crate::courier::HttpCourier;
 use crate::descriptors;
 
-/// The shared part of the edge.
+/// The state that all requests share, fixed at the start.
 pub(crate) struct AppState {
     pub(crate) system: Arc<System>,
     pub(crate) courier: Arc<HttpCourier>,
     pub(crate) router: Router,
     pub(crate) body: BodyLimits,
-    /// The same for bodies that hold documents.
+    /// The limits of bodies that hold documents.
     pub(crate) document_body: BodyLimits,
-    /// The same for forms that pages send.
+    /// The limits of forms that pages send.
     pub(crate) form_body: BodyLimits,
-    /// Large answers that are on their way out.
+    /// Memory for large answers that are on their way out.
     pub(crate) answers: Arc<Budget>,
     pub(crate) read_pace: ReadPace,
     /// How many large answers are in the making for each caller.
@@ -60,7 +60,7 @@ pub(crate) struct AppState {
     pub(crate) live_connections: Arc<LiveConnections>,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
-    /// The same for people.
+    /// The OpenAPI document as a page for people.
     pub(crate) docs: Bytes,
 }
 

@@ -1,5 +1,4 @@
-//! Who calls, and what that allows: keys at the interface's door, the operator token at the
-//! operators'.
+//! Who calls, and what that allows: API keys for the interface, the operator token for operators.
 
 use std::net::IpAddr;
 

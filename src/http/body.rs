@@ -27,12 +27,12 @@ const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 
 /// What an operation takes as its body.
 pub(crate) trait Body: Sized + Send + 'static {
-    /// Whether its handler looks after the idempotency key: it holds operations that are known by
-    /// key and place, each for itself, or only the handler knows whose key it is.
+    /// Whether its handler reserves the idempotency key itself: for each of many operations, or
+    /// because only the handler knows whose key it is.
     const HANDLES_IDEMPOTENCY: bool = false;
     /// Whether a form sends it.
     const FORM: bool = false;
-    /// Reads it.
+    /// Reads it from the request's bytes.
     fn parse(bytes: &[u8]) -> Result<Self, Problem>;
     /// Its schema's name, and whether it must be there.
     fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)>;
@@ -133,7 +133,7 @@ pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 /// Bytes of a body that are read before it is known whether it is wanted.
 const AHEAD_MAX: usize = 65_536;
 
-/// A body as it comes in.
+/// Reads a body piece by piece, and knows whether it has come to its end.
 pub(crate) struct BodyReader<'p> {
     payload: &'p mut Payload,
     ahead: VecDeque<Bytes>,
@@ -197,7 +197,7 @@ fn cut_off() -> Problem {
     Problem::invalid("", "the body was cut off or is encoded wrongly")
 }
 
-/// A body that has come.
+/// A whole body, not parsed yet.
 #[derive(Debug, Default)]
 pub(crate) struct RawBody {
     bytes: Bytes,
@@ -205,7 +205,7 @@ pub(crate) struct RawBody {
     permit: Option<BytesPermit>,
 }
 
-/// A body that has been read.
+/// A body's value, with what is held for it.
 pub(crate) struct ParsedBody<B> {
     pub(crate) body: B,
     /// What the request is, where it has an idempotency key.

@@ -13,7 +13,7 @@ const ACCOUNT_SHARE: usize = 4;
 /// together half.
 const ADDRESS_SHARE: usize = 16;
 
-/// On whose behalf bytes are held.
+/// Who pays for bytes in memory: each owner has a share of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum BudgetOwner {
     /// An account, by its identifier's bits.

@@ -41,9 +41,9 @@ pub(super) async fn look(
     }
 }
 
-/// What is known of one operation of many.
+/// Whether one operation of many is to be carried out or was answered before.
 pub(super) enum PartState {
-    /// It is to be carried out; with a key, its place is reserved.
+    /// It is to be carried out; with a key, its own key is reserved.
     Pending(Option<Reservation>),
     /// It was carried out by an earlier request.
     Answered(Answer),

@@ -12,7 +12,7 @@ const SERVING: u8 = 0;
 const LEAVING: u8 = 1;
 const REFUSING: u8 = 2;
 
-/// How many requests are between their head and their response.
+/// Counts the requests between their head and their response, for a drain to wait for.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightRequests {
     count: AtomicUsize,
@@ -24,7 +24,7 @@ pub(crate) struct InFlightRequests {
     told: watch::Sender<bool>,
 }
 
-/// One request; dropped when its response is built.
+/// Counts one request until it is dropped, when its response is built.
 #[derive(Debug)]
 pub(super) struct RequestGuard<'a> {
     in_flight: &'a InFlightRequests,

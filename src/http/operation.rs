@@ -42,7 +42,7 @@ impl Verb {
     }
 }
 
-/// Which credential opens an operation.
+/// The credential that an operation requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthRequirement {
     /// None is needed.
@@ -51,7 +51,7 @@ pub(crate) enum AuthRequirement {
     Key(&'static [Permission]),
     /// A share link's token, which stands in the path.
     ShareLink,
-    /// The same as a key's, or a ticket that was made with it.
+    /// An API key with one of these permissions, or a ticket that was made with one.
     KeyOrTicket(&'static [Permission]),
     /// The operator token.
     Operator,
@@ -78,14 +78,14 @@ pub(crate) enum Success {
     Switched,
 }
 
-/// Where what was created is found.
+/// How the `Location` of what was created follows from its identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocationRule {
-    /// Under the path that created it.
+    /// The request's path, then the identifier.
     UnderRequestPath,
-    /// Under this path.
+    /// This path, then the identifier.
     UnderPath(&'static str),
-    /// So many segments further up, then this.
+    /// The request's path without its last segments, so many; then this, then the identifier.
     FurtherUp(usize, &'static str),
 }
 
@@ -288,7 +288,7 @@ impl Operation {
         }
     }
 
-    /// What opens it.
+    /// The credential that it requires.
     pub(crate) fn auth(self, auth: AuthRequirement) -> Self {
         Operation { auth, ..self }
     }

@@ -1,5 +1,5 @@
-//! What a handler gives back, in terms of what was found or done; how it becomes a response stands
-//! in `respond.rs`.
+//! What a handler returns, in terms of what was found or done; `response.rs` makes the HTTP response
+//! of it.
 
 use bytes::Bytes;
 use colloquy_actors::limiter::RateLimitStatus;
@@ -14,7 +14,7 @@ use super::realtime::{EventStream, SocketOpening};
 pub(crate) enum Output {
     /// An actor's answer.
     Answer(Answer),
-    /// An answer that never becomes another.
+    /// An answer that never changes: caches may keep it for ever.
     Immutable(Answer),
     /// A page of a list.
     Page(Listing),
@@ -24,7 +24,7 @@ pub(crate) enum Output {
     Bulk(Vec<BulkOutcome>, Option<RateLimitStatus>),
     /// Events as they happen.
     Events(Box<EventStream>),
-    /// A line for frames.
+    /// A WebSocket to open.
     WebSocket(Box<SocketOpening>),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Listing {
     pub(crate) style: LinkStyle,
 }
 
-/// How a list was walked, so that its links go on in the same way.
+/// Which parameters the links to a list's other pages carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkStyle {
     /// By `offset`, or by the identifiers of `after` and `before`.
@@ -60,14 +60,14 @@ pub(crate) struct Text {
     pub(crate) room: Option<BytesPermit>,
 }
 
-/// How long a text may be kept by others.
+/// What caches may do with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachePolicy {
-    /// Not at all.
+    /// Not store it.
     NoStore,
-    /// As long as its tag is asked for each time.
+    /// Store it for everybody, and revalidate it each time.
     Public,
-    /// The same, but only by the one who asked.
+    /// Store it for the caller alone, and revalidate it each time.
     Private,
 }
 

@@ -61,7 +61,7 @@ impl OperationMetrics {
     }
 }
 
-/// The counters: a row for each operation, and one for all that leads to none.
+/// Counters of requests: a row for each operation, and one for all paths that lead to none.
 pub(crate) struct RequestMetrics {
     rows: Vec<OperationMetrics>,
 }

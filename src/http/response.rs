@@ -1,4 +1,4 @@
-//! From a verdict to a response: status, headers and body, in one place for all operations.
+//! The HTTP response to a request: status, headers and body, in one place for all operations.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
@@ -37,13 +37,13 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const HTML: &str = "text/html; charset=utf-8";
 
-/// A body and its tag.
+/// A body and its entity tag, without quotes.
 struct TaggedBody {
     body: Bytes,
     etag: String,
 }
 
-/// A verdict for whose answer there is room.
+/// An answer for which there is room in memory, its large parts written.
 pub(super) struct PreparedResponse {
     reply: Result<Response, Problem>,
     room: Option<BytesPermit>,

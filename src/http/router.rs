@@ -11,7 +11,7 @@ use super::query::hex;
 /// How many identifiers a path can hold.
 const SEGMENTS_MAX: usize = 4;
 
-/// Where the path's identifiers stand in it.
+/// The identifiers in a request's path, as spans of its text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathParameters {
     decoded: Option<Box<str>>,

@@ -14,13 +14,13 @@ use nix::sys::socket::{MsgFlags, Shutdown, SockaddrStorage, getpeername, recv, s
 /// those who send nothing more and wait, as they may: the two look the same.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A connection's descriptor. It is not owned: whoever holds this lives in what owns it, or knows
+/// The descriptor of a TCP connection. It is not owned: whoever holds this lives in what owns it, or knows
 /// the peer that it had.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SocketHandle(RawFd);
 
 impl SocketHandle {
-    /// That of this connection.
+    /// The descriptor of this connection.
     pub(super) fn of(stream: &TcpStream) -> Self {
         SocketHandle(stream.as_raw_fd())
     }

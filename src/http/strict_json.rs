@@ -9,7 +9,8 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
 
-/// The deserializer, visitor, seed or access that it is around.
+/// Wraps a deserializer, visitor, seed or access, and what it hands on, so that only objects become
+/// structs and only strings become words.
 pub(super) struct Strict<T>(pub(super) T);
 
 macro_rules! forwarded {

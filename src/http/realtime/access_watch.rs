@@ -1,4 +1,4 @@
-//! Whether a line may go on showing what it shows. Looked at again when its account's keys, users
+//! Whether an open connection may go on showing what it shows. Looked at again when its account's keys, users
 //! or settings have changed, when its key ends by itself, and right before anything is shown: so
 //! nothing is shown that was committed after a right was gone. In between it costs a look at one
 //! number.
@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// each line ten looks a second.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// Who opened a line, and from where.
+/// The credential with which a connection was opened, and from where.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionAuth {
     secret: SecretHash,
@@ -33,7 +33,7 @@ pub(crate) struct ConnectionAuth {
     needs: &'static [Permission],
 }
 
-/// What a line shows, in the order of the rights that it takes.
+/// What a connection shows, in the order of the rights that it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Visibility {
     /// Answers to what is said through it.
@@ -44,10 +44,10 @@ pub(crate) enum Visibility {
     Documents,
 }
 
-/// Why a line must end.
+/// Why a connection must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessEnd {
-    /// What opened it opens it no more.
+    /// The credential or a right that it needs is gone.
     Revoked,
     /// The server is stopping.
     ServerStopping,
@@ -85,13 +85,13 @@ impl ConnectionAuth {
     }
 }
 
-/// What woke a line that shows nothing at the moment.
+/// What woke a connection that shows nothing at the moment.
 enum Wake {
     Look,
     Leaving,
 }
 
-/// Whether one line may go on, as far as it was looked at.
+/// Watches whether one connection may go on: whenever rights change, and before anything is shown.
 pub(crate) struct AccessWatch {
     app: Arc<AppState>,
     auth: ConnectionAuth,

@@ -12,7 +12,7 @@ pub(super) struct Watermark {
     pub(super) passed: u64,
 }
 
-/// How far a conversation's subscription has come, and what it owes.
+/// Decides which of two subscriptions shows an event of one conversation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deduplicator {
     start: u64,
@@ -73,17 +73,17 @@ impl Deduplicator {
         pending || account.is_none_or(|account| number <= account.start)
     }
 
-    /// What was shown last.
+    /// The `seq` up to which everything was shown.
     pub(super) fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// Whether the account's subscription relies on it for something.
+    /// Whether the conversation's subscription must still show events that the account's left to it.
     pub(super) fn has_pending(&self) -> bool {
         self.pending.is_some_and(|(_, last)| last > self.passed)
     }
 
-    /// Whether it relies on the account's for something.
+    /// Whether the account's subscription must still show events that this one left to it.
     pub(super) fn awaits_account(&self) -> bool {
         self.left > self.passed
     }

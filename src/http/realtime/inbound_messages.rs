@@ -24,14 +24,14 @@ use super::super::{admission, conditions, idempotency, json};
 use super::access_watch::ConnectionAuth;
 use super::limits::FrameBytes;
 
-/// Who is at the other end of a line.
+/// Who is at the other end of a WebSocket.
 pub(super) struct SocketPeer {
     pub(super) app: Arc<AppState>,
     pub(super) auth: ConnectionAuth,
     pub(super) caller: Caller,
 }
 
-/// One message on its way.
+/// A message that came through a WebSocket and is to be sent.
 pub(super) struct InboundMessage {
     pub(super) reference: String,
     pub(super) conversation: ConversationId,
@@ -40,14 +40,14 @@ pub(super) struct InboundMessage {
     pub(super) held: Option<FrameBytes>,
 }
 
-/// What became of one.
+/// What became of one inbound message.
 pub(super) struct SendResult {
     pub(super) reference: String,
     /// The message as it was stored, in JSON.
     pub(super) outcome: Result<Bytes, Problem>,
 }
 
-/// All that are under way.
+/// The inbound messages of one WebSocket that are under way: one at a time for each conversation.
 #[derive(Default)]
 pub(super) struct InboundMessages {
     in_flight: FuturesUnordered<LocalBoxFuture<'static, (ConversationId, SendResult)>>,

@@ -18,7 +18,7 @@ use crate::config::Config;
 /// When who has too many lines open may come again: nobody knows when one of them is closed.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
-/// Bounds of a line.
+/// Bounds of one event stream or WebSocket, from the settings.
 #[derive(Debug, Clone)]
 pub(crate) struct RealtimeLimits {
     pub(crate) heartbeat: Duration,
@@ -45,14 +45,14 @@ impl RealtimeLimits {
     }
 }
 
-/// How a line is kept open.
+/// How events reach a client that stays connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     EventStream,
     WebSocket,
 }
 
-/// How many lines are open, and how many may be.
+/// The event streams and WebSockets that are open, bounded by key and by account.
 #[derive(Debug)]
 pub(crate) struct LiveConnections {
     key_max: usize,
@@ -79,7 +79,7 @@ impl Counts {
     }
 }
 
-/// One of them, as long as it lives.
+/// Counts one event stream or WebSocket until it is dropped.
 #[derive(Debug)]
 pub(crate) struct LiveConnection {
     live_connections: Arc<LiveConnections>,

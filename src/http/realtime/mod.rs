@@ -1,15 +1,15 @@
 //! What stays open: event streams (`text/event-stream`) and WebSockets. Bytes are made when the
 //! connection has room for them and not before, so a slow reader holds nothing but its place.
 //!
-//! - `access.rs` whether a line may go on; `limits.rs` what the settings say, how many are open,
-//!   what their frames hold
+//! - `access_watch.rs` whether a connection may still see what it sees; `limits.rs` what the
+//!   settings say, how many are open, what their frames hold in memory
 //! - `sse.rs` an event stream
-//! - `handshake.rs`, `wire.rs` how a WebSocket is opened, and its bytes (RFC 6455); `bucket.rs` how
-//!   many frames it may send
+//! - `handshake.rs`, `websocket_codec.rs` how a WebSocket is opened, and its bytes (RFC 6455);
+//!   `frame_bucket.rs` how many frames it may send
 //! - `socket.rs` one WebSocket: bytes in, bytes out; `session.rs` the same in frames, knowing no
 //!   bytes
-//! - `frames.rs` what frames say; `subscriptions.rs`, `cover.rs` which events go out; `sends.rs`
-//!   messages that come in
+//! - `json_frames.rs` what frames say; `subscriptions.rs`, `deduplicator.rs` which events go out;
+//!   `inbound_messages.rs` messages that come in
 
 mod access_watch;
 mod deduplicator;

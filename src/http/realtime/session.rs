@@ -39,7 +39,7 @@ pub(super) enum SessionEnd {
     Unreadable,
 }
 
-/// What had to be found out before the next frame is read.
+/// What a frame needed to find out; the next one is read only after it.
 enum Step {
     Subscribed(Option<ConversationId>, u64, Box<EventReader>, Visibility),
     /// The account's is unsubscribed; these are read on by themselves.
@@ -49,7 +49,7 @@ enum Step {
     Refused(Problem),
 }
 
-/// What others are told.
+/// What other participants are told without being stored.
 #[derive(Debug, Clone, Copy)]
 enum Signal {
     Typing,

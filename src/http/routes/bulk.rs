@@ -72,7 +72,7 @@ pub(super) struct BulkOperation {
 #[schema(as = BulkAnswer)]
 #[expect(
     dead_code,
-    reason = "the shape of what `respond` writes, for the document"
+    reason = "the shape of what `response.rs` writes, for the document"
 )]
 pub(super) struct BulkAnswer {
     /// An answer for each operation.
@@ -83,7 +83,7 @@ pub(super) struct BulkAnswer {
 #[derive(ToSchema)]
 #[expect(
     dead_code,
-    reason = "the shape of what `respond` writes, for the document"
+    reason = "the shape of what `response.rs` writes, for the document"
 )]
 pub(super) struct BulkResult {
     /// The status of the single call.

@@ -17,6 +17,15 @@ use super::problem::{Outcome, Problem};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
+/// Where a request comes from, and when it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    /// The client's address.
+    pub(super) address: IpAddr,
+    /// The wall clock.
+    pub(super) at: Timestamp,
+}
+
 /// The client's address: the peer's, or behind proxies that are believed, the last one that is none
 /// of them.
 pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr {
@@ -52,31 +61,29 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
 pub(super) async fn admit(
     app: &AppState,
     principal: &Principal,
-    from: (IpAddr, i64),
+    arrival: Arrival,
     status: &mut Option<RateLimitStatus>,
 ) -> Result<(), Problem> {
-    let (address, now_ms) = from;
-    if !authentication::address_allowed(principal, address) {
+    if !authentication::address_allowed(principal, arrival.address) {
         let peek = PeekPermit {
             key: LimitKey::from(principal.key.view.key_id.bits()),
             limits: limits(principal),
-            now: Timestamp(now_ms),
+            now: arrival.at,
         };
         *status = app.system.limiter.peek(peek).await.ok();
         return Err(Problem::forbidden(
             "the key may not be used from this address",
         ));
     }
-    granted(status.insert(take(app, principal, now_ms).await?))
+    granted(status.insert(take(app, principal, arrival.at).await?))
 }
 
 /// Counts one request for the share link with this token, if the limits of its address and of the
 /// link let it pass.
-pub(super) fn admit_link(app: &AppState, token: &str, from: (IpAddr, i64)) -> Result<(), Problem> {
-    let (address, now_ms) = from;
+pub(super) fn admit_link(app: &AppState, token: &str, arrival: Arrival) -> Result<(), Problem> {
     app.system
         .links
-        .take(address, token, Timestamp(now_ms))
+        .take(arrival.address, token, arrival.at)
         .map_err(|refused| match refused {
             LinkRefusal::Address(seconds) => {
                 Problem::rate_limited("too many requests for links from this address", seconds)
@@ -91,13 +98,13 @@ pub(super) fn admit_link(app: &AppState, token: &str, from: (IpAddr, i64)) -> Re
 pub(super) async fn take(
     app: &AppState,
     principal: &Principal,
-    now_ms: i64,
+    at: Timestamp,
 ) -> Result<RateLimitStatus, Problem> {
     let take = TakePermit {
         key: LimitKey::from(principal.key.view.key_id.bits()),
         limits: limits(principal),
         permits: 1,
-        now: Timestamp(now_ms),
+        now: at,
     };
     let taken = app.system.limiter.take(take).await;
     taken.map_err(|_| Problem::unavailable("the rate limiter does not answer", Outcome::None, 1))

@@ -9,6 +9,7 @@ use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::id::{Id, Prefix, UserId};
 use colloquy_model::idempotency::{Fingerprint, Reservation};
+use colloquy_model::time::Timestamp;
 
 use super::app_state::AppState;
 use super::budget::BudgetOwner;
@@ -45,8 +46,8 @@ pub(crate) struct ApiCall {
     pub(crate) reservation: Option<Reservation>,
     /// Whether its answer shows a document.
     pub(crate) whole: bool,
-    /// The wall clock when it came, in Unix milliseconds.
-    pub(crate) now_ms: i64,
+    /// The wall clock when it came.
+    pub(crate) now: Timestamp,
 }
 
 impl ApiCall {

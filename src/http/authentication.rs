@@ -14,6 +14,7 @@ use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 use ipnet::IpNet;
 
+use super::admission::Arrival;
 use super::api_call::Credential;
 use super::app_state::AppState;
 use super::operation::{AuthRequirement, Verb};
@@ -53,9 +54,9 @@ pub(super) fn identify(
     app: &AppState,
     auth: AuthRequirement,
     request: &HttpRequest,
-    from: (IpAddr, i64),
+    arrival: Arrival,
 ) -> Result<Credential, Problem> {
-    let (address, now_ms) = from;
+    let (address, now_ms) = (arrival.address, arrival.at.0);
     let headers = request.headers();
     let bearer = bearer(headers);
     let found = match auth {
@@ -159,22 +160,46 @@ pub(super) fn granted(principal: &Principal, one: Permission) -> bool {
         .is_none_or(|scopes| scopes.contains(&one))
 }
 
+/// What an operation needs of the key that calls it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Needs {
+    /// One of these permissions; with none named, any key will do.
+    pub(super) permissions: &'static [Permission],
+    /// Read-only keys may only get.
+    pub(super) verb: Verb,
+}
+
+/// Refuses a read-only key that would change something.
+pub(super) fn check_key_type(principal: &Principal, needs: Needs) -> Result<(), Problem> {
+    if principal.key.view.kind == KeyType::Read && needs.verb != Verb::Get {
+        return Err(Problem::forbidden("a read-only key may only read"));
+    }
+    Ok(())
+}
+
+/// Refuses a key that has none of the permissions.
+pub(super) fn check_permissions(principal: &Principal, needs: Needs) -> Result<(), Problem> {
+    let allowed = needs.permissions.is_empty()
+        || needs.permissions.iter().any(|one| granted(principal, *one));
+    if !allowed {
+        return Err(Problem::forbidden("the key is not allowed this scope"));
+    }
+    Ok(())
+}
+
 /// Whether the key may do this, and for whom it acts.
 pub(super) fn permit(
     app: &AppState,
     credential: &Credential,
-    needs: (&[Permission], Verb),
+    needs: Needs,
     headers: &HeaderMap,
 ) -> Result<Acting, Problem> {
-    let (permissions, verb) = needs;
     let (principal, ticket) = match credential {
         Credential::None | Credential::Operator => return Ok(Acting::Nobody),
         Credential::Key(principal) => (principal, None),
         Credential::Ticket(principal, user) => (principal, Some(*user)),
     };
-    if principal.key.view.kind == KeyType::Read && verb != Verb::Get {
-        return Err(Problem::forbidden("a read-only key may only read"));
-    }
+    check_key_type(principal, needs)?;
     let (acting, role) = match ticket {
         None => acting(app, principal, headers)?,
         Some(None) => (Acting::Nobody, None),
@@ -187,15 +212,13 @@ pub(super) fn permit(
     };
     let for_admins =
         |one: &Permission| matches!(one, Permission::UsersManage | Permission::WebhooksManage);
-    let granted = |one: &Permission| granted(principal, *one);
-    if !permissions.is_empty() && !permissions.iter().any(granted) {
-        return Err(Problem::forbidden("the key is not allowed this scope"));
-    }
+    check_permissions(principal, needs)?;
     if role == Some(Role::Agent)
-        && !permissions.is_empty()
-        && permissions
+        && !needs.permissions.is_empty()
+        && needs
+            .permissions
             .iter()
-            .filter(|one| granted(one))
+            .filter(|one| granted(principal, **one))
             .all(for_admins)
     {
         return Err(Problem::forbidden("an agent may not do this"));

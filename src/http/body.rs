@@ -10,7 +10,7 @@ use actix_web::http::header::{
 };
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::offload::{self, ComputeError};
-use colloquy_model::idempotency::{Fingerprint, RequestHead};
+use colloquy_model::idempotency::Fingerprint;
 use futures_util::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use super::api_call::ApiCall;
 use super::budget::{Budget, BudgetOwner, BytesPermit, Slack};
+use super::idempotency::RequestIdentity;
 use super::operation::{Verb, register};
 use super::problem::{Kind, Outcome, Problem};
 use super::{json, query};
@@ -25,13 +26,22 @@ use super::{json, query};
 /// As it is named in an error.
 const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 
+/// How a body is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// As JSON.
+    Json,
+    /// As a page's form.
+    Form,
+}
+
 /// What an operation takes as its body.
 pub(crate) trait Body: Sized + Send + 'static {
     /// Whether its handler reserves the idempotency key itself: for each of many operations, or
     /// because only the handler knows whose key it is.
     const HANDLES_IDEMPOTENCY: bool = false;
-    /// Whether a form sends it.
-    const FORM: bool = false;
+    /// How it is encoded.
+    const ENCODING: Encoding = Encoding::Json;
     /// Reads it from the request's bytes.
     fn parse(bytes: &[u8]) -> Result<Self, Problem>;
     /// Its schema's name, and whether it must be there.
@@ -100,7 +110,7 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for ShareLinkJson<T> 
 pub(crate) struct Form<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Form<T> {
-    const FORM: bool = true;
+    const ENCODING: Encoding = Encoding::Form;
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
         let text = std::str::from_utf8(bytes)
             .map_err(|_| Problem::invalid("", "must be percent-encoded UTF-8"))?;
@@ -215,6 +225,13 @@ pub(crate) struct ParsedBody<B> {
     pub(crate) permit: Option<BytesPermit>,
 }
 
+/// What a body may take of the memory for large bodies, and who pays for it.
+#[derive(Clone, Copy)]
+struct Share {
+    owner: BudgetOwner,
+    bytes_max: usize,
+}
+
 impl BodyLimits {
     /// Reads a whole body, or says which bound it breaks.
     pub(crate) async fn read(
@@ -247,15 +264,18 @@ impl BodyLimits {
     ) -> Result<RawBody, Problem> {
         let mut raw_body = RawBody::default();
         // Without a declared length it may become as large as allowed.
-        let most = declared.unwrap_or(self.bytes_max);
-        self.hold(&mut raw_body, declared.unwrap_or(0), (owner, most))?;
+        let share = Share {
+            owner,
+            bytes_max: declared.unwrap_or(self.bytes_max),
+        };
+        self.hold(&mut raw_body, declared.unwrap_or(0), share)?;
         let mut gathered = BytesMut::new();
         while let Some(chunk) = pieces.next().await? {
             let so_far = raw_body.bytes.len() + gathered.len() + chunk.len();
             if so_far > self.bytes_max {
                 return Err(self.too_large());
             }
-            self.hold(&mut raw_body, so_far, (owner, most))?;
+            self.hold(&mut raw_body, so_far, share)?;
             // The usual body comes in one piece and is not copied.
             if raw_body.bytes.is_empty() && gathered.is_empty() {
                 raw_body.bytes = chunk;
@@ -273,15 +293,13 @@ impl BodyLimits {
         Ok(raw_body)
     }
 
-    fn hold(
-        &self,
-        raw_body: &mut RawBody,
-        bytes: usize,
-        (owner, most): (BudgetOwner, usize),
-    ) -> Result<(), Problem> {
+    /// Takes memory for the whole body as soon as what has come is large.
+    fn hold(&self, raw_body: &mut RawBody, bytes: usize, share: Share) -> Result<(), Problem> {
         if bytes > self.offload_bytes && !raw_body.large {
             raw_body.large = true;
-            let permit = self.in_flight.take(owner, most, Slack::None);
+            let permit = self
+                .in_flight
+                .take(share.owner, share.bytes_max, Slack::None);
             let refused =
                 || Problem::unavailable("too many large bodies at once", Outcome::None, 1);
             raw_body.permit = Some(permit.ok_or_else(refused)?);
@@ -306,26 +324,16 @@ impl RawBody {
     /// thread when the account's turn comes, so that many at once do not take the cores from
     /// everybody else.
     pub(crate) async fn parse<B: Body>(self, call: &ApiCall) -> Result<ParsedBody<B>, Problem> {
-        let words = call.idempotency_key.is_some().then(|| {
-            let user = call
-                .caller
-                .by
-                .user
-                .map(|user| user.to_string())
-                .unwrap_or_default();
-            [
-                call.request.method().as_str().to_owned(),
-                call.request.uri().path().to_owned(),
-                call.query().to_owned(),
-                user,
-            ]
-        });
+        let identity = call
+            .idempotency_key
+            .is_some()
+            .then(|| RequestIdentity::of_call(call));
         if !self.large {
-            return self.read_and_mark(words.as_ref());
+            return self.read_and_hash(identity.as_ref());
         }
         let bytes = self.bytes.len();
         let parsed = offload::run_linear(call.caller.scope, bytes, move || {
-            self.read_and_mark(words.as_ref())
+            self.read_and_hash(identity.as_ref())
         });
         parsed.await.unwrap_or_else(|error| match error {
             ComputeError::Overloaded => Err(Problem::unavailable(
@@ -338,19 +346,12 @@ impl RawBody {
     }
 
     /// The permit goes along: whoever hangs up meanwhile does not end it.
-    fn read_and_mark<B: Body>(self, words: Option<&[String; 4]>) -> Result<ParsedBody<B>, Problem> {
+    fn read_and_hash<B: Body>(
+        self,
+        identity: Option<&RequestIdentity>,
+    ) -> Result<ParsedBody<B>, Problem> {
         let body = B::parse(&self.bytes)?;
-        let fingerprint = words.map(|[method, path, query, user]| {
-            Fingerprint::of(
-                RequestHead {
-                    method,
-                    path,
-                    query,
-                    user,
-                },
-                &self.bytes,
-            )
-        });
+        let fingerprint = identity.map(|identity| identity.fingerprint(&self.bytes));
         Ok(ParsedBody {
             body,
             fingerprint,
@@ -360,7 +361,11 @@ impl RawBody {
 }
 
 /// Whether a body is declared as what the operation reads.
-pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb, form: bool) -> Result<(), Problem> {
+pub(crate) fn check_media_type(
+    headers: &HeaderMap,
+    verb: Verb,
+    encoding: Encoding,
+) -> Result<(), Problem> {
     let plain =
         |coding: &str| coding.trim().is_empty() || coding.trim().eq_ignore_ascii_case("identity");
     let plain = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.split(',').all(plain));
@@ -384,7 +389,10 @@ pub(crate) fn check_media_type(headers: &HeaderMap, verb: Verb, form: bool) -> R
             "the body must be declared once",
         ));
     }
-    let expected = if form { FORM } else { "application/json" };
+    let expected = match encoding {
+        Encoding::Form => FORM,
+        Encoding::Json => "application/json",
+    };
     let wrong = || {
         let reason = format!("the body must be declared as {expected}, in UTF-8");
         Problem::new(Kind::UnsupportedMediaType, reason)
@@ -413,9 +421,9 @@ mod tests {
         let check = |text: &str, verb| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
-            check_media_type(&headers, verb, false).is_ok()
+            check_media_type(&headers, verb, Encoding::Json).is_ok()
         };
-        assert!(check_media_type(&HeaderMap::new(), Verb::Post, false).is_ok());
+        assert!(check_media_type(&HeaderMap::new(), Verb::Post, Encoding::Json).is_ok());
         assert!(
             check("application/json", Verb::Post)
                 && check("Application/JSON; charset=UTF-8", Verb::Post)
@@ -431,11 +439,11 @@ mod tests {
         }
         let mut headers = HeaderMap::new();
         for _ in 0..2 {
-            assert!(check_media_type(&headers, Verb::Post, false).is_ok());
+            assert!(check_media_type(&headers, Verb::Post, Encoding::Json).is_ok());
             headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         assert!(
-            check_media_type(&headers, Verb::Post, false).is_err(),
+            check_media_type(&headers, Verb::Post, Encoding::Json).is_err(),
             "declared twice"
         );
     }
@@ -451,7 +459,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
             assert_eq!(
-                check_media_type(&headers, Verb::Post, false).is_ok(),
+                check_media_type(&headers, Verb::Post, Encoding::Json).is_ok(),
                 right,
                 "{coding}"
             );

@@ -17,10 +17,11 @@ use colloquy_model::caller::{By, Caller, Scope};
 use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 
+use super::admission::Arrival;
 use super::api_call::{ApiCall, Credential};
 use super::app_state::AppState;
-use super::authentication::{self, Acting};
-use super::body::{BodyReader, RawBody, check_media_type};
+use super::authentication::{self, Acting, Needs};
+use super::body::{BodyReader, Encoding, RawBody, check_media_type};
 use super::budget::BudgetOwner;
 use super::concurrency::ConcurrencyPermit;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
@@ -60,6 +61,15 @@ pub(super) enum Response {
     Output(Output),
     /// The methods that a path takes.
     AllowedMethods(&'static str),
+}
+
+/// What a request asks for, and who asks.
+#[derive(Clone)]
+struct Target<'o> {
+    operation: &'o Operation,
+    parameters: PathParameters,
+    credential: Credential,
+    arrival: Arrival,
 }
 
 /// Answers one request. A panic on the way is an answer too.
@@ -185,40 +195,28 @@ impl RequestContext {
         parameters: PathParameters,
         body: &mut BodyReader<'_>,
     ) -> Result<Output, Problem> {
-        let app = Arc::clone(&self.app);
-        let now_ms = Timestamp::now().0;
-        let address = admission::client_address(&app.proxies, &self.request);
+        let arrival = Arrival {
+            address: admission::client_address(&self.app.proxies, &self.request),
+            at: Timestamp::now(),
+        };
         let credential =
-            authentication::identify(&app, operation.auth, &self.request, (address, now_ms))?;
-        self.owner = owner(operation.auth, &credential, address);
+            authentication::identify(&self.app, operation.auth, &self.request, arrival)?;
+        self.owner = owner(operation.auth, &credential, arrival.address);
+        let target = Target {
+            operation,
+            parameters,
+            credential,
+            arrival,
+        };
         let chunked = self.body_comes;
         let acting = tokio::select! {
             biased;
-            admitted = self.admit((operation, &parameters), &credential, (address, now_ms)) => admitted?,
+            admitted = self.admit(&target) => admitted?,
             problem = body.fault(), if chunked => return Err(problem),
         };
-        if self.too_late && !operation.watched {
-            return Err(Problem::unavailable(
-                "the server is stopping",
-                Outcome::None,
-                1,
-            ));
-        }
-        // What changes a document answers with it: without room for that nothing is changed.
-        let full = |owner| app.answers.is_spent(owner);
-        if operation.whole && operation.verb != Verb::Get && self.owner.is_some_and(full) {
-            return Err(Problem::unavailable(TOO_MANY_ANSWERS, Outcome::None, 1));
-        }
+        self.check_capacity(operation)?;
         if let Some(known) = operation.known {
-            let call = self.call(
-                operation,
-                parameters.clone(),
-                (
-                    credential.clone(),
-                    self.caller(&credential, acting, address)?,
-                ),
-                now_ms,
-            );
+            let call = self.call(target.clone(), self.caller(&target, acting)?);
             tokio::select! {
                 biased;
                 known = known(&call) => known?,
@@ -226,21 +224,33 @@ impl RequestContext {
             }
         }
         let raw_body = self.read(operation, body).await?;
-        let caller = self.caller(&credential, acting, address)?;
-        let mut call = self.call(operation, parameters, (credential, caller), now_ms);
+        let caller = self.caller(&target, acting)?;
+        let mut call = self.call(target, caller);
         let headers = self.request.headers();
-        call.if_match = if operation.conditional {
-            conditions::if_match(headers)?
-        } else {
-            None
-        };
-        let key = if operation.repeatable {
-            conditions::idempotency_key(headers)?
-        } else {
-            None
-        };
-        call.idempotency_key = key.map(str::to_owned);
+        if operation.conditional {
+            call.if_match = conditions::if_match(headers)?;
+        }
+        if operation.repeatable {
+            call.idempotency_key = conditions::idempotency_key(headers)?.map(str::to_owned);
+        }
         self.work(operation, call, raw_body).await
+    }
+
+    /// Refuses what comes when the server stops, and a change of a document for whose answer there
+    /// is no room: without room nothing is changed.
+    fn check_capacity(&self, operation: &Operation) -> Result<(), Problem> {
+        if self.too_late && !operation.watched {
+            return Err(Problem::unavailable(
+                "the server is stopping",
+                Outcome::None,
+                1,
+            ));
+        }
+        let full = |owner| self.app.answers.is_spent(owner);
+        if operation.whole && operation.verb != Verb::Get && self.owner.is_some_and(full) {
+            return Err(Problem::unavailable(TOO_MANY_ANSWERS, Outcome::None, 1));
+        }
+        Ok(())
     }
 
     /// Lets the handler work, as soon as it may and for as long as somebody waits for what it
@@ -277,65 +287,62 @@ impl RequestContext {
     }
 
     /// The request as its handler receives it, but for what its headers ask beside.
-    fn call(
-        &self,
-        operation: &Operation,
-        parameters: PathParameters,
-        (credential, caller): (Credential, Caller),
-        now_ms: i64,
-    ) -> ApiCall {
+    fn call(&self, target: Target<'_>, caller: Caller) -> ApiCall {
         ApiCall {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
-            parameters,
-            credential,
+            parameters: target.parameters,
+            credential: target.credential,
             caller,
             owner: self.owner,
             if_match: None,
             idempotency_key: None,
             fingerprint: None,
             reservation: None,
-            whole: operation.whole,
-            now_ms,
+            whole: target.operation.whole,
+            now: target.arrival.at,
         }
     }
 
     /// Address, rate and permission of a key, the limits of a share link; operators have all of
     /// these.
-    async fn admit(
-        &mut self,
-        (operation, parameters): (&Operation, &PathParameters),
-        credential: &Credential,
-        from: (IpAddr, i64),
-    ) -> Result<Acting, Problem> {
-        let needs = match operation.auth {
-            AuthRequirement::Key(needs) | AuthRequirement::KeyOrTicket(needs) => needs,
-            AuthRequirement::ShareLink => {
-                let token = parameters
-                    .segment(self.request.uri().path(), 0)
-                    .unwrap_or_default();
-                let admitted = admission::admit_link(&self.app, token, from);
-                let headers = self.request.headers();
-                return admitted.map(|()| Acting::Nobody).map_err(|problem| {
-                    match operation.shows_pages() {
-                        true => refusal_page(headers, problem),
-                        false => problem,
-                    }
-                });
+    async fn admit(&mut self, target: &Target<'_>) -> Result<Acting, Problem> {
+        let Target {
+            operation,
+            credential,
+            arrival,
+            ..
+        } = target;
+        let permissions = match operation.auth {
+            AuthRequirement::Key(permissions) | AuthRequirement::KeyOrTicket(permissions) => {
+                permissions
             }
+            AuthRequirement::ShareLink => return self.admit_link(target),
             AuthRequirement::Public | AuthRequirement::Operator | AuthRequirement::Metrics => {
                 return Ok(Acting::Nobody);
             }
         };
         if let Credential::Key(principal) | Credential::Ticket(principal, _) = credential {
-            admission::admit(&self.app, principal, from, &mut self.rate_limit).await?;
+            admission::admit(&self.app, principal, *arrival, &mut self.rate_limit).await?;
         }
-        authentication::permit(
-            &self.app,
-            credential,
-            (needs, operation.verb),
-            self.request.headers(),
-        )
+        let needs = Needs {
+            permissions,
+            verb: operation.verb,
+        };
+        authentication::permit(&self.app, credential, needs, self.request.headers())
+    }
+
+    fn admit_link(&self, target: &Target<'_>) -> Result<Acting, Problem> {
+        let token = target
+            .parameters
+            .segment(self.request.uri().path(), 0)
+            .unwrap_or_default();
+        admission::admit_link(&self.app, token, target.arrival)
+            .map(|()| Acting::Nobody)
+            .map_err(|problem| match target.operation.shows_pages() {
+                true => refusal_page(self.request.headers(), problem),
+                false => problem,
+            })
     }
 
     async fn read(
@@ -347,29 +354,24 @@ impl RequestContext {
             return Ok(RawBody::default());
         }
         let headers = self.request.headers();
-        let limits = match (operation.form, operation.large) {
-            (true, _) => &self.app.form_body,
-            (false, true) => &self.app.document_body,
-            (false, false) => &self.app.body,
+        let limits = match (operation.encoding, operation.large) {
+            (Encoding::Form, _) => &self.app.form_body,
+            (Encoding::Json, true) => &self.app.document_body,
+            (Encoding::Json, false) => &self.app.body,
         };
         let Some(owner) = self.owner else {
             return Ok(RawBody::default());
         };
         let raw_body = limits.read(headers, owner, body).await?;
         if !raw_body.is_empty() {
-            check_media_type(headers, operation.verb, operation.form)?;
+            check_media_type(headers, operation.verb, operation.encoding)?;
         }
         Ok(raw_body)
     }
 
-    fn caller(
-        &self,
-        credential: &Credential,
-        acting: Acting,
-        address: IpAddr,
-    ) -> Result<Caller, Problem> {
+    fn caller(&self, target: &Target<'_>, acting: Acting) -> Result<Caller, Problem> {
         let key = |principal: &Principal| principal.key.view.key_id;
-        let (scope, key) = match credential {
+        let (scope, key) = match &target.credential {
             Credential::None | Credential::Operator => (Scope::OPERATORS, None),
             Credential::Key(principal) | Credential::Ticket(principal, _) => {
                 (principal.scope(), Some(key(principal)))
@@ -381,7 +383,7 @@ impl RequestContext {
             by: By {
                 key,
                 user: acting.known()?,
-                address: Some(address),
+                address: Some(target.arrival.address),
                 request_id,
             },
         })

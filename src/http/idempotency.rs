@@ -1,16 +1,64 @@
 //! A request under an `Idempotency-Key`: decided anew, still running, or answered before.
 
+use actix_web::http::Method;
 use colloquy_actors::idempotency::Known;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Scope;
-use colloquy_model::idempotency::{Fingerprint, Reservation};
-
+use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::idempotency::{Fingerprint, RequestHead, Reservation};
 use serde_json::value::RawValue;
 
 use super::api_call::ApiCall;
 use super::app_state::AppState;
 use super::output::Output;
 use super::problem::{Kind, Problem};
+
+/// What a request is, beside its body: the same under the same key is the same request.
+#[derive(Debug)]
+pub(super) struct RequestIdentity {
+    method: Method,
+    path: String,
+    query: String,
+    user: String,
+}
+
+impl RequestIdentity {
+    /// That of a call.
+    pub(super) fn of_call(call: &ApiCall) -> Self {
+        RequestIdentity {
+            method: call.request.method().clone(),
+            path: call.request.uri().path().to_owned(),
+            query: call.query().to_owned(),
+            user: shown(call.caller.by.user),
+        }
+    }
+
+    /// That of the POST which sends a message to this conversation, for one that came in another
+    /// way: each meets what the other did.
+    pub(super) fn of_message(conversation: ConversationId, user: Option<UserId>) -> Self {
+        RequestIdentity {
+            method: Method::POST,
+            path: format!("/v1/conversations/{conversation}/messages"),
+            query: String::new(),
+            user: shown(user),
+        }
+    }
+
+    /// The hash under which its answer is kept, with its body.
+    pub(super) fn fingerprint(&self, body: &[u8]) -> Fingerprint {
+        let head = RequestHead {
+            method: self.method.as_str(),
+            path: &self.path,
+            query: &self.query,
+            user: &self.user,
+        };
+        Fingerprint::of(head, body)
+    }
+}
+
+fn shown(user: Option<UserId>) -> String {
+    user.map(|user| user.to_string()).unwrap_or_default()
+}
 
 /// Reserves the call's key for this request; gives the first answer where there is one.
 pub(super) async fn reserve(call: &mut ApiCall) -> Result<Option<Output>, Problem> {

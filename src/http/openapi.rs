@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::body::FORM;
+use super::body::{Encoding, FORM};
 use super::openapi_bounds;
 use super::operation::{AuthRequirement, Operation, Success, Verb};
 use super::problem::Kind;
@@ -106,7 +106,7 @@ fn entry(operation: &Operation, limits: &Limits) -> Value {
     });
     if let (Some((schema, required)), Some(entry)) = (&operation.body, entry.as_object_mut()) {
         let content = json!({"schema": reference(schema)});
-        let first = if operation.form {
+        let first = if operation.encoding == Encoding::Form {
             FORM
         } else {
             "application/json"
@@ -232,7 +232,7 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
             id,
         ));
     }
-    if operation.auth == AuthRequirement::ShareLink && !operation.form {
+    if operation.auth == AuthRequirement::ShareLink && operation.encoding == Encoding::Json {
         all.push(header(
             "X-Share-Password",
             "The link's password, where it has one.",
@@ -302,7 +302,7 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
     if operation.body.is_some() {
         kinds.extend([Kind::RequestTimeout, Kind::UnsupportedMediaType]);
         // A form that is too large is a bad request.
-        kinds.extend((!operation.form).then_some(Kind::PayloadTooLarge));
+        kinds.extend((operation.encoding == Encoding::Json).then_some(Kind::PayloadTooLarge));
     }
     if operation.conditional {
         kinds.push(Kind::PreconditionFailed);

@@ -3,6 +3,7 @@
 
 use crate::config::{Config, Limits};
 
+use super::body::Encoding;
 use super::operation::Operation;
 
 /// All of them, and how what is beyond each is answered.
@@ -19,10 +20,10 @@ pub(super) fn in_words(config: &Config) -> String {
 
 /// How large the body of this operation may be.
 pub(super) fn of_body(operation: &Operation, limits: &Limits) -> String {
-    let bytes = match (operation.form, operation.large) {
-        (true, _) => limits.max_form_bytes,
-        (false, true) => limits.max_document_bytes,
-        (false, false) => limits.max_body_bytes,
+    let bytes = match (operation.encoding, operation.large) {
+        (Encoding::Form, _) => limits.max_form_bytes,
+        (Encoding::Json, true) => limits.max_document_bytes,
+        (Encoding::Json, false) => limits.max_body_bytes,
     };
     format!("At most {bytes} bytes.")
 }

@@ -13,7 +13,7 @@ use utoipa::openapi::path::ParameterIn;
 use utoipa::{IntoParams, ToSchema};
 
 use super::api_call::ApiCall;
-use super::body::{Body, ParsedBody, RawBody};
+use super::body::{Body, Encoding, ParsedBody, RawBody};
 use super::output::Output;
 use super::problem::{Kind, Problem};
 use super::{idempotency, query};
@@ -108,8 +108,8 @@ pub(crate) struct Operation {
     pub(crate) body: Option<(String, bool)>,
     /// Whether its body may hold a document's content.
     pub(crate) large: bool,
-    /// Whether its body is a form's.
-    pub(crate) form: bool,
+    /// How its body is encoded.
+    pub(crate) encoding: Encoding,
     pub(crate) success: Success,
     /// What it may answer with 200 beside that.
     pub(crate) otherwise: Option<String>,
@@ -252,7 +252,7 @@ impl Operation {
                 .collect(),
             body: B::document(&mut schemas),
             large: false,
-            form: B::FORM,
+            encoding: B::ENCODING,
             success: Success::Ok(String::new()),
             otherwise: None,
             forms: &[],

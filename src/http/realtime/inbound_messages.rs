@@ -11,16 +11,19 @@ use bytes::Bytes;
 use colloquy_actors::conversation::messages::{Request, SendMessage};
 use colloquy_model::caller::Caller;
 use colloquy_model::id::ConversationId;
-use colloquy_model::idempotency::{Fingerprint, RequestHead};
-use colloquy_model::key::{KeyType, Permission};
 use colloquy_model::time::Timestamp;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
+use super::super::admission::Arrival;
 use super::super::app_state::AppState;
+use super::super::authentication::Needs;
+use super::super::idempotency::RequestIdentity;
+use super::super::operation::Verb;
 use super::super::problem::{Kind, Problem};
-use super::super::{admission, conditions, idempotency, json};
+use super::super::routes::WRITING;
+use super::super::{admission, authentication, conditions, idempotency, json};
 use super::access_watch::ConnectionAuth;
 use super::limits::FrameBytes;
 
@@ -114,40 +117,30 @@ impl InboundMessages {
     }
 }
 
+/// What sending a message needs, as the POST does.
+const SENDING: Needs = Needs {
+    permissions: WRITING,
+    verb: Verb::Post,
+};
+
 /// Credential, address, rate, permission, body, idempotency, and then the conversation: in the
 /// order of the contract.
 async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Problem> {
     let SocketPeer { app, auth, caller } = peer;
-    let now_ms = Timestamp::now().0;
-    let principal = auth.principal(app, now_ms);
-    let principal =
-        principal.ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
+    let at = Timestamp::now();
+    let principal = auth
+        .principal(app, at.0)
+        .ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
     let address = caller
         .by
         .address
         .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    admission::admit(app, &principal, (address, now_ms), &mut None).await?;
-    if principal.key.view.kind == KeyType::Read {
-        return Err(Problem::forbidden("a read-only key may only read"));
-    }
-    if !super::super::authentication::granted(&principal, Permission::ConversationsWrite) {
-        return Err(Problem::forbidden("the key is not allowed this scope"));
-    }
+    admission::admit(app, &principal, Arrival { address, at }, &mut None).await?;
+    authentication::check_key_type(&principal, SENDING)?;
+    authentication::check_permissions(&principal, SENDING)?;
     let message: SendMessage = json::parse(&send.message)?;
-    // As the POST has it, so that each knows what the other did.
-    let path = format!("/v1/conversations/{}/messages", send.conversation);
-    let user = caller
-        .by
-        .user
-        .map(|user| user.to_string())
-        .unwrap_or_default();
-    let head = RequestHead {
-        method: "POST",
-        path: &path,
-        query: "",
-        user: &user,
-    };
-    let request = Fingerprint::of(head, &send.message);
+    let request =
+        RequestIdentity::of_message(send.conversation, caller.by.user).fingerprint(&send.message);
     // The answer echoes it as it came; as a key it is the same with and without quotes.
     let key = conditions::sound_key(&send.reference).unwrap_or(&send.reference);
     let reservation = match idempotency::look(app, caller.scope, key, request).await? {

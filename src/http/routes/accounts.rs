@@ -15,7 +15,7 @@ pub(super) async fn create(
     call: ApiCall,
     Json(new): Json<CreateAccount>,
 ) -> Result<Output, Problem> {
-    let id = AccountId::new(call.now_ms);
+    let id = AccountId::new(call.now.0);
     let number = call.app.system.next_account_number();
     ask(call, id, AccountRequest::Create(new, number)).await
 }

@@ -234,7 +234,7 @@ async fn admit(call: &ApiCall, last: &mut Option<RateLimitStatus>) -> Result<(),
     let Credential::Key(principal) = &call.credential else {
         return Ok(());
     };
-    let rate_limit = last.insert(admission::take(&call.app, principal, Timestamp::now().0).await?);
+    let rate_limit = last.insert(admission::take(&call.app, principal, Timestamp::now()).await?);
     admission::granted(rate_limit)
 }
 

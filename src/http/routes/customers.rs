@@ -35,7 +35,7 @@ pub(super) async fn create(
     call: ApiCall,
     Json(new): Json<CreateCustomer>,
 ) -> Result<Output, Problem> {
-    let id = CustomerId::new(call.now_ms);
+    let id = CustomerId::new(call.now.0);
     ask(call, id, CustomerRequest::Create(new)).await
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn create(call: ApiCall, Json(new): Json<CreateKey>) -> Result<
         .identity
         .account(call.id::<AccountKind>(0)?)
         .ok_or_else(Problem::not_found)?;
-    let id = KeyId::new(call.now_ms);
+    let id = KeyId::new(call.now.0);
     ask(
         call,
         Scope::account(account.number),

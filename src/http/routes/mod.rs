@@ -35,7 +35,9 @@ use super::problem::Kind;
 /// What reads conversations, once or for as long as a stream is open.
 const READING: &[Permission] = &[Permission::ConversationsRead];
 const READ: AuthRequirement = AuthRequirement::Key(READING);
-const WRITE: AuthRequirement = AuthRequirement::Key(&[Permission::ConversationsWrite]);
+/// What changes conversations.
+pub(super) const WRITING: &[Permission] = &[Permission::ConversationsWrite];
+const WRITE: AuthRequirement = AuthRequirement::Key(WRITING);
 /// What opens a line that stays open: what is read or sent there has its own.
 const LINES: &[Permission] = &[
     Permission::ConversationsRead,

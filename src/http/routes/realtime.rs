@@ -67,7 +67,8 @@ pub(super) async fn open(call: ApiCall, query: OpenQuery) -> Result<Output, Prob
 pub(super) async fn ticket(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let ends_ms = call
-        .now_ms
+        .now
+        .0
         .saturating_add(call.app.realtime_limits.ticket_ms);
     let account = principal.account.number;
     let ticket = Ticket {
@@ -76,7 +77,7 @@ pub(super) async fn ticket(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outp
         user: call.caller.by.user,
         ends_ms,
     };
-    let text = call.app.system.tickets.issue(ticket, call.now_ms);
+    let text = call.app.system.tickets.issue(ticket, call.now.0);
     let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
     if call.reservation.is_none() {
         return Ok(Output::Answer(Answer {

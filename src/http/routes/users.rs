@@ -40,7 +40,7 @@ impl PlainQuery {
 }
 
 pub(super) async fn create(call: ApiCall, Json(new): Json<CreateUser>) -> Result<Output, Problem> {
-    let id = UserId::new(call.now_ms);
+    let id = UserId::new(call.now.0);
     ask(call, id, UserRequest::Create(new)).await
 }
 

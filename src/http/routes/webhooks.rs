@@ -22,7 +22,7 @@ pub(super) async fn create(
     Json(new): Json<CreateWebhook>,
 ) -> Result<Output, Problem> {
     call.app.courier.look(&new.url).await?;
-    let id = WebhookId::new(call.now_ms);
+    let id = WebhookId::new(call.now.0);
     ask(call, id, WebhookRequest::Create(new)).await
 }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use colloquy_actors::store::Later;
-use colloquy_actors::threads;
 use colloquy_actors::webhook::target::{self, Target, TargetError, is_special};
 use colloquy_actors::webhook::{Courier, Lost, Parcel, Reply};
+use colloquy_runtime::threads;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, redirect, retry};
@@ -94,7 +94,7 @@ impl HttpCourier {
             .build()?;
         let (end, ended) = oneshot::channel::<()>();
         threads::spawn_essential("courier", move || {
-            colloquy_actors::cores::mark_latency_sensitive();
+            colloquy_runtime::cores::mark_latency_sensitive();
             let _ = runtime.block_on(ended);
             // A name that is still being resolved would hold the end up.
             runtime.shutdown_background();

@@ -76,7 +76,7 @@ pub enum RunError {
 /// What kept it from starting or made it end.
 pub fn run(config: Config) -> Result<(), RunError> {
     log::start(&config.log);
-    colloquy_actors::threads::register("main");
+    colloquy_runtime::threads::register("main");
     config.bounds.clone().set();
     let bound = http::bind(&config.server).map_err(|error| RunError::Bind {
         address: config.server.bind.clone(),

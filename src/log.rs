@@ -5,7 +5,7 @@ use std::any::Any;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 
-use colloquy_actors::threads;
+use colloquy_runtime::threads;
 
 use crate::config;
 

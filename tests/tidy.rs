@@ -44,7 +44,7 @@ fn sources(folder: &str) -> Vec<Source> {
 }
 
 fn all() -> Vec<Source> {
-    ["src", "actors/src", "actors/merge/src", "tests"]
+    ["src", "actors", "tests"]
         .into_iter()
         .flat_map(sources)
         .collect()
@@ -74,37 +74,45 @@ fn no_status_code_stands_outside_src_http() {
     outside.retain(|source| {
         !source.path.starts_with("src/http/") && !source.path.starts_with("src/console/")
     });
-    outside.extend(sources("actors/src"));
-    outside.extend(sources("actors/merge/src"));
+    outside.extend(sources("actors"));
     let found = lines_with(&outside, &["StatusCode", "HttpResponse::", "status_code("]);
     assert_none(&found, "statuses are decided in src/http/ only");
 }
 
 #[test]
 fn no_http_crate_is_named_in_actors() {
-    let manifest = fs::read_to_string(root().join("actors/Cargo.toml")).unwrap();
-    for name in ["actix-web", "actix-http", "hyper", "reqwest", "\nhttp"] {
-        assert!(
-            !manifest.contains(name),
-            "actors/Cargo.toml names {}",
-            name.trim()
-        );
+    for folder in ["actors", "actors/merge", "actors/model", "actors/runtime"] {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        for name in ["actix-web", "actix-http", "hyper", "reqwest", "\nhttp"] {
+            assert!(
+                !manifest.contains(name),
+                "{folder}/Cargo.toml names {}",
+                name.trim()
+            );
+        }
     }
     assert_none(
-        &lines_with(&sources("actors/src"), &["actix_web", "actix_http"]),
+        &lines_with(&sources("actors"), &["actix_web", "actix_http"]),
         "actors/ knows no HTTP",
     );
 }
 
 #[test]
 fn actix_is_imported_by_the_runtime_only() {
-    let mut outside = sources("actors/src");
-    outside.retain(|source| !source.path.starts_with("actors/src/runtime"));
+    let mut outside = sources("actors");
+    outside.retain(|source| !source.path.starts_with("actors/runtime/"));
     outside.extend(sources("src"));
     assert_none(
         &lines_with(&outside, &["actix::", "use actix;"]),
-        "only actors/src/runtime imports actix",
+        "only actors/runtime imports actix",
     );
+    for folder in ["actors", "actors/merge", "actors/model"] {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        assert!(
+            !manifest.contains("actix"),
+            "{folder}/Cargo.toml names actix"
+        );
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::sync::mpsc::sync_channel;
 
 use crate::accounts::record::{Record, RecordCommand, Rules};
 use crate::accounts::{Account, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest};
-use crate::runtime::{Decision, Entity, Incarnation};
 use crate::store::Store;
 use crate::store::sqlite::OpenError;
 use crate::views::Views;
@@ -17,6 +16,7 @@ use colloquy_model::id::{AccountId, Id, KeyId};
 use colloquy_model::key::KeyType;
 use colloquy_model::text::Name;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::{Decision, Entity, Incarnation};
 
 /// What a first start made.
 #[derive(Debug)]

@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
-use crate::runtime::AskError;
 use crate::store::{ConversationQuery, Facets, Store};
-use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::commit::Chore;
 use colloquy_model::id::UserId;
 use colloquy_model::page::{Order, Paging, Start};
+use colloquy_runtime::AskError;
+use colloquy_runtime::threads::BackgroundThread;
 
 /// Looked after even if nobody calls: a chore may have failed because the store was away.
 const LOOK_EVERY: Duration = Duration::from_secs(30);

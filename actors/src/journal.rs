@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::accounts::names::Names;
-use crate::runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
 use crate::store::{Store, Stored};
 use colloquy_model::commit::{Broken, Commit};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
+use colloquy_runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
 
 /// An entity that the store keeps.
 pub trait Kept: Entity<Commit = Commit, Violation = Broken> {

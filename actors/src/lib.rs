@@ -10,22 +10,19 @@
 //!   are compared and merged, pure. [`search`]: full text, a file of its own that can be lost and
 //!   is made anew.
 //! - [`realtime`]: what passes between open lines and is never stored.
-//! - [`runtime`]: the only importer of `actix::`; runs entities, knows none of them.
+//! - [`colloquy_runtime`]: the only importer of `actix::`; runs entities, knows none of them. The
+//!   threads of the process, fair queues and permits to compute are there, too.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
-//! - [`fair_queue`]: what waits for few places, such as reads for a connection; accounts take
-//!   turns. `fair_semaphore`: permits to compute, shared the same way.
 //! - `damage`: what can't be read back.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
-//!   `offload`: where computing goes that would hold an arbiter up, [`cores`] on which cores.
-//!   [`threads`]: how every thread is started, and what follows its panic.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent
 //!
-//! No HTTP crate and no status code. No `actix::` outside [`runtime`]. No clock, store or actor in
+//! No HTTP crate and no status code. No `actix::`. No clock, store or actor in
 //! a `state.rs`.
 //!
 //! # Guarantees
@@ -51,26 +48,19 @@
 
 mod bootstrap;
 mod chores;
-mod fair_semaphore;
 mod timers;
 mod views;
 
 pub mod accounts;
-pub mod alarm;
 pub mod conversation;
-pub mod cores;
 pub mod document;
-pub mod fair_queue;
 pub mod feed;
 pub mod idempotency;
 pub mod journal;
 pub mod limiter;
 pub mod metrics;
-pub mod offload;
 pub mod realtime;
-pub mod runtime;
 pub mod search;
 pub mod store;
 pub mod system;
-pub mod threads;
 pub mod webhook;

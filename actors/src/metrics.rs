@@ -8,10 +8,10 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 
-use crate::runtime::{Overview, Percentiles};
 use crate::store::{StoreMetric, StoreValue};
-use crate::threads::ThreadMetrics;
 use crate::webhook::DeliveryMetrics;
+use colloquy_runtime::threads::ThreadMetrics;
+use colloquy_runtime::{Overview, Percentiles};
 
 /// Writes metric families, each with its explanation and its type.
 ///

@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::accounts::Identity;
-use crate::alarm::Alarm;
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
-use crate::runtime::AskError;
 use crate::store::{Store, Timed, TimedQuery, Timing};
-use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::AskError;
+use colloquy_runtime::alarm::Alarm;
+use colloquy_runtime::threads::BackgroundThread;
 
 /// Looked at this often even if nothing is due: the wall clock may be set, and a message on its way
 /// when a conversation was asked may not have come about.

@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use crate::accounts::names::Names;
 use crate::accounts::restore::{restore_account, restore_key, restore_user};
 use crate::accounts::{Identity, KnownAccount, KnownKey};
-use crate::alarm::Alarm;
 use crate::feed::{Batch, Feed};
 use crate::idempotency::Keys;
 use crate::store::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, StoredRecord};
@@ -22,6 +21,7 @@ use colloquy_model::entity::Kind;
 use colloquy_model::event::{Event, Place, SeenNow};
 use colloquy_model::id::{Id, KeyId, WebhookId};
 use colloquy_model::user::Role;
+use colloquy_runtime::alarm::Alarm;
 
 /// The views, and who is told of commits.
 #[derive(Debug, Clone, Default)]

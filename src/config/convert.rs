@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::document::HashSettings;
-use colloquy_actors::fair_queue::QueueBounds;
-use colloquy_actors::offload::ComputeLimits;
-use colloquy_actors::runtime::Policy;
 use colloquy_actors::system::Settings;
 use colloquy_actors::webhook::WebhookSettings;
+use colloquy_runtime::Policy;
+use colloquy_runtime::fair_queue::QueueBounds;
+use colloquy_runtime::offload::ComputeLimits;
 use ipnet::IpNet;
 use toml::Value;
 

@@ -9,8 +9,8 @@ use actix_web::http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue,
 };
 use bytes::{Bytes, BytesMut};
-use colloquy_actors::offload::{self, ComputeError};
 use colloquy_model::idempotency::Fingerprint;
+use colloquy_runtime::offload::{self, ComputeError};
 use futures_util::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -11,11 +11,11 @@ use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::document::LinkError;
 use colloquy_actors::document::messages::DocumentError;
 use colloquy_actors::document::views::MergeConflict;
-use colloquy_actors::runtime::{AskError, Cause};
 use colloquy_actors::store::ListFailure;
 use colloquy_actors::webhook::DeliveryError;
 use colloquy_actors::webhook::target::TargetError;
 use colloquy_model::answer::Invalid;
+use colloquy_runtime::{AskError, Cause};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// How many characters of what a caller sent an error may show.

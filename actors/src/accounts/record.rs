@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use super::Identity;
 use super::names::Names;
 use crate::journal::Kept;
-use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{Store, Stored};
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Scope};
@@ -24,6 +23,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{Id, Prefix};
 use colloquy_model::idempotency::Reservation;
+use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
 
 /// Why a record refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,6 @@ use bytes::{BufMut, BytesMut};
 
 use super::Identity;
 use super::record::{Record, RecordCommand, RecordError, Rules, Secret};
-use crate::runtime::{AskError, Directory};
 use crate::store::{ListFailure, RecordQuery, Store};
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{Caller, Scope};
@@ -16,6 +15,7 @@ use colloquy_model::entity::Kind;
 use colloquy_model::id::Id;
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging};
+use colloquy_runtime::{AskError, Directory};
 
 /// What customers may be filtered by.
 #[derive(Debug, Clone, Default)]

@@ -7,13 +7,13 @@ use super::messages::{ConversationCommand, ConversationError, Request};
 use super::state::{Changed, Conversation, Found, Live};
 use crate::accounts::names::Names;
 use crate::journal::Kept;
-use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{Store, Stored, StoredConversation};
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::{Broken, Commit};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, MessageId};
+use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
 
 impl Conversation {
     /// As it was committed; its customer's name is the one that all its customer's conversations

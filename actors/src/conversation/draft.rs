@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 use super::messages::{ConversationView, EmbeddedCustomer};
 use super::state::{Asked, Changed, Conversation, Live};
 use super::talk::Said;
-use crate::runtime::Decision;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Effect, Header, KeptAnswer, NewRow};
@@ -20,6 +19,7 @@ use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ConversationId, MessageId, UserId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::Decision;
 
 /// What an event of a conversation says.
 #[derive(Serialize)]

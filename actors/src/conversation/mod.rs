@@ -23,7 +23,6 @@ use self::messages::{
 use self::talk::read_message;
 use crate::accounts::Identity;
 use crate::accounts::names::Names;
-use crate::runtime::{AskError, Directory, LoadError};
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, ListFailure, MessageQuery, ReadError,
     RevisionQuery, Store, Stored, StoredPage,
@@ -37,6 +36,7 @@ use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::{AskError, Directory, LoadError};
 
 /// A list of conversations.
 #[derive(Debug, Clone, Copy)]

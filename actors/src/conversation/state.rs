@@ -11,7 +11,6 @@ use super::messages::{
 use super::talk::Said;
 use crate::accounts::Identity;
 use crate::accounts::names::CustomerName;
-use crate::runtime::Decision;
 use crate::store::StoredMessage;
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Scope};
@@ -25,6 +24,7 @@ use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::Metadata;
+use colloquy_runtime::Decision;
 
 /// A conversation, or the place of one that is not there.
 #[derive(Debug)]

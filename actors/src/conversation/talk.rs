@@ -6,7 +6,6 @@ use bytes::Bytes;
 use super::draft::{Draft, to_json};
 use super::messages::{ConversationError, EditMessage, SendMessage};
 use super::state::{Asked, Conversation, Decided, Found, Live};
-use crate::runtime::Decision;
 use crate::store::StoredMessage;
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::bounds::Bounds;
@@ -17,6 +16,7 @@ use colloquy_model::id::{MessageId, UserId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::text::is_https_url;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::Decision;
 
 impl Conversation {
     pub(super) fn send(&self, live: &Live, send: SendMessage, asked: Asked) -> Decided {

@@ -8,13 +8,13 @@ use super::precompute::{self, Precompute, PrecomputeResult};
 use super::state::{Change, Changed, Document, Live};
 use crate::accounts::names::Names;
 use crate::journal::Kept;
-use crate::runtime::{BoxFuture, Decision, Entity, LoadError};
 use crate::store::{Store, Stored};
 use colloquy_model::answer::Invalid;
 use colloquy_model::commit::{Broken, Commit};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::DocumentId;
+use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
 
 impl Entity for Document {
     const KIND: &'static str = "document";

@@ -5,7 +5,6 @@ use super::access::Requester;
 use super::messages::{AddCollaborator, Part, Reply, Request, SetPermissions};
 use super::service::{Documents, Failure, invalid};
 use super::state::{tag, to_json};
-use crate::runtime::{AskError, LoadError};
 use crate::store::{RecordQuery, Stored};
 use bytes::Bytes;
 use colloquy_model::answer::{Answer, Done, Precondition};
@@ -17,6 +16,7 @@ use colloquy_model::id::{DocumentId, UserId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::text::Email;
+use colloquy_runtime::{AskError, LoadError};
 use serde_json::{Value, json};
 
 impl Documents {

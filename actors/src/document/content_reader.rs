@@ -8,12 +8,12 @@ use bytes::Bytes;
 use super::frames::{Frame, decode_chain};
 use super::messages::DocumentError;
 use super::service::{Failure, unavailable};
-use crate::offload::{ComputeError, ComputePermit, ComputeRequest, Effort};
-use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::{ReadError, Store, StoredVersion};
 use colloquy_model::caller::Scope;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
+use colloquy_runtime::offload::{ComputePermit, ComputeRequest, Effort};
+use colloquy_runtime::{AskError, Cause, LoadError};
 
 /// What is to be computed over contents, and for whom.
 #[derive(Debug, Clone, Copy)]
@@ -73,15 +73,6 @@ impl From<ContentError> for LoadError {
             ContentError::NotFound | ContentError::Unreadable => LoadError::Unreadable,
             ContentError::Unavailable => LoadError::Unavailable,
             ContentError::Overloaded => LoadError::Busy,
-        }
-    }
-}
-
-impl From<ComputeError> for Failure {
-    fn from(error: ComputeError) -> Self {
-        match error {
-            ComputeError::Overloaded => unavailable(Cause::TimedOut),
-            ComputeError::Panicked => AskError::Crashed,
         }
     }
 }

@@ -13,7 +13,6 @@ use super::messages::Reply;
 use super::precompute::{EncodedVersion, Followed};
 use super::state::{Change, Changed, CommandContext, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
-use crate::runtime::Decision;
 use crate::store::StoredVersion;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
@@ -23,6 +22,7 @@ use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{CommentId, ShareId, VersionId};
 use colloquy_model::json::text;
+use colloquy_runtime::Decision;
 
 /// What a version is made of, beside its content.
 pub(super) struct VersionMeta {

@@ -7,8 +7,6 @@ use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
 use super::service::{Documents, Failure, invalid};
 use super::state::{Document, to_json};
 use super::views::VersionView;
-use crate::offload::Effort;
-use crate::runtime::{AskError, LoadError};
 use crate::store::{StoredVersion, VersionQuery};
 use bytes::Bytes;
 use colloquy_merge::StepBudget;
@@ -19,6 +17,8 @@ use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::id::{DocumentId, VersionId};
 use colloquy_model::page::{Page, Paging};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::offload::Effort;
+use colloquy_runtime::{AskError, LoadError};
 use serde::Serialize;
 
 /// What is compared, and how it is shown.

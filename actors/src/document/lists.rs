@@ -4,8 +4,6 @@ use super::access::{DocumentRole, Requester, role_of};
 use super::messages::{CommentList, ContentType, Part, Reply, Request};
 use super::service::{Documents, Failure, invalid};
 use super::state::{Document, Facts, to_json};
-use crate::offload::run_linear;
-use crate::runtime::{AskError, LoadError};
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, ListFailure, ReadError,
     StoredPage,
@@ -19,6 +17,8 @@ use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ActivityId, DocumentId, KeyId, UserId};
 use colloquy_model::page::{Order, Page, Paging, Start};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::offload::run_linear;
+use colloquy_runtime::{AskError, LoadError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -23,14 +23,14 @@ use super::service::{Documents, Failure, unavailable};
 use super::state::{Document, to_json};
 use super::version_graph::{self, Base, Plan};
 use super::views::MergeConflict;
-use crate::offload::{self, ComputePermit, Effort};
-use crate::runtime::{AskError, Cause, LoadError};
 use crate::store::StoredVersion;
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::id::{DocumentId, VersionId};
 use colloquy_model::idempotency::Reservation;
+use colloquy_runtime::offload::{self, ComputePermit, Effort};
+use colloquy_runtime::{AskError, Cause, LoadError};
 
 /// How often a merge is computed again because the document has moved on.
 const AGAIN_MAX: usize = 3;

@@ -8,9 +8,9 @@ use colloquy_merge::{Labels, MergeOptions, MergeStrategy, MergeStyle, StepBudget
 
 use super::service::Failure;
 use super::version_graph::{Base, BaseMerge, Plan};
-use crate::offload::ComputePermit;
-use crate::runtime::AskError;
 use colloquy_model::bounds::Bounds;
+use colloquy_runtime::AskError;
+use colloquy_runtime::offload::ComputePermit;
 
 /// How git calls the sides of such a merge; what a conflict's `base` shows.
 const LABELS: Labels<'static> = Labels {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::fair_queue::{FairQueue, QueueBounds, Queued};
 use colloquy_model::caller::Scope;
+use colloquy_runtime::fair_queue::{FairQueue, QueueBounds, Queued};
 
 /// Callers of one link that may wait: as many as may come at once in a minute, by default.
 const WAITING_OF_LINK_MAX: usize = 64;

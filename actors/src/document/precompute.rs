@@ -13,12 +13,12 @@ use super::anchors::count_lines;
 use super::comments::{Anchors, Moved};
 use super::content_reader::{self, ContentQuery, unpack};
 use super::frames::{Base, Frame, encode};
-use crate::offload::Effort;
-use crate::runtime::{BoxFuture, LoadError};
 use crate::store::Store;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Scope;
 use colloquy_model::entity::Subject;
+use colloquy_runtime::offload::Effort;
+use colloquy_runtime::{BoxFuture, LoadError};
 
 /// What is to be computed.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::access::Requester;
 use super::messages::Request;
 use super::service::Documents;
-use crate::threads::BackgroundThread;
 use colloquy_model::caller::{By, Caller};
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::threads::BackgroundThread;
 
 /// Erased before the store is asked again.
 const PAGE: u32 = 64;

@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 
 use super::content_reader::{unpack, unpacked_bytes};
 use super::state::Facts;
-use crate::fair_queue::QueueBounds;
 use crate::feed::{Ended, Feed, Interest, Item};
-use crate::offload::{self, ComputeRequest, Effort};
 use crate::search::{Closed, Entry, Found, INDEXER, Search, SearchError};
 use crate::store::{FeedRow, ListFailure, ReadError, Store};
-use crate::threads::{BackgroundThread, RestartBackoff};
 use colloquy_model::caller::Scope;
 use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
+use colloquy_runtime::fair_queue::QueueBounds;
+use colloquy_runtime::offload::{self, ComputeRequest, Effort};
+use colloquy_runtime::threads::{BackgroundThread, RestartBackoff};
 
 /// How long a search waits for the index.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);

@@ -10,14 +10,14 @@ use super::password_hashing::{HashClaim, HashPermit, NoHashPermit};
 use super::service::{Documents, Failure};
 use super::share_terms::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
-use crate::offload;
-use crate::runtime::{AskError, Cause, LoadError};
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{By, Caller, Scope};
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{DocumentId, ShareId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::offload;
+use colloquy_runtime::{AskError, Cause, LoadError};
 
 /// A share link that is open to whoever asks.
 #[derive(Debug, Clone)]

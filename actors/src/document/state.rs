@@ -21,7 +21,6 @@ use super::rules::permissions_shown;
 use super::share_terms::ShareTerms;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
 use crate::accounts::Identity;
-use crate::runtime::Decision;
 use crate::store::{StoredDocument, StoredVersion};
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::caller::{Caller, Scope};
@@ -31,6 +30,7 @@ use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::Decision;
 
 /// A document, or the place of one that is not there.
 #[derive(Debug)]

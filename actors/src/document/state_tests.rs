@@ -16,13 +16,13 @@ use super::super::content_reader::unpack;
 use super::*;
 use crate::document::merge::ComputedMerge;
 use crate::document::views::MergeConflict;
-use crate::offload::ComputePermit;
-use crate::runtime::Entity;
 use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{By, Mode};
 use colloquy_model::commit::Header;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::user::Role;
+use colloquy_runtime::Entity;
+use colloquy_runtime::offload::ComputePermit;
 
 /// The account's own key.
 const ACCOUNT: Requester = Requester::Account(None);

@@ -16,12 +16,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::inbox::Inbox;
 use super::queue::{Put, Queue, Share};
-use crate::{cores, threads};
 use colloquy_model::caller::Scope;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
 use colloquy_model::id::WebhookId;
+use colloquy_runtime::{cores, threads};
 
 /// Which events a subscriber gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::allowance::RateLimitStatus;
 use super::allowance_table::AllowanceTable;
 use super::messages::{LimitKey, LimiterRequest, PeekPermit, TakePermit};
-use crate::runtime::shard::{ArbiterHandle, Registered, Shard, ShardLost, Shards};
+use colloquy_runtime::shard::{ArbiterHandle, Registered, Shard, ShardLost, Shards};
 
 /// Keys in one shard (about 170 MB). Only a flood of keys can reach this, since a key that has
 /// spent nothing in the last minutes is not stored.
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
     use crate::limiter::allowance::Limits;
-    use crate::runtime::shard::among_arbiters;
+    use colloquy_runtime::shard::among_arbiters;
 
     fn take(key: LimitKey) -> TakePermit {
         TakePermit {

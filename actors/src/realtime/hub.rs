@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 
 use super::mailbox::{Mailbox, Presence, Sign};
 use super::signs::{Listener, Said, Told, run};
-use crate::threads;
 use colloquy_model::caller::Scope;
 use colloquy_model::id::{ConversationId, UserId};
+use colloquy_runtime::threads;
 
 /// Beyond so much that was told and not yet taken in, typing is dropped; the rest is bounded by
 /// what lines may send.

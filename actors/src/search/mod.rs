@@ -47,11 +47,11 @@ use tokio::sync::{Semaphore, watch};
 
 use self::seal::Seal;
 use self::writer::{Shared, Task, Work, Writer};
-use crate::fair_queue::QueueBounds;
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
-use crate::threads;
 use colloquy_model::caller::Scope;
+use colloquy_runtime::fair_queue::QueueBounds;
+use colloquy_runtime::threads;
 
 /// What the thread is called that fills the file.
 pub(crate) const INDEXER: &str = "indexer";

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::seal::Seal;
 use super::{Entry, Pace, index};
-use crate::offload;
+use colloquy_runtime::offload;
 
 /// Texts of one transaction.
 const BATCH_TEXTS_MAX: usize = 512;

@@ -54,13 +54,13 @@ use self::fixture::{live, other, test};
 use crate::accounts::{Customer, CustomerRequest, User, UserRequest};
 use crate::conversation::messages::{ConversationError, Request};
 use crate::idempotency::{Idempotency, Known, Looked};
-use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::{Facets, Stored, TimedQuery, Timing};
 use colloquy_model::answer::Done;
 use colloquy_model::commit::{Broken, Chore};
 use colloquy_model::conversation::Status;
 use colloquy_model::idempotency::key_hash;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::{CommitFailure, Incarnation};
 
 /// Makes a test of each promise for one store.
 macro_rules! contract {

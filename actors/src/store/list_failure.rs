@@ -4,7 +4,7 @@ use colloquy_model::answer::Invalid;
 use colloquy_model::damage::Unreadable;
 
 use super::ReadError;
-use crate::runtime::LoadError;
+use colloquy_runtime::LoadError;
 
 /// Why there is no page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -43,7 +43,6 @@ pub use stored::{
     StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
-use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use colloquy_model::caller::Scope;
 use colloquy_model::commit::{Broken, Chore, Commit};
 use colloquy_model::damage::Unreadable;
@@ -51,6 +50,7 @@ use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
+use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 
 /// Called once, on the store's thread, when a commit's fate is known.
 pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<Broken>>) + Send>;

@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 use super::line::Hurried;
 use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
 use super::post::{Mail, PostOffice, now_ms};
-use crate::runtime::{Context, LoadError};
 use crate::store::{DeliveryState, ReadError, StoredDelivery, Waiting};
 use colloquy_model::answer::Answer;
 use colloquy_model::commit::Commit;
+use colloquy_runtime::{Context, LoadError};
 
 /// What waits until everything up to a position is matched, or everything up to a slice is written.
 pub(super) enum Ask {

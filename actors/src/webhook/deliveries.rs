@@ -23,7 +23,6 @@ use super::record::{DisabledReason, WebhookView};
 use super::wanted::EventKinds;
 use crate::accounts::Identity;
 use crate::feed::Feed;
-use crate::runtime::ActorHandle;
 use crate::store::{
     DeliveryQuery, DeliveryState, EndpointTotals, ListFailure, Store, Stored, StoredDelivery,
     StoredRecord,
@@ -38,6 +37,7 @@ use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging, Start};
 use colloquy_model::present::present;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::ActorHandle;
 
 /// A list waits so long for the matcher, and an ask for its answer.
 const ASK_MAX: Duration = Duration::from_secs(5);

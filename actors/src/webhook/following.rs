@@ -8,10 +8,10 @@ use super::post::{Mail, PAUSE, PostOffice, now_ms};
 use super::queue::Keep;
 use super::restore::restore_endpoint;
 use crate::feed::{Ended, Interest, Item, Subscription};
-use crate::runtime::Context;
 use crate::store::{FeedRow, LIVE, ReadError, Store, WebhookState};
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
+use colloquy_runtime::Context;
 
 /// Items waiting to be matched; beyond, they are read from the store.
 const QUEUE: usize = 4096;

@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::record::DisabledReason;
-use crate::runtime::LoadError;
 use crate::store::{DeliveryState, StoredDelivery};
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::attempt::Attempt;
@@ -18,6 +17,7 @@ use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{AccountId, DeliveryId, EventId, WebhookId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::LoadError;
 
 /// A delivery as the interface shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]

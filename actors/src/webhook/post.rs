@@ -24,7 +24,6 @@ use super::restore::restore_endpoint;
 use super::schedule::{Made, epitaph, judge, unread};
 use super::signature::{Signing, headers};
 use crate::feed::{Ended, Feed, Item, Subscription};
-use crate::runtime::{Context, ThreadActor};
 use crate::store::{
     DeliverySlice, DueLanes, EventPage, Later, Matched, ReadError, Replay, Store, StoredDelivery,
     StoredEndpoint, Unwritten, WebhookState, Written,
@@ -35,6 +34,7 @@ use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
 use colloquy_model::id::WebhookId;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::{Context, ThreadActor};
 
 /// With so much it is written at once.
 const NEWS_FULL: usize = 128;

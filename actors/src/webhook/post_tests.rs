@@ -15,7 +15,6 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
-use crate::runtime::{Decision, Entity, Incarnation};
 use crate::store::DeliveryState;
 use crate::store::sqlite::{SqliteStore, StoreSettings};
 use crate::views::Views;
@@ -27,6 +26,7 @@ use colloquy_model::conversation::Tallies;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::page::{Order, Paging, Start};
+use colloquy_runtime::{Decision, Entity, Incarnation};
 
 /// What the network would do, in order; then it answers 200.
 #[derive(Default)]

@@ -14,10 +14,10 @@ use super::super::restore_endpoint;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
 use crate::idempotency::{Keys, Looked};
-use crate::runtime::{Decision, Entity};
 use colloquy_model::caller::{By, Caller, Mode};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::idempotency::key_hash;
+use colloquy_runtime::{Decision, Entity};
 
 const SCOPE: Scope = Scope::OPERATORS;
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::messages::{Asker, DeliveryError, ReplayAsk};
 use super::post::{Mail, PostOffice, now_ms};
 use super::queue::Keep;
-use crate::runtime::{Context, LoadError};
 use crate::store::{EventPage, EventQuery, ReadError, Replay, ReplayChange, Span, Store};
 use colloquy_model::caller::Scope;
 use colloquy_model::event_filter::EventFilter;
+use colloquy_runtime::{Context, LoadError};
 
 /// Deliveries of one replay that wait, about.
 const WAITING_MAX: u64 = 128;

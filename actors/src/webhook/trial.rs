@@ -11,7 +11,6 @@ use super::signature::{Signing, headers};
 use super::wanted::EventKind;
 use crate::accounts::Records;
 use crate::accounts::record::{RecordError, to_json};
-use crate::runtime::AskError;
 use crate::store::Stored;
 use colloquy_model::answer::{Answer, Done};
 use colloquy_model::attempt::Attempt;
@@ -23,6 +22,7 @@ use colloquy_model::event_kind::Happened;
 use colloquy_model::id::WebhookId;
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::AskError;
 
 type Tried<T> = Result<T, AskError<RecordError>>;
 

@@ -9,13 +9,13 @@ use crate::document::messages::{CreateShare, DocumentError, Opened, Reply, SetPe
 use crate::document::share_terms::{Opening, ShareTerms, ShareWanted, same_hash};
 use crate::document::state::{CommandContext, Decided, Document, Live, Share, tag, to_json};
 use crate::document::views::{NewShareView, ShareView};
-use crate::runtime::Decision;
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::commit::Condition;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ShareId, UserId};
 use colloquy_model::key::SecretHash;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::Decision;
 
 /// Links of one document, the expired ones included: all of them stand in its header.
 const SHARES_MAX: usize = 1_000;

@@ -17,13 +17,13 @@ use crate::document::messages::{
 use crate::document::precompute::{EncodedVersion, Precompute, PrecomputeResult, Task};
 use crate::document::state::{CommandContext, Decided, Document, Facts, Live, to_json};
 use crate::document::version_graph;
-use crate::runtime::Decision;
 use crate::store::StoredVersion;
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::caller::Scope;
 use colloquy_model::commit::Condition;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::text::DocumentContent;
+use colloquy_runtime::Decision;
 
 /// Where a version goes.
 struct Place {

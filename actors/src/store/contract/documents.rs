@@ -15,7 +15,6 @@ use bytes::Bytes;
 
 use super::fixture::{Bench, Failed, House, live, other, wait};
 use crate::accounts::UserRequest;
-use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
 use colloquy_model::caller::{By, Caller};
 use colloquy_model::commit::{Broken, Commit, Header, NewRow};
@@ -25,6 +24,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{DocumentId, UserId, VersionId};
 use colloquy_model::page::{Cursor, Order, Paging, Start};
+use colloquy_runtime::{CommitFailure, Incarnation};
 
 fn subject(id: DocumentId) -> Subject {
     Subject {

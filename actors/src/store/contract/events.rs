@@ -17,7 +17,6 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 
 use super::fixture::{Bench, House, live, other, test, wait};
 use crate::feed::{EventReader, Falling, ReadEnd, Source};
-use crate::runtime::Incarnation;
 use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span, Store};
 use colloquy_model::caller::{By, Caller, Scope};
 use colloquy_model::commit::{Commit, Header, NewRow};
@@ -29,6 +28,7 @@ use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ConversationId, CustomerId, UserId, WebhookId};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::Incarnation;
 
 /// What an event is, as the model knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

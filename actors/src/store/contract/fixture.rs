@@ -22,7 +22,6 @@ use crate::conversation::messages::{
 };
 use crate::idempotency::{Keys, Looked};
 use crate::journal::Kept;
-use crate::runtime::{CommitFailure, Decision, Incarnation};
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, MessageQuery, Store, Stored, StoredPage,
 };
@@ -37,6 +36,7 @@ use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
 use colloquy_model::idempotency::{Reservation, key_hash};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::{CommitFailure, Decision, Incarnation};
 
 /// Live data of account 1.
 pub(super) fn live() -> Scope {

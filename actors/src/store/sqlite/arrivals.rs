@@ -90,7 +90,7 @@ mod tests {
 
     use super::super::tests::row_of;
     use super::*;
-    use crate::runtime::Incarnation;
+    use colloquy_runtime::Incarnation;
 
     fn work(entity: u64, expected: u64, bytes: usize) -> Work {
         let commit = row_of(entity, expected, bytes);

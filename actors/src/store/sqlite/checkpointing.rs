@@ -16,7 +16,7 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::writer::judge;
 use super::{OpenError, connect};
-use crate::threads;
+use colloquy_runtime::threads;
 
 /// So many new pages in the log are moved at once.
 const STEP: u32 = 2_000;

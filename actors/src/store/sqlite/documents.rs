@@ -10,7 +10,6 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::codec::{self, Counted, int, uint};
 use super::known;
 use super::lists::{Scan, Where, counted, offset, rows_read};
-use crate::cores;
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
     StoredDocument, StoredPage, StoredVersion, VersionQuery,
@@ -21,6 +20,7 @@ use colloquy_model::document::{DocumentHeader, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
+use colloquy_runtime::cores;
 
 /// Bytes from which on a frame takes about a millisecond to be read.
 const LONG_FRAME_BYTES: i64 = 256 << 10;

@@ -76,10 +76,7 @@ use super::{
     StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, Unwritten, VersionQuery,
     WebhookState, Written,
 };
-use crate::fair_queue::QueueBounds;
-use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::store::CommitSink;
-use crate::{cores, threads};
 use colloquy_model::caller::Scope;
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::{Kind, Subject};
@@ -87,6 +84,9 @@ use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::key::SecretHash;
+use colloquy_runtime::fair_queue::QueueBounds;
+use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
+use colloquy_runtime::{cores, threads};
 
 /// How long another process that holds the file is waited for while it is opened.
 const OPENING_MAX: Duration = Duration::from_secs(10);

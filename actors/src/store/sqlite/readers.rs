@@ -15,10 +15,10 @@ use tokio::sync::oneshot;
 
 use super::codec;
 use super::gate::Gate;
-use crate::cores::{self, BatchPin};
-use crate::fair_queue::{FairQueue, QueueBounds, Queued};
 use crate::store::{Later, ReadError};
-use crate::threads;
+use colloquy_runtime::cores::{self, BatchPin};
+use colloquy_runtime::fair_queue::{FairQueue, QueueBounds, Queued};
+use colloquy_runtime::threads;
 
 /// A list that takes longer is interrupted.
 const READ_MAX: Duration = Duration::from_secs(2);

@@ -18,7 +18,6 @@ use super::tests::{Bare, Folder};
 use super::{events, loads, revisions};
 use crate::conversation::messages::Request;
 use crate::idempotency::{Idempotency, Known};
-use crate::runtime::Incarnation;
 use crate::store::contract::{Bench, House, wait};
 use crate::store::{EventQuery, FeedRow, RevisionQuery, Span, StoredMessage, StoredPage};
 use colloquy_model::caller::{By, Caller, Mode, Scope};
@@ -31,6 +30,7 @@ use colloquy_model::id::{ConversationId, MessageId};
 use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::Incarnation;
 
 const MARKER: &str = "hocus-pocus-27182";
 /// Some slices more than one transaction erases.

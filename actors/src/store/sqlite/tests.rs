@@ -26,7 +26,6 @@ use super::retention::Retention;
 use super::writer::{Work, Writer};
 use super::writer_metrics::WriterCounters;
 use super::{ReadClass, SqliteStore, StoreSettings, check, connect, log_of, recovery, schema};
-use crate::runtime::{CommitFailure, Incarnation};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
 use crate::store::{EventQuery, ReadError, Span, Store};
 use crate::views::Views;
@@ -38,6 +37,7 @@ use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::idempotency::KEPT_MS;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::{CommitFailure, Incarnation};
 
 /// What is waited for takes no longer, however busy the machine is.
 const SOON: Duration = Duration::from_secs(20);

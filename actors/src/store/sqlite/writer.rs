@@ -21,14 +21,14 @@ use super::headroom::Headroom;
 use super::lagging::{Fold, Lag, Lagging};
 use super::writer_metrics::WriterCounters;
 use super::{codec, loads};
-use crate::runtime::{CommitFailure, Incarnation, LoadError};
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Stored, Unwritten,
     Written,
 };
-use crate::threads;
 use colloquy_model::commit::{Broken, Chore, Commit, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_runtime::threads;
+use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;

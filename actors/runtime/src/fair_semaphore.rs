@@ -20,7 +20,7 @@ const WAITERS_ALL: usize = 4_096;
 
 /// A semaphore that is fair between accounts. Clones share the permits.
 #[derive(Debug, Clone)]
-pub(crate) struct FairSemaphore {
+pub struct FairSemaphore {
     state: Arc<Mutex<State>>,
     /// The bytes of all permits together; a caller that asks for more gets these.
     bytes: usize,
@@ -49,7 +49,7 @@ struct Waiter {
 
 /// A permit, which is returned when it is dropped.
 #[derive(Debug)]
-pub(crate) struct FairPermit {
+pub struct FairPermit {
     /// The semaphore; `None` when the permit has been returned already.
     of: Option<FairSemaphore>,
     account: u32,
@@ -68,12 +68,12 @@ impl Queued for Waiter {
 
 impl FairSemaphore {
     /// A semaphore with `all` permits, of which one account may hold all but one.
-    pub(crate) fn new(all: usize) -> Self {
+    pub fn new(all: usize) -> Self {
         FairSemaphore::for_bytes(all, usize::MAX)
     }
 
     /// A semaphore with `all` permits for `bytes` bytes together.
-    pub(crate) fn for_bytes(all: usize, bytes: usize) -> Self {
+    pub fn for_bytes(all: usize, bytes: usize) -> Self {
         let all = all.max(1);
         // The queue sets no time limit, since nothing looks at it while all permits are taken:
         // `acquire` limits the time.
@@ -99,12 +99,7 @@ impl FairSemaphore {
 
     /// Waits for a permit for this account; `None` when too many callers wait or it took longer
     /// than `wait`.
-    pub(crate) async fn acquire(
-        &self,
-        scope: Scope,
-        bytes: usize,
-        wait: Duration,
-    ) -> Option<FairPermit> {
+    pub async fn acquire(&self, scope: Scope, bytes: usize, wait: Duration) -> Option<FairPermit> {
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.state.lock();
@@ -121,7 +116,7 @@ impl FairSemaphore {
     }
 
     /// Takes a permit for this account if one is free for it now.
-    pub(crate) fn try_acquire(&self, scope: Scope, bytes: usize) -> Option<FairPermit> {
+    pub fn try_acquire(&self, scope: Scope, bytes: usize) -> Option<FairPermit> {
         let mut state = self.state.lock();
         let (account, bytes) = (scope.account_number(), bytes.min(self.bytes));
         let found = state.next.is_none()

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
 use super::ledger::{Append, Ledger, Violation};
-use crate::runtime::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
+use crate::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
 
 enum Job {
     Commit(Incarnation, Append, Settle<Violation>),

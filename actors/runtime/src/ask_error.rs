@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::journal::LoadError;
 use colloquy_model::damage::Unreadable;
+
+use super::journal::LoadError;
+use super::offload::ComputeError;
 
 /// When asking again makes sense if nothing better is known.
 pub(super) const SOON: Duration = Duration::from_secs(1);
@@ -57,6 +59,15 @@ impl<R> From<LoadError> for AskError<R> {
 impl<R> From<Unreadable> for AskError<R> {
     fn from(_: Unreadable) -> Self {
         Self::Unreadable
+    }
+}
+
+impl<R> From<ComputeError> for AskError<R> {
+    fn from(error: ComputeError) -> Self {
+        match error {
+            ComputeError::Overloaded => unavailable(Cause::TimedOut, SOON),
+            ComputeError::Panicked => Self::Crashed,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The runtime over actix: entities that survive panics, bounded mailboxes, commits that no handler
-//! waits for, and threads that are watched. It is the only importer of `actix::`.
+//! waits for, and threads that are watched. It is the only importer of `actix::` below the edge.
 //!
 //! # What an entity is
 //!
@@ -34,23 +34,33 @@
 //! - **Threads.** When a thread ends, its entities start again on another one with the next
 //!   command; what was queued on it was not done, and is answered so.
 //!
-//! # What else runs here
+//! # What else is here
 //!
-//! [`shard`] runs state that may be lost, cut into shards on the HTTP workers' threads.
-//! [`ThreadActor`] is an actor on a thread of its own.
+//! - [`shard`]: state that may be lost, cut into shards on the HTTP workers' threads.
+//! - [`ThreadActor`]: an actor on a thread of its own. [`threads`]: how every thread is started and
+//!   what follows its panic. [`alarm`]: what wakes one at a time.
+//! - [`fair_queue`]: a bounded queue in which accounts take turns; [`fair_semaphore`]: permits that
+//!   are shared the same way.
+//! - [`offload`]: where computing goes that would hold up a thread with entities; [`cores`]: on
+//!   which cores.
 //!
 //! # What is absent
 //!
 //! No entity, no store and no HTTP. No timer per entity. No supervision tree: every entity is
 //! supervised by its directory alone. No messages between entities: they meet in the store.
 
+pub mod alarm;
 mod ask_error;
+pub mod cores;
 mod directory;
 mod entity;
 mod entity_actor;
 mod entity_handle;
+pub mod fair_queue;
+pub mod fair_semaphore;
 mod journal;
 mod metrics;
+pub mod offload;
 mod overview;
 mod pending_commit;
 mod placement;
@@ -62,6 +72,7 @@ pub mod shard;
 mod supervised_actor;
 mod sweeper;
 mod thread_actor;
+pub mod threads;
 
 #[cfg(test)]
 mod tests;

@@ -230,8 +230,8 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
 }
 
 /// Runs a test with `count` new arbiters, for modules that may not import actix.
-#[cfg(test)]
-pub(crate) fn among_arbiters<F: Future<Output = ()>>(
+#[cfg(any(test, feature = "test-support"))]
+pub fn among_arbiters<F: Future<Output = ()>>(
     count: usize,
     test: impl FnOnce(Vec<ArbiterHandle>) -> F,
 ) {

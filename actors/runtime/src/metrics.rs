@@ -38,7 +38,7 @@ impl Passivation {
     ];
 
     /// Its value as a metric's label.
-    pub(crate) fn label(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::Active => "active",
@@ -75,7 +75,7 @@ impl Restart {
     ];
 
     /// Its value as a metric's label.
-    pub(crate) fn label(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Crash => "crash",
             Self::Conflict => "conflict",

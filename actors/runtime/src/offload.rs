@@ -56,16 +56,18 @@ pub enum ComputeError {
 
 /// What is to be computed, as far as its permit depends on it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ComputeRequest {
+pub struct ComputeRequest {
     /// The account that takes its turn with it.
-    pub(crate) scope: Scope,
-    pub(crate) effort: Effort,
-    pub(crate) bytes: usize,
+    pub scope: Scope,
+    /// How the time depends on the bytes.
+    pub effort: Effort,
+    /// The bytes of the texts.
+    pub bytes: usize,
 }
 
 /// How the time of a computation depends on its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub enum Effort {
     /// In proportion to its bytes.
     Linear,
     /// It compares texts, which can take far longer.
@@ -74,12 +76,12 @@ pub(crate) enum Effort {
 
 impl ComputeRequest {
     /// Whether it may wait for long, so that the caller should hold no memory meanwhile.
-    pub(crate) fn is_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.bytes >= LARGE_BYTES_MIN
     }
 
     /// Waits for a permit; `None` when there was none in time.
-    pub(crate) async fn permit(self) -> Option<ComputePermit> {
+    pub async fn permit(self) -> Option<ComputePermit> {
         let Some(semaphore) = self.semaphore() else {
             return Some(ComputePermit::IN_PLACE);
         };
@@ -90,7 +92,7 @@ impl ComputeRequest {
     }
 
     /// Takes a permit that is free now; `None` when there is none.
-    pub(crate) fn try_permit(self) -> Option<ComputePermit> {
+    pub fn try_permit(self) -> Option<ComputePermit> {
         let Some(semaphore) = self.semaphore() else {
             return Some(ComputePermit::IN_PLACE);
         };
@@ -130,7 +132,7 @@ impl ComputeRequest {
 
 /// The right to compute. It is held by the computation: a caller that leaves does not end it.
 #[derive(Debug, Clone)]
-pub(crate) struct ComputePermit {
+pub struct ComputePermit {
     /// `None` when the computation is small and done in place.
     held: Option<Arc<Held>>,
     is_long: bool,
@@ -148,7 +150,7 @@ struct Held {
 
 impl ComputePermit {
     /// The permit for few bytes, which are computed on the calling thread.
-    pub(crate) const IN_PLACE: ComputePermit = ComputePermit {
+    pub const IN_PLACE: ComputePermit = ComputePermit {
         held: None,
         is_long: false,
         abandoned: None,
@@ -156,7 +158,7 @@ impl ComputePermit {
 
     /// Computes on another thread, or in place when that is quicker; `None` when it panicked, which
     /// has been logged.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -180,7 +182,7 @@ impl ComputePermit {
 
     /// Like [`Self::run`], for a result that only the caller needs: the flag that `work` is given
     /// is set once the caller has left.
-    pub(crate) async fn run_cancellable<T: Send + 'static>(
+    pub async fn run_cancellable<T: Send + 'static>(
         &self,
         work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
     ) -> Option<T> {
@@ -195,7 +197,7 @@ impl ComputePermit {
     /// Runs a future on another thread that computes and reads alternately, in steps so small that
     /// going to another thread for each would cost more. `work` is given a permit for its steps. It
     /// is dropped once the caller has left. `None` when it panicked.
-    pub(crate) async fn run_async<T, F>(
+    pub async fn run_async<T, F>(
         &self,
         work: impl FnOnce(ComputePermit) -> F + Send + 'static,
     ) -> Option<T>
@@ -235,7 +237,7 @@ impl Drop for SetOnDrop {
 
 /// Waits, on a thread of the caller's own, for a permit to compute over this many bytes; `None`
 /// when they are too few to need one.
-pub(crate) fn wait_for_permit(bytes: usize) -> Option<ComputePermit> {
+pub fn wait_for_permit(bytes: usize) -> Option<ComputePermit> {
     let request = ComputeRequest {
         scope: Scope::OPERATORS,
         effort: Effort::Linear,
@@ -254,13 +256,13 @@ pub(crate) fn wait_for_permit(bytes: usize) -> Option<ComputePermit> {
 
 /// Moves this thread to the batch cores as long as the result lives, if it is to compute over this
 /// many bytes.
-pub(crate) fn pin_if_large(bytes: usize) -> Option<BatchPin> {
+pub fn pin_if_large(bytes: usize) -> Option<BatchPin> {
     (bytes >= LARGE_BYTES_MIN).then(cores::pin_to_batch_cores)
 }
 
 /// Computes on another thread what takes long over few bytes. The guard is dropped when it is done:
 /// a caller that leaves does not end it. `None` when it panicked.
-pub(crate) async fn run_on_batch_cores<G, T>(
+pub async fn run_on_batch_cores<G, T>(
     guard: G,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T>

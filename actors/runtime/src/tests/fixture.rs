@@ -8,7 +8,7 @@ use tokio::task::{JoinHandle, spawn_local};
 
 use super::ledger::{Command, Ledger, Refused};
 use super::memory_journal::{self, MemoryJournal, SharedJournal};
-use crate::runtime::{AskError, Cause, Directory, Placement, Policy};
+use crate::{AskError, Cause, Directory, Placement, Policy};
 
 pub(super) type Answer = Result<Vec<u64>, AskError<Refused>>;
 

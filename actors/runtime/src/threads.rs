@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// The exit code of a process that can't go on (`EX_SOFTWARE`).
-pub(crate) const EXIT_CODE: i32 = 70;
+pub const EXIT_CODE: i32 = 70;
 /// The first restart comes at once, the next ones after a delay that doubles from this …
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 /// … up to this.
@@ -118,7 +118,7 @@ pub fn spawn_essential(
 ///
 /// # Errors
 /// The system starts no further thread.
-pub(crate) fn spawn_restarting(
+pub fn spawn_restarting(
     name: &'static str,
     mut body: impl FnMut() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
@@ -135,7 +135,7 @@ pub(crate) fn spawn_restarting(
 ///
 /// # Errors
 /// The system starts no further thread.
-pub(crate) fn spawn_reporting(
+pub fn spawn_reporting(
     name: &'static str,
     body: impl FnOnce() + Send + 'static,
     panicked: impl FnOnce() + Send + 'static,
@@ -200,7 +200,7 @@ impl Drop for RestartPause {
 
 /// The delays before the restarts of one thread or actor.
 #[derive(Debug)]
-pub(crate) struct RestartBackoff {
+pub struct RestartBackoff {
     name: &'static str,
     began: Instant,
     last_wait: Option<Duration>,
@@ -208,7 +208,7 @@ pub(crate) struct RestartBackoff {
 
 impl RestartBackoff {
     /// For a thread or actor that has not been restarted yet.
-    pub(crate) fn of(name: &'static str) -> Self {
+    pub fn of(name: &'static str) -> Self {
         RestartBackoff {
             name,
             began: Instant::now(),
@@ -217,7 +217,7 @@ impl RestartBackoff {
     }
 
     /// Counts and logs a restart; the delay before it.
-    pub(crate) fn next_wait(&mut self) -> Duration {
+    pub fn next_wait(&mut self) -> Duration {
         if self.began.elapsed() > STABLE_AFTER {
             self.last_wait = None;
         }
@@ -238,7 +238,7 @@ impl RestartBackoff {
 
 /// A thread that runs a future beside the requests, again after each panic. Dropped, it ends at the
 /// future's next await.
-pub(crate) struct BackgroundThread {
+pub struct BackgroundThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -248,7 +248,7 @@ impl BackgroundThread {
     ///
     /// # Errors
     /// The system starts no further thread.
-    pub(crate) fn start<W: Future<Output = ()>>(
+    pub fn start<W: Future<Output = ()>>(
         name: &'static str,
         mut work: impl FnMut() -> W + Send + 'static,
     ) -> io::Result<Self> {

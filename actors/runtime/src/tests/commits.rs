@@ -3,7 +3,7 @@
 use super::fixture::{counted, on_one_thread, until, why};
 use super::ledger::{Command, Refused, Violation};
 use super::memory_journal::Lookups;
-use crate::runtime::{AskError, Cause, CommitFailure, Policy, Restart};
+use crate::{AskError, Cause, CommitFailure, Policy, Restart};
 
 #[test]
 fn a_refused_commit_takes_the_later_ones_of_its_incarnation_and_nothing_else() {

@@ -7,7 +7,7 @@ use tokio::time::advance;
 use super::fixture::{Fixture, cause, counted, on_one_thread, on_paused_time, why};
 use super::ledger::Command;
 use super::memory_journal::Lookups;
-use crate::runtime::{AskError, Cause, Life, Policy, Restart};
+use crate::{AskError, Cause, Life, Policy, Restart};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -15,9 +15,7 @@ use tokio::time::advance;
 use super::fixture::{Fixture, counted, on_one_thread, on_paused_time, on_threads, until, why};
 use super::ledger::{Command, Ledger, Refused, Violation};
 use super::memory_journal;
-use crate::runtime::{
-    AskError, Cause, CommitFailure, Directory, Passivation, Placement, Policy, Restart,
-};
+use crate::{AskError, Cause, CommitFailure, Directory, Passivation, Placement, Policy, Restart};
 
 const WRITERS: u64 = 8;
 const EACH_MIN: u64 = 200;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::fixture::{on_one_thread, on_paused_time, on_threads, until, why};
 use super::ledger::Command;
-use crate::runtime::{AskError, Cause, Policy};
+use crate::{AskError, Cause, Policy};
 
 #[test]
 fn of_257_asks_at_once_one_finds_the_mailbox_full() {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::runtime::{Decision, Entity};
+use crate::{Decision, Entity};
 
 /// A list of numbers, vacant while it is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -49,6 +49,15 @@ pub(crate) struct HttpCourier {
     _end: oneshot::Sender<()>,
 }
 
+/// Whether anything is sent to private addresses, and without encryption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PrivateTargets {
+    /// It is, as for a receiver on the same machine.
+    Allowed,
+    /// It is not.
+    Refused,
+}
+
 /// Why there is no courier.
 #[derive(Debug, thiserror::Error)]
 pub enum CourierError {
@@ -64,9 +73,10 @@ pub enum CourierError {
 }
 
 impl HttpCourier {
-    /// Gives each parcel so long, and sends to `private` addresses and without encryption only if
+    /// Gives each parcel so long, and sends to private addresses and without encryption only if
     /// that is allowed.
-    pub(crate) fn start(timeout: Duration, private: bool) -> Result<Self, CourierError> {
+    pub(crate) fn start(timeout: Duration, targets: PrivateTargets) -> Result<Self, CourierError> {
+        let private = targets == PrivateTargets::Allowed;
         let mut runtime = Builder::new_current_thread();
         // Only names take other threads of it.
         runtime

@@ -52,8 +52,8 @@ fn parcel(url: String) -> Parcel {
     }
 }
 
-async fn post(timeout_ms: u64, private: bool, url: String) -> Result<Reply, Lost> {
-    HttpCourier::start(Duration::from_millis(timeout_ms), private)
+async fn post(timeout_ms: u64, targets: PrivateTargets, url: String) -> Result<Reply, Lost> {
+    HttpCourier::start(Duration::from_millis(timeout_ms), targets)
         .unwrap()
         .post(parcel(url))
         .await
@@ -63,9 +63,13 @@ async fn post(timeout_ms: u64, private: bool, url: String) -> Result<Reply, Lost
 async fn a_parcel_is_posted_byte_for_byte_and_the_answer_comes_back() {
     let (port, came) =
         receiver(b"HTTP/1.1 503 x\r\nRetry-After: 7\r\nContent-Length: 6\r\n\r\nno\0w\xff!");
-    let reply = post(5_000, true, format!("http://127.0.0.1:{port}/hook?x=y"))
-        .await
-        .unwrap();
+    let reply = post(
+        5_000,
+        PrivateTargets::Allowed,
+        format!("http://127.0.0.1:{port}/hook?x=y"),
+    )
+    .await
+    .unwrap();
     let expected = Reply {
         status: 503,
         retry_after: Some(Duration::from_secs(7)),
@@ -85,10 +89,14 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     let (port, came) =
         receiver(b"HTTP/1.1 307 x\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(
-        post(5_000, true, format!("http://localhost:{port}/"))
-            .await
-            .unwrap()
-            .status,
+        post(
+            5_000,
+            PrivateTargets::Allowed,
+            format!("http://localhost:{port}/")
+        )
+        .await
+        .unwrap()
+        .status,
         307
     );
     assert!(came.recv().is_ok() && came.try_recv().is_err());
@@ -102,9 +110,13 @@ async fn an_endless_answer_is_read_to_its_first_four_kibibytes() {
             .unwrap();
         while stream.write_all(&[b'x'; 1_000]).is_ok() {}
     });
-    let reply = post(5_000, true, format!("http://127.0.0.1:{port}/"))
-        .await
-        .unwrap();
+    let reply = post(
+        5_000,
+        PrivateTargets::Allowed,
+        format!("http://127.0.0.1:{port}/"),
+    )
+    .await
+    .unwrap();
     assert_eq!((reply.status, reply.answer.len()), (200, ANSWER_BYTES_MAX));
 }
 
@@ -113,7 +125,12 @@ async fn a_receiver_that_says_nothing_is_given_up_in_time() {
     let (held, hold) = mpsc::channel::<TcpStream>();
     let (port, _came) = receiving(move |stream| held.send(stream).unwrap());
     assert_eq!(
-        post(100, true, format!("http://127.0.0.1:{port}/")).await,
+        post(
+            100,
+            PrivateTargets::Allowed,
+            format!("http://127.0.0.1:{port}/")
+        )
+        .await,
         Err(Lost::TimedOut)
     );
     drop(hold);
@@ -128,9 +145,13 @@ async fn a_status_without_the_end_of_its_body_counts() {
             .unwrap();
         held.send(stream).unwrap();
     });
-    let reply = post(300, true, format!("http://127.0.0.1:{port}/"))
-        .await
-        .unwrap();
+    let reply = post(
+        300,
+        PrivateTargets::Allowed,
+        format!("http://127.0.0.1:{port}/"),
+    )
+    .await
+    .unwrap();
     assert_eq!((reply.status, reply.answer.as_str()), (202, "half"));
     drop(hold);
 }
@@ -142,9 +163,13 @@ async fn nobody_there_is_said_without_the_url() {
         .local_addr()
         .unwrap()
         .port();
-    let lost = post(5_000, true, format!("http://127.0.0.1:{port}/secret"))
-        .await
-        .unwrap_err();
+    let lost = post(
+        5_000,
+        PrivateTargets::Allowed,
+        format!("http://127.0.0.1:{port}/secret"),
+    )
+    .await
+    .unwrap_err();
     let Lost::Broken(why) = &lost else {
         unreachable!("{lost}")
     };
@@ -166,9 +191,13 @@ async fn who_does_not_speak_tls_gets_nothing_over_https() {
                 .unwrap();
         }
     });
-    let lost = post(5_000, true, format!("https://127.0.0.1:{plain}/"))
-        .await
-        .unwrap_err();
+    let lost = post(
+        5_000,
+        PrivateTargets::Allowed,
+        format!("https://127.0.0.1:{plain}/"),
+    )
+    .await
+    .unwrap_err();
     assert!(
         matches!(&lost, Lost::Broken(why) if why.starts_with("can't connect: ")),
         "{lost}"
@@ -180,15 +209,20 @@ async fn private_addresses_are_refused_by_themselves_and_behind_a_name() {
     let (port, came) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let here = |host: &str| format!("https://{host}:{port}/");
     assert_eq!(
-        post(5_000, false, here("127.1")).await,
+        post(5_000, PrivateTargets::Refused, here("127.1")).await,
         Err(Lost::Refused([127, 0, 0, 1].into()))
     );
     assert!(matches!(
-        post(5_000, false, here("[::ffff:127.0.0.1]")).await,
+        post(5_000, PrivateTargets::Refused, here("[::ffff:127.0.0.1]")).await,
         Err(Lost::Refused(_))
     ));
     assert!(matches!(
-        post(5_000, false, format!("http://127.0.0.1:{port}/")).await,
+        post(
+            5_000,
+            PrivateTargets::Refused,
+            format!("http://127.0.0.1:{port}/")
+        )
+        .await,
         Err(Lost::Broken(_))
     ));
     // A name that leads home without saying so: the resolver stops it.
@@ -211,7 +245,7 @@ async fn private_addresses_are_refused_by_themselves_and_behind_a_name() {
 
 #[tokio::test]
 async fn an_endpoint_is_looked_at_before_it_is_taken() {
-    let courier = HttpCourier::start(Duration::from_secs(5), false).unwrap();
+    let courier = HttpCourier::start(Duration::from_secs(5), PrivateTargets::Refused).unwrap();
     assert_eq!(
         courier.look("https://does-not-exist.invalid/").await,
         Ok(())

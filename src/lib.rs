@@ -28,7 +28,7 @@ use colloquy_actors::webhook::WebhookSettings;
 
 use config::Config;
 pub use courier::CourierError;
-use courier::HttpCourier;
+use courier::{HttpCourier, PrivateTargets};
 use http::AppState;
 pub use listen::{Listen, ListenError, listen};
 
@@ -86,9 +86,15 @@ pub fn run(config: Config) -> Result<(), RunError> {
     let webhooks = WebhookSettings::from(&config.webhooks);
     let courier: Arc<HttpCourier> = Arc::new(HttpCourier::start(
         webhooks.timeout,
-        webhooks.allow_private_targets,
+        match webhooks.allow_private_targets {
+            true => PrivateTargets::Allowed,
+            false => PrivateTargets::Refused,
+        },
     )?);
-    let new_file = !config.store.path.exists();
+    let store_file = match config.store.path.exists() {
+        true => StoreFile::Found(&config.store.path),
+        false => StoreFile::Made(&config.store.path),
+    };
     let Opened {
         system,
         first_start,
@@ -100,7 +106,7 @@ pub fn run(config: Config) -> Result<(), RunError> {
         &config.server.public_url
     };
     if let Some(Err(error)) = first_start.map(|first| startup::hand_over(&bound.address, &first)) {
-        return Err(give_up(&system, &config.store.path, new_file, error));
+        return Err(give_up(&system, store_file, error));
     }
     let app = Arc::new(AppState::new(
         &config,
@@ -108,7 +114,7 @@ pub fn run(config: Config) -> Result<(), RunError> {
         courier,
         public_url,
     ));
-    startup::announce(&bound.address, config.metrics.public);
+    startup::announce(&bound.address, &config);
     actix_web::rt::System::new().block_on(async {
         let server = bound.serve(&config.server, Arc::clone(&app))?;
         shutdown::serve_until_told(server, &app, config.server.drain_seconds).await
@@ -129,20 +135,27 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
     Ok(wrong.is_empty())
 }
 
+/// The store's file at a first start.
+enum StoreFile<'p> {
+    /// This start made it.
+    Made(&'p Path),
+    /// It was there, and empty.
+    Found(&'p Path),
+}
+
 /// Ends a first start whose secrets nobody has seen.
-fn give_up(system: &System, store: &Path, new_file: bool, error: io::Error) -> RunError {
+fn give_up(system: &System, store: StoreFile<'_>, error: io::Error) -> RunError {
     system.drain();
     system.close();
-    let taken_back = if new_file {
-        startup::take_back(store)
-    } else {
-        Err(io::ErrorKind::AlreadyExists.into())
+    let (path, taken_back) = match store {
+        StoreFile::Made(path) => (path, startup::take_back(path)),
+        StoreFile::Found(path) => (path, Err(io::ErrorKind::AlreadyExists.into())),
     };
     let left = match taken_back {
         Ok(()) => "the store was taken back: the next start is a first start again".to_owned(),
         Err(error) => format!(
             "remove {} for another first start ({error})",
-            store.display()
+            path.display()
         ),
     };
     RunError::Secrets { error, left }

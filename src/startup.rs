@@ -8,6 +8,8 @@ use std::path::Path;
 use colloquy_actors::store::sqlite::Finding;
 use colloquy_actors::system::{FirstStart, SEARCH_ENDING};
 
+use crate::config::Config;
+
 /// Prints the secrets of a first start.
 ///
 /// # Errors
@@ -55,12 +57,13 @@ pub(crate) fn take_back(store: &Path) -> io::Result<()> {
 }
 
 /// Says where it listens.
-pub(crate) fn announce(address: &SocketAddr, metrics_public: bool) {
+pub(crate) fn announce(address: &SocketAddr, config: &Config) {
     say(&format!(
         "Colloquy {} listening on http://{address}\n",
         env!("CARGO_PKG_VERSION")
     ));
     if !address.ip().is_loopback() {
+        let metrics_public = config.metrics.public;
         tracing::warn!(%address, metrics_public, "not bound to loopback: traffic belongs on HTTPS, put a TLS proxy in front");
     }
 }

@@ -294,8 +294,51 @@ impl Config {
     }
 
     fn check_limits(&self) -> Result<(), Wrong> {
-        let (limits, bounds) = (&self.limits, &self.bounds);
+        let counts = self
+            .limit_counts()
+            .into_iter()
+            .chain(self.realtime_counts())
+            .chain(self.bound_counts());
+        for (key, value) in counts {
+            if value == 0 {
+                wrong(key, "must be at least 1")?;
+            }
+        }
+        if self.realtime.presences_per_account > PRESENCE_MAX {
+            wrong(
+                "realtime.presences_per_account",
+                &format!("must be at most {PRESENCE_MAX}"),
+            )?;
+        }
+        if !(self.realtime.frames_per_second > 0.0 && self.realtime.frames_per_second <= 1e6) {
+            wrong(
+                "realtime.frames_per_second",
+                "must be more than 0 and at most 1000000",
+            )?;
+        }
         for (key, value) in [
+            (
+                "limits.password_wait_seconds",
+                self.limits.password_wait_seconds,
+            ),
+            ("limits.read_wait_seconds", self.limits.read_wait_seconds),
+            (
+                "realtime.heartbeat_seconds",
+                self.realtime.heartbeat_seconds,
+            ),
+            ("realtime.ticket_seconds", self.realtime.ticket_seconds),
+        ] {
+            if !(value > 0.0 && value <= 86_400.0) {
+                wrong(key, "must be more than 0 and at most 86400")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings of `[limits]` that must be at least 1.
+    fn limit_counts(&self) -> [(&'static str, usize); 15] {
+        let limits = &self.limits;
+        [
             ("limits.max_body_bytes", limits.max_body_bytes),
             ("limits.max_document_bytes", limits.max_document_bytes),
             ("limits.max_form_bytes", limits.max_form_bytes),
@@ -332,33 +375,38 @@ impl Config {
                 limits.link_requests_per_minute as usize,
             ),
             ("limits.password_hashes", limits.password_hashes),
-            (
-                "realtime.subscriptions_max",
-                self.realtime.subscriptions_max,
-            ),
-            ("realtime.sends_max", self.realtime.sends_max),
-            ("realtime.lines_per_key", self.realtime.lines_per_key),
-            (
-                "realtime.lines_per_account",
-                self.realtime.lines_per_account,
-            ),
-            (
-                "realtime.tickets_per_account",
-                self.realtime.tickets_per_account,
-            ),
+        ]
+    }
+
+    /// The settings of `[realtime]` that must be at least 1.
+    fn realtime_counts(&self) -> [(&'static str, usize); 9] {
+        let realtime = &self.realtime;
+        [
+            ("realtime.subscriptions_max", realtime.subscriptions_max),
+            ("realtime.sends_max", realtime.sends_max),
+            ("realtime.lines_per_key", realtime.lines_per_key),
+            ("realtime.lines_per_account", realtime.lines_per_account),
+            ("realtime.tickets_per_account", realtime.tickets_per_account),
             (
                 "realtime.presences_per_account",
-                self.realtime.presences_per_account,
+                realtime.presences_per_account,
             ),
-            ("realtime.frames_burst", self.realtime.frames_burst as usize),
+            ("realtime.frames_burst", realtime.frames_burst as usize),
             (
                 "realtime.frame_bytes_per_account",
-                self.realtime.frame_bytes_per_account,
+                realtime.frame_bytes_per_account,
             ),
             (
                 "realtime.queue_bytes_per_account",
-                self.realtime.queue_bytes_per_account,
+                realtime.queue_bytes_per_account,
             ),
+        ]
+    }
+
+    /// The settings of `[bounds]` and `[documents]` that must be at least 1.
+    fn bound_counts(&self) -> [(&'static str, usize); 10] {
+        let (bounds, documents) = (&self.bounds, &self.documents);
+        [
             ("bounds.content_bytes_max", bounds.content_bytes_max),
             (
                 "bounds.customer_name_chars_max",
@@ -372,43 +420,13 @@ impl Config {
             ("bounds.diff_bytes_max", bounds.diff_bytes_max),
             (
                 "documents.large_comparison_bytes",
-                self.documents.large_comparison_bytes,
+                documents.large_comparison_bytes,
             ),
             (
                 "bounds.comparison_steps_max",
                 bounds.comparison_steps_max as usize,
             ),
-        ] {
-            if value == 0 {
-                wrong(key, "must be at least 1")?;
-            }
-        }
-        if self.realtime.presences_per_account > PRESENCE_MAX {
-            wrong(
-                "realtime.presences_per_account",
-                &format!("must be at most {PRESENCE_MAX}"),
-            )?;
-        }
-        if !(self.realtime.frames_per_second > 0.0 && self.realtime.frames_per_second <= 1e6) {
-            wrong(
-                "realtime.frames_per_second",
-                "must be more than 0 and at most 1000000",
-            )?;
-        }
-        for (key, value) in [
-            ("limits.password_wait_seconds", limits.password_wait_seconds),
-            ("limits.read_wait_seconds", limits.read_wait_seconds),
-            (
-                "realtime.heartbeat_seconds",
-                self.realtime.heartbeat_seconds,
-            ),
-            ("realtime.ticket_seconds", self.realtime.ticket_seconds),
-        ] {
-            if !(value > 0.0 && value <= 86_400.0) {
-                wrong(key, "must be more than 0 and at most 86400")?;
-            }
-        }
-        Ok(())
+        ]
     }
 
     fn check_texts(&self) -> Result<(), Wrong> {

@@ -75,19 +75,13 @@ impl AppState {
         let router = Router::new(routes::operations());
         let document = openapi::document(router.operations(), config, public_url);
         let connections_max = descriptors::connections(config.server.connections_max);
-        let seconds = Duration::from_secs_f64;
-        let idle = IdleLimits {
-            next_head: seconds(
-                config.server.keep_alive_seconds + config.server.request_head_timeout_seconds,
-            ),
-            rest_of_body: seconds(config.server.linger_seconds),
-        };
+        let idle = IdleLimits::new(config);
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
         let limits = |bytes_max, refusal| BodyLimits {
             bytes_max,
             refusal,
             offload_bytes: config.limits.offload_body_bytes,
-            timeout: seconds(config.server.body_timeout_seconds),
+            timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
             in_flight: Arc::clone(&in_flight),
         };
         let answers = Budget::new(config.limits.answers_in_flight_bytes);

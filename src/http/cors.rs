@@ -6,6 +6,15 @@ use actix_web::http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
 
+/// Which of a browser's requests across origins is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CorsRequest {
+    /// OPTIONS, which asks what may be sent.
+    Preflight,
+    /// The request itself.
+    Actual,
+}
+
 /// The settings, ready to be sent.
 pub(crate) struct Cors {
     origins: Vec<HeaderValue>,
@@ -35,12 +44,12 @@ impl Cors {
         }
     }
 
-    /// Adds what the caller's page must see; `preflight` for an answer to OPTIONS.
+    /// Adds what the caller's page must see.
     pub(super) fn add(
         &self,
         request: &HeaderMap,
         response: &mut HttpResponseBuilder,
-        preflight: bool,
+        kind: CorsRequest,
     ) {
         if self.origins.is_empty() {
             return;
@@ -60,12 +69,15 @@ impl Cors {
             origin.clone()
         };
         response.insert_header((ACCESS_CONTROL_ALLOW_ORIGIN, shown));
-        if preflight {
-            response.insert_header((ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone()));
-            response.insert_header((ACCESS_CONTROL_ALLOW_HEADERS, self.headers.clone()));
-            response.insert_header((ACCESS_CONTROL_MAX_AGE, self.max_age.clone()));
-        } else {
-            response.insert_header((ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone()));
+        match kind {
+            CorsRequest::Preflight => {
+                response.insert_header((ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone()));
+                response.insert_header((ACCESS_CONTROL_ALLOW_HEADERS, self.headers.clone()));
+                response.insert_header((ACCESS_CONTROL_MAX_AGE, self.max_age.clone()));
+            }
+            CorsRequest::Actual => {
+                response.insert_header((ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone()));
+            }
         }
     }
 }

@@ -23,6 +23,15 @@ const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
+/// Who is to read a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// People, in a browser.
+    People,
+    /// Programs.
+    Programs,
+}
+
 /// Headers of every response.
 pub(crate) struct SecurityHeaders {
     everywhere: Vec<(HeaderName, HeaderValue)>,
@@ -56,15 +65,15 @@ impl SecurityHeaders {
     }
 
     /// Adds them; a page for people has a policy of its own.
-    pub(super) fn add(&self, response: &mut HttpResponseBuilder, for_people: bool) {
+    pub(super) fn add(&self, response: &mut HttpResponseBuilder, audience: Audience) {
         for (name, value) in &self.everywhere {
             response.insert_header((name.clone(), value.clone()));
         }
-        if let Some(policy) = if for_people {
-            &self.page_policy
-        } else {
-            &self.policy
-        } {
+        let policy = match audience {
+            Audience::People => &self.page_policy,
+            Audience::Programs => &self.policy,
+        };
+        if let Some(policy) = policy {
             response.insert_header((CONTENT_SECURITY_POLICY, policy.clone()));
         }
     }

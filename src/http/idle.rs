@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::socket_handle::SocketHandle;
+use crate::config::Config;
 
 /// How long a connection may be idle.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,18 @@ pub(crate) struct IdleLimits {
     pub(crate) next_head: Duration,
     /// Until a body has ended whose request was answered before.
     pub(crate) rest_of_body: Duration,
+}
+
+impl IdleLimits {
+    /// Those of the settings.
+    pub(super) fn new(config: &Config) -> Self {
+        let seconds = Duration::from_secs_f64;
+        let server = &config.server;
+        IdleLimits {
+            next_head: seconds(server.keep_alive_seconds + server.request_head_timeout_seconds),
+            rest_of_body: seconds(server.linger_seconds),
+        }
+    }
 }
 
 /// What a connection's timer and its requests know of each other.

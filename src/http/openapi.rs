@@ -12,19 +12,23 @@ use super::problem::Kind;
 use super::query::OFFSET_MAX;
 use crate::config::{Config, Limits};
 
-/// Writes the document; the bounds that it states are those of the settings.
-pub(super) fn document(operations: &[Operation], config: &Config, public_url: &str) -> Value {
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    let mut schemas = shared_schemas();
-    let mut shared: BTreeMap<String, Value> = BTreeMap::new();
-    let mut parameters: BTreeMap<String, Value> = BTreeMap::new();
-    let mut tags: Vec<Value> = Vec::new();
-    for operation in operations {
-        paths.entry(operation.path).or_default().insert(
+/// What the operations say, gathered for the document.
+#[derive(Default)]
+struct Gathered<'o> {
+    paths: BTreeMap<&'o str, Map<String, Value>>,
+    schemas: BTreeMap<String, Value>,
+    responses: BTreeMap<String, Value>,
+    parameters: BTreeMap<String, Value>,
+    tags: Vec<Value>,
+}
+
+impl<'o> Gathered<'o> {
+    fn add(&mut self, operation: &'o Operation, limits: &Limits) {
+        self.paths.entry(operation.path).or_default().insert(
             operation.verb.word().to_lowercase(),
-            entry(operation, &config.limits),
+            entry(operation, limits),
         );
-        schemas.extend(operation.schemas.iter().cloned());
+        self.schemas.extend(operation.schemas.iter().cloned());
         for parameter in path_parameters(operation.path)
             .into_iter()
             .chain(header_parameters(operation))
@@ -34,20 +38,32 @@ pub(super) fn document(operations: &[Operation], config: &Config, public_url: &s
                 .and_then(Value::as_str)
                 .unwrap_or_default()
                 .to_owned();
-            parameters.insert(name, parameter);
+            self.parameters.insert(name, parameter);
         }
-        shared.extend(
+        self.responses.extend(
             refusals_by_status(operation)
                 .into_iter()
                 .map(|refusal| (refusal.name(), refusal.response())),
         );
         if let Success::Page(item) = &operation.success {
-            schemas.insert(format!("{item}Page"), page_schema(item));
+            self.schemas
+                .insert(format!("{item}Page"), page_schema(item));
         }
         let tag = json!({"name": operation.tag});
-        if !tags.contains(&tag) {
-            tags.push(tag);
+        if !self.tags.contains(&tag) {
+            self.tags.push(tag);
         }
+    }
+}
+
+/// Writes the document; the bounds that it states are those of the settings.
+pub(super) fn document(operations: &[Operation], config: &Config, public_url: &str) -> Value {
+    let mut gathered = Gathered {
+        schemas: shared_schemas(),
+        ..Gathered::default()
+    };
+    for operation in operations {
+        gathered.add(operation, &config.limits);
     }
     json!({
         "openapi": "3.1.0",
@@ -62,12 +78,12 @@ pub(super) fn document(operations: &[Operation], config: &Config, public_url: &s
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": public_url}],
-        "tags": tags,
-        "paths": paths,
+        "tags": gathered.tags,
+        "paths": gathered.paths,
         "components": {
-            "schemas": schemas,
-            "responses": shared,
-            "parameters": parameters,
+            "schemas": gathered.schemas,
+            "responses": gathered.responses,
+            "parameters": gathered.parameters,
             "headers": headers(),
             "securitySchemes": {
                 "apiKey": {"type": "http", "scheme": "bearer",
@@ -323,7 +339,7 @@ fn responses(operation: &Operation) -> Value {
     if let Some(name) = &operation.otherwise {
         let content = json!({"application/json": {"schema": reference(name)}});
         let words = "Nothing was made.";
-        let headers = header_refs(&common(is_limited(operation)));
+        let headers = header_refs(&common(operation));
         all.insert(
             "200".to_owned(),
             json!({"description": words, "headers": headers, "content": content}),
@@ -351,14 +367,14 @@ fn success(operation: &Operation) -> (&'static str, Value) {
         Success::Deleted => {
             return (
                 "204",
-                json!({"description": "Done.", "headers": header_refs(&common(is_limited(operation)))}),
+                json!({"description": "Done.", "headers": header_refs(&common(operation))}),
             );
         }
         Success::Switched => {
             let words = "Switching protocols: frames from here on.";
             return (
                 "101",
-                json!({"description": words, "headers": header_refs(&common(true))}),
+                json!({"description": words, "headers": header_refs(&common(operation))}),
             );
         }
         Success::Text(media_type) => {
@@ -370,7 +386,22 @@ fn success(operation: &Operation) -> (&'static str, Value) {
             ("200", *media_type, schema)
         }
     };
-    let mut names = common(is_limited(operation));
+    let names = success_headers(operation);
+    let content = contents(operation, media_type, &schema);
+    let words = if status == "201" {
+        "Created."
+    } else {
+        "Here it is."
+    };
+    (
+        status,
+        json!({"description": words, "headers": header_refs(&names), "content": content}),
+    )
+}
+
+/// The headers of a success that shows something.
+fn success_headers(operation: &Operation) -> Vec<&'static str> {
+    let mut names = common(operation);
     if tagged(operation) {
         names.extend(["ETag", "Cache-Control"]);
     }
@@ -386,6 +417,11 @@ fn success(operation: &Operation) -> (&'static str, Value) {
     if operation.repeatable {
         names.push("Idempotent-Replayed");
     }
+    names
+}
+
+/// A success in each media type in which it may come.
+fn contents(operation: &Operation, media_type: &str, schema: &Value) -> Map<String, Value> {
     let mut content = Map::from_iter([(media_type.to_owned(), json!({"schema": schema}))]);
     if operation.streams {
         let words = "Events as they happen: `id` is the cursor, `event` the kind, `data` the event on one line.";
@@ -400,21 +436,15 @@ fn success(operation: &Operation) -> (&'static str, Value) {
         };
         content.insert((*form).to_owned(), json!({"schema": {"type": kind}}));
     }
-    let words = if status == "201" {
-        "Created."
-    } else {
-        "Here it is."
-    };
-    (
-        status,
-        json!({"description": words, "headers": header_refs(&names), "content": content}),
-    )
+    content
 }
 
 /// What operations are refused with alike: it stands in the document once.
 struct Refusal {
     status: u16,
     kinds: Vec<Kind>,
+    /// The headers that every answer of its operation has.
+    headers: Vec<&'static str>,
     limited: bool,
     /// Whether people are told on a page.
     paged: bool,
@@ -435,6 +465,7 @@ fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
         .map(|(status, kinds)| Refusal {
             status,
             kinds,
+            headers: common(operation),
             limited,
             paged,
         })
@@ -456,7 +487,7 @@ impl Refusal {
             .iter()
             .map(|kind| format!("`{}`: {}.", kind.code(), kind.message()))
             .collect();
-        let mut names = common(self.limited);
+        let mut names = self.headers.clone();
         match self.status {
             401 => names.push("WWW-Authenticate"),
             429 | 503 => names.push("Retry-After"),
@@ -484,9 +515,10 @@ fn is_limited(operation: &Operation) -> bool {
     )
 }
 
-fn common(limited: bool) -> Vec<&'static str> {
+/// The headers that every answer of this operation has.
+fn common(operation: &Operation) -> Vec<&'static str> {
     let mut names = vec!["X-Request-Id", "X-API-Version"];
-    if limited {
+    if is_limited(operation) {
         names.extend([
             "X-RateLimit-Limit",
             "X-RateLimit-Remaining",

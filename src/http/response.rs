@@ -16,8 +16,9 @@ use colloquy_model::answer::{Answer, Done};
 use colloquy_model::page::Start;
 
 use super::budget::{BytesPermit, Slack};
+use super::cors::CorsRequest;
 use super::dispatch::{RequestContext, Response};
-use super::headers::{REPLAYED, REQUEST_ID, add_limits};
+use super::headers::{Audience, REPLAYED, REQUEST_ID, add_limits};
 use super::idle::InUse;
 use super::operation::{LocationRule, Operation, Verb};
 use super::output::{BulkOutcome, CachePolicy, Listing, Output, Text};
@@ -101,27 +102,54 @@ pub(super) async fn prepared(
     }
 }
 
-/// Writes the response; a line takes the rest of the request as what comes through it.
+/// What a reply is, however its body was made.
+#[derive(Clone, Copy)]
+struct Nature {
+    audience: Audience,
+    cors: CorsRequest,
+    streams: bool,
+    switches: bool,
+}
+
+impl Nature {
+    fn of(reply: &Result<Response, Problem>) -> Self {
+        let for_people = match reply {
+            Ok(Response::Output(Output::Text(text))) => text.media_type == HTML,
+            Err(problem) => matches!(problem.more.as_deref(), Some(More::Page(_))),
+            Ok(_) => false,
+        };
+        Nature {
+            audience: match for_people {
+                true => Audience::People,
+                false => Audience::Programs,
+            },
+            cors: match reply {
+                Ok(Response::AllowedMethods(_)) => CorsRequest::Preflight,
+                Ok(Response::Output(_)) | Err(_) => CorsRequest::Actual,
+            },
+            streams: matches!(reply, Ok(Response::Output(Output::Events(_)))),
+            switches: matches!(reply, Ok(Response::Output(Output::WebSocket(_)))),
+        }
+    }
+}
+
+/// Makes the HTTP response; a WebSocket takes the rest of the request as what comes through it.
 pub(super) fn response(
     context: &RequestContext,
     prepared: PreparedResponse,
     payload: Payload,
 ) -> HttpResponse {
     let PreparedResponse {
-        reply,
+        mut reply,
         room,
         tagged,
     } = prepared;
-    let preflight = matches!(reply, Ok(Response::AllowedMethods(_)));
-    let for_people = match &reply {
-        Ok(Response::Output(Output::Text(text))) => text.media_type == HTML,
-        Err(problem) => matches!(problem.more.as_deref(), Some(More::Page(_))),
-        Ok(_) => false,
+    let nature = Nature::of(&reply);
+    // Of many operations the last one knows best what is left of the limits.
+    let last_rate_limit = match &mut reply {
+        Ok(Response::Output(Output::Bulk(_, last))) => last.take(),
+        Ok(_) | Err(_) => None,
     };
-    let streams = matches!(reply, Ok(Response::Output(Output::Events(_))));
-    let switches = matches!(reply, Ok(Response::Output(Output::WebSocket(_))));
-    let after;
-    let mut rate_limit = context.rate_limit.as_ref();
     let whole = |parts| context.whole(parts, room);
     let (mut response, body) = match reply {
         Ok(Response::Output(Output::Events(events))) => {
@@ -135,11 +163,7 @@ pub(super) fn response(
         Ok(Response::Output(Output::Immutable(answer))) => whole(context.answer(answer, LASTING)),
         Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
         Ok(Response::Output(Output::Text(text))) => whole(context.text(text, tagged)),
-        Ok(Response::Output(Output::Bulk(outcomes, last_rate_limit))) => {
-            after = last_rate_limit;
-            rate_limit = after.as_ref().or(rate_limit);
-            whole(bulk(&outcomes))
-        }
+        Ok(Response::Output(Output::Bulk(outcomes, _))) => whole(bulk(&outcomes)),
         Ok(Response::AllowedMethods(allow)) => whole((
             started(
                 StatusCode::NO_CONTENT,
@@ -149,39 +173,11 @@ pub(super) fn response(
         )),
         Err(problem) => whole(context.problem(&problem)),
     };
-    if let Ok(id) = HeaderValue::from_str(&context.request_id) {
-        response.insert_header((REQUEST_ID, id));
-    }
-    context.app.security_headers.add(&mut response, for_people);
-    context
-        .app
-        .cors
-        .add(context.request.headers(), &mut response, preflight);
-    if let Some(rate_limit) = rate_limit {
+    context.add_common_headers(&mut response, nature);
+    if let Some(rate_limit) = last_rate_limit.as_ref().or(context.rate_limit.as_ref()) {
         add_limits(&mut response, rate_limit);
     }
-    if (context.app.in_flight.leaving() || context.body_comes) && !switches {
-        response.force_close();
-    }
-    if context.body_comes {
-        context.connection.iter().for_each(InUse::is_last);
-    }
-    let mut response = response.body(body);
-    if matches!(
-        response.status(),
-        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-    ) {
-        response = response.set_body(EmptyBody.boxed());
-        response.head_mut().no_chunking(true);
-    }
-    if streams && context.request.version() < Version::HTTP_11 {
-        // It knows no chunks (RFC 9112, 6.1): what has no length ends with its connection.
-        response.head_mut().no_chunking(true);
-        response
-            .head_mut()
-            .set_connection_type(ConnectionType::Close);
-    }
-    response
+    context.framed(response.body(body), nature)
 }
 
 /// No proxy may hold a stream back to make it shorter.
@@ -222,6 +218,42 @@ fn shared(text: String) -> Option<HeaderValue> {
 }
 
 impl RequestContext {
+    /// Adds what every response has, and ends the connection where no request can follow.
+    fn add_common_headers(&self, response: &mut HttpResponseBuilder, nature: Nature) {
+        if let Ok(id) = HeaderValue::from_str(&self.request_id) {
+            response.insert_header((REQUEST_ID, id));
+        }
+        self.app.security_headers.add(response, nature.audience);
+        self.app
+            .cors
+            .add(self.request.headers(), response, nature.cors);
+        if (self.app.in_flight.leaving() || self.body_comes) && !nature.switches {
+            response.force_close();
+        }
+        if self.body_comes {
+            self.connection.iter().for_each(InUse::is_last);
+        }
+    }
+
+    /// Frames the body as its status and the request's version of HTTP want it.
+    fn framed(&self, mut response: HttpResponse, nature: Nature) -> HttpResponse {
+        if matches!(
+            response.status(),
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        ) {
+            response = response.set_body(EmptyBody.boxed());
+            response.head_mut().no_chunking(true);
+        }
+        if nature.streams && self.request.version() < Version::HTTP_11 {
+            // It knows no chunks (RFC 9112, 6.1): what has no length ends with its connection.
+            response.head_mut().no_chunking(true);
+            response
+                .head_mut()
+                .set_connection_type(ConnectionType::Close);
+        }
+        response
+    }
+
     /// Room for a large answer, before it is copied or hashed; without room the refusal is the
     /// answer.
     fn room(

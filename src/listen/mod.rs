@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use self::sse::{Message, Parser};
-use crate::courier::{CourierError, HttpCourier, NO_ACCOUNT, tls};
+use crate::courier::{CourierError, HttpCourier, NO_ACCOUNT, PrivateTargets, tls};
 
 /// How long the receiver has for each event, and the server for accepting a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -117,7 +117,7 @@ pub fn listen(options: Listen) -> Result<(), ListenError> {
     };
     target::check(&options.forward_to, true).map_err(forward)?;
     let events = events_url(&options)?;
-    let courier = HttpCourier::start(PATIENCE, true)?;
+    let courier = HttpCourier::start(PATIENCE, PrivateTargets::Allowed)?;
     let client = Client::builder()
         .tls_backend_preconfigured(tls().map_err(CourierError::from)?)
         .redirect(redirect::Policy::none())

@@ -22,10 +22,8 @@ pub(super) fn page(document: &Value) -> String {
     introduction(&mut html, document);
     for tag in tags(document) {
         html.raw("<section>").element("h2", tag);
-        for (path, method, operation) in
-            operations(document).filter(|(_, _, operation)| is_in(operation, tag))
-        {
-            self::operation(&mut html, document, (path, method, operation));
+        for entry in operations(document).filter(|entry| is_in(entry.operation, tag)) {
+            operation(&mut html, document, &entry);
         }
         html.raw("</section>");
     }
@@ -42,7 +40,14 @@ fn is_in(operation: &Value, tag: &str) -> bool {
     text(operation, "/tags/0") == tag
 }
 
-fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
+/// An operation of the document, and where it stands there.
+struct Entry<'d> {
+    path: &'d str,
+    method: &'d str,
+    operation: &'d Value,
+}
+
+fn operations(document: &Value) -> impl Iterator<Item = Entry<'_>> {
     let paths = document
         .pointer("/paths")
         .and_then(Value::as_object)
@@ -50,7 +55,11 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
         .flatten();
     paths.flat_map(|(path, methods)| {
         let methods = methods.as_object().into_iter().flatten();
-        methods.map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
+        methods.map(move |(method, operation)| Entry {
+            path,
+            method,
+            operation,
+        })
     })
 }
 
@@ -58,8 +67,8 @@ fn contents(html: &mut Html, document: &Value) {
     html.raw("<nav><details open><summary>Contents</summary>");
     for tag in tags(document) {
         html.element("h3", tag).raw("<ul>");
-        for (_, _, operation) in
-            operations(document).filter(|(_, _, operation)| is_in(operation, tag))
+        for Entry { operation, .. } in
+            operations(document).filter(|entry| is_in(entry.operation, tag))
         {
             html.raw("<li><a href=\"#")
                 .escaped(text(operation, "/operationId"))
@@ -89,7 +98,12 @@ fn introduction(html: &mut Html, document: &Value) {
     html.raw("</pre></header>");
 }
 
-fn operation(html: &mut Html, document: &Value, (path, method, operation): (&str, &str, &Value)) {
+fn operation(html: &mut Html, document: &Value, entry: &Entry<'_>) {
+    let Entry {
+        path,
+        method,
+        operation,
+    } = *entry;
     html.raw("<article id=\"")
         .escaped(text(operation, "/operationId"))
         .raw("\">");
@@ -248,11 +262,8 @@ mod tests {
                 operation.id
             );
         }
-        for never in ["<script", "style=", "https://", "null"] {
-            assert!(
-                !page.replace("https: URL", "").contains(never) || never == "null",
-                "{never}"
-            );
+        for never in ["<script", "style=", "https://"] {
+            assert!(!page.contains(never), "{never}");
         }
         assert!(
             page.contains("-d '{&quot;customer_id&quot;:&quot;cus_"),

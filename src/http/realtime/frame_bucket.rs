@@ -9,6 +9,15 @@ use tokio::time::Instant;
 /// Bytes of a frame that one token pays for.
 const BYTES_OF_A_TOKEN: usize = 1_024;
 
+/// How many frames a socket may send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrameRate {
+    /// In a second, on average.
+    pub(crate) per_second: f64,
+    /// At once.
+    pub(crate) burst: f64,
+}
+
 /// What one socket has sent of the frames that it may.
 #[derive(Debug)]
 pub(super) struct FrameBucket {
@@ -21,7 +30,8 @@ pub(super) struct FrameBucket {
 }
 
 impl FrameBucket {
-    pub(super) fn new((per_second, burst): (f64, f64), now: Instant) -> Self {
+    pub(super) fn new(rate: FrameRate, now: Instant) -> Self {
+        let FrameRate { per_second, burst } = rate;
         FrameBucket {
             per_second,
             burst,
@@ -71,10 +81,14 @@ mod tests {
 
     use super::*;
 
+    fn rate(per_second: f64, burst: f64) -> FrameRate {
+        FrameRate { per_second, burst }
+    }
+
     #[test]
     fn a_frame_passes_when_it_was_told_to_come_again() {
         let start = Instant::now();
-        let mut bucket = FrameBucket::new((10.0, 20.0), start);
+        let mut bucket = FrameBucket::new(rate(10.0, 20.0), start);
         assert!((0..20).all(|_| bucket.take(0, start).is_ok()));
         let wait = bucket.take(0, start).err().unwrap_or_default();
         assert_eq!(wait, Duration::from_millis(100));
@@ -85,7 +99,7 @@ mod tests {
     #[test]
     fn a_frame_larger_than_the_bucket_passes_when_it_is_full() {
         let start = Instant::now();
-        let mut bucket = FrameBucket::new((1.0, 3.0), start);
+        let mut bucket = FrameBucket::new(rate(1.0, 3.0), start);
         assert!(bucket.take(1 << 20, start).is_ok() && bucket.take(0, start).is_err());
     }
 
@@ -96,7 +110,7 @@ mod tests {
             burst in 1_u32..20,
         ) {
             let (start, burst) = (Instant::now(), f64::from(burst));
-            let mut bucket = FrameBucket::new((10.0, burst), start);
+            let mut bucket = FrameBucket::new(rate(10.0, burst), start);
             let (mut now, mut passed, mut refused) = (start, 0.0, 0.0);
             for wait in waits {
                 now += Duration::from_millis(wait);

@@ -152,48 +152,55 @@ fn frame(text: &Bytes, glance: Option<Glance<'_>>) -> Result<Frame, Problem> {
         Some("unsubscribe") => {
             Frame::Unsubscribe(json::parse::<Unsubscribe>(text)?.conversation_id)
         }
-        Some("send") => {
-            let Send {
-                reference,
-                conversation_id,
-                ..
-            } = json::parse(text)?;
-            if conditions::sound_key(&reference).is_none() {
-                return Err(Problem::invalid(
-                    "ref",
-                    "must be 1 to 255 printable characters",
-                ));
-            }
-            let message = glance
-                .message
-                .map(|message| text.slice_ref(message.get().as_bytes()));
-            let message = message.unwrap_or(Bytes::from_static(b"null"));
-            Frame::Send {
-                reference,
-                conversation: conversation_id,
-                message,
-            }
-        }
+        Some("send") => send(text, glance)?,
         Some("typing") => Frame::Typing(json::parse::<Typing>(text)?.conversation_id),
-        Some("presence") => {
-            let Present {
-                conversation_id,
-                user_id,
-                state,
-                ..
-            } = json::parse(text)?;
-            let state = Presence::ALL
-                .into_iter()
-                .find(|known| known.word() == state);
-            let wrong =
-                || Problem::invalid("state", "must be one of \"online\", \"away\", \"offline\"");
-            Frame::Presence(conversation_id, user_id, state.ok_or_else(wrong)?)
-        }
+        Some("presence") => presence(text)?,
         Some("ping") => json::parse::<Alone>(text).map(|_| Frame::Ping)?,
         Some("pong") => json::parse::<Alone>(text).map(|_| Frame::Pong)?,
         None if glance.kind.is_none() => return Err(Problem::invalid("type", "is required")),
         Some(_) | None => return Err(Problem::invalid("type", KINDS)),
     })
+}
+
+fn send(text: &Bytes, glance: Glance<'_>) -> Result<Frame, Problem> {
+    let Send {
+        reference,
+        conversation_id,
+        ..
+    } = json::parse(text)?;
+    if conditions::sound_key(&reference).is_none() {
+        return Err(Problem::invalid(
+            "ref",
+            "must be 1 to 255 printable characters",
+        ));
+    }
+    let message = glance
+        .message
+        .map(|message| text.slice_ref(message.get().as_bytes()));
+    let message = message.unwrap_or(Bytes::from_static(b"null"));
+    Ok(Frame::Send {
+        reference,
+        conversation: conversation_id,
+        message,
+    })
+}
+
+fn presence(text: &Bytes) -> Result<Frame, Problem> {
+    let Present {
+        conversation_id,
+        user_id,
+        state,
+        ..
+    } = json::parse(text)?;
+    let state = Presence::ALL
+        .into_iter()
+        .find(|known| known.word() == state);
+    let wrong = || Problem::invalid("state", "must be one of \"online\", \"away\", \"offline\"");
+    Ok(Frame::Presence(
+        conversation_id,
+        user_id,
+        state.ok_or_else(wrong)?,
+    ))
 }
 
 const KINDS: &str = "must be one of \"subscribe\", \"unsubscribe\", \"send\", \"typing\", \"presence\", \"ping\", \"pong\"";

@@ -13,6 +13,7 @@ use colloquy_model::id::KeyId;
 use parking_lot::Mutex;
 
 use super::super::problem::Problem;
+use super::frame_bucket::FrameRate;
 use crate::config::Config;
 
 /// When who has too many lines open may come again: nobody knows when one of them is closed.
@@ -26,8 +27,7 @@ pub(crate) struct RealtimeLimits {
     pub(crate) subscriptions_max: usize,
     pub(crate) sends_max: usize,
     pub(crate) message_bytes_max: usize,
-    /// Frames that a socket may send in a second, and at once.
-    pub(crate) frames: (f64, f64),
+    pub(crate) frames: FrameRate,
 }
 
 impl RealtimeLimits {
@@ -40,7 +40,10 @@ impl RealtimeLimits {
             subscriptions_max: settings.subscriptions_max,
             sends_max: settings.sends_max,
             message_bytes_max: config.limits.max_body_bytes,
-            frames: (settings.frames_per_second, f64::from(settings.frames_burst)),
+            frames: FrameRate {
+                per_second: settings.frames_per_second,
+                burst: f64::from(settings.frames_burst),
+            },
         }
     }
 }

@@ -184,33 +184,40 @@ impl Reader {
                 self.begun = begun;
                 Ok(Incoming::Pong)
             }
-            (TEXT | BINARY, None) => self.message(
-                Begun {
+            (TEXT | BINARY, None) => {
+                let begun = Begun {
                     text: head.opcode == TEXT,
                     payload,
-                },
-                head.last,
-            ),
+                };
+                self.go_on(head, begun)
+            }
             (CONTINUATION, Some(mut begun)) => {
                 begun.payload.extend_from_slice(&payload);
-                self.message(begun, head.last)
+                self.go_on(head, begun)
             }
             _ => Err(CloseCode::Protocol),
         }
     }
 
-    fn message(&mut self, begun: Begun, last: bool) -> Result<Incoming, CloseCode> {
-        if !last {
-            self.begun = Some(begun);
-            return Ok(Incoming::Part);
+    /// Ends the message with its last frame, and keeps it until then.
+    fn go_on(&mut self, head: &Head, begun: Begun) -> Result<Incoming, CloseCode> {
+        if head.last {
+            return begun.message();
         }
-        if !begun.text {
+        self.begun = Some(begun);
+        Ok(Incoming::Part)
+    }
+}
+
+impl Begun {
+    fn message(self) -> Result<Incoming, CloseCode> {
+        if !self.text {
             return Ok(Incoming::Binary);
         }
-        if std::str::from_utf8(&begun.payload).is_err() {
+        if std::str::from_utf8(&self.payload).is_err() {
             return Err(CloseCode::NotUtf8);
         }
-        Ok(Incoming::Text(begun.payload.freeze()))
+        Ok(Incoming::Text(self.payload.freeze()))
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
+use colloquy_actors::accounts::Principal;
 use colloquy_actors::feed::{Cursor, EventList, EventListing, Falling, Source};
 use colloquy_model::conversation::Channel;
 use colloquy_model::event_filter::EventFilter;
@@ -121,19 +122,12 @@ async fn answer(
 ) -> Result<Output, Problem> {
     let (after, limit) = (place(cursor_kind, &call, &query)?, limit(&query)?);
     let principal = call.principal().ok_or_else(Problem::crashed)?;
-    let visible = match cursor_kind {
-        CursorKind::Account => authentication::visible_kinds(&call.app, principal, &call.caller),
-        CursorKind::Conversation => Vec::new(),
-    };
-    let mut kinds = query.event.unwrap_or_default().0;
-    if kinds.is_empty() {
-        kinds = visible;
-    } else if !visible.is_empty() && kinds.iter().any(|kind| !visible.contains(kind)) {
-        return Err(Problem::forbidden(
-            "events of documents are for keys that may read all of them",
-        )
-        .at("event"));
-    }
+    let kinds = kinds(
+        &call,
+        principal,
+        cursor_kind,
+        query.event.unwrap_or_default(),
+    )?;
     let of_documents = cursor_kind == CursorKind::Account
         && (kinds.is_empty() || kinds.iter().any(|kind| kind.is_of_document()));
     let shows = if of_documents {
@@ -148,46 +142,86 @@ async fn answer(
     };
     let events = &call.app.system.events;
     if streams(&call) {
-        return stream(&call, (source, cursor_kind), (filter, shows), after).await;
-    }
-    let EventListing { data, total, next } = events
-        .list(
+        let wanted = Wanted {
             source,
-            EventList {
-                filter,
-                after: after.unwrap_or(0),
-                limit,
-            },
-        )
-        .await?;
-    let page = Page {
-        data,
-        count: 0,
-        total,
-        first: None,
-        last: Some(next),
-        before: false,
-        after: true,
-    };
-    let paging = Paging {
+            cursor_kind,
+            filter,
+            shows,
+            after,
+        };
+        return stream(&call, wanted).await;
+    }
+    let wanted = EventList {
+        filter,
+        after: after.unwrap_or(0),
         limit,
-        start: Start::Offset(0),
-        order: Order::Asc,
     };
-    Ok(Output::Page(Listing {
-        page,
-        paging,
+    Ok(page(events.list(source, wanted).await?, limit))
+}
+
+/// A page of events; there is always a next one.
+fn page(listing: EventListing, limit: u32) -> Output {
+    let EventListing { data, total, next } = listing;
+    Output::Page(Listing {
+        page: Page {
+            data,
+            count: 0,
+            total,
+            first: None,
+            last: Some(next),
+            before: false,
+            after: true,
+        },
+        paging: Paging {
+            limit,
+            start: Start::Offset(0),
+            order: Order::Asc,
+        },
         style: LinkStyle::Cursor,
-    }))
+    })
+}
+
+/// The kinds of events that are asked for, or all that the caller may see; empty: all.
+fn kinds(
+    call: &ApiCall,
+    principal: &Principal,
+    cursor_kind: CursorKind,
+    Kinds(asked): Kinds,
+) -> Result<Vec<Happened>, Problem> {
+    let visible = match cursor_kind {
+        CursorKind::Account => authentication::visible_kinds(&call.app, principal, &call.caller),
+        CursorKind::Conversation => Vec::new(),
+    };
+    if asked.is_empty() {
+        return Ok(visible);
+    }
+    if !visible.is_empty() && asked.iter().any(|kind| !visible.contains(kind)) {
+        return Err(Problem::forbidden(
+            "events of documents are for keys that may read all of them",
+        )
+        .at("event"));
+    }
+    Ok(asked)
+}
+
+/// What a stream is to show, and where it begins.
+struct Wanted {
+    source: Source,
+    cursor_kind: CursorKind,
+    filter: EventFilter,
+    shows: Visibility,
+    after: Option<u64>,
 }
 
 /// A stream, where its key and its account have room for one more.
-async fn stream(
-    call: &ApiCall,
-    (source, cursor_kind): (Source, CursorKind),
-    (filter, shows): (EventFilter, Visibility),
-    after: Option<u64>,
-) -> Result<Output, Problem> {
+async fn stream(call: &ApiCall, wanted: Wanted) -> Result<Output, Problem> {
+    let Wanted {
+        source,
+        cursor_kind,
+        filter,
+        shows,
+        after,
+    } = wanted;
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let open = call
         .app

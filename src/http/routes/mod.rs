@@ -56,12 +56,14 @@ const MANAGE_WEBHOOKS: AuthRequirement = AuthRequirement::Key(&[Permission::Webh
 pub(crate) fn operations() -> Vec<Operation> {
     let mut all = conversations();
     all.extend(messages());
+    all.extend(single_messages());
     all.extend(events());
     all.extend(customers());
     all.extend(users());
     all.extend(document::operations());
     all.extend(webhooks());
     all.extend(service());
+    all.extend(descriptions());
     all.extend(accounts());
     all.extend(keys());
     all.extend(watching());
@@ -140,6 +142,13 @@ fn messages() -> Vec<Operation> {
         .about(TAG, "List messages", "Oldest first.")
         .auth(READ)
         .lists::<MessageView>(),
+    ]
+}
+
+/// What is done with one message.
+fn single_messages() -> Vec<Operation> {
+    const TAG: &str = "Messages";
+    vec![
         get(
             "/v1/conversations/{conversation_id}/messages/{message_id}",
             "getMessage",
@@ -467,6 +476,13 @@ fn service() -> Vec<Operation> {
             .about(TAG, "Get metrics", "In Prometheus' text format.")
             .auth(AuthRequirement::Metrics)
             .writes("text/plain; version=0.0.4; charset=utf-8"),
+    ]
+}
+
+/// The interface's description, and the styles of its pages.
+fn descriptions() -> Vec<Operation> {
+    const TAG: &str = "Service";
+    vec![
         get("/openapi.json", "getOpenApi", service::openapi)
             .about(
                 TAG,

@@ -155,22 +155,25 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
     let answer = documents
         .read(link.document, (link.caller(by), link.requester), None)
         .await?;
-    let as_json = accept::prefers_json(call.request.headers());
+    let rendering = match accept::prefers_json(call.request.headers()) {
+        true => Rendering::Json,
+        false => Rendering::Page,
+    };
     let known = answer
         .etag
         .as_ref()
-        .filter(|_| as_json && call.request.method() != Method::POST);
+        .filter(|_| rendering == Rendering::Json && call.request.method() != Method::POST);
     let has_already =
         known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
     let room = if has_already {
         None
     } else {
-        room(call, &answer.body, as_json).await?
+        room(call, &answer.body, rendering).await?
     };
     if !has_already && call.request.method() != Method::HEAD {
         documents.use_link(&link, by).await?;
     }
-    if as_json {
+    if rendering == Rendering::Json {
         return Ok(answer.into());
     }
     // The room goes along: whoever hangs up meanwhile does not end the work.
@@ -184,8 +187,21 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
     }))
 }
 
+/// As what a shared document is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rendering {
+    /// As JSON, for programs.
+    Json,
+    /// As a page, for people.
+    Page,
+}
+
 /// Room for what is shown of a large document, before a page of it is made and its use is counted.
-async fn room(call: &ApiCall, body: &Bytes, as_json: bool) -> Result<Option<BytesPermit>, Problem> {
+async fn room(
+    call: &ApiCall,
+    body: &Bytes,
+    rendering: Rendering,
+) -> Result<Option<BytesPermit>, Problem> {
     let Some(holder) = call
         .owner
         .filter(|_| page::bytes_max(body.len()) > SMALL_MAX)
@@ -194,10 +210,9 @@ async fn room(call: &ApiCall, body: &Bytes, as_json: bool) -> Result<Option<Byte
     };
     let (answers, body) = (Arc::clone(&call.app.answers), body.clone());
     let taken = web::block(move || {
-        let bytes = if as_json {
-            body.len()
-        } else {
-            page::bytes(&body)
+        let bytes = match rendering {
+            Rendering::Json => body.len(),
+            Rendering::Page => page::bytes(&body),
         };
         if bytes <= SMALL_MAX {
             Some(None)

@@ -77,7 +77,9 @@ async fn part(call: ApiCall, query: &PlainQuery, part: DocumentPart) -> Result<O
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = whole();
     all.extend(versions());
-    all.extend(people());
+    all.extend(collaborators());
+    all.extend(permissions());
+    all.extend(share_links());
     all.extend(comments());
     all.extend(links());
     all
@@ -175,7 +177,7 @@ fn versions() -> Vec<Operation> {
     ]
 }
 
-fn people() -> Vec<Operation> {
+fn collaborators() -> Vec<Operation> {
     vec![
         get(
             "/api/v1/documents/{document_id}/collaborators",
@@ -220,6 +222,11 @@ fn people() -> Vec<Operation> {
         )
         .auth(SHARE)
         .refuses(&[Kind::Conflict]),
+    ]
+}
+
+fn permissions() -> Vec<Operation> {
+    vec![
         get(
             "/api/v1/documents/{document_id}/permissions",
             "getPermissions",
@@ -240,6 +247,11 @@ fn people() -> Vec<Operation> {
         )
         .auth(SHARE)
         .shows::<PermissionsShown>(),
+    ]
+}
+
+fn share_links() -> Vec<Operation> {
+    vec![
         post(
             "/api/v1/documents/{document_id}/share",
             "createShare",

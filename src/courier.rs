@@ -103,7 +103,7 @@ impl HttpCourier {
             .pool_idle_timeout(IDLE)
             .build()?;
         let (end, ended) = oneshot::channel::<()>();
-        threads::spawn_essential("courier", move || {
+        threads::spawn("courier", threads::EndProcess, move || {
             colloquy_runtime::cores::mark_latency_sensitive();
             let _ = runtime.block_on(ended);
             // A name that is still being resolved would hold the end up.

@@ -19,7 +19,7 @@ pub enum AskError<R> {
     /// Nothing was done; asking again is safe.
     #[error("unavailable: {cause}")]
     Unavailable {
-        /// Why.
+        /// Why nothing was done.
         cause: Cause,
         /// When asking again makes sense.
         retry_after: Duration,
@@ -81,7 +81,7 @@ pub enum Cause {
     /// started.
     #[error("backing off")]
     BackingOff,
-    /// The entity crashed too often.
+    /// The entity crashed too often and is in quarantine.
     #[error("quarantined")]
     Quarantined,
     /// The directory takes no new commands, or has no thread for them.

@@ -253,7 +253,8 @@ impl<E: Entity> EntityActor<E> {
                 pipelined: false,
             } => {
                 self.end_phase(&mut responder, |metrics| &metrics.handling);
-                self.submit_and_wait(responder, change, commit, reply, ctx);
+                let settled = self.submit_conditional(responder, commit, reply);
+                self.apply_when_durable(change, settled, ctx);
             }
         }
     }
@@ -302,20 +303,18 @@ impl<E: Entity> EntityActor<E> {
             .submit(self.incarnation, commit, settle);
     }
 
-    /// Submits a commit that may be refused, and takes no next message until it is settled.
-    fn submit_and_wait(
+    /// Submits a commit that may be refused; the receiver tells whether it became durable.
+    fn submit_conditional(
         &mut self,
         responder: Responder<E>,
-        change: E::Change,
         commit: E::Commit,
         reply: E::Reply,
-        ctx: &mut Context<Self>,
-    ) {
+    ) -> oneshot::Receiver<bool> {
         let (settle, settled) = oneshot::channel();
         let pending = PendingCommit::begin(responder, self.incarnation, Applied::NotYet, 0);
         let report = Box::new(move |outcome: Result<(), _>| {
-            // The actor hears it first, so that a panic in the answer's way cannot keep it from
-            // applying.
+            // The actor hears it first, so that a panic while answering can't keep it from applying
+            // the change.
             let _ = settle.send(outcome.is_ok());
             pending.complete(reply, outcome);
         });
@@ -323,6 +322,16 @@ impl<E: Entity> EntityActor<E> {
             .registry
             .journal
             .submit(self.incarnation, commit, report);
+        settled
+    }
+
+    /// Takes no message until a conditional commit is settled; applies the change if it is durable.
+    fn apply_when_durable(
+        &mut self,
+        change: E::Change,
+        settled: oneshot::Receiver<bool>,
+        ctx: &mut Context<Self>,
+    ) {
         let settled = async move { settled.await.unwrap_or(false) };
         ctx.wait(
             settled

@@ -37,7 +37,7 @@ impl Passivation {
         Self::Operator,
     ];
 
-    /// Its value as a metric's label.
+    /// The value of a metric's label for it.
     pub fn label(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -52,7 +52,7 @@ impl Passivation {
 /// Why an entity was loaded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Restart {
-    /// It panicked.
+    /// The entity panicked.
     Crash,
     /// Another copy of it had committed meanwhile.
     Conflict,
@@ -74,7 +74,7 @@ impl Restart {
         Self::Operator,
     ];
 
-    /// Its value as a metric's label.
+    /// The value of a metric's label for it.
     pub fn label(self) -> &'static str {
         match self {
             Self::Crash => "crash",

@@ -61,16 +61,16 @@ pub struct ComputeRequest {
     pub scope: Scope,
     /// How the time depends on the bytes.
     pub effort: Effort,
-    /// The bytes of the texts.
+    /// How many bytes are computed over.
     pub bytes: usize,
 }
 
 /// How the time of a computation depends on its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// In proportion to its bytes.
+    /// The time is in proportion to the bytes.
     Linear,
-    /// It compares texts, which can take far longer.
+    /// Texts are compared, which can take far longer.
     Comparison,
 }
 

@@ -25,19 +25,19 @@ pub struct Overview {
     pub permits_taken_max: u32,
     /// Memory that the states say they hold, in bytes.
     pub bytes: usize,
-    /// Commands judged.
+    /// Commands that entities have decided.
     pub handled: u64,
     /// Commands that were skipped because their callers had left before the start.
     pub abandoned: u64,
     /// Commands that were not answered in time although they had started.
     pub timed_out: u64,
-    /// Actors started.
+    /// Actors that were started.
     pub activations: u64,
     /// Entities that left the directory, by cause.
     pub passivations: Vec<(Passivation, u64)>,
     /// Entities that were loaded again, by cause.
     pub restarts: Vec<(Restart, u64)>,
-    /// Quarantines entered.
+    /// How often an entity was quarantined.
     pub quarantines: u64,
     /// Commands that were refused with nothing done, by cause.
     pub refused: Vec<(Cause, u64)>,
@@ -67,13 +67,13 @@ pub struct Percentiles {
 /// The state of supervision of an entity in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It is not loaded yet.
+    /// The entity is not loaded yet.
     Loading,
-    /// It is loaded.
+    /// The entity is loaded.
     Active,
-    /// It crashed and is restarted after this time.
+    /// The entity crashed and is restarted after this time.
     BackingOff(Duration),
-    /// It crashed too often and gets one trial after this time.
+    /// The entity crashed too often and gets one trial after this time.
     Quarantined(Duration),
 }
 
@@ -96,6 +96,6 @@ pub struct Inspection {
     pub idle: Duration,
     /// How often it was restarted after a crash.
     pub restarts: u64,
-    /// The last crash.
+    /// The last crash of the entity.
     pub last_failure: Option<Failure>,
 }

@@ -119,7 +119,7 @@ impl<S: ThreadActor> ActorHandle<S> {
                 let _ = ended.await;
             });
         };
-        let thread = threads::spawn_essential(S::NAME, run)?;
+        let thread = threads::spawn(S::NAME, threads::EndProcess, run)?;
         let addr = starting.recv().map_err(std::io::Error::other)?;
         Ok(ActorHandle {
             addr,

@@ -1,9 +1,29 @@
-//! The threads of the process: how they are started, what follows a panic in one, and their
+//! The threads of the process: the one way to start them, what follows a panic in one, and their
 //! metrics.
 //!
 //! A thread whose state can't be made again ends the process when it panics: the next start
 //! recovers, and no process is better than a mute one. A thread whose state is stored elsewhere
-//! starts again after a delay that grows. Either way the panic is logged and counted.
+//! starts again, at once or after a delay that grows. Either way the panic is logged and counted
+//! under the thread's name.
+//!
+//! | name | what it does | started by | after a panic |
+//! |---|---|---|---|
+//! | `main` | starts the others, waits for signals | the system | the process ends |
+//! | `worker` | HTTP and entities, one for each core | actix, [`register`] | a panic of a request or an entity stays within it; if the thread ends, its entities start on another one |
+//! | `pool` | computes for a worker | tokio, [`register`] | the computation has no result |
+//! | `writer` | commits | [`spawn`] | the process ends |
+//! | `checkpoints` | moves SQLite's log into its file | [`spawn`] | the process ends |
+//! | `loads`, `lists`, `texts`, `streams`, `upkeep`, `search` | read the store and the search index | [`spawn`] | the process ends |
+//! | `feed` | gives commits to subscribers | [`spawn`] | it starts again; subscribers go on from the store |
+//! | `webhooks` | sends deliveries | [`ActorHandle`](crate::ActorHandle) | it starts again from what is stored |
+//! | `courier` | drives the connections to webhooks' endpoints | [`spawn`] | the process ends |
+//! | `names` | resolves the names of these endpoints | tokio, [`register`] | the name is not resolved |
+//! | `signs` | gives realtime signals to connections | [`spawn`] | it starts again; listeners connect again |
+//! | `indexer` | writes the search index | [`spawn`] | `finder` opens the index again |
+//! | `finder` | feeds the search index | [`BackgroundThread`] | it starts again |
+//! | `timers`, `chores`, `bin` | do what is due without a request | [`BackgroundThread`] | it starts again |
+//!
+//! A thread that returns is not started again: it has been told to end.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -95,15 +115,35 @@ pub fn register(name: &'static str) {
     });
 }
 
-/// Starts a thread without which the process can't go on: a panic in it ends the process.
+/// Starts a thread under this name. `on_panic` is [`EndProcess`], [`Restart`] or [`Report`].
 ///
 /// # Errors
 /// The system starts no further thread.
-pub fn spawn_essential(
+pub fn spawn<B: Send + 'static>(
     name: &'static str,
-    body: impl FnOnce() + Send + 'static,
+    on_panic: impl OnPanic<B>,
+    body: B,
 ) -> io::Result<JoinHandle<()>> {
-    start(name, move || {
+    Builder::new()
+        .name(format!("colloquy-{name}"))
+        .spawn(move || {
+            let _running = Running::here(name);
+            on_panic.run(name, body);
+        })
+}
+
+/// What follows a panic in the body of a thread.
+pub trait OnPanic<B>: Send + 'static {
+    /// Runs the body to its end.
+    fn run(self, name: &'static str, body: B);
+}
+
+/// Ends the process: it can't go on without the thread.
+#[derive(Debug)]
+pub struct EndProcess;
+
+impl<B: FnOnce()> OnPanic<B> for EndProcess {
+    fn run(self, name: &'static str, body: B) {
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             tracing::error!(
                 thread = name,
@@ -111,49 +151,32 @@ pub fn spawn_essential(
             );
             std::process::exit(EXIT_CODE);
         }
-    })
+    }
 }
 
-/// Starts a thread whose body is called again after each panic, until it returns.
-///
-/// # Errors
-/// The system starts no further thread.
-pub fn spawn_restarting(
-    name: &'static str,
-    mut body: impl FnMut() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    start(name, move || {
+/// Calls the body again after a delay, until it returns.
+#[derive(Debug)]
+pub struct Restart;
+
+impl<B: FnMut()> OnPanic<B> for Restart {
+    fn run(self, name: &'static str, mut body: B) {
         let mut restarts = RestartBackoff::of(name);
         while catch_unwind(AssertUnwindSafe(&mut body)).is_err() {
             let _pause = RestartPause::begin(name);
             std::thread::sleep(restarts.next_wait());
         }
-    })
+    }
 }
 
-/// Starts a thread that does not start again after a panic, but calls `panicked`.
-///
-/// # Errors
-/// The system starts no further thread.
-pub fn spawn_reporting(
-    name: &'static str,
-    body: impl FnOnce() + Send + 'static,
-    panicked: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    start(name, move || {
+/// Ends the thread and calls this, by which somebody else learns that it must be replaced.
+pub struct Report<F>(pub F);
+
+impl<B: FnOnce(), F: FnOnce() + Send + 'static> OnPanic<B> for Report<F> {
+    fn run(self, _: &'static str, body: B) {
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
-            panicked();
+            (self.0)();
         }
-    })
-}
-
-fn start(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    Builder::new()
-        .name(format!("colloquy-{name}"))
-        .spawn(move || {
-            let _running = Running::here(name);
-            body();
-        })
+    }
 }
 
 /// Changes the counters of the threads of one name.
@@ -230,7 +253,7 @@ impl RestartBackoff {
         tracing::error!(
             thread = self.name,
             wait_ms = wait.as_millis(),
-            "a thread begins anew"
+            "a thread starts again"
         );
         wait
     }
@@ -256,7 +279,7 @@ impl BackgroundThread {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()?;
-        let thread = spawn_essential(name, move || {
+        let thread = spawn(name, EndProcess, move || {
             let going_on = async {
                 let mut restarts = RestartBackoff::of(name);
                 while caught(&mut work).await.is_none() {

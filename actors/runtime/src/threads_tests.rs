@@ -23,7 +23,7 @@ fn counts(name: &str) -> (usize, u64) {
 fn a_thread_begins_anew_after_each_panic_until_it_returns() {
     let (tell, told) = channel();
     let mut lives = 0;
-    let thread = spawn_restarting("tests-restarting", move || {
+    let thread = spawn("tests-restarting", Restart, move || {
         lives += 1;
         tell.send(counts("tests-restarting")).unwrap();
         assert!(lives > 3, "asked to");
@@ -83,12 +83,16 @@ fn the_first_restart_comes_at_once_and_the_waits_double_up_to_a_bound() {
 fn whoever_mends_a_thread_learns_that_it_panicked() {
     let (tell, told) = channel();
     let also = tell.clone();
-    let well = spawn_reporting("tests-mended", || {}, move || also.send("well").unwrap());
-    well.unwrap().join().unwrap();
-    let ill = spawn_reporting(
+    let well = spawn(
         "tests-mended",
+        Report(move || also.send("well").unwrap()),
+        || {},
+    );
+    well.unwrap().join().unwrap();
+    let ill = spawn(
+        "tests-mended",
+        Report(move || tell.send("ill").unwrap()),
         || panic!("asked to"),
-        move || tell.send("ill").unwrap(),
     );
     ill.unwrap().join().unwrap();
     assert_eq!(told.iter().collect::<Vec<_>>(), ["ill"]);
@@ -100,7 +104,7 @@ const ENDS: &str = "COLLOQUY_TEST_ENDS";
 #[test]
 fn a_panic_in_a_thread_that_nothing_goes_on_without_ends_the_process() {
     if std::env::var_os(ENDS).is_some() {
-        spawn_essential("tests-essential", || panic!("asked to"))
+        spawn("tests-essential", EndProcess, || panic!("asked to"))
             .unwrap()
             .join()
             .unwrap();

@@ -189,7 +189,7 @@ impl Feed {
         });
         // A panic lets everybody who listened go: they go on from the store, as those do who are
         // too slow.
-        let started = threads::spawn_restarting("feed", move || {
+        let started = threads::spawn("feed", threads::Restart, move || {
             cores::mark_latency_sensitive();
             run(&told, &most);
         });

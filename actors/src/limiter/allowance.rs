@@ -68,7 +68,7 @@ pub struct RateLimitStatus {
     pub allowed: bool,
     /// The rate per minute: `X-RateLimit-Limit`, and `q` of `"rate"`.
     pub limit: u32,
-    /// The burst: `q` of `"burst"`.
+    /// The most requests in any 60 s: `q` of `"burst"`.
     pub burst: u32,
     /// What is left of the rate in the last 60 s: `X-RateLimit-Remaining`, and `r` of `"rate"`.
     /// After a burst it may say more than `burst_remaining`, which decides.
@@ -91,7 +91,7 @@ pub struct RateLimitStatus {
 pub(super) struct Allowance {
     /// What passed in each second of the window: a ring that ends at `newest`.
     passed: [u32; WINDOW_SECONDS],
-    /// The sum of `passed`.
+    /// How many requests passed in the window: the sum of `passed`.
     window: u32,
     /// The leaky bucket of all that has left the window.
     level_sixtieths: u64,

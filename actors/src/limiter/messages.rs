@@ -49,7 +49,7 @@ pub struct TakePermit {
 /// Reads the numbers of a key, for a request that is refused for another reason.
 #[derive(Debug, Clone, Copy)]
 pub struct PeekPermit {
-    /// The key.
+    /// The key that is read.
     pub key: LimitKey,
     /// The key's limits from this request on.
     pub limits: Limits,

@@ -65,7 +65,7 @@ impl Hub {
         let (hub, told) = Hub::with(presences_max);
         let waiting = Arc::clone(&hub.waiting);
         // A panic lets every listener go, to come again: who listens is known anew then.
-        let started = threads::spawn_restarting("signs", move || run(&told, &waiting));
+        let started = threads::spawn("signs", threads::Restart, move || run(&told, &waiting));
         if let Err(error) = started {
             tracing::error!(%error, "signs have no thread: nobody will be told who types and who is there");
         }

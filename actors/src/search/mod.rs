@@ -197,7 +197,9 @@ impl Search {
         let room = Arc::clone(&shared.room);
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
         // the index again.
-        let thread = threads::spawn_reporting(INDEXER, move || writer.run(), move || room.close());
+        let thread = threads::spawn(INDEXER, threads::Report(move || room.close()), move || {
+            writer.run()
+        });
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((
             Search {

@@ -15,16 +15,16 @@ pub(super) struct Ledger {
 /// The commands of a ledger.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
-    /// Appends, pipelined.
+    /// Appends the number, pipelined.
     Add(u64),
-    /// Appends under a condition, not pipelined.
+    /// Appends the number under a condition, not pipelined.
     AddIf(u64),
     /// Appends what a lookup finds: the double of the number.
     AddFound(u64),
     /// Keeps an answer without a change.
     Keep(u64),
     Read,
-    /// Refused.
+    /// A command that is refused.
     Never,
     /// Keeps the thread busy.
     Spin(Duration),

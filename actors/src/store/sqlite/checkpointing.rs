@@ -71,7 +71,9 @@ impl Checkpointing {
         let (asks, asked) = sync_channel(1);
         let thread = {
             let progress = Arc::clone(&progress);
-            threads::spawn_essential("checkpoints", move || run(&connection, &asked, &progress))
+            threads::spawn("checkpoints", threads::EndProcess, move || {
+                run(&connection, &asked, &progress)
+            })
         };
         let thread = thread.map_err(|error| OpenError::File(path.to_owned(), error))?;
         {

@@ -271,7 +271,7 @@ impl SqliteStore {
             cores::mark_latency_sensitive();
             writer.run(&works);
         };
-        let thread = threads::spawn_essential("writer", run).map_err(thread_failed)?;
+        let thread = threads::spawn("writer", threads::EndProcess, run).map_err(thread_failed)?;
         let store = SqliteStore {
             inbox: Mutex::new(Some(inbox)),
             writer: Mutex::new(Some(thread)),

@@ -111,7 +111,7 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
         };
         for mut connection in connections {
             let desk = Arc::clone(&readers.desk);
-            let thread = threads::spawn_essential(name, move || {
+            let thread = threads::spawn(name, threads::EndProcess, move || {
                 cores::mark_latency_sensitive();
                 desk.work(&mut connection);
             })?;

@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 
 use crate::accounts::record::{Record, RecordCommand, Rules};
 use crate::accounts::{Account, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest};
-use crate::store::Store;
+use crate::store::CommitLog;
 use crate::store::sqlite::OpenError;
 use crate::views::Views;
 use colloquy_model::account::AccountNumber;
@@ -36,7 +36,7 @@ pub struct FirstStart {
 /// # Errors
 /// The store did not take them.
 pub(crate) fn first_start(
-    store: &dyn Store,
+    store: &dyn CommitLog,
     views: &Views,
     operator_token: Option<String>,
 ) -> Result<FirstStart, OpenError> {
@@ -94,7 +94,7 @@ pub(crate) fn first_start(
 }
 
 fn create<R: Rules>(
-    store: &dyn Store,
+    store: &dyn CommitLog,
     views: &Views,
     id: Id<R::Named>,
     scope: Scope,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::store::{
-    KeptRow, KeyCache, KeyFilter, KeySlice, ListFailure, ReadError, ShortKey, Store, short_key,
+    CommitLog, KeptRow, KeyCache, KeyFilter, KeySlice, ListFailure, ReadError, ShortKey, short_key,
 };
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Scope;
@@ -237,11 +237,11 @@ pub enum Known {
 /// The keys together with the rows that hold their answers.
 pub struct Idempotency {
     keys: Arc<Keys>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn CommitLog>,
 }
 
 impl Idempotency {
-    pub(crate) fn new(keys: Arc<Keys>, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(keys: Arc<Keys>, store: Arc<dyn CommitLog>) -> Self {
         Idempotency { keys, store }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::accounts::names::Names;
+use crate::customer_names::Names;
 use crate::store::{Store, Stored};
 use colloquy_model::commit::{Broken, Commit};
 use colloquy_model::damage::Unreadable;

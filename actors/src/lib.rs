@@ -53,6 +53,7 @@ mod views;
 
 pub mod accounts;
 pub mod conversation;
+pub mod customer_names;
 pub mod document;
 pub mod feed;
 pub mod idempotency;

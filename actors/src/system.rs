@@ -33,12 +33,11 @@ use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{By, Caller};
 use colloquy_model::key::SecretHash;
 use colloquy_runtime::alarm::Alarm;
-use colloquy_runtime::cores;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
 use colloquy_runtime::shard::current_arbiter;
 use colloquy_runtime::threads::{self, BackgroundThread};
-use colloquy_runtime::{Directory, Overview, Placement, Policy};
+use colloquy_runtime::{Directory, Overview, Placement, Policy, cores};
 
 /// What stands behind the store's path in the search index's.
 pub const SEARCH_ENDING: &str = ".search";
@@ -209,7 +208,7 @@ impl System {
             Arc::clone(&views.chores),
         )?;
         let timers = Timers {
-            store: Arc::clone(&store),
+            store: store.clone(),
             conversations: Arc::clone(&conversations),
             identity: Arc::clone(&views.identity),
             alarm: Arc::clone(&views.timers),
@@ -227,11 +226,14 @@ impl System {
             users: builder.records(),
             customers: builder.records(),
             events: Events {
-                store: Arc::clone(&store),
+                store: store.clone(),
                 feed: Arc::clone(&views.feed),
-                identity: Arc::clone(&views.identity),
+                is_user: {
+                    let identity = Arc::clone(&views.identity);
+                    Box::new(move |scope, user| identity.user(scope, user).is_some())
+                },
             },
-            idempotency: Idempotency::new(Arc::clone(&views.keys), Arc::clone(&store)),
+            idempotency: Idempotency::new(Arc::clone(&views.keys), store.clone()),
             limiter: RateLimiter::new(Vec::new()),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
             links: LinkLimiter::new(

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::accounts::Identity;
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
-use crate::store::{Store, Timed, TimedQuery, Timing};
+use crate::store::{Timed, TimedQuery, TimerStore, Timing};
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::AskError;
@@ -40,7 +40,7 @@ const MINUTE_MS: i64 = 60_000;
 
 /// All that is needed to carry out what is due.
 pub(crate) struct Timers {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn TimerStore>,
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) alarm: Arc<Alarm>,

@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicI64;
 
 use tokio::sync::Notify;
 
-use crate::accounts::names::Names;
 use crate::accounts::restore::{restore_account, restore_key, restore_user};
 use crate::accounts::{Identity, KnownAccount, KnownKey};
+use crate::customer_names::Names;
+use crate::document::redacted;
 use crate::feed::{Batch, Feed};
 use crate::idempotency::Keys;
 use crate::store::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, StoredRecord};
@@ -110,6 +111,10 @@ impl CommitSink for Views {
 
     fn key_uses(&self) -> Vec<(KeyId, i64)> {
         self.identity.last_uses()
+    }
+
+    fn redacted(&self, json: &[u8]) -> Vec<u8> {
+        redacted(json)
     }
 
     fn keys(&self) -> &dyn KeyCache {

@@ -1,7 +1,6 @@
 //! Accounts and what belongs to them: keys, users, customers. Each is a supervised entity with one
 //! small record.
 
-pub mod names;
 pub mod record;
 pub mod restore;
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Identity;
-use super::names::Names;
+use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored};
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};

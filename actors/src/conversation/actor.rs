@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::messages::{ConversationCommand, ConversationError, Request};
 use super::state::{Changed, Conversation, Found, Live};
-use crate::accounts::names::Names;
+use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored, StoredConversation};
 use colloquy_model::answer::{Answer, Invalid};

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::accounts::Identity;
-use crate::accounts::names::CustomerName;
+use crate::customer_names::CustomerName;
 use colloquy_model::answer::{Invalid, Precondition};
 use colloquy_model::caller::Caller;
 use colloquy_model::conversation::{Channel, MessageType, Priority, SenderId, SenderType, Status};

@@ -22,7 +22,7 @@ use self::messages::{
 };
 use self::talk::read_message;
 use crate::accounts::Identity;
-use crate::accounts::names::Names;
+use crate::customer_names::Names;
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, ListFailure, MessageQuery, ReadError,
     RevisionQuery, Store, Stored, StoredPage,

@@ -10,7 +10,7 @@ use super::messages::{
 };
 use super::talk::Said;
 use crate::accounts::Identity;
-use crate::accounts::names::CustomerName;
+use crate::customer_names::CustomerName;
 use crate::store::StoredMessage;
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Scope};

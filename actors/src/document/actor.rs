@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::messages::{DocumentCommand, DocumentError, Reply};
 use super::precompute::{self, Precompute, PrecomputeResult};
 use super::state::{Change, Changed, Document, Live};
-use crate::accounts::names::Names;
+use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored};
 use colloquy_model::answer::Invalid;

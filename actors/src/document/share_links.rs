@@ -16,8 +16,7 @@ use colloquy_model::entity::Subject;
 use colloquy_model::id::{DocumentId, ShareId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::offload;
-use colloquy_runtime::{AskError, Cause, LoadError};
+use colloquy_runtime::{AskError, Cause, LoadError, offload};
 
 /// A share link that is open to whoever asks.
 #[derive(Debug, Clone)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Cursor, EventReader, Falling, Feed, Source};
-use crate::accounts::Identity;
-use crate::store::{EventQuery, ListFailure, Span, Store};
+use crate::store::{EventLog, EventQuery, ListFailure, Span};
 use colloquy_model::answer::Invalid;
 use colloquy_model::caller::Scope;
 use colloquy_model::event_filter::EventFilter;
+use colloquy_model::id::UserId;
 
 /// A list of events.
 #[derive(Debug, Clone)]
@@ -35,9 +35,10 @@ pub struct EventListing {
 
 /// All events.
 pub struct Events {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn EventLog>,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) identity: Arc<Identity>,
+    /// Whether there is such a user in the account of this tenant.
+    pub(crate) is_user: Box<dyn Fn(Scope, UserId) -> bool + Send + Sync>,
 }
 
 impl Events {
@@ -150,7 +151,7 @@ impl Events {
     fn check(&self, scope: Scope, filter: &EventFilter) -> Result<(), ListFailure> {
         if filter
             .assignee
-            .is_some_and(|user| self.identity.user(scope, user).is_none())
+            .is_some_and(|user| !(self.is_user)(scope, user))
         {
             return Err(ListFailure::Invalid(Invalid::new(
                 "assignee_id",

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Ended, Feed, Interest, Item, Subscription};
-use crate::store::{EventPage, EventQuery, Later, ReadError, Span, Store};
+use crate::store::{EventLog, EventPage, EventQuery, Later, ReadError, Span};
 use colloquy_model::caller::Scope;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
@@ -75,7 +75,7 @@ const PAGE: u32 = 200;
 
 /// A reader of events, in order, none missing, none twice.
 pub struct EventReader {
-    store: Arc<dyn Store>,
+    store: Arc<dyn EventLog>,
     feed: Arc<Feed>,
     source: Source,
     filter: EventFilter,
@@ -94,7 +94,7 @@ impl EventReader {
     /// Begins behind `after`.
     #[must_use]
     pub fn new(
-        (store, feed): (Arc<dyn Store>, Arc<Feed>),
+        (store, feed): (Arc<dyn EventLog>, Arc<Feed>),
         source: Source,
         filter: EventFilter,
         after: u64,

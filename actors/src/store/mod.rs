@@ -104,7 +104,20 @@ impl From<Unreadable> for ReadError {
 ///
 /// Reads show every commit that was settled before they were asked. Accounts take turns with them;
 /// whoever drops the answer has left, and nothing is read for him any more.
-pub trait Store: Send + Sync + 'static {
+pub trait Store: CommitLog + Lists + EventLog + DocumentStore + DeliveryStore + TimerStore {
+    /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may
+    /// be asked after.
+    fn close(&self);
+
+    /// Whether it can commit.
+    fn healthy(&self) -> bool;
+
+    /// Counters and gauges for operators.
+    fn metrics(&self) -> Vec<StoreMetric>;
+}
+
+/// Takes commits, in order and once, and gives back what was committed of one entity.
+pub trait CommitLog: Send + Sync + 'static {
     /// Commits, in the order of submission for each subject. After a commit of an incarnation
     /// failed otherwise than by a broken condition, everything later of the same incarnation fails
     /// too.
@@ -120,6 +133,15 @@ pub trait Store: Send + Sync + 'static {
     /// The same, behind everything submitted before; lifts the ban that a failed commit left.
     fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>>;
 
+    /// The answer that was kept in the row at this position.
+    fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
+
+    /// The position of the answer under a key that was put behind into one of these slices.
+    fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
+}
+
+/// Pages of conversations, messages and records, and single messages.
+pub trait Lists: Send + Sync + 'static {
     /// A message as it stands; it costs the same however often it was edited.
     fn message(
         &self,
@@ -147,10 +169,24 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of records.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
+}
 
+/// What happened, read by position or by the place in one entity or account.
+pub trait EventLog: Send + Sync + 'static {
     /// A page of events; none where the entity is not there.
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>>;
 
+    /// Events of all accounts and what became of webhook endpoints, behind this position and in its
+    /// order: the next `limit` of them. Nothing that retention took away.
+    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>>;
+
+    /// The event at this position as it stands now; none where there is none, or retention took it
+    /// away.
+    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>>;
+}
+
+/// Documents, their versions and what was done to them.
+pub trait DocumentStore: Send + Sync + 'static {
     /// A page of documents.
     fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>>;
 
@@ -202,21 +238,10 @@ pub trait Store: Send + Sync + 'static {
         number: u64,
         most: u32,
     ) -> Later<Result<Vec<(u64, Scope)>, ReadError>>;
+}
 
-    /// Events of all accounts and what became of webhook endpoints, behind this position and in its
-    /// order: the next `limit` of them. Nothing that retention took away.
-    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>>;
-
-    /// The event at this position as it stands now; none where there is none, or retention took it
-    /// away.
-    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>>;
-
-    /// The answer that was kept in the row at this position.
-    fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
-
-    /// The position of the answer under a key that was put behind into one of these slices.
-    fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
-
+/// Deliveries to webhook endpoints: the queue, and what became of each.
+pub trait DeliveryStore: Send + Sync + 'static {
     /// Writes what became of deliveries, whole or not at all.
     fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>>;
 
@@ -246,23 +271,16 @@ pub trait Store: Send + Sync + 'static {
     /// How these endpoints fare, in their order.
     fn endpoint_totals(&self, endpoints: Vec<u64>)
     -> Later<Result<Vec<EndpointTotals>, ReadError>>;
+}
 
+/// What is to be done without anybody asking: chores that commits left, and times that have come.
+pub trait TimerStore: Send + Sync + 'static {
     /// Chores that a commit left to be done.
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>>;
-
-    /// Conversations whose time has come, and the first whose time has not.
-    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>>;
 
     /// Takes a chore off the list.
     fn chore_done(&self, chore: Chore);
 
-    /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may
-    /// be asked after.
-    fn close(&self);
-
-    /// Whether it can commit.
-    fn healthy(&self) -> bool;
-
-    /// Counters and gauges for operators.
-    fn metrics(&self) -> Vec<StoreMetric>;
+    /// Conversations whose time has come, and the first whose time has not.
+    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>>;
 }

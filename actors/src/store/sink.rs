@@ -40,6 +40,10 @@ pub trait CommitSink: Send + Sync + 'static {
     /// down.
     fn key_uses(&self) -> Vec<(KeyId, i64)>;
 
+    /// Gives what may stay of the JSON of an event, or of a kept answer, of a document that was
+    /// erased: everything but what people wrote.
+    fn redacted(&self, json: &[u8]) -> Vec<u8>;
+
     /// The idempotency keys that are held in memory.
     fn keys(&self) -> &dyn KeyCache;
 }
@@ -108,6 +112,9 @@ impl CommitSink for NoSink {
     fn name_copied(&self, _: u64, _: u64) {}
     fn key_uses(&self) -> Vec<(KeyId, i64)> {
         Vec::new()
+    }
+    fn redacted(&self, json: &[u8]) -> Vec<u8> {
+        json.to_vec()
     }
     fn keys(&self) -> &dyn KeyCache {
         self

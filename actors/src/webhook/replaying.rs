@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::messages::{Asker, DeliveryError, ReplayAsk};
 use super::post::{Mail, PostOffice, now_ms};
 use super::queue::Keep;
-use crate::store::{EventPage, EventQuery, ReadError, Replay, ReplayChange, Span, Store};
+use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange, Span};
 use colloquy_model::caller::Scope;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_runtime::{Context, LoadError};
@@ -272,7 +272,10 @@ impl PostOffice {
 }
 
 /// A page; where retention has taken what follows, that of what is left.
-async fn read_on(store: &dyn Store, mut query: EventQuery) -> Result<Option<EventPage>, ReadError> {
+async fn read_on(
+    store: &dyn EventLog,
+    mut query: EventQuery,
+) -> Result<Option<EventPage>, ReadError> {
     match store.events(query.clone()).await {
         Err(ReadError::Expired) => {
             let Span::Scope(scope) = query.span else {
@@ -288,7 +291,7 @@ async fn read_on(store: &dyn Store, mut query: EventQuery) -> Result<Option<Even
 /// The last number, not below `low`, behind which everything since an instant, as far as it is
 /// left, is found.
 async fn first_behind(
-    store: &dyn Store,
+    store: &dyn EventLog,
     scope: Scope,
     low: u64,
     since: Option<i64>,

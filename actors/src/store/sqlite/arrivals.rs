@@ -97,7 +97,7 @@ mod tests {
         Work::Commit {
             incarnation: Incarnation(1),
             commit: Box::new(commit),
-            seals: Vec::new(),
+            digests: Vec::new(),
             settle: Box::new(|_| ()),
         }
     }

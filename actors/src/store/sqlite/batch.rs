@@ -100,7 +100,7 @@ impl Counts {
 }
 
 /// A salt and the salted hash of each row's payload, made before the writer is reached.
-pub(super) type Seals = Vec<([u8; 16], [u8; 32])>;
+pub(super) type PayloadDigests = Vec<([u8; 16], [u8; 32])>;
 
 type CounterKey = (i64, Counted, i64, i64);
 
@@ -154,7 +154,11 @@ impl<'c> Batch<'c> {
     }
 
     /// Judges and writes one commit.
-    pub(super) fn apply(&mut self, commit: &Commit, seals: &Seals) -> rusqlite::Result<Verdict> {
+    pub(super) fn apply(
+        &mut self,
+        commit: &Commit,
+        digests: &PayloadDigests,
+    ) -> rusqlite::Result<Verdict> {
         if self.last_sequence(commit.subject.number)? != commit.expected {
             return Ok(Verdict::Fenced);
         }
@@ -176,7 +180,7 @@ impl<'c> Batch<'c> {
             self.insert_answer(commit)?;
         }
         for (index, row) in commit.rows.iter().enumerate() {
-            self.insert_row(commit, index, row, seals)?;
+            self.insert_row(commit, index, row, digests)?;
         }
         if let Some(original) = commit.redacts {
             redacting::begin(
@@ -309,7 +313,7 @@ impl<'c> Batch<'c> {
         commit: &Commit,
         index: usize,
         row: &NewRow,
-        seals: &Seals,
+        digests: &PayloadDigests,
     ) -> rusqlite::Result<()> {
         let pos = self.next_pos();
         let number = self.next_number(commit);
@@ -324,7 +328,7 @@ impl<'c> Batch<'c> {
         } else {
             None
         };
-        let seal = seals.get(index);
+        let digest = digests.get(index);
         let address = commit.by.address.map(|address| address.to_string());
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
@@ -355,8 +359,8 @@ impl<'c> Batch<'c> {
             commit.by.user.map(|user| int(user.number())),
             address,
             &*commit.by.request_id,
-            seal.map(|seal| seal.0),
-            seal.map(|seal| seal.1).unwrap_or_default(),
+            digest.map(|digest| digest.0),
+            digest.map(|digest| digest.1).unwrap_or_default(),
             kept.map(|kept| kept.reservation.hash()),
             kept.map(|kept| kept.reservation.request().bytes()),
             kept.map(|kept| kept.done.code()),

@@ -227,7 +227,7 @@ impl Housekeeping {
             let did = match self.turn {
                 0 => self.keys.run(connection, sink.keys(), Timestamp::now())?,
                 1 => self.retention.run(connection, Timestamp::now())?,
-                _ => self.erase_texts(connection)?,
+                _ => self.erase_texts(connection, sink)?,
             };
             if did {
                 return Ok(true);
@@ -282,12 +282,16 @@ impl Housekeeping {
 
     /// One slice of the texts of documents that are gone; what is left when the store closes goes
     /// after the next start.
-    fn erase_texts(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+    fn erase_texts(
+        &mut self,
+        connection: &Connection,
+        sink: &dyn CommitSink,
+    ) -> rusqlite::Result<bool> {
         if !self.erasing {
             return Ok(false);
         }
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        self.erasing = erasing::slice(connection, ERASE_SLICE_BYTES)?;
+        self.erasing = erasing::slice(connection, sink, ERASE_SLICE_BYTES)?;
         connection.execute_batch("COMMIT")?;
         if self.erasing {
             self.erase_log();

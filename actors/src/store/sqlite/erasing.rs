@@ -1,12 +1,12 @@
 //! Texts of documents that were deleted for good leave the file in slices: versions, comments, then
 //! what events and kept answers show of them. The events stay, with their places and without words:
-//! the document's room says what a word is.
+//! the sink says what may stay.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::uint;
 use super::deliveries;
-use crate::document::redacted;
+use crate::store::CommitSink;
 
 /// Rows of one table that are erased at once, however small they are.
 const ROWS_AT_ONCE: i64 = 1_024;
@@ -14,7 +14,11 @@ const ROWS_AT_ONCE: i64 = 1_024;
 const ROW_BYTES: usize = 256;
 
 /// Erases texts of one document that is gone, about so many bytes of them; whether any may be left.
-pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<bool> {
+pub(super) fn slice(
+    connection: &Connection,
+    sink: &dyn CommitSink,
+    bytes: usize,
+) -> rusqlite::Result<bool> {
     let gone: Option<(i64, i64)> = connection
         .prepare_cached("SELECT document, erased_to FROM erasures LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -27,7 +31,7 @@ pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<b
             return Ok(true);
         }
     }
-    match silence(connection, n, erased_to, bytes)? {
+    match erase_events(connection, sink, n, erased_to, bytes)? {
         Some(last) => connection
             .prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE document = ?1")?
             .execute([n, last])?,
@@ -66,8 +70,9 @@ fn delete(
 
 /// Takes the words out of the document's next rows; gives the last one's position, none where none
 /// was left.
-fn silence(
+fn erase_events(
     connection: &Connection,
+    sink: &dyn CommitSink,
     n: i64,
     behind: i64,
     bytes: usize,
@@ -87,7 +92,7 @@ fn silence(
         let (pos, seq): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
         let texts: [Option<Vec<u8>>; 2] = [row.get(2)?, row.get(3)?];
         let held: usize = texts.iter().flatten().map(Vec::len).sum();
-        let [payload, answer] = texts.map(|text| text.map(|text| redacted(&text)));
+        let [payload, answer] = texts.map(|text| text.map(|text| sink.redacted(&text)));
         update.execute(params![pos, payload, answer])?;
         if let Some(seq) = seq {
             deliveries::erase_answers(connection, uint(n), uint(seq))?;

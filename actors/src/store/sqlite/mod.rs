@@ -28,6 +28,7 @@ mod redacting;
 mod renames;
 mod retention;
 mod revisions;
+mod roles;
 mod schema;
 mod slices;
 mod timed;
@@ -45,20 +46,16 @@ mod tests;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use sha2::{Digest, Sha256};
-use tokio::sync::oneshot;
 
 pub use check::{Finding, check};
 
-use self::batch::Seals;
 use self::checkpointing::Checkpointing;
 use self::chores::{BUSY_MAX, Housekeeping, Pace};
 use self::fresh::{Fresh, Slicing};
@@ -68,24 +65,11 @@ use self::lagging::Lagging;
 use self::readers::Readers;
 use self::writer::{Work, Writer};
 use self::writer_metrics::WriterCounters;
-use super::{
-    ActivityQuery, ActivityRow, ConversationHeader, ConversationQuery, DeliveryQuery,
-    DeliverySlice, DocumentQuery, DocumentRow, DueLanes, DueQuery, EndpointTotals, EventPage,
-    EventQuery, FeedRow, FramedVersion, KeptRow, Later, MessageQuery, ReadError, RecordQuery,
-    RevisionQuery, Settle, Span, Store, StoreMetric, Stored, StoredDelivery, StoredMessage,
-    StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, Unwritten, VersionQuery,
-    WebhookState, Written,
-};
 use crate::store::CommitSink;
 use colloquy_model::caller::Scope;
-use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event::Event;
-use colloquy_model::id::{MessageId, VersionId};
-use colloquy_model::idempotency::KeyHash;
 use colloquy_model::key::SecretHash;
 use colloquy_runtime::fair_queue::QueueBounds;
-use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 use colloquy_runtime::{cores, threads};
 
 /// How long another process that holds the file is waited for while it is opened.
@@ -377,347 +361,4 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     connection.set_prepared_statement_cache_capacity(96);
     connection.busy_timeout(BUSY_MAX)?;
     Ok(connection)
-}
-
-/// A salt and the salted hash of each payload: the audit chain goes over these, so that a text can
-/// be erased without breaking it.
-fn seals(commit: &Commit) -> Seals {
-    let seal = |payload: &[u8]| {
-        let mut salt = [0; 16];
-        colloquy_model::random::fill(&mut salt);
-        let digest = Sha256::new()
-            .chain_update(salt)
-            .chain_update(payload)
-            .finalize();
-        (salt, digest.into())
-    };
-    commit.rows.iter().map(|row| seal(&row.payload)).collect()
-}
-
-impl Store for SqliteStore {
-    fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle) {
-        let seals = seals(&commit);
-        if let Err(Work::Commit { settle, .. }) = self.send(Work::Commit {
-            incarnation,
-            commit: Box::new(commit),
-            seals,
-            settle,
-        }) {
-            settle(Err(CommitFailure::Unavailable));
-        }
-    }
-
-    fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle) {
-        if let Err(Work::Barrier { settle, .. }) = self.send(Work::Barrier {
-            subject,
-            incarnation,
-            settle,
-        }) {
-            settle(Err(CommitFailure::Unavailable));
-        }
-    }
-
-    fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>> {
-        let found = self
-            .loads
-            .read(ReadClass::Entities(subject.kind), move |connection| {
-                loads::load(connection, subject)
-            });
-        Box::pin(async move { Ok(found.await?) })
-    }
-
-    fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>> {
-        let (reply, answer) = oneshot::channel();
-        // Unsent, the reply is dropped and the answer is that the store is away.
-        let _ = self.send(Work::Reload { subject, reply });
-        Box::pin(async move { answer.await.unwrap_or(Err(LoadError::Unavailable)) })
-    }
-
-    fn message(
-        &self,
-        conversation: Subject,
-        message: MessageId,
-    ) -> Later<Result<Option<StoredMessage>, ReadError>> {
-        let class = ReadClass::Entities(conversation.kind);
-        self.loads.read(class, move |connection| {
-            known::message(connection, conversation, message)
-        })
-    }
-
-    fn revisions(
-        &self,
-        query: RevisionQuery,
-    ) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>> {
-        self.lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                revisions::page(connection, &query)
-            })
-    }
-
-    fn messages(
-        &self,
-        query: MessageQuery,
-    ) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {
-        let page = self
-            .lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                transcript::messages(connection, &query)
-            });
-        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
-    }
-
-    fn conversations(
-        &self,
-        query: ConversationQuery,
-    ) -> Later<Result<StoredPage<ConversationHeader>, ReadError>> {
-        let lagging = Arc::clone(&self.lagging);
-        let page = self
-            .lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                lists::conversations(connection, &lagging, &query)
-            });
-        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
-    }
-
-    fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {
-        self.lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                lists::records(connection, &query)
-            })
-    }
-
-    fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
-        let fresh = Arc::clone(&self.fresh);
-        let (Span::Scope(scope) | Span::Entity(scope, _)) = query.span;
-        // Whoever follows needs no total, and must not wait for those who list.
-        let readers = if query.total {
-            &self.lists
-        } else {
-            &self.streams
-        };
-        let page = readers.read(ReadClass::of(scope), move |connection| {
-            // Before anything is read: what memory has let go by then is in the file.
-            let fresh = match query.span {
-                Span::Scope(scope) => fresh.of(scope.number()),
-                Span::Entity(..) => None,
-            };
-            events::page(connection, fresh, &query)
-        });
-        Box::pin(async move { page.await? })
-    }
-
-    fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>> {
-        let page = self
-            .lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                documents::list(connection, &query)
-            });
-        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
-    }
-
-    fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>> {
-        let page = self
-            .lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                documents::versions(connection, &query)
-            });
-        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
-    }
-
-    fn document(
-        &self,
-        scope: Scope,
-        number: u64,
-    ) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| {
-            documents::row(connection, scope, number)
-        })
-    }
-
-    fn version(
-        &self,
-        whom: Scope,
-        document: Subject,
-        number: u64,
-    ) -> Later<Result<Option<FramedVersion>, ReadError>> {
-        self.contents.read(ReadClass::of(whom), move |connection| {
-            documents::one(connection, document, number)
-        })
-    }
-
-    fn version_ids(
-        &self,
-        whom: Scope,
-        document: Subject,
-        numbers: Vec<u64>,
-    ) -> Later<Result<Vec<VersionId>, ReadError>> {
-        self.contents.read(ReadClass::of(whom), move |connection| {
-            documents::version_ids(connection, document, &numbers)
-        })
-    }
-
-    fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>> {
-        let page = self
-            .lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                documents::activity(connection, &query)
-            });
-        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
-    }
-
-    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>> {
-        self.loads.read(ReadClass::Links, move |connection| {
-            documents::link(connection, &hash)
-        })
-    }
-
-    fn overdue_documents(
-        &self,
-        before: i64,
-        most: u32,
-    ) -> Later<Result<Vec<(Subject, Scope)>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| {
-            documents::overdue(connection, before, most)
-        })
-    }
-
-    fn documents_behind(
-        &self,
-        number: u64,
-        most: u32,
-    ) -> Later<Result<Vec<(u64, Scope)>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| {
-            documents::behind(connection, number, most)
-        })
-    }
-
-    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, move |connection| {
-            events::behind(connection, position, limit)
-        })
-    }
-
-    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>> {
-        self.loads.read(ReadClass::Deliveries, move |connection| {
-            events::at(connection, position)
-        })
-    }
-
-    fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {
-        self.loads.read(ReadClass::SERVER, move |connection| {
-            loads::kept(connection, position)
-        })
-    }
-
-    fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>> {
-        self.loads.read(ReadClass::SERVER, move |connection| {
-            older_keys::find(connection, &slices, &key)
-        })
-    }
-
-    fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>> {
-        let (reply, answer) = oneshot::channel();
-        // Unsent, the reply is dropped and the answer is that the store is away for good.
-        let _ = self.send(Work::Deliver { slice, reply });
-        Box::pin(async move { answer.await.unwrap_or(Err(Unwritten::Closed)) })
-    }
-
-    fn begin_deliveries(&self) -> Later<Result<i64, ReadError>> {
-        let (reply, answer) = oneshot::channel();
-        // Unsent, the reply is dropped and the answer is that the store is away.
-        let _ = self.send(Work::BeginDeliveries { reply });
-        Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
-    }
-
-    fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>> {
-        self.chores.read(ReadClass::Deliveries, waiting::state)
-    }
-
-    fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>> {
-        self.chores.read(ReadClass::Deliveries, move |connection| {
-            waiting::due(connection, &query)
-        })
-    }
-
-    fn deliveries(
-        &self,
-        query: DeliveryQuery,
-    ) -> Later<Result<StoredPage<StoredDelivery>, ReadError>> {
-        let page = self
-            .lists
-            .read(ReadClass::of(query.scope), move |connection| {
-                waiting::page(connection, &query)
-            });
-        Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
-    }
-
-    fn delivery(
-        &self,
-        endpoint: u64,
-        number: i64,
-    ) -> Later<Result<Option<StoredDelivery>, ReadError>> {
-        self.loads.read(ReadClass::Deliveries, move |connection| {
-            waiting::one(connection, endpoint, number)
-        })
-    }
-
-    fn endpoint_totals(
-        &self,
-        endpoints: Vec<u64>,
-    ) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
-        self.lists.read(ReadClass::SERVER, move |connection| {
-            endpoints
-                .iter()
-                .map(|endpoint| waiting::totals(connection, *endpoint))
-                .collect()
-        })
-    }
-
-    fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, chores::list)
-    }
-
-    fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>> {
-        let lagging = Arc::clone(&self.lagging);
-        self.chores.read(ReadClass::SERVER, move |connection| {
-            timed::timed(connection, &lagging, &query)
-        })
-    }
-
-    fn chore_done(&self, chore: Chore) {
-        // Unsent, the next start finds the chore again and nothing left to do in it.
-        let _ = self.send(Work::ChoreDone { chore });
-    }
-
-    fn close(&self) {
-        // Whoever comes from here on is told so at once: behind the writer's end nothing would ever
-        // be settled.
-        let inbox = self.inbox.lock().take();
-        let (done, closed) = sync_channel(1);
-        if inbox.is_some_and(|inbox| inbox.send(Work::Close { done }).is_ok()) {
-            // An error means that the writer is gone already.
-            let _ = closed.recv();
-        }
-        for readers in [
-            &self.loads,
-            &self.lists,
-            &self.contents,
-            &self.streams,
-            &self.chores,
-        ] {
-            readers.close();
-        }
-        if let Some(thread) = self.writer.lock().take() {
-            // A panic in there has ended the process.
-            let _ = thread.join();
-        }
-    }
-
-    fn healthy(&self) -> bool {
-        self.healthy.load(Ordering::Relaxed)
-    }
-
-    fn metrics(&self) -> Vec<StoreMetric> {
-        self.counters.metrics()
-    }
 }

@@ -27,7 +27,7 @@ use super::writer::{Work, Writer};
 use super::writer_metrics::WriterCounters;
 use super::{ReadClass, SqliteStore, StoreSettings, check, connect, log_of, recovery, schema};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{EventQuery, ReadError, Span, Store};
+use crate::store::{CommitLog, EventQuery, ReadError, Span, Store};
 use crate::views::Views;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::commit::{Broken, Commit, NewRow};
@@ -242,12 +242,12 @@ impl Bare {
             .into_iter()
             .map(|(incarnation, commit)| {
                 let (settled, outcome) = sync_channel(1);
-                let seals = super::seals(&commit);
+                let digests = super::roles::payload_digests(&commit);
                 let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
                 works.push(Work::Commit {
                     incarnation,
                     commit: Box::new(commit),
-                    seals,
+                    digests,
                     settle,
                 });
                 outcome

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 use super::arrivals::Arrivals;
-use super::batch::{Batch, Counts, Delivered, Seals, Verdict, lag_of};
+use super::batch::{Batch, Counts, Delivered, PayloadDigests, Verdict, lag_of};
 use super::checkpointing::Checkpointing;
 use super::chores::Housekeeping;
 use super::deliveries::{Care, Tidying};
@@ -27,8 +27,7 @@ use crate::store::{
 };
 use colloquy_model::commit::{Broken, Chore, Commit, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_runtime::threads;
-use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
+use colloquy_runtime::{CommitFailure, Incarnation, LoadError, threads};
 
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
@@ -38,7 +37,7 @@ pub(super) enum Work {
     Commit {
         incarnation: Incarnation,
         commit: Box<Commit>,
-        seals: Seals,
+        digests: PayloadDigests,
         settle: Settle,
     },
     Barrier {
@@ -209,7 +208,7 @@ impl Writer {
                 Work::Commit {
                     incarnation,
                     commit,
-                    seals,
+                    digests,
                     ..
                 } => {
                     let entity = commit.subject.number;
@@ -218,7 +217,7 @@ impl Writer {
                     {
                         Err(CommitFailure::Unavailable)
                     } else {
-                        match batch.apply(commit, seals)? {
+                        match batch.apply(commit, digests)? {
                             Verdict::Written(first) => Ok(Done::Rows(first)),
                             Verdict::Broken(broken) => Err(CommitFailure::Violated(broken)),
                             Verdict::Fenced => {

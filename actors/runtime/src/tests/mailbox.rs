@@ -37,7 +37,7 @@ fn of_257_asks_at_once_one_finds_the_mailbox_full() {
 }
 
 #[test]
-fn a_place_is_held_by_the_work_and_not_by_the_asker() {
+fn a_permit_is_held_by_the_command_and_not_by_its_caller() {
     on_one_thread(Policy::default(), async |fixture| {
         fixture.journal.hold();
         let working = fixture.ask(1, Command::AddIf(1));
@@ -62,7 +62,7 @@ fn a_place_is_held_by_the_work_and_not_by_the_asker() {
 }
 
 #[test]
-fn an_asker_learns_whether_its_command_had_started() {
+fn a_caller_learns_whether_its_command_had_started() {
     on_paused_time(Policy::default(), async |fixture| {
         fixture.journal.hold();
         let asked = Instant::now();

@@ -153,7 +153,7 @@ fn beyond_the_limits_the_least_recently_used_go() {
 }
 
 #[test]
-fn vacant_entities_leave_no_slot() {
+fn vacant_entities_leave_no_handle() {
     on_one_thread(Policy::default(), async |fixture| {
         for id in 0..50 {
             assert_eq!(
@@ -178,7 +178,7 @@ fn vacant_entities_leave_no_slot() {
 }
 
 #[test]
-fn an_asker_that_leaves_before_the_load_leaves_no_slot() {
+fn a_caller_that_leaves_before_the_load_leaves_no_handle() {
     on_one_thread(Policy::default(), async |fixture| {
         {
             let mut ask = pin!(fixture.answer(1, Command::Read));
@@ -215,7 +215,7 @@ fn a_vacant_entity_that_crashes_is_remembered() {
 }
 
 #[test]
-fn a_failed_load_answers_what_was_queued_and_leaves_no_slot() {
+fn a_failed_load_answers_what_was_queued_and_leaves_no_handle() {
     on_one_thread(Policy::default(), async |fixture| {
         fixture.journal.fail_loads();
         fixture.journal.hold_loads();

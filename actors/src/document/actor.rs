@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use super::messages::{DocumentCommand, DocumentError, Reply};
 use super::precompute::{self, Precompute, PrecomputeResult};
+use super::rules::{self, NewIds, Surroundings};
 use super::state::{Change, Changed, Document, Live};
 use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored};
 use colloquy_model::answer::Invalid;
+use colloquy_model::bounds::Bounds;
 use colloquy_model::commit::{Broken, Commit};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::DocumentId;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
 
 impl Entity for Document {
@@ -37,7 +40,7 @@ impl Entity for Document {
     }
 
     fn lookup(&self, command: &DocumentCommand) -> Option<Precompute> {
-        self.prepared(command)
+        rules::precompute(&*self.target(command)?, command)
     }
 
     fn decide(
@@ -46,7 +49,18 @@ impl Entity for Document {
         found: Option<PrecomputeResult>,
         now_ms: i64,
     ) -> Decision<Self> {
-        self.judge(command, found, now_ms)
+        let Some(live) = self.target(&command) else {
+            return Decision::Refuse(DocumentError::NotFound);
+        };
+        let surroundings = Surroundings {
+            now: Timestamp(now_ms),
+            ids: NewIds::RANDOM,
+            bounds: Bounds::get(),
+        };
+        match rules::decide(&live, command, surroundings, found) {
+            Ok(outcome) => outcome.into(),
+            Err(refusal) => Decision::Refuse(refusal),
+        }
     }
 
     fn apply(&mut self, Changed(change): Changed) {

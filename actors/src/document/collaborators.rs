@@ -1,19 +1,19 @@
 //! The way in to who may do what: collaborators, who are users and have e-mail addresses, and the
 //! permission set.
 
-use super::access::Requester;
-use super::messages::{AddCollaborator, Part, Reply, Request, SetPermissions};
+use super::messages::{
+    AddCollaborator, ChangeRole, CommandMeta, GrantRole, ReadPermissions, SetPermissions,
+};
 use super::service::{Documents, Failure, invalid};
 use super::state::{tag, to_json};
 use crate::store::{RecordQuery, Stored};
 use bytes::Bytes;
-use colloquy_model::answer::{Answer, Done, Precondition};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::answer::{Answer, Precondition};
+use colloquy_model::caller::Scope;
 use colloquy_model::commit::NameField;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{DocumentId, UserId};
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::text::Email;
 use colloquy_runtime::{AskError, LoadError};
@@ -24,39 +24,10 @@ impl Documents {
     ///
     /// # Errors
     /// The document is not there for this caller, or the role does not allow it.
-    pub async fn permissions(
-        &self,
-        id: DocumentId,
-        by: (Caller, Requester),
-    ) -> Result<Answer, Failure> {
-        let scope = by.0.scope;
-        match self
-            .ask(id, by, None, None, Request::List(Part::Permissions))
-            .await?
-        {
-            Reply::Listed(mut found) => {
-                let body = found
-                    .pop()
-                    .ok_or_else(|| AskError::impossible("no permission set"))?;
-                self.permissions_shown(
-                    scope,
-                    Answer {
-                        done: Done::Ok,
-                        id: None,
-                        etag: None,
-                        body,
-                        replayed: false,
-                    },
-                )
-                .await
-            }
-            Reply::Answer(_)
-            | Reply::Seen(_)
-            | Reply::Opened(_)
-            | Reply::Comments(..)
-            | Reply::Prepared(_)
-            | Reply::Stale(_) => Err(AskError::impossible("to a look at a permission set")),
-        }
+    pub async fn permissions(&self, id: DocumentId, meta: CommandMeta) -> Result<Answer, Failure> {
+        let scope = meta.caller.scope;
+        let answer = self.ask(id, meta, ReadPermissions).await?;
+        self.permissions_shown(scope, answer).await
     }
 
     /// A permission set with its collaborators' e-mail addresses.
@@ -85,77 +56,55 @@ impl Documents {
     pub async fn set_permissions(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
-        if_match: Option<Precondition>,
+        mut meta: CommandMeta,
         set: SetPermissions,
     ) -> Result<Answer, Failure> {
-        let scope = by.0.scope;
-        let if_match = match if_match {
-            Some(Precondition::OneOf(tags)) => {
-                // The document knows its half of the tag; the other half is the e-mail addresses.
-                let shown = self
-                    .permissions(id, by.clone())
-                    .await?
-                    .etag
-                    .filter(|shown| tags.contains(shown));
-                let stored = shown.and_then(|tag| tag.split('-').next().map(str::to_owned));
-                Some(Precondition::OneOf(stored.into_iter().collect()))
-            }
-            Some(Precondition::Any) | None => if_match,
-        };
-        let answer = self
-            .change(
-                id,
-                by,
-                if_match,
-                None,
-                Request::SetPermissions(Box::new(set)),
-            )
-            .await?;
+        let scope = meta.caller.scope;
+        if let Some(Precondition::OneOf(tags)) = &meta.if_match {
+            // The document knows its half of the tag; the other half is the e-mail addresses.
+            let before = CommandMeta::new(meta.caller.clone(), meta.requester);
+            let shown = self.permissions(id, before).await?.etag;
+            let shown = shown.filter(|shown| tags.contains(shown));
+            let stored = shown.and_then(|tag| tag.split('-').next().map(str::to_owned));
+            meta.if_match = Some(Precondition::OneOf(stored.into_iter().collect()));
+        }
+        let answer = self.ask(id, meta, set).await?;
         self.permissions_shown(scope, answer).await
     }
 
-    /// A collaborator with the e-mail address.
+    /// Changes a collaborator's role.
     ///
     /// # Errors
-    /// The store is away.
-    pub async fn collaborator_shown(
+    /// Its refusal, or why it could not be asked.
+    pub async fn change_role(
         &self,
-        scope: Scope,
-        answer: Answer,
+        id: DocumentId,
+        meta: CommandMeta,
+        change: ChangeRole,
     ) -> Result<Answer, Failure> {
-        let body = self
-            .with_emails(scope, vec![answer.body.clone()])
-            .await?
-            .pop();
-        Ok(Answer {
-            body: body.ok_or_else(|| AskError::impossible("no collaborator"))?,
-            ..answer
-        })
-    }
-
-    /// Whether a collaborator, in JSON, is still a user.
-    pub(super) fn is_there(&self, scope: Scope, collaborator: &[u8]) -> bool {
-        serde_json::from_slice(collaborator).is_ok_and(|one: Value| self.has_user(scope, &one))
+        let scope = meta.caller.scope;
+        let answer = self.ask(id, meta, change).await?;
+        let body = self.with_email(scope, answer.body).await?;
+        Ok(Answer { body, ..answer })
     }
 
     fn has_user(&self, scope: Scope, collaborator: &Value) -> bool {
         user_of(collaborator).is_some_and(|user| self.identity.user(scope, user).is_some())
     }
 
-    pub(super) async fn with_emails(
+    /// A collaborator, in JSON, with the e-mail address.
+    ///
+    /// # Errors
+    /// The store is unavailable.
+    pub(super) async fn with_email(
         &self,
         scope: Scope,
-        items: Vec<Bytes>,
-    ) -> Result<Vec<Bytes>, Failure> {
-        let mut shown = Vec::with_capacity(items.len());
-        for item in items {
-            let mut one: Value = serde_json::from_slice(&item)
-                .map_err(|_| AskError::impossible("a collaborator that is none"))?;
-            self.add_email(scope, &mut one).await?;
-            shown.push(to_json(&one));
-        }
-        Ok(shown)
+        collaborator: Bytes,
+    ) -> Result<Bytes, Failure> {
+        let mut shown: Value = serde_json::from_slice(&collaborator)
+            .map_err(|_| AskError::impossible("a collaborator that is none"))?;
+        self.add_email(scope, &mut shown).await?;
+        Ok(to_json(&shown))
     }
 
     async fn add_email(&self, scope: Scope, collaborator: &mut Value) -> Result<(), Failure> {
@@ -176,15 +125,13 @@ impl Documents {
     pub async fn add_collaborator(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
+        meta: CommandMeta,
         new: AddCollaborator,
-        if_match: Option<Precondition>,
-        reservation: Option<Reservation>,
     ) -> Result<Answer, Failure> {
-        let scope = by.0.scope;
+        let scope = meta.caller.scope;
         // Who may not do it learns nothing of who is a user.
-        self.ask(id, by.clone(), None, None, Request::List(Part::Permissions))
-            .await?;
+        let before = CommandMeta::new(meta.caller.clone(), meta.requester);
+        self.ask(id, before, ReadPermissions).await?;
         let user = match (new.user_id, &new.email) {
             (Some(user), None) => user,
             (None, Some(email)) => self.user_of(scope, email).await?,
@@ -192,14 +139,8 @@ impl Documents {
             (None, None) => return Err(invalid("user_id", "must be given, or email")),
         };
         let email = self.email(scope, user).await?;
-        self.change(
-            id,
-            by,
-            if_match,
-            reservation,
-            Request::AddCollaborator(user, new.role, email),
-        )
-        .await
+        let role = new.role;
+        self.ask(id, meta, GrantRole { user, role, email }).await
     }
 
     async fn email(&self, scope: Scope, id: UserId) -> Result<Option<String>, Failure> {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::access::DocumentRole;
 use super::comments::{Anchor, Comment};
-use super::messages::Reply;
 use super::precompute::{EncodedVersion, Followed};
-use super::state::{Change, Changed, CommandContext, Document, Live, Share, to_json};
+use super::rules::{CommandContext, Effect, Outcome};
+use super::state::{Change, Changed, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
 use crate::store::StoredVersion;
 use colloquy_model::answer::Answer;
@@ -20,20 +20,30 @@ use colloquy_model::commit::{Commit, Condition, Header, KeptAnswer, NewRow};
 use colloquy_model::conversation::Tallies;
 use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
 use colloquy_model::event_kind::Happened;
-use colloquy_model::id::{CommentId, ShareId, VersionId};
+use colloquy_model::id::{CommentId, ShareId};
 use colloquy_model::json::text;
-use colloquy_runtime::Decision;
 
-/// What a version is made of, beside its content.
+/// What is known of a new version beside its content.
+#[derive(Default)]
 pub(super) struct VersionMeta {
     pub(super) parents: Vec<u64>,
-    /// Empty: the head's line.
+    /// The branch that it is on; empty: the head's line.
     pub(super) branch: String,
     pub(super) label: Option<String>,
     pub(super) message: Option<String>,
 }
 
-/// What stands in an event beside the document.
+impl VersionMeta {
+    /// A new head after this one, without a label or a message.
+    pub(super) fn after(head: u64) -> Self {
+        VersionMeta {
+            parents: vec![head],
+            ..VersionMeta::default()
+        }
+    }
+}
+
+/// The fields of an event beside the document.
 #[derive(Default, Serialize)]
 pub(super) struct EventExtras<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +63,41 @@ pub(super) struct EventExtras<'a> {
     pub(super) removed: Option<bool>,
 }
 
+impl EventExtras<'_> {
+    /// A comment.
+    pub(super) fn comment(comment: CommentView) -> Self {
+        EventExtras {
+            comment: Some(comment),
+            ..EventExtras::default()
+        }
+    }
+
+    /// A share link.
+    pub(super) fn share(share: ShareView) -> Self {
+        EventExtras {
+            share: Some(share),
+            ..EventExtras::default()
+        }
+    }
+
+    /// That the document is deleted, for good or to the bin.
+    pub(super) fn deleted(deletion: Deletion) -> Self {
+        EventExtras {
+            permanent: Some(deletion == Deletion::Permanent),
+            ..EventExtras::default()
+        }
+    }
+}
+
+/// How a document is deleted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deletion {
+    /// To the bin, from which it can be restored.
+    ToBin,
+    /// For good.
+    Permanent,
+}
+
 #[derive(Serialize)]
 struct EventData<'a> {
     #[serde(flatten)]
@@ -64,9 +109,8 @@ struct EventData<'a> {
     share_id: Option<ShareId>,
 }
 
-/// A commit in the making.
-pub(super) struct Draft<'d> {
-    document: &'d Document,
+/// A commit in the making: the state as it will be, and what is stored of it.
+pub(super) struct Draft {
     expected: u64,
     /// When it happens, in Unix milliseconds.
     pub(super) at: i64,
@@ -82,21 +126,16 @@ pub(super) struct Draft<'d> {
     links_changed: bool,
 }
 
-impl<'d> Draft<'d> {
-    /// From the state as it is; `is_new` where nothing is stored yet.
-    pub(super) fn new(
-        document: &'d Document,
-        live: &Live,
-        context: &CommandContext,
-        is_new: bool,
-    ) -> Self {
+impl Draft {
+    /// Starts a commit on the state as it is.
+    pub(super) fn new(live: &Live, context: &CommandContext) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
-        let at = context.now.max(live.facts.last_at);
+        let at = context.now.0.max(live.facts.last_at);
         let live = live.clone();
+        let is_new = live.is_blank();
         let expected = live.sequence;
         let was_deleted = (!is_new).then_some(live.facts.deleted_at.is_some());
         Draft {
-            document,
             expected,
             at,
             through: context.requester.share(),
@@ -123,7 +162,7 @@ impl<'d> Draft<'d> {
     /// An event that shows the document as it is now.
     pub(super) fn event(&mut self, happened: Happened, mut extras: EventExtras<'_>) {
         self.live.sequence += 1;
-        let mut document = self.document.view(&self.live, None);
+        let mut document = self.live.view(None);
         if let Some(version) = extras.version.take() {
             document.version = VersionShown::Whole(Box::new(version));
         }
@@ -141,6 +180,16 @@ impl<'d> Draft<'d> {
         });
     }
 
+    /// Adds the event that shows a new version.
+    pub(super) fn version_event(&mut self, happened: Happened, version: &StoredVersion) {
+        let live = self.live.clone();
+        let extras = EventExtras {
+            version: Some(live.version_view(version)),
+            ..EventExtras::default()
+        };
+        self.event(happened, extras);
+    }
+
     /// Adds a version; one on the head's line becomes the head, and comments on the old one follow
     /// it.
     pub(super) fn version(
@@ -151,7 +200,7 @@ impl<'d> Draft<'d> {
     ) -> StoredVersion {
         let number = u64::try_from(self.live.versions.len()).unwrap_or(u64::MAX) + 1;
         let at = self.at;
-        let id = VersionId::with_sequence(at, number);
+        let id = (context.ids.version)(at, number);
         let author = context.requester.user();
         let VersionMeta {
             parents,
@@ -252,47 +301,41 @@ impl<'d> Draft<'d> {
         }
     }
 
-    /// The decision: all of it, with this answer.
-    pub(super) fn decide(
+    /// Commits the draft, with this answer.
+    pub(super) fn commit(
         mut self,
         context: CommandContext,
         reply: Answer,
         conditions: Vec<Condition>,
-    ) -> Decision<Document> {
+    ) -> Outcome<Answer> {
         self.live.facts.last_at = self.at;
         let header = Header::Document(Box::new(self.header()));
         let change = Changed(Change::Live(Box::new(self.live.clone()), self.added.take()));
-        let pipelined = conditions.is_empty();
-        let commit = self.commit(context, header, conditions, &reply);
-        Decision::Change {
-            change,
-            commit,
-            reply: Reply::Answer(reply),
-            pipelined,
+        let commit = self.into_commit(context, header, conditions, &reply);
+        Outcome {
+            reply,
+            effect: Effect::Change(change, commit),
         }
     }
 
-    /// The decision that it is no more.
-    pub(super) fn gone(self, context: CommandContext, reply: Answer) -> Decision<Document> {
-        let commit = self.commit(context, Header::DocumentGone, Vec::new(), &reply);
-        let change = Changed(Change::Gone);
-        Decision::Change {
-            change,
-            commit,
-            reply: Reply::Answer(reply),
-            pipelined: false,
+    /// Commits the draft and erases the document, with this answer.
+    pub(super) fn erase(self, context: CommandContext, reply: Answer) -> Outcome<Answer> {
+        let commit = self.into_commit(context, Header::DocumentGone, Vec::new(), &reply);
+        Outcome {
+            reply,
+            effect: Effect::Change(Changed(Change::Gone), commit),
         }
     }
 
-    /// A 2xx that changes nothing; with a key, its answer is kept all the same.
-    pub(super) fn unchanged(self, context: CommandContext, reply: Answer) -> Decision<Document> {
+    /// Changes nothing. Under an idempotency key the answer is kept all the same.
+    pub(super) fn unchanged(self, context: CommandContext, reply: Answer) -> Outcome<Answer> {
         if context.reservation.is_none() {
-            return Decision::Answer(Reply::Answer(reply));
+            return Outcome::reply(reply);
         }
-        let commit = self.commit(context, Header::Unchanged, Vec::new(), &reply);
-        Decision::Keep {
-            commit,
-            reply: Reply::Answer(reply),
+        let commit = self.into_commit(context, Header::Unchanged, Vec::new(), &reply);
+        Outcome {
+            reply,
+            effect: Effect::KeepAnswer(commit),
         }
     }
 
@@ -320,7 +363,7 @@ impl<'d> Draft<'d> {
         }
     }
 
-    fn commit(
+    fn into_commit(
         self,
         context: CommandContext,
         header: Header,
@@ -331,48 +374,32 @@ impl<'d> Draft<'d> {
             at: self.at,
             rows: self.rows,
             conditions,
-            ..commit(
-                self.document,
-                &self.live,
-                context,
-                (self.expected, header),
-                reply,
-            )
+            expected: self.expected,
+            ..commit(&self.live, context, header, reply)
         }
     }
 }
 
-/// The decision that a link of this document was used once more, which is no event of it, with this
-/// answer.
+/// Counts one use of a link, which is no event of the document, with this answer.
 pub(super) fn link_used(
-    document: &Document,
     live: &Live,
     share: &Share,
     context: CommandContext,
     reply: Answer,
-) -> Decision<Document> {
+) -> Outcome<Answer> {
     let header = Header::LinkUsed {
         share: share.id,
         uses: share.terms.uses.saturating_add(1),
     };
-    let commit = commit(document, live, context, (live.sequence, header), &reply);
-    let change = Changed(Change::Used(share.id));
-    Decision::Change {
-        change,
-        commit,
-        reply: Reply::Answer(reply),
-        pipelined: true,
+    let commit = commit(live, context, header, &reply);
+    Outcome {
+        reply,
+        effect: Effect::Change(Changed(Change::Used(share.id)), commit),
     }
 }
 
-/// A commit without events.
-fn commit(
-    document: &Document,
-    live: &Live,
-    context: CommandContext,
-    (expected, header): (u64, Header),
-    reply: &Answer,
-) -> Commit {
+/// A commit that carries no event.
+fn commit(live: &Live, context: CommandContext, header: Header, reply: &Answer) -> Commit {
     let answer = context.reservation.map(|reservation| KeptAnswer {
         reservation,
         done: reply.done,
@@ -385,8 +412,8 @@ fn commit(
         by: context.caller.by,
     };
     let commit = Commit::new(
-        Document::subject(document.id),
-        expected,
+        Document::subject(live.id),
+        live.sequence,
         caller,
         live.facts.last_at,
     );

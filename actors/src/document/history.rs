@@ -1,9 +1,8 @@
 //! The way in to a document's history: versions, and what differs between them.
 
-use super::access::Requester;
 use super::content_reader::{self, ContentQuery, unpack};
 use super::lists::{in_a_list, page};
-use super::messages::{DocumentError, MAIN, VersionFound, VersionName};
+use super::messages::{CommandMeta, DocumentError, MAIN, ReadDocument, VersionFound, VersionName};
 use super::service::{Documents, Failure, invalid};
 use super::state::{Document, to_json};
 use super::views::VersionView;
@@ -13,7 +12,7 @@ use colloquy_merge::StepBudget;
 use colloquy_merge::diff::{self, TooLong};
 use colloquy_model::answer::{Answer, Done};
 use colloquy_model::bounds::Bounds;
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::Scope;
 use colloquy_model::id::{DocumentId, VersionId};
 use colloquy_model::page::{Page, Paging};
 use colloquy_model::time::Timestamp;
@@ -52,11 +51,12 @@ impl Documents {
     pub async fn version(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
+        meta: CommandMeta,
         name: VersionName,
     ) -> Result<Answer, Failure> {
-        let scope = by.0.scope;
-        let seen = self.look(id, by, vec![name]).await?;
+        let scope = meta.caller.scope;
+        let versions = vec![name];
+        let seen = self.ask(id, meta, ReadDocument { versions }).await?;
         let found = seen
             .versions
             .first()
@@ -115,12 +115,12 @@ impl Documents {
     pub async fn diff(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
+        meta: CommandMeta,
         asked: Comparison,
     ) -> Result<Bytes, Failure> {
-        let names: Vec<VersionName> = asked.from.iter().chain(asked.to.iter()).cloned().collect();
-        let scope = by.0.scope;
-        let seen = self.look(id, by, names).await?;
+        let versions = asked.from.iter().chain(asked.to.iter()).cloned().collect();
+        let scope = meta.caller.scope;
+        let seen = self.ask(id, meta, ReadDocument { versions }).await?;
         let mut versions = seen.versions.iter().copied();
         let mut named = |field, name: &Option<VersionName>| match name {
             Some(_) => versions
@@ -183,12 +183,12 @@ impl Documents {
     pub async fn versions(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
+        meta: CommandMeta,
         branch: Option<VersionName>,
         paging: Paging,
     ) -> Result<Page, Failure> {
-        let scope = by.0.scope;
-        self.look(id, by, Vec::new()).await?;
+        let scope = meta.caller.scope;
+        self.ask(id, meta, ReadDocument::default()).await?;
         let branch = match branch {
             None => None,
             Some(VersionName::Head | VersionName::Main) => Some(String::new()),

@@ -1,7 +1,10 @@
 //! The way in to lists: documents, found and sorted; what one document holds; what was done to it.
 
 use super::access::{DocumentRole, Requester, role_of};
-use super::messages::{CommentList, ContentType, Part, Reply, Request};
+use super::messages::{
+    CommandMeta, CommentPage, ContentType, ListCollaborators, ListComments, ListShares,
+    ReadDocument,
+};
 use super::service::{Documents, Failure, invalid};
 use super::state::{Document, Facts, to_json};
 use crate::store::{
@@ -10,15 +13,15 @@ use crate::store::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::Invalid;
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::Scope;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ActivityId, DocumentId, KeyId, UserId};
 use colloquy_model::page::{Order, Page, Paging, Start};
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::LoadError;
 use colloquy_runtime::offload::run_linear;
-use colloquy_runtime::{AskError, LoadError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -210,77 +213,66 @@ impl Documents {
         })
     }
 
-    /// A page of what a document holds in lists, newest first.
+    /// A page of a document's collaborators, newest first, with their e-mail addresses.
     ///
     /// # Errors
     /// The document is not there for this caller, or the role does not allow it.
-    pub async fn part(
+    pub async fn collaborators(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
-        part: Part,
+        meta: CommandMeta,
         paging: Paging,
     ) -> Result<Page, Failure> {
-        let scope = by.0.scope;
-        let Reply::Listed(mut all) = self.ask(id, by, None, None, Request::List(part)).await?
-        else {
-            return Err(AskError::impossible("to a list of a document's"));
-        };
-        if part == Part::Collaborators {
-            all.retain(|one| self.is_there(scope, one));
+        let scope = meta.caller.scope;
+        let mut all = self.ask(id, meta, ListCollaborators).await?;
+        all.retain(|one| self.identity.user(scope, one.user_id).is_some());
+        let found = part(all, paging);
+        let mut shown = Vec::with_capacity(found.items.len());
+        for collaborator in &found.items {
+            shown.push(self.with_email(scope, to_json(collaborator)).await?);
         }
-        if paging.order == Order::Asc {
-            all.reverse();
-        }
-        let skip = match paging.start {
-            Start::Offset(skip) => usize::try_from(skip).unwrap_or(usize::MAX).min(all.len()),
-            Start::After(_) | Start::Before(_) => 0,
-        };
-        let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
-        let limit = usize::try_from(paging.limit).unwrap_or(0);
-        let after = skip + limit < all.len();
-        let mut items: Vec<Bytes> = all.into_iter().skip(skip).take(limit).collect();
-        if part == Part::Collaborators {
-            items = self.with_emails(scope, items).await?;
-        }
-        let found = StoredPage {
-            items,
-            total,
-            before: skip > 0,
-            after,
-        };
-        Ok(page(&found.items, (None, None), &found))
+        Ok(page(&shown, (None, None), &found))
     }
 
-    /// A page of what is said about a document, newest first.
+    /// A page of a document's share links, newest first.
+    ///
+    /// # Errors
+    /// The document is not there for this caller, or the role does not allow it.
+    pub async fn shares(
+        &self,
+        id: DocumentId,
+        meta: CommandMeta,
+        paging: Paging,
+    ) -> Result<Page, Failure> {
+        let found = part(self.ask(id, meta, ListShares).await?, paging);
+        let shown: Vec<Bytes> = found.items.iter().map(to_json).collect();
+        Ok(page(&shown, (None, None), &found))
+    }
+
+    /// A page of the comments on a document, newest first.
     ///
     /// # Errors
     /// The document is not there for this caller.
     pub async fn comments(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
-        list: CommentList,
+        meta: CommandMeta,
+        list: ListComments,
     ) -> Result<Page, Failure> {
-        let scope = by.0.scope;
-        let Reply::Comments(found, total) = self
-            .ask(id, by, None, None, Request::ListComments(list))
-            .await?
-        else {
-            return Err(AskError::impossible("to a list of comments"));
-        };
-        let bytes = found.iter().map(|listed| listed.comment.body.len()).sum();
+        let scope = meta.caller.scope;
+        let CommentPage { comments, total } = self.ask(id, meta, list).await?;
+        let bytes = comments.iter().map(|one| one.comment.body.len()).sum();
         let written = run_linear(scope, bytes, move || {
             let skip = list.skip();
-            let after = skip.saturating_add(found.len()) < total;
-            let items: Vec<Bytes> = found.iter().map(|listed| to_json(&listed.view())).collect();
+            let after = skip.saturating_add(comments.len()) < total;
+            let shown: Vec<Bytes> = comments.iter().map(|one| to_json(&one.view())).collect();
             let found = StoredPage {
-                items,
+                items: comments,
                 total: u64::try_from(total).unwrap_or(u64::MAX),
                 before: skip > 0,
                 after,
             };
-            page(&found.items, (None, None), &found)
+            page(&shown, (None, None), &found)
         });
         Ok(written.await?)
     }
@@ -292,11 +284,11 @@ impl Documents {
     pub async fn activity(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
+        meta: CommandMeta,
         list: ActivityList,
     ) -> Result<Page, Failure> {
-        let scope = by.0.scope;
-        let role = self.look(id, by, Vec::new()).await?.role;
+        let scope = meta.caller.scope;
+        let role = self.ask(id, meta, ReadDocument::default()).await?.role;
         let ActivityList {
             action,
             actor,
@@ -395,6 +387,26 @@ fn details(payload: &[u8], role: DocumentRole) -> serde_json::Result<(Option<Str
         Some(_) | None => None,
     };
     Ok((version, Value::Object(details)))
+}
+
+/// The page of a list that is held newest first.
+fn part<T>(mut all: Vec<T>, paging: Paging) -> StoredPage<T> {
+    if paging.order == Order::Asc {
+        all.reverse();
+    }
+    let skip = match paging.start {
+        Start::Offset(skip) => usize::try_from(skip).unwrap_or(usize::MAX).min(all.len()),
+        Start::After(_) | Start::Before(_) => 0,
+    };
+    let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
+    let limit = usize::try_from(paging.limit).unwrap_or(0);
+    let after = skip + limit < all.len();
+    StoredPage {
+        items: all.into_iter().skip(skip).take(limit).collect(),
+        total,
+        before: skip > 0,
+        after,
+    }
 }
 
 pub(super) fn page<T>(

@@ -13,27 +13,25 @@ use colloquy_merge::{
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::access::Requester;
 use super::content_reader::{self, ContentQuery, unpack};
 use super::frames::Frame;
 use super::merge_base;
-use super::messages::{DocumentError, Merge, Reply, Request};
+use super::messages::{ApplyMerge, CommandMeta, DocumentError, Merge, MergeReply, PrepareMerge};
 use super::precompute::{EncodedVersion, Following, pack};
 use super::service::{Documents, Failure, unavailable};
 use super::state::{Document, to_json};
 use super::version_graph::{self, Base, Plan};
 use super::views::MergeConflict;
 use crate::store::StoredVersion;
-use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::bounds::Bounds;
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::Scope;
 use colloquy_model::id::{DocumentId, VersionId};
-use colloquy_model::idempotency::Reservation;
 use colloquy_runtime::offload::{self, ComputePermit, Effort};
 use colloquy_runtime::{AskError, Cause, LoadError};
 
 /// How often a merge is computed again because the document has moved on.
-const AGAIN_MAX: usize = 3;
+const RETRIES_MAX: usize = 3;
 /// What was tried in less time than this is not counted, for as long as an asker waits: a document
 /// that many change at once would overtake even the smallest merge three times.
 const QUICK: Duration = Duration::from_millis(200);
@@ -117,63 +115,48 @@ impl Documents {
     pub async fn merge(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
-        if_match: Option<Precondition>,
-        mut reservation: Option<Reservation>,
+        mut meta: CommandMeta,
         merge: Merge,
     ) -> Result<Answer, Failure> {
-        let (asked, mut again) = (Instant::now(), 0);
-        while again <= AGAIN_MAX {
+        let merge = Arc::new(merge);
+        let (asked, mut attempts) = (Instant::now(), 0);
+        while attempts <= RETRIES_MAX {
             let began = Instant::now();
-            let prepare = Request::PrepareMerge(Box::new(merge.clone()));
-            let computed = match self
-                .ask(id, by.clone(), if_match.clone(), None, prepare)
-                .await?
-            {
-                Reply::Prepared(Some(job)) => Some(self.computed(id, by.0.scope, *job).await?),
-                Reply::Prepared(None) => None,
-                Reply::Answer(_)
-                | Reply::Seen(_)
-                | Reply::Opened(_)
-                | Reply::Listed(_)
-                | Reply::Comments(..)
-                | Reply::Stale(_) => {
-                    return Err(AskError::impossible("to the preparation of a merge"));
-                }
+            let prepare = PrepareMerge {
+                merge: Arc::clone(&merge),
+            };
+            let job = self.ask(id, meta.without_reservation(), prepare).await?;
+            let computed = match job {
+                Some(job) => Some(self.computed(id, meta.caller.scope, *job).await?),
+                None => None,
             };
             let computed = match computed {
                 // Nothing is written, so the document need not be asked again; but what a key was
                 // answered is kept.
-                Some(computed) if merge.dry_run && reservation.is_none() => {
-                    return computed.outcome.tried();
+                Some(computed) if merge.dry_run && meta.reservation.is_none() => {
+                    return computed.outcome.dry_run();
                 }
                 other => other.map(Box::new),
             };
-            let request = Request::Merge(Box::new(merge.clone()), computed);
-            match self
-                .ask(id, by.clone(), if_match.clone(), reservation, request)
-                .await?
-            {
-                Reply::Answer(answer) => return Ok(answer),
-                Reply::Stale(back) => {
-                    reservation = back;
+            let apply = ApplyMerge {
+                merge: Arc::clone(&merge),
+                computed,
+            };
+            let this = CommandMeta {
+                reservation: meta.reservation.take(),
+                ..meta.without_reservation()
+            };
+            match self.ask(id, this, apply).await? {
+                MergeReply::Done(answer) => return Ok(answer),
+                MergeReply::Stale(reservation) => {
+                    meta.reservation = reservation;
                     let is_counted = began.elapsed() > QUICK
                         || asked.elapsed() > self.directory.policy().ask_timeout;
-                    again += usize::from(is_counted);
-                }
-                Reply::Seen(_)
-                | Reply::Opened(_)
-                | Reply::Listed(_)
-                | Reply::Comments(..)
-                | Reply::Prepared(_) => {
-                    return Err(AskError::impossible("to a merge"));
+                    attempts += usize::from(is_counted);
                 }
             }
         }
-        Err(AskError::Unavailable {
-            cause: Cause::Conflict,
-            retry_after: Duration::from_secs(1),
-        })
+        Err(unavailable(Cause::Conflict))
     }
 
     async fn computed(
@@ -367,7 +350,7 @@ impl MergeJob {
 
 impl MergeOutcome {
     /// The answer to a dry run.
-    pub(super) fn tried(self) -> Result<Answer, Failure> {
+    pub(super) fn dry_run(self) -> Result<Answer, Failure> {
         match self {
             MergeOutcome::DryRun(body) => Ok(Answer {
                 done: Done::Ok,

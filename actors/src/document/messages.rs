@@ -1,4 +1,9 @@
-//! What a document may be asked, what it answers, and why it may refuse.
+//! The requests that a document takes, what it replies to each, and why it may refuse.
+//!
+//! A request is a type of its own; its row in `for_each_request` says by which type it is answered.
+//! To add one takes four places: its type and its row here, its rule (`impl Rule`) in `rules/`, its
+//! row in the table of rights in `access` where it needs a right of its own, and its route at the
+//! edge. The compiler asks for each that is missing, and a reply of a wrong type does not compile.
 //!
 //! A change is answered when it is durable, and may be repeated under its idempotency key. Contents
 //! are UTF-8 without U+0000; lines and characters are counted as a reader counts them, from 1 and
@@ -13,10 +18,10 @@ use colloquy_merge::{MergeStrategy, MergeStyle};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::access::{DocumentRole, Requester, Visibility};
+use super::access::{Collaborator, DocumentRole, Requester, Visibility};
 use super::comments::ListedComment;
 use super::merge::{ComputedMerge, MergeJob};
-use super::views::MergeConflict;
+use super::views::{MergeConflict, ShareView};
 use crate::accounts::Identity;
 use colloquy_model::answer::{Answer, Invalid, Precondition};
 use colloquy_model::caller::Caller;
@@ -339,80 +344,231 @@ pub struct ChangeCollaborator {
     pub role: DocumentRole,
 }
 
-/// What is asked.
+/// Reads a document as one caller may see it, without its content.
+#[derive(Debug, Default)]
+pub struct ReadDocument {
+    /// Versions to look up beside the head.
+    pub versions: Vec<VersionName>,
+}
+
+/// Lists the collaborators, newest first.
 #[derive(Debug)]
-pub enum Request {
-    /// Make it.
-    Create(Box<CreateDocument>),
-    /// Tell what this caller may see, and which versions these names mean.
-    Look(Vec<VersionName>),
-    /// List what it holds.
-    List(Part),
-    /// List what is said about it.
-    ListComments(CommentList),
-    /// Change it.
-    Update(Box<UpdateDocument>),
-    /// Put it into the bin.
-    Bin,
-    /// Take it out of the bin.
-    Restore,
-    /// Take it away for good.
-    Erase,
-    /// Take it away for good if it has been in the bin since before this instant.
-    Expire(i64),
-    /// Add a version.
-    AddVersion(Box<AddVersion>),
-    /// Make an older version's content the head's.
-    RestoreVersion(VersionName, RestoreVersion),
-    /// Tell what must be computed for a merge; it goes on meanwhile.
-    PrepareMerge(Box<Merge>),
-    /// Merge, with what was computed for it.
-    Merge(Box<Merge>, Option<Box<ComputedMerge>>),
-    /// Let a user in, who has this e-mail address.
-    AddCollaborator(UserId, DocumentRole, Option<String>),
-    /// Change what a user may do.
-    ChangeCollaborator(UserId, DocumentRole),
-    /// Let a user in no longer.
-    RemoveCollaborator(UserId),
-    /// Set who may do what.
-    SetPermissions(Box<SetPermissions>),
-    /// Make a share link: the hash of its token, and of its password.
-    CreateShare(Box<CreateShare>, SecretHash, Option<String>),
-    /// Take a share link back.
-    RemoveShare(ShareId),
-    /// Tell what the share link with this token's hash opens.
-    OpenShare(SecretHash),
-    /// Use a share link.
-    UseShare(ShareId),
-    /// Comment.
-    AddComment(Box<AddComment>),
-    /// Change a comment.
-    ChangeComment(CommentId, ChangeComment),
-    /// Take a comment away.
-    RemoveComment(CommentId),
-}
+pub struct ListCollaborators;
 
-/// What a document holds in lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Who was let in.
-    Collaborators,
-    /// Who may do what.
-    Permissions,
-    /// Its share links.
-    Shares,
-    /// What was done to it; read from the store.
-    Activity,
-}
+/// Reads the permission set.
+#[derive(Debug)]
+pub struct ReadPermissions;
 
-/// Which comments are wanted.
+/// Lists the share links, newest first.
+#[derive(Debug)]
+pub struct ListShares;
+
+/// Lists a page of comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CommentList {
-    /// Only the settled ones, or only the open ones.
+pub struct ListComments {
+    /// Only resolved comments, or only open ones.
     pub resolved: Option<bool>,
-    /// Which part of them.
+    /// The page.
     pub paging: Paging,
 }
+
+/// Moves the document to the bin.
+#[derive(Debug)]
+pub struct BinDocument;
+
+/// Takes the document out of the bin; one that is not in it stays as it is.
+#[derive(Debug)]
+pub struct RestoreDocument;
+
+/// Erases the document for good.
+#[derive(Debug)]
+pub struct EraseDocument;
+
+/// Erases the document for good if it has been in the bin for too long; asked by the server itself.
+#[derive(Debug)]
+pub struct PurgeDocument {
+    /// Only if it was moved to the bin before this instant.
+    pub binned_before: Timestamp,
+}
+
+/// Makes a new head of an older version's content.
+#[derive(Debug)]
+pub struct RestoreOlderVersion {
+    /// The older version.
+    pub version: VersionName,
+    /// What the caller says of the new one.
+    pub body: RestoreVersion,
+}
+
+/// Asks what must be computed for a merge. The document goes on meanwhile; the result is applied
+/// with [`ApplyMerge`].
+#[derive(Debug)]
+pub struct PrepareMerge {
+    /// The merge as the caller asks for it.
+    pub merge: Arc<Merge>,
+}
+
+/// Merges, with what was computed for it.
+#[derive(Debug)]
+pub struct ApplyMerge {
+    /// The merge as the caller asks for it.
+    pub merge: Arc<Merge>,
+    /// What was computed; none where [`PrepareMerge`] said that nothing has to be.
+    pub computed: Option<Box<ComputedMerge>>,
+}
+
+/// Makes a user a collaborator.
+#[derive(Debug)]
+pub struct GrantRole {
+    /// The user.
+    pub user: UserId,
+    /// What the user may do.
+    pub role: DocumentRole,
+    /// The user's e-mail address, which the answer shows.
+    pub email: Option<String>,
+}
+
+/// Changes a collaborator's role.
+#[derive(Debug)]
+pub struct ChangeRole {
+    /// The collaborator.
+    pub user: UserId,
+    /// What the user may do from now on.
+    pub role: DocumentRole,
+}
+
+/// Removes a collaborator.
+#[derive(Debug)]
+pub struct RevokeRole {
+    /// The collaborator.
+    pub user: UserId,
+}
+
+/// Makes a share link.
+#[derive(Debug)]
+pub struct AddShare {
+    /// What the caller asks for.
+    pub share: CreateShare,
+    /// The hash of the link's token.
+    pub token: SecretHash,
+    /// The hash of its password.
+    pub password: Option<String>,
+}
+
+/// Removes a share link.
+#[derive(Debug)]
+pub struct RemoveShare {
+    /// The link.
+    pub share: ShareId,
+}
+
+/// Asks what a share link opens now.
+#[derive(Debug)]
+pub struct OpenShare {
+    /// The hash of the link's token.
+    pub token: SecretHash,
+}
+
+/// Counts one use of a share link.
+#[derive(Debug)]
+pub struct UseShare {
+    /// The link.
+    pub share: ShareId,
+}
+
+/// Changes a comment.
+#[derive(Debug)]
+pub struct EditComment {
+    /// The comment.
+    pub comment: CommentId,
+    /// What changes.
+    pub change: ChangeComment,
+}
+
+/// Removes a comment.
+#[derive(Debug)]
+pub struct RemoveComment {
+    /// The comment.
+    pub comment: CommentId,
+}
+
+/// A request to a document. Its type says what the document replies, so that nobody has to tell
+/// replies apart.
+pub trait DocumentRequest: Into<Request> + Send + 'static {
+    /// The reply to a request that was done.
+    type Reply: Send + 'static;
+
+    /// Takes the reply to this request out of the replies to all requests; none where it is another
+    /// request's, which can't be: the rules reply by the same types.
+    fn reply(reply: Reply) -> Option<Self::Reply>;
+}
+
+/// Calls a macro with the table of all requests and the types of their replies.
+macro_rules! for_each_request {
+    ($then:ident) => {
+        $then! {
+            CreateDocument -> WithoutContent,
+            ReadDocument -> Box<DocumentSnapshot>,
+            UpdateDocument -> WithoutContent,
+            BinDocument -> Answer,
+            RestoreDocument -> WithoutContent,
+            EraseDocument -> Answer,
+            PurgeDocument -> Answer,
+            AddVersion -> Answer,
+            RestoreOlderVersion -> Answer,
+            PrepareMerge -> Option<Box<MergeJob>>,
+            ApplyMerge -> MergeReply,
+            ListCollaborators -> Vec<Collaborator>,
+            GrantRole -> Answer,
+            ChangeRole -> Answer,
+            RevokeRole -> Answer,
+            ReadPermissions -> Answer,
+            SetPermissions -> Answer,
+            AddShare -> Answer,
+            ListShares -> Vec<ShareView>,
+            RemoveShare -> Answer,
+            OpenShare -> OpenedShare,
+            UseShare -> Answer,
+            ListComments -> CommentPage,
+            AddComment -> Answer,
+            EditComment -> Answer,
+            RemoveComment -> Answer,
+        }
+    };
+}
+pub(super) use for_each_request;
+
+macro_rules! request_and_reply {
+    ($($request:ident -> $reply:ty),* $(,)?) => {
+        /// A request of any type, on its way to its document.
+        #[derive(Debug)]
+        #[expect(missing_docs, reason = "each variant is named as the type that it holds")]
+        pub enum Request { $($request($request)),* }
+
+        /// The reply to a request of any type, on its way back.
+        #[derive(Debug)]
+        #[expect(missing_docs, reason = "each variant is named as the request that it answers")]
+        pub enum Reply { $($request($reply)),* }
+
+        $(
+            impl From<$request> for Request {
+                fn from(request: $request) -> Self {
+                    Request::$request(request)
+                }
+            }
+
+            impl DocumentRequest for $request {
+                type Reply = $reply;
+
+                fn reply(reply: Reply) -> Option<$reply> {
+                    if let Reply::$request(reply) = reply { Some(reply) } else { None }
+                }
+            }
+        )*
+    };
+}
+
+for_each_request!(request_and_reply);
 
 /// A collaborator as a body gives it.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -450,21 +606,52 @@ pub struct SetPermissions {
     pub transfer_owner_to: Option<UserId>,
 }
 
-/// A request with who sent it and what must hold.
+/// What goes with every request: who asks, and under which conditions.
 #[derive(Debug)]
-pub struct DocumentCommand {
+pub struct CommandMeta {
     /// Who asks.
     pub caller: Caller,
-    /// The same, as far as roles go.
+    /// Who asks, as far as roles go.
     pub requester: Requester,
-    /// Only if the state is still this one.
+    /// Only if what the request is about is still in this state.
     pub if_match: Option<Precondition>,
-    /// Under which key the answer is kept.
+    /// The idempotency key under which the answer is kept.
     pub reservation: Option<Reservation>,
+}
+
+impl CommandMeta {
+    /// Without a condition and without an idempotency key.
+    #[must_use]
+    pub fn new(caller: Caller, requester: Requester) -> Self {
+        CommandMeta {
+            caller,
+            requester,
+            if_match: None,
+            reservation: None,
+        }
+    }
+
+    /// The same for a request before the one that is answered: without the idempotency key.
+    #[must_use]
+    pub fn without_reservation(&self) -> Self {
+        CommandMeta {
+            caller: self.caller.clone(),
+            requester: self.requester,
+            if_match: self.if_match.clone(),
+            reservation: None,
+        }
+    }
+}
+
+/// A request with what goes with it.
+#[derive(Debug)]
+pub struct DocumentCommand {
+    /// Who asks, and under which conditions.
+    pub meta: CommandMeta,
     /// What is asked.
     pub request: Request,
-    /// Who is a user.
-    pub people: Arc<Identity>,
+    /// The view of the account's users.
+    pub users: Arc<Identity>,
 }
 
 /// Why a document refuses.
@@ -500,16 +687,21 @@ pub enum DocumentError {
 pub struct VersionFound {
     /// Its number in the document.
     pub number: u64,
-    /// Names it.
+    /// Its identifier.
     pub id: VersionId,
     /// The number of its first parent.
     pub parent: Option<u64>,
 }
 
-/// What a share link opens, as [`Request::OpenShare`] found it.
+/// An answer that shows a document, from which the document's content is still missing:
+/// `Documents` puts it in.
+#[derive(Debug)]
+pub struct WithoutContent(pub(super) Answer);
+
+/// What a share link opens.
 #[derive(Debug, Clone)]
-pub struct Opened {
-    /// Which one.
+pub struct OpenedShare {
+    /// The link.
     pub share: ShareId,
     /// What its holder may do.
     pub role: DocumentRole,
@@ -517,36 +709,36 @@ pub struct Opened {
     pub password: Option<String>,
 }
 
-/// What is found of a document by [`Request::Look`].
+/// A document as one caller sees it at one moment.
 #[derive(Debug, Clone)]
-pub struct Seen {
-    /// As the caller may see it, without its content, in JSON.
+pub struct DocumentSnapshot {
+    /// The document without its content, in JSON.
     pub document: Bytes,
-    /// The entity tag.
+    /// The entity tag, without quotes.
     pub etag: String,
     /// What the caller may do.
     pub role: DocumentRole,
     /// The head.
     pub head: VersionFound,
-    /// What the names mean, in their order; none where a name means nothing.
+    /// What the names in the request mean, in their order; none where a name means nothing.
     pub versions: Vec<Option<VersionFound>>,
 }
 
-/// What a document answers.
+/// A page of comments in the list's order.
 #[derive(Debug)]
-pub enum Reply {
-    /// What was done; a document's content is left out.
-    Answer(Answer),
-    /// What was found.
-    Seen(Box<Seen>),
-    /// What a share link opens.
-    Opened(Box<Opened>),
-    /// What it holds, newest first, each in JSON.
-    Listed(Vec<Bytes>),
-    /// Comments in the list's order, and how many the whole list has.
-    Comments(Vec<ListedComment>, usize),
-    /// What must be computed for a merge; none: nothing.
-    Prepared(Option<Box<MergeJob>>),
-    /// It has moved on since the merge was computed: nothing was done, and its key is given back.
+pub struct CommentPage {
+    /// The comments of the page.
+    pub comments: Vec<ListedComment>,
+    /// How many comments the whole list has.
+    pub total: usize,
+}
+
+/// The reply to a merge.
+#[derive(Debug)]
+pub enum MergeReply {
+    /// The merge was done, or had nothing to do.
+    Done(Answer),
+    /// The document has moved on since the merge was computed: nothing was done, and the
+    /// idempotency key is given back.
     Stale(Option<Reservation>),
 }

@@ -52,12 +52,12 @@ pub(super) struct Followed {
 
 #[derive(Debug)]
 pub(super) enum Task {
-    /// Pack a content, against its parent's where there is one.
-    Pack {
+    /// Encode a content, against its parent's where there is one.
+    Encode {
         content: Arc<str>,
         parent: Option<u64>,
     },
-    /// Pack an older version's content against its parent's.
+    /// Encode an older version's content against its parent's.
     Copy { version: u64, parent: u64 },
     /// Count a version's lines.
     Count { version: u64 },
@@ -122,7 +122,7 @@ impl Precompute {
     /// The versions whose contents it reads, each once.
     pub(super) fn needs(&self) -> Vec<u64> {
         let mut needs: Vec<u64> = match &self.task {
-            Task::Pack { parent, .. } => parent.iter().copied().collect(),
+            Task::Encode { parent, .. } => parent.iter().copied().collect(),
             Task::Copy { version, parent } => vec![*version, *parent],
             Task::Count { version } => vec![*version],
         };
@@ -143,14 +143,14 @@ impl Precompute {
     /// Bytes that it goes over beside the versions.
     fn extra_bytes(&self) -> usize {
         match &self.task {
-            Task::Pack { content, .. } => content.len(),
+            Task::Encode { content, .. } => content.len(),
             Task::Copy { .. } | Task::Count { .. } => 0,
         }
     }
 
     pub(super) fn compute(&self, chains: &Chains) -> Option<PrecomputeResult> {
         match &self.task {
-            Task::Pack { content, parent } => self.pack(chains, content, *parent),
+            Task::Encode { content, parent } => self.pack(chains, content, *parent),
             Task::Copy { version, parent } => self.pack(
                 chains,
                 &content(chains, (self.document, *version))?.0,

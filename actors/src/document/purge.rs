@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::Requester;
-use super::messages::Request;
+use super::messages::{CommandMeta, PurgeDocument};
 use super::service::Documents;
 use colloquy_model::caller::{By, Caller};
 use colloquy_model::id::DocumentId;
@@ -54,17 +54,15 @@ async fn empty(documents: &Documents, keep: Duration) -> bool {
         }
         for (subject, scope) in overdue {
             let id = DocumentId::from_parts(subject.number, subject.tail);
-            let by = (
-                Caller {
-                    scope,
-                    by: By::server("the bin is emptied"),
-                },
-                Requester::Account(None),
-            );
-            well &= documents
-                .change(id, by, None, None, Request::Expire(before))
-                .await
-                .is_ok();
+            let caller = Caller {
+                scope,
+                by: By::server("the bin is emptied"),
+            };
+            let meta = CommandMeta::new(caller, Requester::Account(None));
+            let purge = PurgeDocument {
+                binned_before: Timestamp(before),
+            };
+            well &= documents.ask(id, meta, purge).await.is_ok();
         }
     }
     false

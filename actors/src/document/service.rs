@@ -5,7 +5,8 @@
 use super::access::Requester;
 use super::content_reader::{self, ContentQuery, unpack};
 use super::messages::{
-    CreateDocument, DocumentCommand, DocumentError, Reply, Request, Seen, VersionFound, VersionName,
+    CommandMeta, CreateDocument, DocumentCommand, DocumentError, DocumentRequest, ReadDocument,
+    RestoreDocument, UpdateDocument, VersionFound, VersionName, WithoutContent,
 };
 use super::password_hashing::HashPermits;
 use super::purge;
@@ -15,11 +16,10 @@ use super::state::Document;
 use crate::accounts::Identity;
 use crate::store::{Store, StoredVersion};
 use bytes::{BufMut, Bytes, BytesMut};
-use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{DocumentId, ShareId, VersionId};
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::text::DocumentContent;
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
@@ -33,7 +33,7 @@ use std::time::Duration;
 /// Why a document could not be asked.
 pub type Failure = AskError<DocumentError>;
 
-/// All documents.
+/// All documents: the way in for the edge.
 pub struct Documents {
     pub(crate) directory: Arc<Directory<Document>>,
     pub(crate) store: Arc<dyn Store>,
@@ -57,7 +57,7 @@ impl Documents {
         purge::start(Arc::clone(documents), keep)
     }
 
-    /// What a caller is to documents.
+    /// Who a caller is, as far as roles in documents go.
     #[must_use]
     pub fn requester(&self, caller: &Caller) -> Requester {
         match caller.by.user {
@@ -69,105 +69,73 @@ impl Documents {
         }
     }
 
-    /// Makes a document.
-    ///
-    /// # Errors
-    /// Its refusal, or why it could not be asked.
-    pub async fn create(
-        &self,
-        caller: Caller,
-        new: CreateDocument,
-        reservation: Option<Reservation>,
-    ) -> Result<Answer, Failure> {
-        let id = DocumentId::new(Timestamp::now().0);
+    /// What goes with a request of this caller that has no condition and no idempotency key.
+    #[must_use]
+    pub fn meta(&self, caller: Caller) -> CommandMeta {
         let requester = self.requester(&caller);
-        self.change(
-            id,
-            (caller, requester),
-            None,
-            reservation,
-            Request::Create(Box::new(new)),
-        )
-        .await
+        CommandMeta::new(caller, requester)
     }
 
-    /// Asks one document to change; an answer that shows the document shows its content too.
+    /// Creates a document.
     ///
     /// # Errors
     /// Its refusal, or why it could not be asked.
-    pub async fn change(
+    pub async fn create(&self, meta: CommandMeta, new: CreateDocument) -> Result<Answer, Failure> {
+        let id = DocumentId::new(Timestamp::now().0);
+        let content = new.content.as_ref();
+        let content = content.map_or_else(|| Arc::from(""), DocumentContent::shared);
+        let scope = meta.caller.scope;
+        let answer = self.ask(id, meta, new).await?;
+        completed_with(scope, answer, content).await
+    }
+
+    /// Updates a document.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn update(
         &self,
         id: DocumentId,
-        (caller, requester): (Caller, Requester),
-        if_match: Option<Precondition>,
-        reservation: Option<Reservation>,
-        request: Request,
+        meta: CommandMeta,
+        update: UpdateDocument,
     ) -> Result<Answer, Failure> {
-        let whole = matches!(
-            request,
-            Request::Create(_) | Request::Update(_) | Request::Restore
-        );
-        let given = if let Request::Create(new) = &request {
-            Some(
-                new.content
-                    .as_ref()
-                    .map_or_else(|| Arc::from(""), DocumentContent::shared),
-            )
-        } else if let Request::Update(update) = &request {
-            update.content.as_ref().map(DocumentContent::shared)
-        } else {
-            None
-        };
-        let scope = caller.scope;
-        let Reply::Answer(answer) = self
-            .ask(id, (caller, requester), if_match, reservation, request)
-            .await?
-        else {
-            return Err(AskError::impossible("to a change of a document"));
-        };
-        match given {
+        let content = update.content.as_ref().map(DocumentContent::shared);
+        let scope = meta.caller.scope;
+        let answer = self.ask(id, meta, update).await?;
+        match content {
             // What was given is the head's content now.
             Some(content) => completed_with(scope, answer, content).await,
-            None if whole => self.completed(scope, answer).await,
-            None => Ok(answer),
+            None => self.completed(scope, answer.0).await,
         }
     }
 
-    pub(super) async fn ask(
+    /// Takes a document out of the bin.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn restore(&self, id: DocumentId, meta: CommandMeta) -> Result<Answer, Failure> {
+        let scope = meta.caller.scope;
+        let answer = self.ask(id, meta, RestoreDocument).await?;
+        self.completed(scope, answer.0).await
+    }
+
+    /// Sends a request to a document, and waits for the reply of the request's type.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked.
+    pub async fn ask<R: DocumentRequest>(
         &self,
         id: DocumentId,
-        (caller, requester): (Caller, Requester),
-        if_match: Option<Precondition>,
-        reservation: Option<Reservation>,
-        request: Request,
-    ) -> Result<Reply, Failure> {
-        let people = Arc::clone(&self.identity);
+        meta: CommandMeta,
+        request: R,
+    ) -> Result<R::Reply, Failure> {
         let command = DocumentCommand {
-            caller,
-            requester,
-            if_match,
-            reservation,
-            request,
-            people,
+            meta,
+            request: request.into(),
+            users: Arc::clone(&self.identity),
         };
-        self.directory.ask(id, command).await
-    }
-
-    pub(super) async fn look(
-        &self,
-        id: DocumentId,
-        by: (Caller, Requester),
-        names: Vec<VersionName>,
-    ) -> Result<Seen, Failure> {
-        match self.ask(id, by, None, None, Request::Look(names)).await? {
-            Reply::Seen(seen) => Ok(*seen),
-            Reply::Answer(_)
-            | Reply::Opened(_)
-            | Reply::Listed(_)
-            | Reply::Comments(..)
-            | Reply::Prepared(_)
-            | Reply::Stale(_) => Err(AskError::impossible("to a look at a document")),
-        }
+        let reply = self.directory.ask(id, command).await?;
+        R::reply(reply).ok_or_else(|| AskError::impossible("the reply to another request"))
     }
 
     /// One document with its content, or with that of one of its versions.
@@ -177,11 +145,12 @@ impl Documents {
     pub async fn read(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
+        meta: CommandMeta,
         version: Option<VersionName>,
     ) -> Result<Answer, Failure> {
-        let scope = by.0.scope;
-        let seen = self.look(id, by, version.iter().cloned().collect()).await?;
+        let scope = meta.caller.scope;
+        let versions = version.iter().cloned().collect();
+        let seen = self.ask(id, meta, ReadDocument { versions }).await?;
         let shown = match version {
             Some(_) => {
                 let named = seen.versions.first().copied().flatten();
@@ -268,7 +237,7 @@ impl Documents {
 /// An answer that shows a document, with this content.
 async fn completed_with(
     scope: Scope,
-    answer: Answer,
+    WithoutContent(answer): WithoutContent,
     content: Arc<str>,
 ) -> Result<Answer, Failure> {
     let shown = answer.body.clone();

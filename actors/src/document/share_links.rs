@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::Requester;
-use super::messages::{CreateShare, DocumentError, Opened, Part, Reply, Request};
+use super::messages::{
+    AddShare, CommandMeta, CreateShare, DocumentError, ListShares, OpenShare, OpenedShare, UseShare,
+};
 use super::password_hashing::{HashClaim, HashPermit, NoHashPermit};
 use super::service::{Documents, Failure};
 use super::share_terms::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
-use colloquy_model::answer::{Answer, Precondition};
+use colloquy_model::answer::Answer;
 use colloquy_model::caller::{By, Caller, Scope};
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{DocumentId, ShareId};
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Cause, LoadError, offload};
 
@@ -61,17 +62,19 @@ impl From<Failure> for LinkError {
 }
 
 impl Link {
-    /// The holder as a caller: of the document's account and mode, with neither key nor user.
+    /// What goes with a request of the link's holder: a caller of the document's account and mode,
+    /// with neither key nor user.
     #[must_use]
-    pub fn caller(&self, by: &By) -> Caller {
-        Caller {
+    pub fn meta(&self, by: &By) -> CommandMeta {
+        let caller = Caller {
             scope: self.scope,
             by: By {
                 key: None,
                 user: None,
                 ..by.clone()
             },
-        }
+        };
+        CommandMeta::new(caller, self.requester)
     }
 }
 
@@ -83,17 +86,15 @@ impl Documents {
     pub async fn create_share(
         &self,
         id: DocumentId,
-        by: (Caller, Requester),
+        meta: CommandMeta,
         new: CreateShare,
-        if_match: Option<Precondition>,
-        reservation: Option<Reservation>,
     ) -> Result<(Answer, String), Failure> {
         let password = match new.password.clone() {
             Some(password) => {
                 // Hashing costs: who may not make a link is told before.
-                self.ask(id, by.clone(), None, None, Request::List(Part::Shares))
-                    .await?;
-                let place = self.hash_permit(by.0.scope, id.bits()).await?;
+                let before = CommandMeta::new(meta.caller.clone(), meta.requester);
+                self.ask(id, before, ListShares).await?;
+                let place = self.hash_permit(meta.caller.scope, id.bits()).await?;
                 let hashed =
                     offload::run_on_batch_cores(place, move || hash_password(&password)).await;
                 Some(
@@ -105,11 +106,12 @@ impl Documents {
             None => None,
         };
         let (token, hash) = new_token();
-        let request = Request::CreateShare(Box::new(new), hash, password);
-        Ok((
-            self.change(id, by, if_match, reservation, request).await?,
-            token,
-        ))
+        let request = AddShare {
+            share: new,
+            token: hash,
+            password,
+        };
+        Ok((self.ask(id, meta, request).await?, token))
     }
 
     /// Whether there is a link with this token, one that does not open any more included.
@@ -152,31 +154,12 @@ impl Documents {
                 ..by.clone()
             },
         };
-        let asked = self.ask(
-            document,
-            (caller, Requester::Account(None)),
-            None,
-            None,
-            Request::OpenShare(hash),
-        );
-        let opened = match asked.await? {
-            Reply::Opened(opened) => *opened,
-            Reply::Answer(_)
-            | Reply::Seen(_)
-            | Reply::Listed(_)
-            | Reply::Comments(..)
-            | Reply::Prepared(_)
-            | Reply::Stale(_) => {
-                return Err(LinkError::Unknown(AskError::impossible(
-                    "to the opening of a link",
-                )));
-            }
-        };
-        let Opened {
+        let meta = CommandMeta::new(caller, Requester::Account(None));
+        let OpenedShare {
             share,
             role,
             password: wanted,
-        } = opened;
+        } = self.ask(document, meta, OpenShare { token: hash }).await?;
         if let Some(wanted) = wanted {
             self.check_password((scope, share), wanted, password)
                 .await?;
@@ -249,8 +232,8 @@ impl Documents {
     /// # Errors
     /// It has been used up or taken back meanwhile, or why it could not be asked.
     pub async fn use_link(&self, link: &Link, by: &By) -> Result<(), LinkError> {
-        let by = (link.caller(by), link.requester);
-        self.change(link.document, by, None, None, Request::UseShare(link.share))
+        let share = link.share;
+        self.ask(link.document, link.meta(by), UseShare { share })
             .await?;
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! The state of a document and what it shows; which rule judges which command. Pure: no actor, no
-//! clock, no store.
+//! The state of a document and what it shows. Pure: no actor, no clock, no store.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -8,29 +8,22 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::access::{
-    Action, Denied, DocumentRole, PermissionError, Permissions, Requester, allow, role_of,
-};
+use super::access::{Denied, DocumentRole, PermissionError, Permissions, Requester, role_of};
 use super::comments::{Anchor, Comment, Comments};
 use super::messages::{
-    ContentType, DocumentCommand, DocumentError, MAIN, Part, Reply, Request, Seen, VersionFound,
-    VersionName,
+    ContentType, DocumentCommand, DocumentError, MAIN, Request, VersionFound, VersionName,
 };
-use super::precompute::{Following, Precompute, PrecomputeResult};
-use super::rules::permissions_shown;
+use super::precompute::Following;
 use super::share_terms::ShareTerms;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
-use crate::accounts::Identity;
 use crate::store::{StoredDocument, StoredVersion};
 use colloquy_model::answer::{Answer, Done, Invalid};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::Scope;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::Decision;
 
 /// A document, or the place of one that is not there.
 #[derive(Debug)]
@@ -39,9 +32,10 @@ pub struct Document {
     pub(super) live: Option<Live>,
 }
 
-/// One that is there.
+/// A document that exists.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
+    pub(super) id: DocumentId,
     pub(super) scope: Scope,
     pub(super) sequence: u64,
     /// When what it shows changed last.
@@ -84,11 +78,11 @@ pub(super) struct Share {
     pub(super) terms: ShareTerms,
 }
 
-/// What a decision makes of the document.
+/// A change of the document, as a rule decided it.
 #[derive(Debug)]
 pub struct Changed(pub(super) Change);
 
-/// How the document changes.
+/// How a document changes.
 #[derive(Debug)]
 pub(super) enum Change {
     /// It is as the first says, with one version behind the others where the second has one: they
@@ -98,24 +92,6 @@ pub(super) enum Change {
     Gone,
     /// One of its links was used once more: nothing is copied for it.
     Used(ShareId),
-}
-
-pub(super) type Decided = Result<Decision<Document>, DocumentError>;
-
-/// What surrounds a command while it is decided: who asks, under which idempotency key, when, and
-/// who is a user of the account.
-pub(super) struct CommandContext {
-    pub(super) caller: Caller,
-    pub(super) requester: Requester,
-    pub(super) reservation: Option<Reservation>,
-    pub(super) people: Arc<Identity>,
-    pub(super) now: i64,
-}
-
-impl CommandContext {
-    pub(super) fn is_user(&self, user: UserId) -> bool {
-        self.people.user(self.caller.scope, user).is_some()
-    }
 }
 
 impl Document {
@@ -129,135 +105,64 @@ impl Document {
         }
     }
 
-    /// What a command must have computed, or why it is refused before that.
-    pub(super) fn prepared(&self, command: &DocumentCommand) -> Option<Precompute> {
-        let live = self
-            .live
-            .as_ref()
-            .filter(|live| live.scope == command.caller.scope);
-        match (live, &command.request) {
-            (None, Request::Create(new)) => Some(self.job_of_creation(command.caller.scope, new)),
-            // What is refused or up to date needs no work: the decision finds the same again.
-            (Some(live), request) => live
-                .checked(command)
-                .ok()
-                .and_then(|_| self.job(live, request)),
-            (None, _) => None,
+    /// The state that a command is about: the document of the command's tenant, or a blank one
+    /// where it is to be created. None: there is no such document for the caller.
+    pub(super) fn target(&self, command: &DocumentCommand) -> Option<Cow<'_, Live>> {
+        let scope = command.meta.caller.scope;
+        match (&self.live, &command.request) {
+            (Some(live), _) if live.scope == scope => Some(Cow::Borrowed(live)),
+            (None, Request::CreateDocument(_)) => Some(Cow::Owned(Live::blank(self.id, scope))),
+            (Some(_) | None, _) => None,
+        }
+    }
+}
+
+impl Live {
+    /// A document before it is created, with nothing in it.
+    fn blank(id: DocumentId, scope: Scope) -> Self {
+        Live {
+            id,
+            scope,
+            sequence: 0,
+            updated_at: id.created_ms(),
+            facts: Facts {
+                title: String::new(),
+                content_type: ContentType::Markdown,
+                metadata: Metadata::default(),
+                created_by: None,
+                updated_by: None,
+                deleted_at: None,
+                permissions: Permissions::of_new(None),
+                shares: Vec::new(),
+                head: 1,
+                head_id: VersionId::from_parts(0, 0),
+                comments_made: 0,
+                shown: 0,
+                last_at: 0,
+            },
+            versions: Arc::default(),
+            comments: Comments::default(),
         }
     }
 
-    pub(super) fn judge(
-        &self,
-        command: DocumentCommand,
-        found: Option<PrecomputeResult>,
-        now: i64,
-    ) -> Decision<Self> {
-        let known = self
-            .live
-            .as_ref()
-            .filter(|live| live.scope == command.caller.scope);
-        let decided = match (known, &command.request) {
-            (None, Request::Create(_)) if self.live.is_none() => Ok(()),
-            (Some(live), _) => live.checked(&command),
-            (None, _) => Err(DocumentError::NotFound),
-        };
-        let DocumentCommand {
-            caller,
-            requester,
-            reservation,
-            request,
-            people,
-            ..
-        } = command;
-        let context = CommandContext {
-            caller,
-            requester,
-            reservation,
-            people,
-            now,
-        };
-        let decided = decided.and_then(|()| match (known, request) {
-            (None, Request::Create(new)) => self.create(context, *new, found),
-            (None, _) => Err(DocumentError::NotFound),
-            (Some(live), request) => self.go_on(live, request, context, found),
-        });
-        decided.unwrap_or_else(Decision::Refuse)
+    /// Whether nothing was committed of it yet.
+    pub(super) fn is_blank(&self) -> bool {
+        self.sequence == 0
     }
 
-    fn go_on(
-        &self,
-        live: &Live,
-        request: Request,
-        context: CommandContext,
-        found: Option<PrecomputeResult>,
-    ) -> Decided {
-        match request {
-            Request::Look(names) => {
-                Ok(Decision::Answer(self.look(live, &names, context.requester)))
-            }
-            Request::List(part) => Ok(Decision::Answer(Reply::Listed(live.part(part)))),
-            Request::ListComments(list) => Ok(Decision::Answer(live.comments_listed(list))),
-            Request::Update(update) => self.update(live, *update, context, found),
-            Request::Bin => Ok(self.bin(live, context)),
-            Request::Restore => self.restore(live, context),
-            Request::Erase => Ok(self.erase(live, context)),
-            Request::Expire(before) => self.expire(live, before, context),
-            Request::AddVersion(add) => self.add_version(live, *add, context, found),
-            Request::RestoreVersion(name, body) => {
-                self.restore_version(live, (&name, body), context, found)
-            }
-            Request::PrepareMerge(merge) => Document::prepare_merge(live, &merge),
-            Request::Merge(merge, computed) => {
-                self.merge(live, *merge, context, computed.map(|computed| *computed))
-            }
-            Request::AddCollaborator(user, role, email) => {
-                self.add_collaborator(live, (user, role, email), context)
-            }
-            Request::ChangeCollaborator(user, role) => {
-                self.change_collaborator(live, user, role, context)
-            }
-            Request::RemoveCollaborator(user) => self.remove_collaborator(live, user, context),
-            Request::SetPermissions(set) => self.set_permissions(live, *set, context),
-            Request::CreateShare(new, token, password) => {
-                self.create_share(live, *new, (token, password), context)
-            }
-            Request::RemoveShare(share) => self.remove_share(live, share, context),
-            Request::OpenShare(token) => live.open_share(&token, context.now),
-            Request::UseShare(share) => self.use_share(live, share, context),
-            Request::AddComment(add) => self.add_comment(live, *add, context, found.as_ref()),
-            Request::ChangeComment(id, change) => self.change_comment(live, id, change, context),
-            Request::RemoveComment(id) => self.remove_comment(live, id, context),
-            Request::Create(_) => Err(DocumentError::NotFound),
-        }
-    }
-
-    fn look(&self, live: &Live, names: &[VersionName], requester: Requester) -> Reply {
-        let role = role_of(requester, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
-        Reply::Seen(Box::new(Seen {
-            document: to_json(&self.view_for(live, requester, Some(role))),
-            etag: live.etag(role),
-            role,
-            head: live.found(live.facts.head),
-            versions: names
-                .iter()
-                .map(|name| live.version(name).map(|number| live.found(number)))
-                .collect(),
-        }))
-    }
-
-    pub(super) fn view<'a>(&self, live: &'a Live, role: Option<DocumentRole>) -> DocumentView<'a> {
-        live.facts.view(self.id, role, live.updated_at)
+    /// The document without its content, as somebody of this role sees it.
+    pub(super) fn view(&self, role: Option<DocumentRole>) -> DocumentView<'_> {
+        self.facts.view(self.id, role, self.updated_at)
     }
 
     /// The document as this caller sees it: a link's holder is told nothing of the account's own.
-    fn view_for<'a>(
+    pub(super) fn view_for(
         &self,
-        live: &'a Live,
         requester: Requester,
         role: Option<DocumentRole>,
-    ) -> DocumentView<'a> {
+    ) -> DocumentView<'_> {
         static NOTHING: LazyLock<Metadata> = LazyLock::new(Metadata::default);
-        let view = self.view(live, role);
+        let view = self.view(role);
         match requester {
             Requester::Account(_) | Requester::User(_) => view,
             // Each field by name: one that is added to documents is hidden until somebody decides.
@@ -280,22 +185,19 @@ impl Document {
     }
 
     /// The whole document, but for its content, as the answer to whoever asks.
-    pub(super) fn shown(&self, live: &Live, requester: Requester, done: Done) -> Answer {
-        let role = role_of(requester, &live.facts.permissions);
+    pub(super) fn answer(&self, requester: Requester, done: Done) -> Answer {
+        let role = role_of(requester, &self.facts.permissions);
         Answer {
             done,
             id: (done == Done::Created).then(|| self.id.to_string()),
-            etag: Some(live.etag(role.unwrap_or(DocumentRole::Viewer))),
-            body: to_json(&self.view_for(live, requester, role)),
+            etag: Some(self.etag(role.unwrap_or(DocumentRole::Viewer))),
+            body: to_json(&self.view_for(requester, role)),
             replayed: false,
         }
     }
 
-    pub(super) fn version_view<'a>(
-        &self,
-        live: &Live,
-        version: &'a StoredVersion,
-    ) -> VersionView<'a> {
+    /// A version of the document as the interface shows it.
+    pub(super) fn version_view<'a>(&self, version: &'a StoredVersion) -> VersionView<'a> {
         VersionView {
             id: version.id,
             document_id: self.id,
@@ -309,16 +211,14 @@ impl Document {
             parents: version
                 .parents
                 .iter()
-                .map(|number| live.found(*number).id)
+                .map(|number| self.found(*number).id)
                 .collect(),
             message: version.message.as_deref(),
             author: version.author,
             created_at: Timestamp(version.at),
         }
     }
-}
 
-impl Live {
     /// The document out of the store.
     ///
     /// # Errors
@@ -339,6 +239,7 @@ impl Live {
             share.terms.uses = share.terms.uses.max(counted.unwrap_or(0));
         }
         Ok(Live {
+            id,
             scope: stored.scope,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
@@ -357,92 +258,6 @@ impl Live {
                     .collect(),
             ),
         })
-    }
-
-    /// Role, bin and precondition, in this order: what holds for every command.
-    fn checked(&self, command: &DocumentCommand) -> Result<(), DocumentError> {
-        let in_bin = self.facts.deleted_at.is_some();
-        if let Request::Expire(_) | Request::OpenShare(_) | Request::UseShare(_) = command.request {
-            return if in_bin == matches!(command.request, Request::Expire(_)) {
-                Ok(())
-            } else {
-                Err(DocumentError::NotFound)
-            };
-        }
-        let role = allow(
-            command.request.action(),
-            command.requester,
-            &self.facts.permissions,
-        )?;
-        if in_bin != matches!(command.request, Request::Restore) {
-            // What is not in the bin is restored already; everything else does not see what is.
-            return if in_bin {
-                Err(DocumentError::NotFound)
-            } else {
-                self.precondition(command, role)
-            };
-        }
-        self.precondition(command, role)
-    }
-
-    fn precondition(
-        &self,
-        command: &DocumentCommand,
-        role: DocumentRole,
-    ) -> Result<(), DocumentError> {
-        let Some(wanted) = &command.if_match else {
-            return Ok(());
-        };
-        // What is not there is told as that by its rule.
-        let holds = self
-            .tag_of(&command.request, role)
-            .is_none_or(|tag| wanted.holds(&tag));
-        if holds {
-            Ok(())
-        } else {
-            Err(DocumentError::Precondition)
-        }
-    }
-
-    /// The tag of what a request is about: a part of the document that has an answer of its own, or
-    /// the document.
-    fn tag_of(&self, request: &Request, role: DocumentRole) -> Option<String> {
-        match request {
-            Request::SetPermissions(_) => permissions_shown(&self.facts.permissions).etag,
-            Request::ChangeCollaborator(user, _) | Request::RemoveCollaborator(user) => self
-                .facts
-                .permissions
-                .collaborator(*user)
-                .map(|held| tag(&to_json(held))),
-            Request::RemoveShare(id) => self
-                .facts
-                .shares
-                .iter()
-                .find(|share| share.id == *id)
-                .map(|share| tag(&to_json(&share.view()))),
-            Request::ChangeComment(id, _) | Request::RemoveComment(id) => self
-                .comment_view(*id)
-                .ok()
-                .map(|comment| tag(&to_json(&comment))),
-            Request::Create(_)
-            | Request::Look(_)
-            | Request::List(_)
-            | Request::ListComments(_)
-            | Request::Update(_)
-            | Request::Bin
-            | Request::Restore
-            | Request::Erase
-            | Request::Expire(_)
-            | Request::AddVersion(_)
-            | Request::RestoreVersion(..)
-            | Request::PrepareMerge(_)
-            | Request::Merge(..)
-            | Request::AddCollaborator(..)
-            | Request::CreateShare(..)
-            | Request::OpenShare(_)
-            | Request::UseShare(_)
-            | Request::AddComment(_) => Some(self.etag(role)),
-        }
     }
 
     /// Changes with everything that the document shows, and is another one for each role, which it
@@ -518,29 +333,6 @@ impl Live {
         })
     }
 
-    /// One of its lists, newest first.
-    fn part(&self, part: Part) -> Vec<Bytes> {
-        match part {
-            Part::Collaborators => self
-                .facts
-                .permissions
-                .collaborators
-                .iter()
-                .rev()
-                .map(to_json)
-                .collect(),
-            Part::Permissions => vec![permissions_shown(&self.facts.permissions).body],
-            Part::Shares => self
-                .facts
-                .shares
-                .iter()
-                .rev()
-                .map(|share| to_json(&share.view()))
-                .collect(),
-            Part::Activity => Vec::new(),
-        }
-    }
-
     /// What it holds in memory beside itself.
     pub(super) fn bytes(&self) -> usize {
         let Facts {
@@ -607,40 +399,6 @@ impl Share {
     }
 }
 
-impl Request {
-    /// What it takes a role for.
-    fn action(&self) -> Action {
-        match self {
-            Request::Look(_)
-            | Request::Create(_)
-            | Request::Expire(_)
-            | Request::OpenShare(_)
-            | Request::UseShare(_) => Action::Read,
-            Request::List(Part::Collaborators) => Action::ListCollaborators,
-            Request::List(Part::Permissions) => Action::ReadPermissions,
-            Request::List(Part::Shares) => Action::ListShares,
-            Request::ListComments(_) => Action::ListComments,
-            Request::List(Part::Activity) => Action::ListActivity,
-            Request::Update(_) => Action::Update,
-            Request::Bin => Action::Delete,
-            Request::Erase => Action::Erase,
-            Request::Restore => Action::Restore,
-            Request::AddVersion(_) => Action::AddVersion,
-            Request::RestoreVersion(..) => Action::RestoreVersion,
-            Request::PrepareMerge(_) | Request::Merge(..) => Action::Merge,
-            Request::AddCollaborator(..) => Action::AddCollaborator,
-            Request::ChangeCollaborator(..) => Action::ChangeCollaborator,
-            Request::RemoveCollaborator(_) => Action::RemoveCollaborator,
-            Request::SetPermissions(_) => Action::SetPermissions,
-            Request::CreateShare(..) => Action::CreateShare,
-            Request::RemoveShare(_) => Action::DeleteShare,
-            Request::AddComment(_) => Action::AddComment,
-            Request::ChangeComment(..) => Action::ChangeComment,
-            Request::RemoveComment(_) => Action::DeleteComment,
-        }
-    }
-}
-
 impl From<Denied> for DocumentError {
     fn from(denied: Denied) -> Self {
         match denied {
@@ -682,7 +440,3 @@ pub(super) fn tag(body: &[u8]) -> String {
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
     colloquy_model::json::bytes(shape)
 }
-
-#[cfg(test)]
-#[path = "state_tests.rs"]
-mod tests;

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use super::{Access, CommandContext, Decided, Outcome, Rule};
 use crate::document::access::{Action, DocumentRole, is_own_comment, role_of};
 use crate::document::anchors::{LineRange, NoSuchLines};
 use crate::document::comments::{Anchor, AnchoredTo, Comment, ListedComment};
 use crate::document::draft::{Draft, EventExtras, nothing_shown};
-use crate::document::messages::{AddComment, ChangeComment, CommentList, DocumentError, Reply};
-use crate::document::precompute::PrecomputeResult;
-use crate::document::state::{CommandContext, Decided, Document, Live, tag, to_json};
+use crate::document::messages::{
+    AddComment, CommentPage, DocumentError, EditComment, ListComments, RemoveComment,
+};
+use crate::document::precompute::{Precompute, PrecomputeResult, Task};
+use crate::document::state::{Live, tag, to_json};
 use crate::document::views::CommentView;
 use colloquy_model::answer::{Answer, Done, Invalid};
-use colloquy_model::bounds::Bounds;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{CommentId, VersionId};
 use colloquy_model::page::{Order, Start};
@@ -36,45 +38,64 @@ fn shown(comment: &CommentView, done: Done) -> Answer {
     }
 }
 
-impl Document {
-    pub(in crate::document) fn add_comment(
-        &self,
+impl Rule for ListComments {
+    fn access(&self) -> Access {
+        Access::Role(Action::ListComments)
+    }
+
+    fn decide(
+        self,
         live: &Live,
-        add: AddComment,
+        _: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<CommentPage> {
+        Ok(Outcome::reply(live.comments_listed(self)))
+    }
+}
+
+impl Rule for AddComment {
+    fn access(&self) -> Access {
+        Access::Role(Action::AddComment)
+    }
+
+    fn precompute(&self, live: &Live) -> Option<Precompute> {
+        let version = match &self.version {
+            Some(name) => live.version(name)?,
+            None => live.facts.head,
+        };
+        Some(live.precompute(Task::Count { version }))
+    }
+
+    fn decide(
+        self,
+        live: &Live,
         context: CommandContext,
-        found: Option<&PrecomputeResult>,
-    ) -> Decided {
+        computed: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
         let head = live.facts.head;
-        let version = match &add.version {
+        let version = match &self.version {
             Some(name) => live
                 .version(name)
                 .ok_or_else(|| invalid("version", "must be a version of this document"))?,
             None => head,
         };
-        let Some(PrecomputeResult::LineCount(lines)) = found else {
+        let Some(PrecomputeResult::LineCount(lines)) = computed else {
             return Err(DocumentError::Precondition);
         };
-        let end = add.end_line.unwrap_or(add.start_line);
-        let range = LineRange::new(add.start_line, end, *lines).map_err(|no| match no {
-            NoSuchLines::Start => invalid("start_line", "must be a line of the version, from 1"),
-            NoSuchLines::End => invalid(
-                "end_line",
-                "must be a line of the version, not before start_line",
-            ),
-        })?;
+        let range = self.range(lines)?;
         if live.comments.len() >= COMMENTS_MAX {
             return Err(DocumentError::Conflict {
                 field: "",
                 reason: "has 10000 comments: delete some first",
             });
         }
-        live.room_for(add.body.len())?;
-        let mut draft = Draft::new(self, live, &context, false);
+        live.room_for(self.body.len(), &context)?;
+        let mut draft = Draft::new(live, &context);
         draft.live.facts.comments_made += 1;
         let (number, at) = (draft.live.facts.comments_made, Timestamp(draft.at));
         let comment = Comment {
-            id: CommentId::with_sequence(at.0, number),
-            body: add.body.into_string(),
+            id: (context.ids.comment)(at.0, number),
+            body: self.body.into_string(),
             author: context.requester.user(),
             resolved: false,
             created_at: at,
@@ -87,72 +108,93 @@ impl Document {
         };
         let comment = draft.comment(comment, Anchor::new(number, anchored_to, range));
         let answer = shown(&comment, Done::Created);
-        draft.event(
-            Happened::DocumentCommented,
-            EventExtras {
-                comment: Some(comment),
-                ..EventExtras::default()
-            },
-        );
-        Ok(draft.decide(context, answer, Vec::new()))
+        draft.event(Happened::DocumentCommented, EventExtras::comment(comment));
+        Ok(draft.commit(context, answer, Vec::new()))
+    }
+}
+
+impl AddComment {
+    /// The lines that the comment stands on, in a version of so many lines.
+    fn range(&self, lines: usize) -> Result<LineRange, DocumentError> {
+        let end = self.end_line.unwrap_or(self.start_line);
+        LineRange::new(self.start_line, end, lines).map_err(|no| match no {
+            NoSuchLines::Start => invalid("start_line", "must be a line of the version, from 1"),
+            NoSuchLines::End => invalid(
+                "end_line",
+                "must be a line of the version, not before start_line",
+            ),
+        })
+    }
+}
+
+impl Rule for EditComment {
+    fn access(&self) -> Access {
+        Access::Role(Action::ChangeComment)
     }
 
-    pub(in crate::document) fn change_comment(
-        &self,
+    fn etag(&self, live: &Live, _: DocumentRole) -> Option<String> {
+        live.comment_etag(self.comment)
+    }
+
+    fn decide(
+        self,
         live: &Live,
-        id: CommentId,
-        change: ChangeComment,
         context: CommandContext,
-    ) -> Decided {
-        let (held, anchor) = live.comment(id)?;
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let (held, anchor) = live.comment(self.comment)?;
         let mut comment = held.clone();
-        if let Some(body) = change.body {
-            live.room_for(body.len().saturating_sub(held.body.len()))?;
+        if let Some(body) = self.change.body {
+            live.room_for(body.len().saturating_sub(held.body.len()), &context)?;
             comment.body = body.into_string();
         }
-        comment.resolved = change.resolved.unwrap_or(comment.resolved);
+        comment.resolved = self.change.resolved.unwrap_or(comment.resolved);
         if comment.body != held.body {
             live.may(&context, Action::ChangeOthersComment, held)?;
         }
-        let mut draft = Draft::new(self, live, &context, false);
+        let mut draft = Draft::new(live, &context);
         if comment == *held {
-            return Ok(draft.unchanged(context, shown(&live.shown(held, anchor), Done::Ok)));
+            let answer = shown(&live.shown(held, anchor), Done::Ok);
+            return Ok(draft.unchanged(context, answer));
         }
         comment.updated_at = Timestamp(draft.at);
         let comment = draft.comment(comment, *anchor);
         let answer = shown(&comment, Done::Ok);
-        draft.event(
-            Happened::DocumentCommented,
-            EventExtras {
-                comment: Some(comment),
-                ..EventExtras::default()
-            },
-        );
-        Ok(draft.decide(context, answer, Vec::new()))
-    }
-
-    pub(in crate::document) fn remove_comment(
-        &self,
-        live: &Live,
-        id: CommentId,
-        context: CommandContext,
-    ) -> Decided {
-        let (held, anchor) = live.comment(id)?;
-        live.may(&context, Action::DeleteOthersComment, held)?;
-        let gone = live.shown(held, anchor);
-        let mut draft = Draft::new(self, live, &context, false);
-        draft.remove_comment(id);
-        let extras = EventExtras {
-            comment: Some(gone),
-            removed: Some(true),
-            ..EventExtras::default()
-        };
-        draft.event(Happened::DocumentCommented, extras);
-        Ok(draft.decide(context, nothing_shown(), Vec::new()))
+        draft.event(Happened::DocumentCommented, EventExtras::comment(comment));
+        Ok(draft.commit(context, answer, Vec::new()))
     }
 }
 
-impl CommentList {
+impl Rule for RemoveComment {
+    fn access(&self) -> Access {
+        Access::Role(Action::DeleteComment)
+    }
+
+    fn etag(&self, live: &Live, _: DocumentRole) -> Option<String> {
+        live.comment_etag(self.comment)
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let (held, anchor) = live.comment(self.comment)?;
+        live.may(&context, Action::DeleteOthersComment, held)?;
+        let removed = live.shown(held, anchor);
+        let mut draft = Draft::new(live, &context);
+        draft.remove_comment(self.comment);
+        let extras = EventExtras {
+            removed: Some(true),
+            ..EventExtras::comment(removed)
+        };
+        draft.event(Happened::DocumentCommented, extras);
+        Ok(draft.commit(context, nothing_shown(), Vec::new()))
+    }
+}
+
+impl ListComments {
     /// How many comments stand before the page.
     pub(in crate::document) fn skip(&self) -> usize {
         match self.paging.start {
@@ -170,13 +212,10 @@ impl Live {
         self.comments.get(id).ok_or(DocumentError::NotFound)
     }
 
-    /// One comment as the interface shows it.
-    pub(in crate::document) fn comment_view(
-        &self,
-        id: CommentId,
-    ) -> Result<CommentView, DocumentError> {
-        self.comment(id)
-            .map(|(comment, anchor)| self.shown(comment, anchor))
+    /// The entity tag of a comment, if there is one with this identifier.
+    fn comment_etag(&self, id: CommentId) -> Option<String> {
+        let (comment, anchor) = self.comment(id).ok()?;
+        Some(tag(&to_json(&self.shown(comment, anchor))))
     }
 
     /// A comment that stands there, as the interface shows it.
@@ -192,7 +231,7 @@ impl Live {
     }
 
     /// The comments that this page of the list shows.
-    pub(in crate::document) fn comments_listed(&self, list: CommentList) -> Reply {
+    pub(in crate::document) fn comments_listed(&self, list: ListComments) -> CommentPage {
         let wanted = |(comment, _): &(&Arc<Comment>, &Anchor)| {
             list.resolved
                 .is_none_or(|resolved| comment.resolved == resolved)
@@ -220,12 +259,15 @@ impl Live {
                 .map(listed)
                 .collect(),
         };
-        Reply::Comments(shown, total)
+        CommentPage {
+            comments: shown,
+            total,
+        }
     }
 
     /// A document's actor holds all that is said about it: together as much as a content.
-    fn room_for(&self, more: usize) -> Result<(), DocumentError> {
-        if self.comments.bytes().saturating_add(more) > Bounds::get().document_bytes_max {
+    fn room_for(&self, more: usize, context: &CommandContext) -> Result<(), DocumentError> {
+        if self.comments.bytes().saturating_add(more) > context.bounds.document_bytes_max {
             let reason = "has as many words in comments as it may: delete some first";
             return Err(DocumentError::Conflict { field: "", reason });
         }

@@ -3,91 +3,141 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::document::access::{Collaborator, DocumentRole, PermissionChange, Permissions};
-use crate::document::draft::{Draft, EventExtras, change, link_used, nothing_shown};
-use crate::document::messages::{CreateShare, DocumentError, Opened, Reply, SetPermissions};
+use super::{Access, CommandContext, Decided, Outcome, Rule};
+use crate::document::access::{
+    Action, Collaborator, DocumentRole, PermissionChange, Permissions, Visibility,
+};
+use crate::document::draft::{Deletion, Draft, EventExtras, change, link_used, nothing_shown};
+use crate::document::messages::{
+    AddShare, BinDocument, ChangeRole, CollaboratorGiven, DocumentError, EraseDocument, GrantRole,
+    ListCollaborators, ListShares, OpenShare, OpenedShare, PurgeDocument, ReadPermissions,
+    RemoveShare, RestoreDocument, RevokeRole, SetPermissions, UseShare, WithoutContent,
+};
+use crate::document::precompute::PrecomputeResult;
 use crate::document::share_terms::{Opening, ShareTerms, ShareWanted, same_hash};
-use crate::document::state::{CommandContext, Decided, Document, Live, Share, tag, to_json};
+use crate::document::state::{Live, Share, tag, to_json};
 use crate::document::views::{NewShareView, ShareView};
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::commit::Condition;
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ShareId, UserId};
-use colloquy_model::key::SecretHash;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::Decision;
 
 /// Links of one document, the expired ones included: all of them stand in its header.
 const SHARES_MAX: usize = 1_000;
 
-impl Document {
-    pub(in crate::document) fn bin(&self, live: &Live, context: CommandContext) -> Decision<Self> {
-        let mut draft = Draft::new(self, live, &context, false);
-        draft.live.facts.deleted_at = Some(draft.at);
-        draft.shows_change(&context);
-        draft.event(
-            Happened::DocumentDeleted,
-            EventExtras {
-                permanent: Some(false),
-                ..EventExtras::default()
-            },
-        );
-        draft.decide(context, nothing_shown(), Vec::new())
+impl Rule for BinDocument {
+    fn access(&self) -> Access {
+        Access::Role(Action::Delete)
     }
 
-    pub(in crate::document) fn restore(&self, live: &Live, context: CommandContext) -> Decided {
-        let mut draft = Draft::new(self, live, &context, false);
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let mut draft = Draft::new(live, &context);
+        draft.live.facts.deleted_at = Some(draft.at);
+        draft.shows_change(&context);
+        let extras = EventExtras::deleted(Deletion::ToBin);
+        draft.event(Happened::DocumentDeleted, extras);
+        Ok(draft.commit(context, nothing_shown(), Vec::new()))
+    }
+}
+
+impl Rule for RestoreDocument {
+    fn access(&self) -> Access {
+        Access::Role(Action::Restore)
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<WithoutContent> {
+        let mut draft = Draft::new(live, &context);
         if live.facts.deleted_at.is_none() {
-            let answer = self.shown(live, context.requester, Done::Ok);
-            return Ok(draft.unchanged(context, answer));
+            let answer = live.answer(context.requester, Done::Ok);
+            return Ok(draft.unchanged(context, answer).map(WithoutContent));
         }
         draft.live.facts.deleted_at = None;
         draft.shows_change(&context);
         draft.event(Happened::DocumentRestored, EventExtras::default());
-        let answer = self.shown(&draft.live, context.requester, Done::Ok);
-        Ok(draft.decide(context, answer, Vec::new()))
+        let answer = draft.live.answer(context.requester, Done::Ok);
+        let outcome = draft.commit(context, answer, Vec::new());
+        Ok(outcome.map(WithoutContent))
+    }
+}
+
+impl Rule for EraseDocument {
+    fn access(&self) -> Access {
+        Access::Role(Action::Erase)
     }
 
-    pub(in crate::document) fn erase(
-        &self,
+    fn decide(
+        self,
         live: &Live,
         context: CommandContext,
-    ) -> Decision<Self> {
-        let mut draft = Draft::new(self, live, &context, false);
-        draft.shows_change(&context);
-        draft.event(
-            Happened::DocumentDeleted,
-            EventExtras {
-                permanent: Some(true),
-                ..EventExtras::default()
-            },
-        );
-        draft.gone(context, nothing_shown())
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        Ok(live.erase(context))
+    }
+}
+
+impl Rule for PurgeDocument {
+    fn access(&self) -> Access {
+        Access::Server
     }
 
-    /// Erases what has been in the bin for too long; what was taken out meanwhile stays.
-    pub(in crate::document) fn expire(
-        &self,
+    fn decide(
+        self,
         live: &Live,
-        before: i64,
         context: CommandContext,
-    ) -> Decided {
-        if live.facts.deleted_at.is_some_and(|at| at < before) {
-            return Ok(self.erase(live, context));
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let binned_at = live.facts.deleted_at.map(Timestamp);
+        // What was taken out and put in again meanwhile stays.
+        if binned_at.is_some_and(|at| at < self.binned_before) {
+            return Ok(live.erase(context));
         }
         Err(DocumentError::NotFound)
     }
+}
 
-    pub(in crate::document) fn add_collaborator(
-        &self,
+impl Rule for ListCollaborators {
+    fn access(&self) -> Access {
+        Access::Role(Action::ListCollaborators)
+    }
+
+    fn decide(
+        self,
         live: &Live,
-        (user, role, email): (UserId, DocumentRole, Option<String>),
+        _: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Vec<Collaborator>> {
+        let collaborators = live.facts.permissions.collaborators.iter();
+        Ok(Outcome::reply(collaborators.rev().copied().collect()))
+    }
+}
+
+impl Rule for GrantRole {
+    fn access(&self) -> Access {
+        Access::Role(Action::AddCollaborator)
+    }
+
+    fn decide(
+        self,
+        live: &Live,
         context: CommandContext,
-    ) -> Decided {
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let user = self.user;
         let new = Collaborator {
             user_id: user,
-            role,
-            added_at: Timestamp(context.now.max(live.facts.last_at)),
+            role: self.role,
+            added_at: Timestamp(context.now.0.max(live.facts.last_at)),
         };
         let next = live
             .facts
@@ -98,7 +148,7 @@ impl Document {
             let etag = held.map(|held| tag(&to_json(held)));
             let body = to_json(&CollaboratorMade {
                 collaborator: held,
-                email: email.as_deref(),
+                email: self.email.as_deref(),
             });
             Answer {
                 done: Done::Created,
@@ -108,72 +158,290 @@ impl Document {
                 replayed: false,
             }
         };
-        Ok(self.permit(live, next, context, shown))
+        Ok(live.permit(next, context, shown))
+    }
+}
+
+impl Rule for ChangeRole {
+    fn access(&self) -> Access {
+        Access::Role(Action::ChangeCollaborator)
     }
 
-    pub(in crate::document) fn change_collaborator(
-        &self,
+    fn etag(&self, live: &Live, _: DocumentRole) -> Option<String> {
+        live.collaborator_etag(self.user)
+    }
+
+    fn decide(
+        self,
         live: &Live,
-        user: UserId,
-        role: DocumentRole,
         context: CommandContext,
-    ) -> Decided {
-        if !context.is_user(user) {
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        if !context.is_user(self.user) {
             // One who is no more stands in no list either.
             return Err(DocumentError::NotFound);
         }
-        let next = live.facts.permissions.with_role(user, role)?;
-        Ok(self.permit(live, next, context, |permissions| {
-            collaborator_shown(permissions.collaborator(user))
+        let next = live.facts.permissions.with_role(self.user, self.role)?;
+        Ok(live.permit(next, context, |permissions| {
+            collaborator_shown(permissions.collaborator(self.user))
         }))
     }
+}
 
-    pub(in crate::document) fn remove_collaborator(
-        &self,
-        live: &Live,
-        user: UserId,
-        context: CommandContext,
-    ) -> Decided {
-        let next = live.facts.permissions.without(user)?;
-        Ok(self.permit(live, next, context, |_| nothing_shown()))
+impl Rule for RevokeRole {
+    fn access(&self) -> Access {
+        Access::Role(Action::RemoveCollaborator)
     }
 
-    pub(in crate::document) fn set_permissions(
-        &self,
+    fn etag(&self, live: &Live, _: DocumentRole) -> Option<String> {
+        live.collaborator_etag(self.user)
+    }
+
+    fn decide(
+        self,
         live: &Live,
-        set: SetPermissions,
         context: CommandContext,
-    ) -> Decided {
-        let given = |list: Vec<crate::document::messages::CollaboratorGiven>| {
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let next = live.facts.permissions.without(self.user)?;
+        Ok(live.permit(next, context, |_| nothing_shown()))
+    }
+}
+
+impl Rule for ReadPermissions {
+    fn access(&self) -> Access {
+        Access::Role(Action::ReadPermissions)
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        _: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        Ok(Outcome::reply(permissions_shown(&live.facts.permissions)))
+    }
+}
+
+impl Rule for SetPermissions {
+    fn access(&self) -> Access {
+        Access::Role(Action::SetPermissions)
+    }
+
+    fn etag(&self, live: &Live, _: DocumentRole) -> Option<String> {
+        permissions_shown(&live.facts.permissions).etag
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let given = |list: Vec<CollaboratorGiven>| {
             list.into_iter()
                 .map(|one| (one.user_id, one.role))
                 .collect::<Vec<_>>()
         };
         let change = PermissionChange {
-            visibility: set.visibility,
-            default_role: set.default_role,
-            collaborators: set.collaborators.map(given),
-            link_sharing: set.link_sharing,
-            transfer_owner_to: set.transfer_owner_to,
+            visibility: self.visibility,
+            default_role: self.default_role,
+            collaborators: self.collaborators.map(given),
+            link_sharing: self.link_sharing,
+            transfer_owner_to: self.transfer_owner_to,
         };
-        let now = Timestamp(context.now.max(live.facts.last_at));
+        let now = Timestamp(context.now.0.max(live.facts.last_at));
         let next = live
             .facts
             .permissions
             .changed(&change, now, |user| context.is_user(user))?;
-        Ok(self.permit(live, next, context, permissions_shown))
+        Ok(live.permit(next, context, permissions_shown))
+    }
+}
+
+impl Rule for ListShares {
+    fn access(&self) -> Access {
+        Access::Role(Action::ListShares)
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        _: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Vec<ShareView>> {
+        let shares = live.facts.shares.iter();
+        Ok(Outcome::reply(shares.rev().map(Share::view).collect()))
+    }
+}
+
+impl Rule for AddShare {
+    fn access(&self) -> Access {
+        Access::Role(Action::CreateShare)
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        if !live.facts.permissions.link_sharing {
+            return Err(DocumentError::Conflict {
+                field: "link_sharing",
+                reason: "links are switched off for this document",
+            });
+        }
+        if live.facts.shares.len() >= SHARES_MAX {
+            return Err(DocumentError::Conflict {
+                field: "",
+                reason: "has 1000 share links: take some back first",
+            });
+        }
+        let mut draft = Draft::new(live, &context);
+        let wanted = ShareWanted {
+            role: self.share.role,
+            expires_at: self.share.expires_at,
+            max_uses: self.share.max_uses,
+        };
+        let terms = ShareTerms::new(self.token, wanted, self.password, context.now)
+            .map_err(|bad| DocumentError::Invalid(Invalid::new(bad.field, bad.reason)))?;
+        let share = Share {
+            id: (context.ids.share)(draft.at),
+            terms,
+        };
+        let view = share.view();
+        // Where it opens is known outside only, and shown once.
+        let etag = Some(tag(&to_json(&view)));
+        let body = to_json(&NewShareView {
+            share: view.clone(),
+            url: None,
+        });
+        let answer = Answer {
+            done: Done::Created,
+            id: Some(share.id.to_string()),
+            etag,
+            body,
+            replayed: false,
+        };
+        draft.live.facts.shares.push(share);
+        draft.links_change();
+        draft.event(Happened::DocumentShared, EventExtras::share(view));
+        Ok(draft.commit(context, answer, Vec::new()))
+    }
+}
+
+impl Rule for RemoveShare {
+    fn access(&self) -> Access {
+        Access::Role(Action::DeleteShare)
+    }
+
+    fn etag(&self, live: &Live, _: DocumentRole) -> Option<String> {
+        let share = live.share(self.share)?;
+        Some(tag(&to_json(&share.view())))
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let mut draft = Draft::new(live, &context);
+        let place = live
+            .facts
+            .shares
+            .iter()
+            .position(|share| share.id == self.share)
+            .ok_or(DocumentError::NotFound)?;
+        let share = draft.live.facts.shares.remove(place);
+        draft.links_change();
+        let extras = EventExtras {
+            removed: Some(true),
+            ..EventExtras::share(share.view())
+        };
+        draft.event(Happened::DocumentShared, extras);
+        Ok(draft.commit(context, nothing_shown(), Vec::new()))
+    }
+}
+
+impl Rule for OpenShare {
+    fn access(&self) -> Access {
+        Access::ShareLink
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<OpenedShare> {
+        let mut shares = live.facts.shares.iter();
+        let share = shares.find(|share| same_hash(&share.terms.token, &self.token));
+        let Share { id, terms } = live.still_open(share, context.now)?;
+        Ok(Outcome::reply(OpenedShare {
+            share: *id,
+            role: terms.role,
+            password: terms.password.clone(),
+        }))
+    }
+}
+
+impl Rule for UseShare {
+    fn access(&self) -> Access {
+        Access::ShareLink
+    }
+
+    /// Counts one use, without an event. Whoever comes behind the last one finds nothing.
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let share = live.open_link(self.share, context.now)?;
+        let view = ShareView {
+            uses: share.terms.uses.saturating_add(1),
+            ..share.view()
+        };
+        let answer = Answer {
+            done: Done::Ok,
+            id: None,
+            etag: None,
+            body: to_json(&view),
+            replayed: false,
+        };
+        Ok(link_used(live, share, context, answer))
+    }
+}
+
+/// A collaborator who was just let in, with what is known of the user.
+#[derive(Serialize)]
+struct CollaboratorMade<'a> {
+    #[serde(flatten)]
+    collaborator: Option<&'a Collaborator>,
+    email: Option<&'a str>,
+}
+
+impl Live {
+    /// Erases the document for good, with its last event.
+    fn erase(&self, context: CommandContext) -> Outcome<Answer> {
+        let mut draft = Draft::new(self, &context);
+        draft.shows_change(&context);
+        let extras = EventExtras::deleted(Deletion::Permanent);
+        draft.event(Happened::DocumentDeleted, extras);
+        draft.erase(context, nothing_shown())
     }
 
     /// Puts a permission set with its one event, or answers that nothing changes.
     fn permit(
         &self,
-        live: &Live,
         next: Permissions,
         context: CommandContext,
         shown: impl FnOnce(&Permissions) -> Answer,
-    ) -> Decision<Self> {
-        let mut draft = Draft::new(self, live, &context, false);
-        let before = &live.facts.permissions;
+    ) -> Outcome<Answer> {
+        let mut draft = Draft::new(self, &context);
+        let before = &self.facts.permissions;
         let answer = shown(&next);
         if next == *before {
             return draft.unchanged(context, answer);
@@ -207,160 +475,41 @@ impl Document {
             ..EventExtras::default()
         };
         draft.event(Happened::DocumentPermissionsUpdated, extras);
-        draft.decide(context, answer, conditions)
+        draft.commit(context, answer, conditions)
     }
 
-    pub(in crate::document) fn create_share(
-        &self,
-        live: &Live,
-        new: CreateShare,
-        (token, password): (SecretHash, Option<String>),
-        context: CommandContext,
-    ) -> Decided {
-        if !live.facts.permissions.link_sharing {
-            return Err(DocumentError::Conflict {
-                field: "link_sharing",
-                reason: "links are switched off for this document",
-            });
-        }
-        if live.facts.shares.len() >= SHARES_MAX {
-            return Err(DocumentError::Conflict {
-                field: "",
-                reason: "has 1000 share links: take some back first",
-            });
-        }
-        let mut draft = Draft::new(self, live, &context, false);
-        let wanted = ShareWanted {
-            role: new.role,
-            expires_at: new.expires_at,
-            max_uses: new.max_uses,
-        };
-        let terms = ShareTerms::new(token, wanted, password, Timestamp(context.now))
-            .map_err(|bad| DocumentError::Invalid(Invalid::new(bad.field, bad.reason)))?;
-        let share = Share {
-            id: ShareId::new(draft.at),
-            terms,
-        };
-        let view = share.view();
-        // Where it opens is known outside only, and shown once.
-        let etag = Some(tag(&to_json(&view)));
-        let body = to_json(&NewShareView {
-            share: view.clone(),
-            url: None,
-        });
-        let answer = Answer {
-            done: Done::Created,
-            id: Some(share.id.to_string()),
-            etag,
-            body,
-            replayed: false,
-        };
-        draft.live.facts.shares.push(share);
-        draft.links_change();
-        draft.event(
-            Happened::DocumentShared,
-            EventExtras {
-                share: Some(view),
-                ..EventExtras::default()
-            },
-        );
-        Ok(draft.decide(context, answer, Vec::new()))
+    /// The entity tag of a collaborator, if this user is one.
+    fn collaborator_etag(&self, user: UserId) -> Option<String> {
+        let collaborator = self.facts.permissions.collaborator(user)?;
+        Some(tag(&to_json(collaborator)))
     }
 
-    pub(in crate::document) fn remove_share(
-        &self,
-        live: &Live,
-        id: ShareId,
-        context: CommandContext,
-    ) -> Decided {
-        let mut draft = Draft::new(self, live, &context, false);
-        let place = live
-            .facts
-            .shares
-            .iter()
-            .position(|share| share.id == id)
-            .ok_or(DocumentError::NotFound)?;
-        let share = draft.live.facts.shares.remove(place);
-        draft.links_change();
-        let extras = EventExtras {
-            share: Some(share.view()),
-            removed: Some(true),
-            ..EventExtras::default()
-        };
-        draft.event(Happened::DocumentShared, extras);
-        Ok(draft.decide(context, nothing_shown(), Vec::new()))
-    }
-
-    /// Counts one use, without an event. Whoever comes behind the last one finds nothing.
-    pub(in crate::document) fn use_share(
-        &self,
-        live: &Live,
-        id: ShareId,
-        context: CommandContext,
-    ) -> Decided {
-        let share = live.open_link(id, context.now)?;
-        let view = ShareView {
-            uses: share.terms.uses.saturating_add(1),
-            ..share.view()
-        };
-        let answer = Answer {
-            done: Done::Ok,
-            id: None,
-            etag: None,
-            body: to_json(&view),
-            replayed: false,
-        };
-        Ok(link_used(self, live, share, context, answer))
-    }
-}
-
-/// A collaborator who was just let in, with what is known of the user.
-#[derive(Serialize)]
-struct CollaboratorMade<'a> {
-    #[serde(flatten)]
-    collaborator: Option<&'a Collaborator>,
-    email: Option<&'a str>,
-}
-
-impl Live {
-    /// What the share link with this token's hash opens now.
-    pub(in crate::document) fn open_share(&self, token: &SecretHash, now: i64) -> Decided {
-        let share = self
-            .facts
-            .shares
-            .iter()
-            .find(|share| same_hash(&share.terms.token, token));
-        let Share { id, terms } = self.still_open(share, now)?;
-        let opened = Opened {
-            share: *id,
-            role: terms.role,
-            password: terms.password.clone(),
-        };
-        Ok(Decision::Answer(Reply::Opened(Box::new(opened))))
+    fn share(&self, id: ShareId) -> Option<&Share> {
+        self.facts.shares.iter().find(|share| share.id == id)
     }
 
     /// The share link through which something is done, if it opens now.
     pub(in crate::document) fn open_link(
         &self,
         id: ShareId,
-        now: i64,
+        now: Timestamp,
     ) -> Result<&Share, DocumentError> {
-        self.still_open(self.facts.shares.iter().find(|share| share.id == id), now)
+        self.still_open(self.share(id), now)
     }
 
     fn still_open<'l>(
         &self,
         share: Option<&'l Share>,
-        now: i64,
+        now: Timestamp,
     ) -> Result<&'l Share, DocumentError> {
-        let opens = |share: &&Share| share.terms.opening(Timestamp(now)) != Opening::Gone;
+        let opens = |share: &&Share| share.terms.opening(now) != Opening::Gone;
         share
             .filter(|_| self.facts.permissions.link_sharing)
             .filter(opens)
             .ok_or(DocumentError::NotFound)
     }
 
-    /// One of its share links.
+    /// A share link of this identifier, to be changed.
     pub(in crate::document) fn share_mut(&mut self, id: ShareId) -> Option<&mut Share> {
         self.facts.shares.iter_mut().find(|share| share.id == id)
     }
@@ -380,14 +529,14 @@ fn collaborator_shown(held: Option<&Collaborator>) -> Answer {
 /// The permission set as the interface shows it.
 #[derive(Serialize)]
 struct PermissionsShown<'a> {
-    visibility: crate::document::access::Visibility,
+    visibility: Visibility,
     default_role: DocumentRole,
     owner_id: Option<UserId>,
     collaborators: &'a [Collaborator],
     link_sharing: bool,
 }
 
-pub(in crate::document) fn permissions_shown(permissions: &Permissions) -> Answer {
+fn permissions_shown(permissions: &Permissions) -> Answer {
     let Permissions {
         owner,
         visibility,

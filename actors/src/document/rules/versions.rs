@@ -1,38 +1,38 @@
-//! The rules of contents and versions: making, changing, branching, restoring, merging.
+//! The rules of contents and versions: creating, reading, updating, branching, restoring, merging.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::document::access::Permissions;
-use crate::document::comments::Comments;
+use super::{Access, CommandContext, Decided, Outcome, Rule};
+use crate::document::access::{Action, DocumentRole, Permissions, role_of};
 use crate::document::draft::{Draft, EventExtras, VersionMeta, change, link_used};
-use crate::document::merge::{ComputedMerge, MergeBasis, MergeJob, MergeOutcome};
+use crate::document::merge::{MergeBasis, MergeJob, MergeOutcome};
 use crate::document::messages::{
-    AddVersion, BranchName, ContentType, CreateDocument, DocumentError, HEAD, Merge, Reply,
-    Request, RestoreVersion, UpdateDocument, VersionName,
+    AddVersion, ApplyMerge, BranchName, ContentType, CreateDocument, DocumentError,
+    DocumentSnapshot, HEAD, Merge, MergeReply, PrepareMerge, ReadDocument, RestoreOlderVersion,
+    UpdateDocument, VersionName, WithoutContent,
 };
 use crate::document::precompute::{EncodedVersion, Precompute, PrecomputeResult, Task};
-use crate::document::state::{CommandContext, Decided, Document, Facts, Live, to_json};
+use crate::document::state::{Document, Facts, Live, to_json};
 use crate::document::version_graph;
-use crate::store::StoredVersion;
 use colloquy_model::answer::{Answer, Done, Invalid};
-use colloquy_model::caller::Scope;
 use colloquy_model::commit::Condition;
 use colloquy_model::event_kind::Happened;
-use colloquy_model::text::DocumentContent;
-use colloquy_runtime::Decision;
+use colloquy_model::id::VersionId;
+use colloquy_model::text::{DocumentContent, Text};
 
-/// Where a version goes.
+/// The place of a new version in the graph.
 struct Place {
     parent: u64,
     /// Empty: the head's line.
     branch: String,
 }
 
-/// A merge, as far as names go.
+/// The two versions that a merge is about, by number and as the caller names them.
 struct Sides {
     source: u64,
     target: u64,
@@ -50,163 +50,98 @@ fn taken(field: &'static str) -> DocumentError {
     }
 }
 
-/// What was packed; anything else means that the command was not prepared as it is decided.
-fn packed(found: Option<PrecomputeResult>) -> Result<EncodedVersion, DocumentError> {
-    match found {
-        Some(PrecomputeResult::Encoded(packed)) => Ok(packed),
+/// The encoded content; anything else means that something else was computed than the rule asked
+/// for.
+fn encoded(computed: Option<PrecomputeResult>) -> Result<EncodedVersion, DocumentError> {
+    match computed {
+        Some(PrecomputeResult::Encoded(encoded)) => Ok(encoded),
         Some(PrecomputeResult::LineCount(_)) | None => Err(DocumentError::Precondition),
     }
 }
 
-impl Document {
-    pub(in crate::document) fn job_of_creation(
-        &self,
-        scope: Scope,
-        new: &CreateDocument,
-    ) -> Precompute {
-        let content = new
-            .content
-            .as_ref()
-            .map_or_else(|| Arc::from(""), DocumentContent::shared);
-        let task = Task::Pack {
-            content,
-            parent: None,
-        };
-        Precompute {
-            document: Self::subject(self.id),
-            scope,
-            task,
-            following: None,
-        }
+impl Rule for CreateDocument {
+    fn access(&self) -> Access {
+        Access::Creation
     }
 
-    /// What a command on a document that is there must have computed; none where it is refused
-    /// without, or needs nothing.
-    pub(in crate::document) fn job(&self, live: &Live, request: &Request) -> Option<Precompute> {
-        let head = live.facts.head;
-        let (task, on_head) = match request {
-            Request::Update(update) => {
-                let content = update.content.as_ref()?.shared();
-                (
-                    Task::Pack {
-                        content,
-                        parent: Some(head),
-                    },
-                    true,
-                )
-            }
-            Request::AddVersion(add) => {
-                let place = live.place(add).ok()?;
-                let on_head = place.branch.is_empty();
-                (
-                    Task::Pack {
-                        content: add.content.shared(),
-                        parent: Some(place.parent),
-                    },
-                    on_head,
-                )
-            }
-            Request::RestoreVersion(name, _) => (
-                Task::Copy {
-                    version: live.version(name)?,
-                    parent: head,
-                },
-                true,
-            ),
-            Request::AddComment(add) => {
-                let version = add
-                    .version
-                    .as_ref()
-                    .map_or(Some(head), |name| live.version(name))?;
-                (Task::Count { version }, false)
-            }
-            Request::Create(_)
-            | Request::Look(_)
-            | Request::List(_)
-            | Request::PrepareMerge(_)
-            | Request::Merge(..)
-            | Request::ListComments(_)
-            | Request::Bin
-            | Request::Restore
-            | Request::Erase
-            | Request::Expire(_)
-            | Request::AddCollaborator(..)
-            | Request::ChangeCollaborator(..)
-            | Request::RemoveCollaborator(_)
-            | Request::SetPermissions(_)
-            | Request::CreateShare(..)
-            | Request::RemoveShare(_)
-            | Request::OpenShare(_)
-            | Request::UseShare(_)
-            | Request::ChangeComment(..)
-            | Request::RemoveComment(_) => return None,
-        };
-        let following = if on_head { live.following() } else { None };
-        Some(Precompute {
-            document: Self::subject(self.id),
-            scope: live.scope,
-            task,
-            following,
-        })
+    fn precompute(&self, live: &Live) -> Option<Precompute> {
+        let content = self.content.as_ref();
+        let content = content.map_or_else(|| Arc::from(""), DocumentContent::shared);
+        let parent = None;
+        Some(live.precompute(Task::Encode { content, parent }))
     }
 
-    pub(in crate::document) fn create(
-        &self,
-        context: CommandContext,
-        new: CreateDocument,
-        found: Option<PrecomputeResult>,
-    ) -> Decided {
-        let packed = packed(found)?;
-        let user = context.requester.user();
-        let facts = Facts {
-            title: new.title.into_string(),
-            content_type: new.content_type.unwrap_or(ContentType::Markdown),
-            metadata: new.metadata,
-            created_by: user,
-            updated_by: user,
-            deleted_at: None,
-            permissions: Permissions::of_new(user),
-            shares: Vec::new(),
-            head: 1,
-            head_id: colloquy_model::id::VersionId::from_parts(0, 0),
-            comments_made: 0,
-            shown: 0,
-            last_at: 0,
-        };
-        let before = Live {
-            scope: context.caller.scope,
-            sequence: 0,
-            updated_at: self.id.created_ms(),
-            facts,
-            versions: Arc::default(),
-            comments: Comments::default(),
-        };
-        let mut draft = Draft::new(self, &before, &context, true);
-        draft.at = self.id.created_ms();
-        draft.version(
-            packed,
-            VersionMeta {
-                parents: Vec::new(),
-                branch: String::new(),
-                label: None,
-                message: None,
-            },
-            &context,
-        );
-        draft.event(Happened::DocumentCreated, EventExtras::default());
-        let answer = self.shown(&draft.live, context.requester, Done::Created);
-        let conditions = user.map(Condition::UserExists).into_iter().collect();
-        Ok(draft.decide(context, answer, conditions))
-    }
-
-    pub(in crate::document) fn update(
-        &self,
+    fn decide(
+        self,
         live: &Live,
-        update: UpdateDocument,
         context: CommandContext,
-        found: Option<PrecomputeResult>,
-    ) -> Decided {
-        if update.metadata.is_some() && context.requester.share().is_some() {
+        computed: Option<PrecomputeResult>,
+    ) -> Decided<WithoutContent> {
+        let encoded = encoded(computed)?;
+        let user = context.requester.user();
+        let mut draft = Draft::new(live, &context);
+        draft.at = live.id.created_ms();
+        let facts = &mut draft.live.facts;
+        facts.title = self.title.into_string();
+        facts.content_type = self.content_type.unwrap_or(ContentType::Markdown);
+        facts.metadata = self.metadata;
+        facts.created_by = user;
+        facts.updated_by = user;
+        facts.permissions = Permissions::of_new(user);
+        draft.version(encoded, VersionMeta::default(), &context);
+        draft.event(Happened::DocumentCreated, EventExtras::default());
+        let answer = draft.live.answer(context.requester, Done::Created);
+        let conditions = user.map(Condition::UserExists).into_iter().collect();
+        Ok(draft
+            .commit(context, answer, conditions)
+            .map(WithoutContent))
+    }
+}
+
+impl Rule for ReadDocument {
+    fn access(&self) -> Access {
+        Access::Role(Action::Read)
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Box<DocumentSnapshot>> {
+        let requester = context.requester;
+        let role = role_of(requester, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
+        let names = self.versions.iter();
+        Ok(Outcome::reply(Box::new(DocumentSnapshot {
+            document: to_json(&live.view_for(requester, Some(role))),
+            etag: live.etag(role),
+            role,
+            head: live.found(live.facts.head),
+            versions: names
+                .map(|name| live.version(name).map(|number| live.found(number)))
+                .collect(),
+        })))
+    }
+}
+
+impl Rule for UpdateDocument {
+    fn access(&self) -> Access {
+        Access::Role(Action::Update)
+    }
+
+    fn precompute(&self, live: &Live) -> Option<Precompute> {
+        let content = self.content.as_ref()?.shared();
+        let parent = Some(live.facts.head);
+        Some(live.precompute_head(Task::Encode { content, parent }))
+    }
+
+    fn decide(
+        self,
+        live: &Live,
+        context: CommandContext,
+        computed: Option<PrecomputeResult>,
+    ) -> Decided<WithoutContent> {
+        if self.metadata.is_some() && context.requester.share().is_some() {
             return Err(invalid(
                 "metadata",
                 "is neither shown nor changed through a link",
@@ -217,222 +152,182 @@ impl Document {
             Some(share) => Some(live.open_link(share, context.now)?),
             None => None,
         };
-        let mut draft = Draft::new(self, live, &context, false);
-        let changes = draft.live.facts.updated(&update);
-        let new = match update.content {
-            Some(_) => Some(packed(found)?).filter(|packed| !packed.same),
+        let mut draft = Draft::new(live, &context);
+        let changes = draft.live.facts.updated(&self);
+        let new = match self.content {
+            Some(_) => Some(encoded(computed)?).filter(|encoded| !encoded.same),
             None => None,
         };
         if changes.is_empty() && new.is_none() {
-            let answer = self.shown(live, context.requester, Done::Ok);
-            return Ok(match link {
-                Some(link) => link_used(self, live, link, context, answer),
+            let answer = live.answer(context.requester, Done::Ok);
+            let outcome = match link {
+                Some(link) => link_used(live, link, context, answer),
                 None => draft.unchanged(context, answer),
-            });
+            };
+            return Ok(outcome.map(WithoutContent));
         }
         draft.use_link();
         draft.shows_change(&context);
         if !changes.is_empty() {
-            draft.event(
-                Happened::DocumentUpdated,
-                EventExtras {
-                    changes: Some(changes),
-                    ..EventExtras::default()
-                },
-            );
-        }
-        if let Some(packed) = new {
-            let parents = vec![live.facts.head];
-            let made = VersionMeta {
-                parents,
-                branch: String::new(),
-                label: None,
-                message: None,
-            };
-            self.add(
-                &mut draft,
-                packed,
-                made,
-                (&context, Happened::DocumentVersionCreated),
-            );
-        }
-        let answer = self.shown(&draft.live, context.requester, Done::Ok);
-        Ok(draft.decide(context, answer, Vec::new()))
-    }
-
-    /// Adds a version with its event.
-    fn add(
-        &self,
-        draft: &mut Draft<'_>,
-        packed: EncodedVersion,
-        made: VersionMeta,
-        (context, happened): (&CommandContext, Happened),
-    ) -> StoredVersion {
-        let version = draft.version(packed, made, context);
-        let live = draft.live.clone();
-        draft.event(
-            happened,
-            EventExtras {
-                version: Some(self.version_view(&live, &version)),
+            let extras = EventExtras {
+                changes: Some(changes),
                 ..EventExtras::default()
-            },
-        );
-        version
-    }
-
-    /// The answer that shows a new version.
-    fn made(&self, live: &Live, version: &StoredVersion) -> Answer {
-        let body = to_json(&self.version_view(live, version));
-        let id = version.id.to_string();
-        Answer {
-            done: Done::Created,
-            id: Some(id.clone()),
-            etag: Some(id),
-            body,
-            replayed: false,
+            };
+            draft.event(Happened::DocumentUpdated, extras);
         }
+        if let Some(encoded) = new {
+            let meta = VersionMeta::after(live.facts.head);
+            let version = draft.version(encoded, meta, &context);
+            draft.version_event(Happened::DocumentVersionCreated, &version);
+        }
+        let answer = draft.live.answer(context.requester, Done::Ok);
+        let outcome = draft.commit(context, answer, Vec::new());
+        Ok(outcome.map(WithoutContent))
+    }
+}
+
+impl Rule for AddVersion {
+    fn access(&self) -> Access {
+        Access::Role(Action::AddVersion)
     }
 
-    pub(in crate::document) fn add_version(
-        &self,
+    fn precompute(&self, live: &Live) -> Option<Precompute> {
+        let Place { parent, branch } = live.place(self).ok()?;
+        let task = Task::Encode {
+            content: self.content.shared(),
+            parent: Some(parent),
+        };
+        Some(if branch.is_empty() {
+            live.precompute_head(task)
+        } else {
+            live.precompute(task)
+        })
+    }
+
+    fn decide(
+        self,
         live: &Live,
-        add: AddVersion,
         context: CommandContext,
-        found: Option<PrecomputeResult>,
-    ) -> Decided {
-        let Place { parent, branch } = live.place(&add)?;
-        let label = add.label.map(colloquy_model::text::Text::into_string);
+        computed: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        let Place { parent, branch } = live.place(&self)?;
+        let label = self.label.map(Text::into_string);
         if let Some(label) = &label {
             live.free("label", label)?;
             if *label == branch {
                 return Err(taken("label"));
             }
         }
-        let message = add.message.map(colloquy_model::text::Text::into_string);
-        let packed = packed(found)?;
-        let mut draft = Draft::new(self, live, &context, false);
-        let made = VersionMeta {
+        let meta = VersionMeta {
             parents: vec![parent],
             branch,
             label,
-            message,
+            message: self.message.map(Text::into_string),
         };
-        let version = self.add(
-            &mut draft,
-            packed,
-            made,
-            (&context, Happened::DocumentVersionCreated),
-        );
-        let answer = self.made(&draft.live, &version);
-        Ok(draft.decide(context, answer, Vec::new()))
+        let made = Happened::DocumentVersionCreated;
+        Ok(live.with_version(encoded(computed)?, meta, context, made))
+    }
+}
+
+impl Rule for RestoreOlderVersion {
+    fn access(&self) -> Access {
+        Access::Role(Action::RestoreVersion)
     }
 
-    pub(in crate::document) fn restore_version(
-        &self,
+    fn precompute(&self, live: &Live) -> Option<Precompute> {
+        let version = live.version(&self.version)?;
+        let parent = live.facts.head;
+        Some(live.precompute_head(Task::Copy { version, parent }))
+    }
+
+    fn decide(
+        self,
         live: &Live,
-        (name, body): (&VersionName, RestoreVersion),
         context: CommandContext,
-        found: Option<PrecomputeResult>,
-    ) -> Decided {
-        live.version(name).ok_or(DocumentError::NotFound)?;
-        let packed = packed(found)?;
-        let mut draft = Draft::new(self, live, &context, false);
-        let message = body.message.map(colloquy_model::text::Text::into_string);
-        let made = VersionMeta {
-            parents: vec![live.facts.head],
-            branch: String::new(),
-            label: None,
-            message,
+        computed: Option<PrecomputeResult>,
+    ) -> Decided<Answer> {
+        live.version(&self.version).ok_or(DocumentError::NotFound)?;
+        let meta = VersionMeta {
+            message: self.body.message.map(Text::into_string),
+            ..VersionMeta::after(live.facts.head)
         };
-        let version = self.add(
-            &mut draft,
-            packed,
-            made,
-            (&context, Happened::DocumentVersionCreated),
-        );
-        let answer = self.made(&draft.live, &version);
-        Ok(draft.decide(context, answer, Vec::new()))
+        let made = Happened::DocumentVersionCreated;
+        Ok(live.with_version(encoded(computed)?, meta, context, made))
+    }
+}
+
+impl Rule for PrepareMerge {
+    fn access(&self) -> Access {
+        Access::Role(Action::Merge)
     }
 
-    /// What must be computed for a merge; none where the target contains the source.
-    pub(in crate::document) fn prepare_merge(live: &Live, merge: &Merge) -> Decided {
-        let sides = live.sides(merge)?;
+    fn decide(
+        self,
+        live: &Live,
+        _: CommandContext,
+        _: Option<PrecomputeResult>,
+    ) -> Decided<Option<Box<MergeJob>>> {
+        let sides = live.sides(&self.merge)?;
         let job = (!live.contains(sides.target, sides.source))
-            .then(|| Box::new(live.merge_job(merge, sides)));
-        Ok(Decision::Answer(Reply::Prepared(job)))
+            .then(|| Box::new(live.merge_job(&self.merge, sides)));
+        Ok(Outcome::reply(job))
+    }
+}
+
+impl Rule for ApplyMerge {
+    fn access(&self) -> Access {
+        Access::Role(Action::Merge)
     }
 
-    pub(in crate::document) fn merge(
-        &self,
+    fn decide(
+        self,
         live: &Live,
-        merge: Merge,
         context: CommandContext,
-        computed: Option<ComputedMerge>,
-    ) -> Decided {
-        let sides = live.sides(&merge)?;
+        _: Option<PrecomputeResult>,
+    ) -> Decided<MergeReply> {
+        let sides = live.sides(&self.merge)?;
         if live.contains(sides.target, sides.source) {
             let body = to_json(&UpToDate {
                 up_to_date: true,
                 version: live.found(sides.target).id,
             });
-            let answer = Answer {
-                done: Done::Ok,
-                id: None,
-                etag: None,
-                body,
-                replayed: false,
-            };
-            return Ok(Draft::new(self, live, &context, false).unchanged(context, answer));
+            let outcome = Draft::new(live, &context).unchanged(context, shown(body));
+            return Ok(outcome.map(MergeReply::Done));
         }
         let basis = live.basis(&sides);
-        match computed
-            .filter(|computed| computed.basis == basis)
-            .map(|computed| computed.outcome)
-        {
-            None => Ok(Decision::Answer(Reply::Stale(context.reservation))),
-            Some(MergeOutcome::Encoded(packed)) => {
-                Ok(self.merged(live, packed, (merge, sides), context))
-            }
-            Some(MergeOutcome::Refused(refusal)) => Err(refusal),
-            Some(MergeOutcome::DryRun(body)) => {
-                let answer = Answer {
-                    done: Done::Ok,
-                    id: None,
-                    etag: None,
-                    body,
-                    replayed: false,
-                };
-                Ok(Draft::new(self, live, &context, false).unchanged(context, answer))
-            }
-        }
-    }
-
-    fn merged(
-        &self,
-        live: &Live,
-        packed: EncodedVersion,
-        (merge, sides): (Merge, Sides),
-        context: CommandContext,
-    ) -> Decision<Document> {
-        let mut draft = Draft::new(self, live, &context, false);
-        let branch = live
-            .node(sides.target)
-            .map_or_else(String::new, |node| node.branch.to_string());
-        let message = merge.message.map(colloquy_model::text::Text::into_string);
-        let made = VersionMeta {
-            parents: vec![sides.target, sides.source],
-            branch,
-            label: None,
-            message,
+        let outcome = match self.computed {
+            Some(computed) if computed.basis == basis => computed.outcome,
+            Some(_) | None => return Ok(Outcome::reply(MergeReply::Stale(context.reservation))),
         };
-        let version = self.add(
-            &mut draft,
-            packed,
-            made,
-            (&context, Happened::DocumentMerged),
-        );
-        let answer = self.made(&draft.live, &version);
-        draft.decide(context, answer, Vec::new())
+        let outcome = match outcome {
+            MergeOutcome::Encoded(encoded) => {
+                let branch = live.node(sides.target).map(|node| node.branch.to_string());
+                let message = self.merge.message.clone();
+                let meta = VersionMeta {
+                    parents: vec![sides.target, sides.source],
+                    branch: branch.unwrap_or_default(),
+                    label: None,
+                    message: message.map(Text::into_string),
+                };
+                live.with_version(encoded, meta, context, Happened::DocumentMerged)
+            }
+            MergeOutcome::Refused(refusal) => return Err(refusal),
+            MergeOutcome::DryRun(body) => {
+                Draft::new(live, &context).unchanged(context, shown(body))
+            }
+        };
+        Ok(outcome.map(MergeReply::Done))
+    }
+}
+
+/// The answer that shows something without an identifier or a tag of its own.
+fn shown(body: Bytes) -> Answer {
+    Answer {
+        done: Done::Ok,
+        id: None,
+        etag: None,
+        body,
+        replayed: false,
     }
 }
 
@@ -440,7 +335,7 @@ impl Document {
 #[derive(Debug, Serialize)]
 struct UpToDate {
     up_to_date: bool,
-    version: colloquy_model::id::VersionId,
+    version: VersionId,
 }
 
 impl Facts {
@@ -474,6 +369,46 @@ impl Facts {
 }
 
 impl Live {
+    /// Commits a new version with its event, and answers with it.
+    fn with_version(
+        &self,
+        encoded: EncodedVersion,
+        meta: VersionMeta,
+        context: CommandContext,
+        happened: Happened,
+    ) -> Outcome<Answer> {
+        let mut draft = Draft::new(self, &context);
+        let version = draft.version(encoded, meta, &context);
+        draft.version_event(happened, &version);
+        let id = version.id.to_string();
+        let answer = Answer {
+            done: Done::Created,
+            id: Some(id.clone()),
+            etag: Some(id),
+            body: to_json(&draft.live.version_view(&version)),
+            replayed: false,
+        };
+        draft.commit(context, answer, Vec::new())
+    }
+
+    /// Something to compute over this document.
+    pub(super) fn precompute(&self, task: Task) -> Precompute {
+        Precompute {
+            document: Document::subject(self.id),
+            scope: self.scope,
+            task,
+            following: None,
+        }
+    }
+
+    /// A new head to compute, which comments on the head of now are to follow.
+    fn precompute_head(&self, task: Task) -> Precompute {
+        Precompute {
+            following: self.following(),
+            ..self.precompute(task)
+        }
+    }
+
     /// Where a new version goes.
     fn place(&self, add: &AddVersion) -> Result<Place, DocumentError> {
         let head = self.facts.head;

@@ -1,6 +1,8 @@
 //! What is said about a document, and what was done to it.
 
-use colloquy_actors::document::messages::{AddComment, ChangeComment, CommentList, Request};
+use colloquy_actors::document::messages::{
+    AddComment, ChangeComment, EditComment, ListComments, RemoveComment,
+};
 use colloquy_actors::document::{ActivityActor, ActivityList};
 use colloquy_model::event_kind::Happened;
 use colloquy_model::id::{ActivityId, ActivityKind, CommentKind, DocumentKind};
@@ -10,7 +12,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::super::users::PlainQuery;
-use super::change;
+use super::ask;
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Json, OptionalJson};
 use crate::http::output::{LinkStyle, Listing, Output};
@@ -82,9 +84,9 @@ pub(super) async fn list(call: ApiCall, query: CommentsQuery) -> Result<Output, 
     .paging::<DocumentKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
+    let meta = documents.meta(call.caller.clone());
     let page = documents
-        .comments(id, by, CommentList { resolved, paging })
+        .comments(id, meta, ListComments { resolved, paging })
         .await?;
     Ok(Output::Page(Listing {
         page,
@@ -94,7 +96,7 @@ pub(super) async fn list(call: ApiCall, query: CommentsQuery) -> Result<Output, 
 }
 
 pub(super) async fn add(call: ApiCall, Json(add): Json<AddComment>) -> Result<Output, Problem> {
-    change(call, Request::AddComment(Box::new(add))).await
+    ask(call, add).await
 }
 
 pub(super) async fn edit(
@@ -102,12 +104,19 @@ pub(super) async fn edit(
     OptionalJson(edit): OptionalJson<ChangeComment>,
 ) -> Result<Output, Problem> {
     let comment = call.id::<CommentKind>(1)?;
-    change(call, Request::ChangeComment(comment, edit)).await
+    ask(
+        call,
+        EditComment {
+            comment,
+            change: edit,
+        },
+    )
+    .await
 }
 
 pub(super) async fn remove(call: ApiCall) -> Result<Output, Problem> {
     let comment = call.id::<CommentKind>(1)?;
-    change(call, Request::RemoveComment(comment)).await
+    ask(call, RemoveComment { comment }).await
 }
 
 pub(super) async fn activity(call: ApiCall, query: ActivityQuery) -> Result<Output, Problem> {
@@ -131,8 +140,8 @@ pub(super) async fn activity(call: ApiCall, query: ActivityQuery) -> Result<Outp
         paging,
     };
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
-    let page = documents.activity(id, by, wanted).await?;
+    let meta = documents.meta(call.caller.clone());
+    let page = documents.activity(id, meta, wanted).await?;
     Ok(Output::Page(Listing {
         page,
         paging,

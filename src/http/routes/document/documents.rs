@@ -2,7 +2,8 @@
 
 use colloquy_actors::document::access::DocumentRole;
 use colloquy_actors::document::messages::{
-    ContentType, CreateDocument, Request, UpdateDocument, VersionName,
+    BinDocument, CommandMeta, ContentType, CreateDocument, EraseDocument, UpdateDocument,
+    VersionName,
 };
 use colloquy_actors::document::{DocumentList, DocumentOrder};
 use colloquy_model::id::{DocumentId, DocumentKind, UserId};
@@ -12,7 +13,7 @@ use colloquy_model::time::Timestamp;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::change;
+use super::{Addressed, addressed, ask};
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Empty, Json, OptionalJson};
 use crate::http::output::{LinkStyle, Listing, Output};
@@ -96,12 +97,12 @@ pub(super) async fn create(
         reservation,
         ..
     } = call;
-    Ok(app
-        .system
-        .documents
-        .create(caller, new, reservation)
-        .await?
-        .into())
+    let documents = &app.system.documents;
+    let meta = CommandMeta {
+        reservation,
+        ..documents.meta(caller)
+    };
+    Ok(documents.create(meta, new).await?.into())
 }
 
 pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
@@ -148,30 +149,27 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
 pub(super) async fn read(call: ApiCall, query: ReadQuery) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
-    Ok(documents.read(id, by, query.version).await?.into())
+    let meta = documents.meta(call.caller.clone());
+    Ok(documents.read(id, meta, query.version).await?.into())
 }
 
 pub(super) async fn update(
     call: ApiCall,
     OptionalJson(update): OptionalJson<UpdateDocument>,
 ) -> Result<Output, Problem> {
-    change(call, Request::Update(Box::new(update))).await
+    let Addressed { app, id, meta } = addressed(call)?;
+    Ok(app.system.documents.update(id, meta, update).await?.into())
 }
 
 pub(super) async fn remove(call: ApiCall, query: DeleteQuery) -> Result<Output, Problem> {
-    let permanent = query.permanent.unwrap_or(false);
-    change(
-        call,
-        if permanent {
-            Request::Erase
-        } else {
-            Request::Bin
-        },
-    )
-    .await
+    if query.permanent.unwrap_or(false) {
+        ask(call, EraseDocument).await
+    } else {
+        ask(call, BinDocument).await
+    }
 }
 
 pub(super) async fn restore(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    change(call, Request::Restore).await
+    let Addressed { app, id, meta } = addressed(call)?;
+    Ok(app.system.documents.restore(id, meta).await?.into())
 }

@@ -8,9 +8,7 @@ use actix_web::http::header::HeaderName;
 use actix_web::web;
 use bytes::Bytes;
 use colloquy_actors::document::Link;
-use colloquy_actors::document::messages::{AddComment, Request, UpdateDocument};
-use colloquy_model::answer::{Answer, Precondition};
-use colloquy_model::idempotency::Reservation;
+use colloquy_actors::document::messages::{AddComment, CommandMeta, UpdateDocument};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde::Deserialize;
@@ -53,16 +51,12 @@ pub(super) async fn update(
     OptionalJson(update): OptionalJson<UpdateDocument>,
 ) -> Result<Output, Problem> {
     let link = opened(&call, header(&call).as_deref()).await?;
-    let if_match = call.if_match.clone();
-    Ok(ask(
-        &call,
-        &link,
-        if_match,
-        None,
-        Request::Update(Box::new(update)),
-    )
-    .await?
-    .into())
+    let meta = CommandMeta {
+        if_match: call.if_match.clone(),
+        ..link.meta(&call.caller.by)
+    };
+    let documents = &call.app.system.documents;
+    Ok(documents.update(link.document, meta, update).await?.into())
 }
 
 pub(super) async fn comment(
@@ -82,32 +76,13 @@ pub(super) async fn comment(
         }
         None => None,
     };
-    let if_match = call.if_match.clone();
-    Ok(ask(
-        &call,
-        &link,
-        if_match,
+    let meta = CommandMeta {
+        if_match: call.if_match.clone(),
         reservation,
-        Request::AddComment(Box::new(add)),
-    )
-    .await?
-    .into())
-}
-
-async fn ask(
-    call: &ApiCall,
-    link: &Link,
-    if_match: Option<Precondition>,
-    reservation: Option<Reservation>,
-    request: Request,
-) -> Result<Answer, Problem> {
-    let by = (link.caller(&call.caller.by), link.requester);
-    Ok(call
-        .app
-        .system
-        .documents
-        .change(link.document, by, if_match, reservation, request)
-        .await?)
+        ..link.meta(&call.caller.by)
+    };
+    let documents = &call.app.system.documents;
+    Ok(documents.ask(link.document, meta, add).await?.into())
 }
 
 fn header(call: &ApiCall) -> Option<String> {
@@ -152,9 +127,7 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
     let documents = &call.app.system.documents;
     let by = &call.caller.by;
     let link = opened(call, password).await?;
-    let answer = documents
-        .read(link.document, (link.caller(by), link.requester), None)
-        .await?;
+    let answer = documents.read(link.document, link.meta(by), None).await?;
     let rendering = match accept::prefers_json(call.request.headers()) {
         true => Rendering::Json,
         false => Rendering::Page,

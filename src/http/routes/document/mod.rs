@@ -7,24 +7,25 @@ mod page;
 mod sharing;
 mod versions;
 
+use std::sync::Arc;
+
 use colloquy_actors::document::ActivityView;
-use colloquy_actors::document::messages::{Part as DocumentPart, Request};
+use colloquy_actors::document::messages::{CommandMeta, DocumentRequest};
 use colloquy_actors::document::views::{
     CommentView, DocumentView, NewShareView, ShareView, VersionView,
 };
 use colloquy_model::answer::Answer;
-use colloquy_model::id::DocumentKind;
+use colloquy_model::id::{DocumentId, DocumentKind};
 use colloquy_model::key::Permission;
-use colloquy_model::page::Order;
 
 use self::sharing::{CollaboratorShown, PermissionsShown};
 use self::versions::NotMerged;
-use super::users::PlainQuery;
 use crate::http::api_call::ApiCall;
+use crate::http::app_state::AppState;
 use crate::http::operation::{
     AuthRequirement, LocationRule, Operation, delete, delete_as, get, patch, post, put,
 };
-use crate::http::output::{LinkStyle, Listing, Output};
+use crate::http::output::Output;
 use crate::http::problem::{Kind, Problem};
 
 pub(in crate::http) use self::page::{STYLE, refusal_page};
@@ -38,12 +39,23 @@ const TAG_PEOPLE: &str = "Documents: people";
 const TAG_LINKS: &str = "Documents: share links";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Asks the document in the path to change.
-async fn change(call: ApiCall, request: Request) -> Result<Output, Problem> {
-    Ok(answered(call, request).await?.into())
+/// Sends a request to the document in the path, and shows its answer.
+async fn ask<R>(call: ApiCall, request: R) -> Result<Output, Problem>
+where
+    R: DocumentRequest<Reply = Answer>,
+{
+    let Addressed { app, id, meta } = addressed(call)?;
+    Ok(app.system.documents.ask(id, meta, request).await?.into())
 }
 
-async fn answered(call: ApiCall, request: Request) -> Result<Answer, Problem> {
+/// The document in a call's path, and what goes with a request to it.
+struct Addressed {
+    app: Arc<AppState>,
+    id: DocumentId,
+    meta: CommandMeta,
+}
+
+fn addressed(call: ApiCall) -> Result<Addressed, Problem> {
     let id = call.id::<DocumentKind>(0)?;
     let ApiCall {
         app,
@@ -52,25 +64,12 @@ async fn answered(call: ApiCall, request: Request) -> Result<Answer, Problem> {
         reservation,
         ..
     } = call;
-    let documents = &app.system.documents;
-    let by = (caller.clone(), documents.requester(&caller));
-    Ok(documents
-        .change(id, by, if_match, reservation, request)
-        .await?)
-}
-
-/// A page of what the document in the path holds.
-async fn part(call: ApiCall, query: &PlainQuery, part: DocumentPart) -> Result<Output, Problem> {
-    let paging = query.part().paging::<DocumentKind>(Order::Desc)?;
-    let id = call.id::<DocumentKind>(0)?;
-    let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
-    let page = documents.part(id, by, part, paging).await?;
-    Ok(Output::Page(Listing {
-        page,
-        paging,
-        style: LinkStyle::Plain,
-    }))
+    let meta = CommandMeta {
+        if_match,
+        reservation,
+        ..app.system.documents.meta(caller)
+    };
+    Ok(Addressed { app, id, meta })
 }
 
 /// All operations on documents.

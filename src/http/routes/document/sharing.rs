@@ -2,19 +2,21 @@
 
 use colloquy_actors::document::access::{DocumentRole, Visibility};
 use colloquy_actors::document::messages::{
-    AddCollaborator, ChangeCollaborator, CreateShare, Part as DocumentPart, Request, SetPermissions,
+    AddCollaborator, ChangeCollaborator, ChangeRole, CreateShare, RemoveShare, RevokeRole,
+    SetPermissions,
 };
 use colloquy_model::answer::Answer;
 use colloquy_model::id::{DocumentKind, ShareKind, UserId, UserKind};
+use colloquy_model::page::{Order, Page, Paging};
 use colloquy_model::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::super::users::PlainQuery;
-use super::{answered, change, part};
+use super::{Addressed, addressed, ask};
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Json, OptionalJson};
-use crate::http::output::Output;
+use crate::http::output::{LinkStyle, Listing, Output};
 use crate::http::problem::Problem;
 use crate::http::query::NoQuery;
 
@@ -49,104 +51,83 @@ pub(super) struct PermissionsShown {
 }
 
 pub(super) async fn collaborators(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
-    part(call, &query, DocumentPart::Collaborators).await
+    let paging = query.part().paging::<DocumentKind>(Order::Desc)?;
+    let Addressed { app, id, meta } = addressed(call)?;
+    let documents = &app.system.documents;
+    let page = documents.collaborators(id, meta, paging).await?;
+    Ok(listing(page, paging))
 }
 
 pub(super) async fn add_collaborator(
     call: ApiCall,
     Json(new): Json<AddCollaborator>,
 ) -> Result<Output, Problem> {
-    let id = call.id::<DocumentKind>(0)?;
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
+    let Addressed { app, id, meta } = addressed(call)?;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.requester(&caller));
-    Ok(documents
-        .add_collaborator(id, by, new, if_match, reservation)
-        .await?
-        .into())
+    Ok(documents.add_collaborator(id, meta, new).await?.into())
 }
 
 pub(super) async fn change_collaborator(
     call: ApiCall,
     Json(change): Json<ChangeCollaborator>,
 ) -> Result<Output, Problem> {
-    let user = call.id::<UserKind>(1)?;
-    let scope = call.caller.scope;
-    let app = call.app.clone();
-    let answer = answered(call, Request::ChangeCollaborator(user, change.role)).await?;
-    Ok(app
-        .system
-        .documents
-        .collaborator_shown(scope, answer)
-        .await?
-        .into())
+    let (user, role) = (call.id::<UserKind>(1)?, change.role);
+    let Addressed { app, id, meta } = addressed(call)?;
+    let documents = &app.system.documents;
+    let change = ChangeRole { user, role };
+    Ok(documents.change_role(id, meta, change).await?.into())
 }
 
 pub(super) async fn remove_collaborator(call: ApiCall) -> Result<Output, Problem> {
     let user = call.id::<UserKind>(1)?;
-    change(call, Request::RemoveCollaborator(user)).await
+    ask(call, RevokeRole { user }).await
 }
 
 pub(super) async fn permissions(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
-    Ok(documents.permissions(id, by).await?.into())
+    let meta = documents.meta(call.caller.clone());
+    Ok(documents.permissions(id, meta).await?.into())
 }
 
 pub(super) async fn set_permissions(
     call: ApiCall,
     OptionalJson(set): OptionalJson<SetPermissions>,
 ) -> Result<Output, Problem> {
-    let id = call.id::<DocumentKind>(0)?;
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        ..
-    } = call;
+    let Addressed { app, id, meta } = addressed(call)?;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.requester(&caller));
-    Ok(documents
-        .set_permissions(id, by, if_match, set)
-        .await?
-        .into())
+    Ok(documents.set_permissions(id, meta, set).await?.into())
 }
 
 pub(super) async fn share(
     call: ApiCall,
     OptionalJson(new): OptionalJson<CreateShare>,
 ) -> Result<Output, Problem> {
-    let id = call.id::<DocumentKind>(0)?;
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
+    let Addressed { app, id, meta } = addressed(call)?;
     let documents = &app.system.documents;
-    let by = (caller.clone(), documents.requester(&caller));
-    let (answer, token) = documents
-        .create_share(id, by, new, if_match, reservation)
-        .await?;
+    let (answer, token) = documents.create_share(id, meta, new).await?;
     let url = format!("{}/s/{token}", app.public_url);
     Ok(with_url(answer, &url)?.into())
 }
 
 pub(super) async fn shares(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
-    part(call, &query, DocumentPart::Shares).await
+    let paging = query.part().paging::<DocumentKind>(Order::Desc)?;
+    let Addressed { app, id, meta } = addressed(call)?;
+    let page = app.system.documents.shares(id, meta, paging).await?;
+    Ok(listing(page, paging))
 }
 
 pub(super) async fn remove_share(call: ApiCall) -> Result<Output, Problem> {
     let share = call.id::<ShareKind>(1)?;
-    change(call, Request::RemoveShare(share)).await
+    ask(call, RemoveShare { share }).await
+}
+
+fn listing(page: Page, paging: Paging) -> Output {
+    Output::Page(Listing {
+        page,
+        paging,
+        style: LinkStyle::Plain,
+    })
 }
 
 /// Shows where a new link opens, which no later answer does.

@@ -2,7 +2,7 @@
 
 use actix_web::{HttpRequest, web};
 use colloquy_actors::document::messages::{
-    AddVersion, Merge, Request, RestoreVersion, VersionName,
+    AddVersion, Merge, RestoreOlderVersion, RestoreVersion, VersionName,
 };
 use colloquy_actors::document::{Comparison, DiffFormat};
 use colloquy_model::id::{DocumentKind, VersionId, VersionKind};
@@ -10,7 +10,7 @@ use colloquy_model::page::Order;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::change;
+use super::{Addressed, addressed, ask};
 use crate::http::accept;
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Json, OptionalJson};
@@ -100,8 +100,8 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
     let paging = part.paging::<VersionKind>(Order::Desc)?;
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
-    let page = documents.versions(id, by, query.branch, paging).await?;
+    let meta = documents.meta(call.caller.clone());
+    let page = documents.versions(id, meta, query.branch, paging).await?;
     Ok(Output::Page(Listing {
         page,
         paging,
@@ -114,8 +114,8 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     // What these name stays the same for ever; a branch goes on.
     let lasting = matches!(name, VersionName::Id(_) | VersionName::Number(_));
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
-    let answer = documents.version(id, by, name).await?;
+    let meta = documents.meta(call.caller.clone());
+    let answer = documents.version(id, meta, name).await?;
     Ok(if lasting {
         Output::Immutable(answer)
     } else {
@@ -124,15 +124,22 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 }
 
 pub(super) async fn add(call: ApiCall, Json(add): Json<AddVersion>) -> Result<Output, Problem> {
-    change(call, Request::AddVersion(Box::new(add))).await
+    ask(call, add).await
 }
 
 pub(super) async fn restore(
     call: ApiCall,
     OptionalJson(restore): OptionalJson<RestoreVersion>,
 ) -> Result<Output, Problem> {
-    let name = name(&call)?;
-    change(call, Request::RestoreVersion(name, restore)).await
+    let version = name(&call)?;
+    ask(
+        call,
+        RestoreOlderVersion {
+            version,
+            body: restore,
+        },
+    )
+    .await
 }
 
 pub(super) async fn merge(call: ApiCall, Json(merge): Json<Merge>) -> Result<Output, Problem> {
@@ -146,20 +153,8 @@ pub(super) async fn merge(call: ApiCall, Json(merge): Json<Merge>) -> Result<Out
 }
 
 async fn merged(call: ApiCall, merge: Merge) -> Result<Output, Problem> {
-    let id = call.id::<DocumentKind>(0)?;
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
-    let documents = &app.system.documents;
-    let by = (caller.clone(), documents.requester(&caller));
-    Ok(documents
-        .merge(id, by, if_match, reservation, merge)
-        .await?
-        .into())
+    let Addressed { app, id, meta } = addressed(call)?;
+    Ok(app.system.documents.merge(id, meta, merge).await?.into())
 }
 
 /// What a merge left undecided may be larger than the documents: it is written off the arbiters.
@@ -197,11 +192,11 @@ pub(super) async fn diff(call: ApiCall, query: DiffQuery) -> Result<Output, Prob
     };
     let id = call.id::<DocumentKind>(0)?;
     let documents = &call.app.system.documents;
-    let by = (call.caller.clone(), documents.requester(&call.caller));
+    let meta = documents.meta(call.caller.clone());
     let body = documents
         .diff(
             id,
-            by,
+            meta,
             Comparison {
                 from: query.from,
                 to: query.to,

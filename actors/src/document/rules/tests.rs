@@ -10,16 +10,20 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::content_reader::unpack;
 use super::*;
+use crate::document::content_reader::unpack;
 use crate::document::merge::ComputedMerge;
+use crate::document::messages::{MergeReply, OpenedShare, WithoutContent};
 use crate::document::views::MergeConflict;
-use colloquy_model::answer::Precondition;
-use colloquy_model::caller::{By, Mode};
+use colloquy_model::answer::{Answer, Precondition};
+use colloquy_model::caller::{By, Mode, Scope};
 use colloquy_model::commit::Header;
 use colloquy_model::event_kind::Happened;
+use colloquy_model::id::DocumentId;
 use colloquy_model::user::Role;
 use colloquy_runtime::Entity;
 use colloquy_runtime::offload::ComputePermit;
@@ -30,7 +34,7 @@ const ACCOUNT: Requester = Requester::Account(None);
 /// A document with what its commits wrote.
 struct Desk {
     document: Document,
-    people: Arc<Identity>,
+    users: Arc<Identity>,
     scope: Scope,
     now: i64,
     /// By number: the version that the frame stands on, and the frame.
@@ -43,21 +47,19 @@ impl Desk {
         let id = DocumentId::new(1_000_000);
         let mut desk = Desk {
             document: Document { id, live: None },
-            people: Arc::default(),
+            users: Arc::default(),
             scope: Scope::of(1, Mode::Live),
             now: id.created_ms(),
             frames: Vec::new(),
             events: Vec::new(),
         };
-        desk.done(Request::Create(body(
-            json!({"title": "Guide", "content": content}),
-        )));
+        desk.done::<CreateDocument>(body(json!({"title": "Guide", "content": content})));
         desk
     }
 
     fn user(&self) -> UserId {
         let user = UserId::new(1);
-        self.people.put_user(self.scope, user, Role::Agent);
+        self.users.put_user(self.scope, user, Role::Agent);
         user
     }
 
@@ -85,25 +87,27 @@ impl Desk {
         self.content(self.live().facts.head)
     }
 
-    fn ask_as(
+    fn ask_as<R: DocumentRequest>(
         &mut self,
         requester: Requester,
         if_match: Option<&str>,
-        request: Request,
-    ) -> Result<Reply, DocumentError> {
+        request: R,
+    ) -> Result<R::Reply, DocumentError> {
         self.now += 1;
-        let command = DocumentCommand {
-            caller: Caller {
-                scope: self.scope,
-                by: By::server("a test"),
-            },
-            requester,
-            if_match: if_match.map(|tag| Precondition::OneOf(vec![tag.to_owned()])),
-            reservation: None,
-            request,
-            people: Arc::clone(&self.people),
+        let caller = Caller {
+            scope: self.scope,
+            by: By::server("a test"),
         };
-        let found = self.document.prepared(&command).map(|job| {
+        let meta = CommandMeta {
+            if_match: if_match.map(|tag| Precondition::OneOf(vec![tag.to_owned()])),
+            ..CommandMeta::new(caller, requester)
+        };
+        let command = DocumentCommand {
+            meta,
+            request: request.into(),
+            users: Arc::clone(&self.users),
+        };
+        let computed = self.document.lookup(&command).map(|job| {
             let chains: Vec<_> = job
                 .needs()
                 .into_iter()
@@ -111,9 +115,9 @@ impl Desk {
                 .collect();
             job.compute(&chains).unwrap()
         });
-        match self.document.judge(command, found, self.now) {
-            Decision::Answer(reply) | Decision::Keep { reply, .. } => Ok(reply),
-            Decision::Refuse(refusal) => Err(refusal),
+        let reply = match self.document.decide(command, computed, self.now) {
+            Decision::Answer(reply) | Decision::Keep { reply, .. } => reply,
+            Decision::Refuse(refusal) => return Err(refusal),
             Decision::Change {
                 change,
                 commit,
@@ -128,33 +132,32 @@ impl Desk {
                         .extend(header.version.map(|version| (version.base, version.frame)));
                 }
                 self.document.apply(change);
-                Ok(reply)
+                reply
             }
-        }
+        };
+        Ok(R::reply(reply).unwrap())
     }
 
-    fn ask(&mut self, request: Request) -> Result<Reply, DocumentError> {
+    fn ask<R: DocumentRequest>(&mut self, request: R) -> Result<R::Reply, DocumentError> {
         self.ask_as(ACCOUNT, None, request)
     }
 
     /// The answer's body; null where there is none.
-    fn done(&mut self, request: Request) -> Value {
-        let Reply::Answer(answer) = self.ask(request).unwrap() else {
-            panic!("no answer")
-        };
+    fn done<R: DocumentRequest<Reply: Into<Answer>>>(&mut self, request: R) -> Value {
+        let answer: Answer = self.ask(request).unwrap().into();
         serde_json::from_slice(&answer.body).unwrap_or_default()
     }
 
     fn version(&mut self, version: Value) -> Value {
-        self.done(Request::AddVersion(body(version)))
+        self.done::<AddVersion>(body(version))
     }
 
     /// What is computed for a merge as the document is now.
     fn computed(&mut self, merge: &Value) -> Result<Option<Box<ComputedMerge>>, DocumentError> {
-        let Reply::Prepared(job) = self.ask(Request::PrepareMerge(body(merge.clone())))? else {
-            panic!("no job")
+        let merge = Arc::new(body(merge.clone()));
+        let Some(job) = self.ask(PrepareMerge { merge })? else {
+            return Ok(None);
         };
-        let Some(job) = job else { return Ok(None) };
         let read = async |number: u64| {
             let (content, frame) = unpack(
                 &self.frames_of(number),
@@ -173,17 +176,23 @@ impl Desk {
         Ok(Some(Box::new(computed.unwrap())))
     }
 
+    fn apply(
+        &mut self,
+        merge: &Value,
+        computed: Option<Box<ComputedMerge>>,
+    ) -> Result<MergeReply, DocumentError> {
+        let merge = Arc::new(body(merge.clone()));
+        self.ask(ApplyMerge { merge, computed })
+    }
+
     fn merge(&mut self, merge: Value) -> Result<Value, DocumentError> {
         let computed = self.computed(&merge)?;
         let answer = match computed {
-            Some(computed) if merge["dry_run"] == true => computed.outcome.tried().unwrap(),
-            computed => {
-                let reply = self.ask(Request::Merge(body(merge), computed))?;
-                let Reply::Answer(answer) = reply else {
-                    panic!("no answer: {reply:?}")
-                };
-                answer
-            }
+            Some(computed) if merge["dry_run"] == true => computed.outcome.dry_run().unwrap(),
+            computed => match self.apply(&merge, computed)? {
+                MergeReply::Done(answer) => answer,
+                MergeReply::Stale(_) => panic!("nothing happened meanwhile"),
+            },
         };
         Ok(serde_json::from_slice(&answer.body).unwrap())
     }
@@ -195,17 +204,35 @@ impl Desk {
         }
     }
 
-    fn open(&mut self, token: [u8; 32]) -> Result<Reply, DocumentError> {
-        self.ask(Request::OpenShare(token))
+    fn open(&mut self, token: [u8; 32]) -> Result<OpenedShare, DocumentError> {
+        self.ask(OpenShare { token })
+    }
+
+    fn comment(&mut self, comment: Value) -> Result<Answer, DocumentError> {
+        self.ask::<AddComment>(body(comment))
+    }
+
+    fn share(&mut self, share: Value, token: [u8; 32]) -> Value {
+        self.done(AddShare {
+            share: body(share),
+            token,
+            password: None,
+        })
     }
 }
 
-fn body<T: for<'de> Deserialize<'de>>(value: Value) -> Box<T> {
-    Box::new(serde_json::from_value(value).unwrap())
+impl From<WithoutContent> for Answer {
+    fn from(answer: WithoutContent) -> Self {
+        answer.0
+    }
 }
 
-fn update(value: Value) -> Request {
-    Request::Update(body(value))
+fn body<T: for<'de> Deserialize<'de>>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn update(value: Value) -> UpdateDocument {
+    body(value)
 }
 
 #[test]
@@ -257,7 +284,7 @@ fn a_side_line_leaves_the_head_alone_and_names_are_taken_once() {
         json!({"content": "", "label": "draft"}),
         json!({"content": "", "branch": "first"}),
     ] {
-        let refused = desk.ask(Request::AddVersion(body(taken))).unwrap_err();
+        let refused = desk.ask::<AddVersion>(body(taken)).unwrap_err();
         assert!(
             matches!(refused, DocumentError::Conflict { .. }),
             "{refused:?}"
@@ -331,24 +358,19 @@ fn what_was_computed_for_other_sides_or_without_the_comments_is_not_taken() {
     let merge = json!({"source": "side"});
     let before = desk.document.revision();
     let computed = desk.computed(&merge).unwrap();
-    desk.done(Request::AddComment(body(
-        json!({"start_line": 1, "body": "Why?"}),
-    )));
-    let overtaken = desk
-        .ask(Request::Merge(body(merge.clone()), computed))
+    desk.comment(json!({"start_line": 1, "body": "Why?"}))
         .unwrap();
+    let stale = desk.apply(&merge, computed).unwrap();
     assert!(
-        matches!(overtaken, Reply::Stale(_)),
-        "the comment would not follow: {overtaken:?}"
+        matches!(stale, MergeReply::Stale(_)),
+        "the comment would not follow: {stale:?}"
     );
     let computed = desk.computed(&merge).unwrap();
     desk.version(json!({"content": "a\nb\nD\n", "branch": "side"}));
-    let overtaken = desk
-        .ask(Request::Merge(body(merge.clone()), computed))
-        .unwrap();
+    let stale = desk.apply(&merge, computed).unwrap();
     assert!(
-        matches!(overtaken, Reply::Stale(_)),
-        "the source has moved on: {overtaken:?}"
+        matches!(stale, MergeReply::Stale(_)),
+        "the source has moved on: {stale:?}"
     );
     assert_eq!(desk.document.revision(), before + 2);
     desk.merge(merge).unwrap();
@@ -395,32 +417,40 @@ fn a_criss_cross_history_merges_from_all_of_the_nearest_ancestors() {
 #[test]
 fn what_is_in_the_bin_can_only_be_restored_or_expire() {
     let mut desk = Desk::new("one\n");
-    desk.done(Request::Bin);
+    desk.done(BinDocument);
     let binned_at = desk.live().facts.deleted_at.unwrap();
-    for request in [
-        Request::Look(Vec::new()),
-        update(json!({})),
-        Request::Bin,
-        Request::Erase,
-    ] {
-        assert_eq!(desk.ask(request).unwrap_err(), DocumentError::NotFound);
-    }
+    let refused = [
+        desk.ask(ReadDocument::default()).map(drop),
+        desk.ask(update(json!({}))).map(drop),
+        desk.ask(BinDocument).map(drop),
+        desk.ask(EraseDocument).map(drop),
+    ];
+    assert_eq!(refused, [const { Err(DocumentError::NotFound) }; 4]);
     assert_eq!(
-        desk.ask(Request::Expire(binned_at)).unwrap_err(),
+        desk.ask(PurgeDocument {
+            binned_before: Timestamp(binned_at)
+        })
+        .unwrap_err(),
         DocumentError::NotFound,
         "not yet"
     );
-    desk.done(Request::Restore);
+    desk.done(RestoreDocument);
     assert_eq!(
-        desk.ask(Request::Expire(i64::MAX)).unwrap_err(),
+        desk.ask(PurgeDocument {
+            binned_before: Timestamp(i64::MAX)
+        })
+        .unwrap_err(),
         DocumentError::NotFound,
         "it was taken out"
     );
-    desk.done(Request::Bin);
-    desk.ask(Request::Expire(i64::MAX)).unwrap();
+    desk.done(BinDocument);
+    desk.ask(PurgeDocument {
+        binned_before: Timestamp(i64::MAX),
+    })
+    .unwrap();
     assert!(desk.document.is_vacant());
     assert_eq!(
-        desk.ask(Request::Restore).unwrap_err(),
+        desk.ask(RestoreDocument).unwrap_err(),
         DocumentError::NotFound
     );
 }
@@ -429,7 +459,11 @@ fn what_is_in_the_bin_can_only_be_restored_or_expire() {
 fn a_role_is_asked_before_anything_is_computed() {
     let mut desk = Desk::new("one\n");
     let (viewer, stranger) = (desk.user(), desk.user());
-    desk.done(Request::AddCollaborator(viewer, DocumentRole::Viewer, None));
+    desk.done(GrantRole {
+        user: viewer,
+        role: DocumentRole::Viewer,
+        email: None,
+    });
     let write = || update(json!({"content": "two\n"}));
     assert_eq!(
         desk.ask_as(Requester::User(viewer), None, write())
@@ -441,7 +475,10 @@ fn a_role_is_asked_before_anything_is_computed() {
             .unwrap_err(),
         DocumentError::NotFound
     );
-    desk.done(Request::ChangeCollaborator(viewer, DocumentRole::Editor));
+    desk.done(ChangeRole {
+        user: viewer,
+        role: DocumentRole::Editor,
+    });
     desk.ask_as(Requester::User(viewer), None, write()).unwrap();
     assert_eq!(desk.live().facts.updated_by, Some(viewer));
     desk.scope = Scope::of(2, Mode::Live);
@@ -455,41 +492,35 @@ fn a_role_is_asked_before_anything_is_computed() {
 #[test]
 fn a_link_opens_until_it_is_used_up_switched_off_or_taken_back() {
     let mut desk = Desk::new("one\n");
-    let made = desk.done(Request::CreateShare(
-        body(json!({"max_uses": 2})),
-        [1; 32],
-        None,
-    ));
+    let made = desk.share(json!({"max_uses": 2}), [1; 32]);
     assert_eq!(made["url"], Value::Null, "what is kept shows no link");
     let share: ShareId = made["share_id"].as_str().unwrap().parse().unwrap();
     desk.open([1; 32]).unwrap();
     assert_eq!(desk.open([2; 32]).unwrap_err(), DocumentError::NotFound);
-    desk.done(Request::SetPermissions(body(
-        json!({"link_sharing": false}),
-    )));
+    desk.done::<SetPermissions>(body(json!({"link_sharing": false})));
     assert_eq!(desk.open([1; 32]).unwrap_err(), DocumentError::NotFound);
     assert_eq!(
-        desk.ask(Request::UseShare(share)).unwrap_err(),
+        desk.ask(UseShare { share }).unwrap_err(),
         DocumentError::NotFound
     );
-    desk.done(Request::SetPermissions(body(json!({"link_sharing": true}))));
+    desk.done::<SetPermissions>(body(json!({"link_sharing": true})));
     let (sequence, events) = (desk.live().sequence, desk.events.len());
-    desk.done(Request::UseShare(share));
-    desk.done(Request::UseShare(share));
+    desk.done(UseShare { share });
+    desk.done(UseShare { share });
     assert_eq!(
         (desk.live().sequence, desk.events.len()),
         (sequence, events),
         "a use is no event"
     );
     assert_eq!(
-        desk.ask(Request::UseShare(share)).unwrap_err(),
+        desk.ask(UseShare { share }).unwrap_err(),
         DocumentError::NotFound
     );
     assert_eq!(desk.open([1; 32]).unwrap_err(), DocumentError::NotFound);
-    let other = desk.done(Request::CreateShare(body(json!({})), [3; 32], None));
-    desk.done(Request::RemoveShare(
-        other["share_id"].as_str().unwrap().parse().unwrap(),
-    ));
+    let other = desk.share(json!({}), [3; 32]);
+    desk.done(RemoveShare {
+        share: other["share_id"].as_str().unwrap().parse().unwrap(),
+    });
     assert_eq!(desk.open([3; 32]).unwrap_err(), DocumentError::NotFound);
 }
 
@@ -497,13 +528,10 @@ fn a_link_opens_until_it_is_used_up_switched_off_or_taken_back() {
 fn comments_follow_their_lines_or_are_outdated() {
     let mut desk = Desk::new("a\nb\nc\n");
     for line in [1, 3] {
-        desk.done(Request::AddComment(body(
-            json!({"start_line": line, "body": "hm"}),
-        )));
+        desk.comment(json!({"start_line": line, "body": "hm"}))
+            .unwrap();
     }
-    let beyond = desk.ask(Request::AddComment(body(
-        json!({"start_line": 4, "body": "hm"}),
-    )));
+    let beyond = desk.comment(json!({"start_line": 4, "body": "hm"}));
     assert!(matches!(beyond, Err(DocumentError::Invalid(_))));
     desk.done(update(json!({"content": "new\na\nb\nchanged\n"})));
     let head = desk.live().facts.head_id;

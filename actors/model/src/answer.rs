@@ -17,6 +17,45 @@ pub struct Answer {
     pub replayed: bool,
 }
 
+impl Answer {
+    /// Something new with this identifier, as it is shown.
+    #[must_use]
+    pub fn created(id: String, etag: Option<String>, body: Bytes) -> Self {
+        Answer {
+            id: Some(id),
+            ..Answer::of(Done::Created, etag, body)
+        }
+    }
+
+    /// What was read or changed, as it is now.
+    #[must_use]
+    pub fn ok(etag: Option<String>, body: Bytes) -> Self {
+        Answer::of(Done::Ok, etag, body)
+    }
+
+    /// Something that goes on afterwards, as it is at its beginning.
+    #[must_use]
+    pub fn accepted(body: Bytes) -> Self {
+        Answer::of(Done::Accepted, None, body)
+    }
+
+    /// Nothing is left to be shown.
+    #[must_use]
+    pub fn deleted() -> Self {
+        Answer::of(Done::Deleted, None, Bytes::new())
+    }
+
+    fn of(done: Done, etag: Option<String>, body: Bytes) -> Self {
+        Answer {
+            done,
+            id: None,
+            etag,
+            body,
+            replayed: false,
+        }
+    }
+}
+
 /// What a command did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {

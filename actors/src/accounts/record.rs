@@ -210,22 +210,10 @@ impl<R: Rules> Record<R> {
         Ok(match (step, current) {
             (Step::Show, Some(held)) => {
                 let body = held.state.show(&turn.identity, Secret::Hidden);
-                turn.unchanged(Answer {
-                    done: Done::Ok,
-                    id: None,
-                    etag: Some(etag),
-                    body,
-                    replayed: false,
-                })
+                turn.unchanged(Answer::ok(Some(etag), body))
             }
             (Step::Quiet, Some(_)) => turn.unchanged(gone()),
-            (Step::Say(body), Some(_)) => turn.unchanged(Answer {
-                done: Done::Ok,
-                id: None,
-                etag: None,
-                body,
-                replayed: false,
-            }),
+            (Step::Say(body), Some(_)) => turn.unchanged(Answer::ok(None, body)),
             (Step::Tell { shown, kept }, Some(_)) => turn.tell(shown, kept),
             (Step::Show | Step::Quiet | Step::Say(_) | Step::Tell { .. }, None) => {
                 return Err(RecordError::NotFound);
@@ -269,13 +257,7 @@ impl<R: Rules> Turn<'_, R> {
 
     fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>> {
         // It has no identifier; its place is where it is used.
-        let reply = Answer {
-            done: Done::Created,
-            id: Some(String::new()),
-            etag: None,
-            body: shown,
-            replayed: false,
-        };
+        let reply = Answer::created(String::new(), None, shown);
         if self.reservation.is_none() {
             return Decision::Answer(reply);
         }
@@ -417,13 +399,7 @@ fn row(happened: Happened, payload: Bytes) -> NewRow {
 }
 
 fn gone() -> Answer {
-    Answer {
-        done: Done::Deleted,
-        id: None,
-        etag: None,
-        body: Bytes::new(),
-        replayed: false,
-    }
+    Answer::deleted()
 }
 
 impl<R: Rules> Entity for Record<R> {

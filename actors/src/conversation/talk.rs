@@ -1,13 +1,11 @@
 //! The rules of a conversation's messages, pure like those of its state: sending, editing,
 //! redacting. What a message does to the conversation around it stands in `state`.
 
-use bytes::Bytes;
-
 use super::draft::{Draft, to_json};
 use super::messages::{ConversationError, EditMessage, SendMessage};
 use super::state::{Asked, Conversation, Decided, Found, Live};
 use crate::store::StoredMessage;
-use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::answer::{Answer, Invalid, Precondition};
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Scope;
 use colloquy_model::commit::Header;
@@ -36,13 +34,7 @@ impl Conversation {
             header = draft.header(live);
         }
         let etag = Some((live.sequence + 1).to_string());
-        let answer = Answer {
-            done: Done::Created,
-            id: Some(id.to_string()),
-            etag,
-            body,
-            replayed: false,
-        };
+        let answer = Answer::created(id.to_string(), etag, body);
         Ok(draft.commit(asked, header, Vec::new(), answer, true))
     }
 
@@ -79,13 +71,7 @@ impl Conversation {
         after.edited_at = Some(Timestamp(draft.live.updated_at));
         let body = draft.edited(&after, held.sequence);
         let etag = Some((live.sequence + 1).to_string());
-        let answer = Answer {
-            done: Done::Ok,
-            id: None,
-            etag,
-            body,
-            replayed: false,
-        };
+        let answer = Answer::ok(etag, body);
         Ok(draft.commit(asked, Header::Unchanged, Vec::new(), answer, true))
     }
 
@@ -99,13 +85,7 @@ impl Conversation {
     ) -> Decided {
         let mut held = held(id, live.scope, found)?;
         check(&held, if_match)?;
-        let answer = Answer {
-            done: Done::Deleted,
-            id: None,
-            etag: None,
-            body: Bytes::new(),
-            replayed: false,
-        };
+        let answer = Answer::deleted();
         if held.now.redacted {
             return Ok(Decision::Answer(answer));
         }
@@ -134,13 +114,7 @@ fn check(held: &StoredMessage, if_match: Option<&Precondition>) -> Result<(), Co
 
 fn answer(held: &StoredMessage) -> Answer {
     let etag = Some(held.latest.to_string());
-    Answer {
-        done: Done::Ok,
-        id: None,
-        etag,
-        body: to_json(&held.now),
-        replayed: false,
-    }
+    Answer::ok(etag, to_json(&held.now))
 }
 
 /// A message as it is read by itself: the answer to a GET.

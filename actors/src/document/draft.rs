@@ -454,11 +454,5 @@ pub(super) fn change(field: &str, from: Value, to: Value) -> Map<String, Value> 
 
 /// An answer without a body.
 pub(super) fn nothing_shown() -> Answer {
-    Answer {
-        done: colloquy_model::answer::Done::Deleted,
-        id: None,
-        etag: None,
-        body: Bytes::new(),
-        replayed: false,
-    }
+    Answer::deleted()
 }

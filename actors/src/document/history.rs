@@ -10,7 +10,7 @@ use crate::store::{StoredVersion, VersionQuery};
 use bytes::Bytes;
 use colloquy_merge::StepBudget;
 use colloquy_merge::diff::{self, TooLong};
-use colloquy_model::answer::{Answer, Done};
+use colloquy_model::answer::Answer;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Scope;
 use colloquy_model::id::{DocumentId, VersionId};
@@ -85,13 +85,7 @@ impl Documents {
             .await
             .ok_or(AskError::Crashed)?
             .ok_or(AskError::Unreadable)?;
-        Ok(Answer {
-            done: Done::Ok,
-            id: None,
-            etag: Some(found.id.to_string()),
-            body,
-            replayed: false,
-        })
+        Ok(Answer::ok(Some(found.id.to_string()), body))
     }
 
     async fn parents(

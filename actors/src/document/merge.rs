@@ -23,7 +23,7 @@ use super::state::{Document, to_json};
 use super::version_graph::{self, Base, Plan};
 use super::views::MergeConflict;
 use crate::store::StoredVersion;
-use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Scope;
 use colloquy_model::id::{DocumentId, VersionId};
@@ -352,13 +352,7 @@ impl MergeOutcome {
     /// The answer to a dry run.
     pub(super) fn dry_run(self) -> Result<Answer, Failure> {
         match self {
-            MergeOutcome::DryRun(body) => Ok(Answer {
-                done: Done::Ok,
-                id: None,
-                etag: None,
-                body,
-                replayed: false,
-            }),
+            MergeOutcome::DryRun(body) => Ok(Answer::ok(None, body)),
             MergeOutcome::Refused(refusal) => Err(AskError::Refused(refusal)),
             MergeOutcome::Encoded(_) => Err(AskError::impossible("to a dry run")),
         }

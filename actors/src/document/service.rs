@@ -16,7 +16,7 @@ use super::state::Document;
 use crate::accounts::Identity;
 use crate::store::{Store, StoredVersion};
 use bytes::{BufMut, Bytes, BytesMut};
-use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{DocumentId, ShareId, VersionId};
@@ -168,13 +168,7 @@ impl Documents {
         } else {
             format!("{}-{}", seen.etag, shown.number)
         };
-        Ok(Answer {
-            done: Done::Ok,
-            id: None,
-            etag: Some(etag),
-            body,
-            replayed: false,
-        })
+        Ok(Answer::ok(Some(etag), body))
     }
 
     /// Puts its content into an answer that shows a document; a kept answer is kept without. What

@@ -27,7 +27,7 @@ use crate::store::{
     DeliveryQuery, DeliveryState, EndpointTotals, ListFailure, Store, Stored, StoredDelivery,
     StoredRecord,
 };
-use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
@@ -173,13 +173,7 @@ impl Deliveries {
             .take(8)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        Ok(Answer {
-            done: Done::Ok,
-            id: None,
-            etag: Some(etag),
-            body,
-            replayed: false,
-        })
+        Ok(Answer::ok(Some(etag), body))
     }
 
     /// Sends a delivery at once: one that waits before its time, one that has ended once more.

@@ -180,13 +180,7 @@ impl Asker {
     pub(super) fn answer(self, body: &impl Serialize, now: i64) -> (Reply, Answer, Option<Commit>) {
         // Shapes of ours: they can't fail.
         let body: bytes::Bytes = serde_json::to_vec(body).unwrap_or_default().into();
-        let answer = Answer {
-            done: Done::Accepted,
-            id: None,
-            etag: None,
-            body: body.clone(),
-            replayed: false,
-        };
+        let answer = Answer::accepted(body.clone());
         let subject = Subject {
             kind: Kind::Webhook,
             number: self.webhook.number(),

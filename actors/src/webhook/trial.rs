@@ -12,7 +12,7 @@ use super::wanted::EventKind;
 use crate::accounts::Records;
 use crate::accounts::record::{RecordError, to_json};
 use crate::store::Stored;
-use colloquy_model::answer::{Answer, Done};
+use colloquy_model::answer::Answer;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::caller::Caller;
 use colloquy_model::damage::Unreadable;
@@ -47,13 +47,7 @@ impl Records<Webhook> {
         let endpoint = self.endpoint(id).await?;
         let body = to_json(&attempt(&endpoint, event.0, courier).await);
         if reservation.is_none() {
-            return Ok(Answer {
-                done: Done::Ok,
-                id: None,
-                etag: None,
-                body,
-                replayed: false,
-            });
+            return Ok(Answer::ok(None, body));
         }
         match self
             .ask(id, caller, None, reservation, WebhookRequest::Tested(body))

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use colloquy_actors::accounts::KeyRequest;
 use colloquy_actors::realtime::Ticket;
-use colloquy_model::answer::{Answer, Done};
+use colloquy_model::answer::Answer;
 use colloquy_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -80,13 +80,7 @@ pub(super) async fn ticket(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outp
     let text = call.app.system.tickets.issue(ticket, call.now.0);
     let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
     if call.reservation.is_none() {
-        return Ok(Output::Answer(Answer {
-            done: Done::Created,
-            id: Some(String::new()),
-            etag: None,
-            body: shown,
-            replayed: false,
-        }));
+        return Ok(Output::Answer(Answer::created(String::new(), None, shown)));
     }
     let (id, caller) = (principal.key.view.key_id, call.account_caller());
     let request = KeyRequest::Tell { shown, kept };

@@ -150,13 +150,7 @@ impl Rule for GrantRole {
                 collaborator: held,
                 email: self.email.as_deref(),
             });
-            Answer {
-                done: Done::Created,
-                id: Some(user.to_string()),
-                etag,
-                body,
-                replayed: false,
-            }
+            Answer::created(user.to_string(), etag, body)
         };
         Ok(live.permit(next, context, shown))
     }
@@ -317,13 +311,7 @@ impl Rule for AddShare {
             share: view.clone(),
             url: None,
         });
-        let answer = Answer {
-            done: Done::Created,
-            id: Some(share.id.to_string()),
-            etag,
-            body,
-            replayed: false,
-        };
+        let answer = Answer::created(share.id.to_string(), etag, body);
         draft.live.facts.shares.push(share);
         draft.links_change();
         draft.event(Happened::DocumentShared, EventExtras::share(view));
@@ -404,13 +392,7 @@ impl Rule for UseShare {
             uses: share.terms.uses.saturating_add(1),
             ..share.view()
         };
-        let answer = Answer {
-            done: Done::Ok,
-            id: None,
-            etag: None,
-            body: to_json(&view),
-            replayed: false,
-        };
+        let answer = Answer::ok(None, to_json(&view));
         Ok(link_used(live, share, context, answer))
     }
 }
@@ -517,13 +499,7 @@ impl Live {
 
 fn collaborator_shown(held: Option<&Collaborator>) -> Answer {
     let body = held.map_or_else(|| to_json(&Value::Null), to_json);
-    Answer {
-        done: Done::Ok,
-        id: None,
-        etag: Some(tag(&body)),
-        body,
-        replayed: false,
-    }
+    Answer::ok(Some(tag(&body)), body)
 }
 
 /// The permission set as the interface shows it.
@@ -551,13 +527,7 @@ fn permissions_shown(permissions: &Permissions) -> Answer {
         collaborators,
         link_sharing: *link_sharing,
     });
-    Answer {
-        done: Done::Ok,
-        id: None,
-        etag: Some(tag(&body)),
-        body,
-        replayed: false,
-    }
+    Answer::ok(Some(tag(&body)), body)
 }
 
 fn differences(before: &Permissions, after: &Permissions) -> Map<String, Value> {

@@ -322,13 +322,7 @@ impl Rule for ApplyMerge {
 
 /// The answer that shows something without an identifier or a tag of its own.
 fn shown(body: Bytes) -> Answer {
-    Answer {
-        done: Done::Ok,
-        id: None,
-        etag: None,
-        body,
-        replayed: false,
-    }
+    Answer::ok(None, body)
 }
 
 /// The answer to a merge that has nothing to bring in.
@@ -381,13 +375,11 @@ impl Live {
         let version = draft.version(encoded, meta, &context);
         draft.version_event(happened, &version);
         let id = version.id.to_string();
-        let answer = Answer {
-            done: Done::Created,
-            id: Some(id.clone()),
-            etag: Some(id),
-            body: to_json(&draft.live.version_view(&version)),
-            replayed: false,
-        };
+        let answer = Answer::created(
+            id.clone(),
+            Some(id),
+            to_json(&draft.live.version_view(&version)),
+        );
         draft.commit(context, answer, Vec::new())
     }
 

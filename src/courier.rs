@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use colloquy_actors::store::Later;
 use colloquy_actors::webhook::target::{self, Target, TargetError, is_special};
-use colloquy_actors::webhook::{Courier, Lost, Parcel, Reply};
+use colloquy_actors::webhook::{Courier, Lost, OutboundRequest, Reply};
 use colloquy_runtime::threads;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -140,7 +140,7 @@ impl HttpCourier {
 }
 
 impl Courier for HttpCourier {
-    fn post(&self, parcel: Parcel) -> Later<Result<Reply, Lost>> {
+    fn post(&self, parcel: OutboundRequest) -> Later<Result<Reply, Lost>> {
         // An address in the URL itself is never resolved, so it is judged here.
         let judged = match target::check(&parcel.url, self.private) {
             Ok(_) => Ok(()),
@@ -184,8 +184,8 @@ pub(crate) fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-async fn send(client: Client, parcel: Parcel, deadline: Instant) -> Result<Reply, Lost> {
-    let Parcel {
+async fn send(client: Client, parcel: OutboundRequest, deadline: Instant) -> Result<Reply, Lost> {
+    let OutboundRequest {
         account: _,
         url,
         headers,

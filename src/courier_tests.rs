@@ -43,8 +43,8 @@ fn receiving(then: impl Fn(TcpStream) + Send + 'static) -> (u16, mpsc::Receiver<
     (port, came)
 }
 
-fn parcel(url: String) -> Parcel {
-    Parcel {
+fn parcel(url: String) -> OutboundRequest {
+    OutboundRequest {
         account: 1,
         url,
         headers: vec![("webhook-id", "evt_1".to_owned())],

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use crate::accounts::record::{Record, RecordCommand, Rules};
+use crate::accounts::record::{Record, RecordCommand, RecordSpec};
 use crate::accounts::{Account, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest};
 use crate::store::CommitLog;
 use crate::store::sqlite::OpenError;
@@ -93,7 +93,7 @@ pub(crate) fn first_start(
     })
 }
 
-fn create<R: Rules>(
+fn create<R: RecordSpec>(
     store: &dyn CommitLog,
     views: &Views,
     id: Id<R::Named>,

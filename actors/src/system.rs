@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::accounts::record::{Record, Rules};
+use crate::accounts::record::{Record, RecordSpec};
 use crate::accounts::{Account, Customer, Identity, Key, PlanRates, Records, User, set_plans};
 pub use crate::bootstrap::FirstStart;
 use crate::conversation::{Conversation, Conversations};
@@ -430,7 +430,7 @@ impl Builder<'_> {
         )
     }
 
-    fn records<R: Rules>(&self) -> Records<R> {
+    fn records<R: RecordSpec>(&self) -> Records<R> {
         Records {
             directory: self.directory::<Record<R>>(),
             store: Arc::clone(self.store),

@@ -7,7 +7,7 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use colloquy_actors::accounts::Principal;
 use colloquy_actors::document::access::Requester;
 use colloquy_model::caller::Caller;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::UserId;
 use colloquy_model::key::{KeyType, Permission, secret_hash};
 use colloquy_model::time::Timestamp;
@@ -135,7 +135,7 @@ pub(super) fn visible_kinds(
     app: &AppState,
     principal: &Principal,
     caller: &Caller,
-) -> Vec<Happened> {
+) -> Vec<EventKind> {
     let sees_all = matches!(
         app.system.documents.requester(caller),
         Requester::Account(_)
@@ -143,7 +143,7 @@ pub(super) fn visible_kinds(
     if sees_all && granted(principal, Permission::DocumentsRead) {
         return Vec::new();
     }
-    Happened::EVENTS
+    EventKind::EVENTS
         .iter()
         .copied()
         .filter(|kind| !kind.is_of_document())

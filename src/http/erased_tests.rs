@@ -10,7 +10,7 @@
 )]
 
 use colloquy_actors::document::redacted;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use serde_json::{Map, Value, json};
 
 use super::openapi::document;
@@ -112,42 +112,42 @@ impl Schemas {
     }
 
     /// The data of an event of this kind: the document as lists show it, and what the kind says.
-    fn data(&self, kind: Happened) -> Value {
+    fn data(&self, kind: EventKind) -> Value {
         let Value::Object(mut data) = self.value(self.named("Document")) else {
             panic!("no object")
         };
         data.remove("content");
         let mut put = |name: &str, value: Value| drop(data.insert(name.to_owned(), value));
         match kind {
-            Happened::DocumentCreated | Happened::DocumentRestored => {}
-            Happened::DocumentUpdated => put("changes", self.changes("Document")),
-            Happened::DocumentDeleted => put("permanent", json!(true)),
-            Happened::DocumentVersionCreated | Happened::DocumentMerged => {
+            EventKind::DocumentCreated | EventKind::DocumentRestored => {}
+            EventKind::DocumentUpdated => put("changes", self.changes("Document")),
+            EventKind::DocumentDeleted => put("permanent", json!(true)),
+            EventKind::DocumentVersionCreated | EventKind::DocumentMerged => {
                 put("version", self.value(self.named("DocumentVersion")));
             }
-            Happened::DocumentShared => {
+            EventKind::DocumentShared => {
                 put("share", self.value(self.named("Share")));
                 put("removed", json!(true));
             }
-            Happened::DocumentPermissionsUpdated => {
+            EventKind::DocumentPermissionsUpdated => {
                 put("changes", self.changes("Permissions"));
                 put(
                     "collaborators",
                     json!([self.value(self.named("Collaborator"))]),
                 );
             }
-            Happened::DocumentCommented => {
+            EventKind::DocumentCommented => {
                 put("comment", self.value(self.named("Comment")));
                 put("share_id", json!("shr_0190163d8694739b85d52d5e4a4d6d5f"));
             }
-            Happened::ConversationCreated
-            | Happened::ConversationUpdated
-            | Happened::ConversationClosed
-            | Happened::MessageCreated
-            | Happened::MessageUpdated
-            | Happened::RecordCreated
-            | Happened::RecordUpdated
-            | Happened::RecordDeleted => panic!("{kind:?} is of no document"),
+            EventKind::ConversationCreated
+            | EventKind::ConversationUpdated
+            | EventKind::ConversationClosed
+            | EventKind::MessageCreated
+            | EventKind::MessageUpdated
+            | EventKind::RecordCreated
+            | EventKind::RecordUpdated
+            | EventKind::RecordDeleted => panic!("{kind:?} is of no document"),
         }
         Value::Object(data)
     }
@@ -204,7 +204,7 @@ impl Schemas {
 #[test]
 fn events_of_erased_documents_hold_no_word_and_everything_else() {
     let schemas = Schemas::new();
-    let of_documents: Vec<Happened> = Happened::EVENTS
+    let of_documents: Vec<EventKind> = EventKind::EVENTS
         .iter()
         .copied()
         .filter(|kind| kind.is_of_document())

@@ -10,9 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use colloquy_actors::webhook::signature::{self, Signing};
 use colloquy_actors::webhook::target::{self, TargetError};
-use colloquy_actors::webhook::{Courier, Parcel, attempt_of};
+use colloquy_actors::webhook::{Courier, OutboundRequest, attempt_of};
 use colloquy_model::attempt::Attempt;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::EventId;
 use colloquy_model::time::Timestamp;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -154,7 +154,7 @@ fn events_url(options: &Listen) -> Result<Url, ListenError> {
     if let Some(events) = options.events.as_deref().filter(|events| *events != "*") {
         if let Some(unknown) = events
             .split(',')
-            .find(|kind| Happened::from_word(kind.trim()).is_none())
+            .find(|kind| EventKind::from_word(kind.trim()).is_none())
         {
             return Err(ListenError::Kind(unknown.to_owned()));
         }
@@ -305,7 +305,7 @@ impl Listener {
             attempt: 1,
         };
         let headers = signature::headers(signing);
-        let parcel = Parcel {
+        let parcel = OutboundRequest {
             account: NO_ACCOUNT,
             url: self.options.forward_to.clone(),
             headers,

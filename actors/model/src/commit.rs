@@ -7,11 +7,11 @@ use bytes::Bytes;
 use crate::account::AccountView;
 use crate::answer::Done;
 use crate::caller::{By, Caller, Scope};
-use crate::conversation::{ConversationState, Seen, Tallies};
+use crate::conversation::{ConversationState, MessageCounts, Seen};
 use crate::document::DocumentHeader;
 use crate::endpoint::Endpoint;
 use crate::entity::{Kind, Subject};
-use crate::event_kind::Happened;
+use crate::event_kind::EventKind;
 use crate::id::{CustomerId, ShareId, UserId, WebhookId};
 use crate::idempotency::Reservation;
 use crate::key::{KeyView, Secrets};
@@ -21,11 +21,11 @@ use crate::user::Role;
 #[derive(Debug)]
 pub struct NewRow {
     /// What happened.
-    pub happened: Happened,
+    pub happened: EventKind,
     /// The event's data, as JSON. Written once; redaction apart, it never changes.
     pub payload: Bytes,
     /// Counts up to and with this row.
-    pub tallies: Tallies,
+    pub tallies: MessageCounts,
     /// What event filters see.
     pub seen: Option<Seen>,
     /// The sequence of the message row that this one edits.

@@ -162,7 +162,7 @@ pub struct RevisionView {
 
 /// Counts of messages by sender, and the time of the last: what stands up to a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tallies {
+pub struct MessageCounts {
     /// From customers.
     pub customer: u64,
     /// From agents.
@@ -173,7 +173,7 @@ pub struct Tallies {
     pub last_message_at: Option<i64>,
 }
 
-impl Tallies {
+impl MessageCounts {
     /// Messages in all.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -226,5 +226,5 @@ pub struct ConversationState {
     /// Until when it sleeps; only a pending one does.
     pub snoozed_until: Option<i64>,
     /// When it last came to need somebody: made, reopened or woken.
-    pub roused_at: i64,
+    pub activated_at: i64,
 }

@@ -3,7 +3,7 @@
 use crate::caller::Scope;
 use crate::conversation::{Channel, Priority};
 use crate::event::Event;
-use crate::event_kind::Happened;
+use crate::event_kind::EventKind;
 use crate::id::WebhookId;
 
 /// An endpoint, as of one of its changes.
@@ -28,7 +28,7 @@ pub struct Endpoint {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Of these kinds; empty: all.
-    pub kinds: Vec<Happened>,
+    pub kinds: Vec<EventKind>,
     /// Of these channels; empty: whatever the channel, or without one.
     pub channels: Vec<Channel>,
     /// Of these priorities; empty: whatever the priority, or without one.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::caller::Scope;
 use crate::conversation::{Channel, Priority};
-use crate::event_kind::Happened;
+use crate::event_kind::EventKind;
 use crate::id::EventId;
 use crate::time::Timestamp;
 
@@ -25,7 +25,7 @@ pub struct Event {
     /// Its `seq`: 1, 2, 3 … in its entity.
     pub sequence: u64,
     /// What happened.
-    pub happened: Happened,
+    pub happened: EventKind,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// What filters see: the conversation's channel as of this commit …
@@ -52,7 +52,7 @@ struct Head {
 impl Event {
     /// Puts together what a row holds; `body` is made when it is first asked for.
     #[must_use]
-    pub fn new(place: Place, happened: Happened, at: i64, seen: SeenNow, payload: Bytes) -> Self {
+    pub fn new(place: Place, happened: EventKind, at: i64, seen: SeenNow, payload: Bytes) -> Self {
         let Place {
             position,
             scope,

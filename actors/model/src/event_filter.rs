@@ -2,14 +2,14 @@
 
 use crate::conversation::Channel;
 use crate::event::Event;
-use crate::event_kind::Happened;
+use crate::event_kind::EventKind;
 use crate::id::UserId;
 
 /// Every part that is given must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
     /// One of these kinds; empty: any.
-    pub kinds: Vec<Happened>,
+    pub kinds: Vec<EventKind>,
     /// In a conversation of this channel, as of the event.
     pub channel: Option<Channel>,
     /// In a conversation of this assignee, as of the event.

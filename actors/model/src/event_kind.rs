@@ -3,7 +3,7 @@
 /// What happened: the kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the published event names say it")]
-pub enum Happened {
+pub enum EventKind {
     ConversationCreated = 1,
     ConversationUpdated = 2,
     ConversationClosed = 3,
@@ -23,58 +23,58 @@ pub enum Happened {
     RecordDeleted = 22,
 }
 
-impl Happened {
+impl EventKind {
     /// Those that are published as events.
-    pub const EVENTS: &[Happened] = &[
-        Happened::ConversationCreated,
-        Happened::ConversationUpdated,
-        Happened::ConversationClosed,
-        Happened::MessageCreated,
-        Happened::MessageUpdated,
-        Happened::DocumentCreated,
-        Happened::DocumentUpdated,
-        Happened::DocumentDeleted,
-        Happened::DocumentRestored,
-        Happened::DocumentVersionCreated,
-        Happened::DocumentMerged,
-        Happened::DocumentShared,
-        Happened::DocumentPermissionsUpdated,
-        Happened::DocumentCommented,
+    pub const EVENTS: &[EventKind] = &[
+        EventKind::ConversationCreated,
+        EventKind::ConversationUpdated,
+        EventKind::ConversationClosed,
+        EventKind::MessageCreated,
+        EventKind::MessageUpdated,
+        EventKind::DocumentCreated,
+        EventKind::DocumentUpdated,
+        EventKind::DocumentDeleted,
+        EventKind::DocumentRestored,
+        EventKind::DocumentVersionCreated,
+        EventKind::DocumentMerged,
+        EventKind::DocumentShared,
+        EventKind::DocumentPermissionsUpdated,
+        EventKind::DocumentCommented,
     ];
 
     /// Its published name; empty for what is no public event.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Happened::ConversationCreated => "conversation.created",
-            Happened::ConversationUpdated => "conversation.updated",
-            Happened::ConversationClosed => "conversation.closed",
-            Happened::MessageCreated => "message.created",
-            Happened::MessageUpdated => "message.updated",
-            Happened::DocumentCreated => "document.created",
-            Happened::DocumentUpdated => "document.updated",
-            Happened::DocumentDeleted => "document.deleted",
-            Happened::DocumentRestored => "document.restored",
-            Happened::DocumentVersionCreated => "document.version_created",
-            Happened::DocumentMerged => "document.merged",
-            Happened::DocumentShared => "document.shared",
-            Happened::DocumentPermissionsUpdated => "document.permissions_updated",
-            Happened::DocumentCommented => "document.commented",
-            Happened::RecordCreated | Happened::RecordUpdated | Happened::RecordDeleted => "",
+            EventKind::ConversationCreated => "conversation.created",
+            EventKind::ConversationUpdated => "conversation.updated",
+            EventKind::ConversationClosed => "conversation.closed",
+            EventKind::MessageCreated => "message.created",
+            EventKind::MessageUpdated => "message.updated",
+            EventKind::DocumentCreated => "document.created",
+            EventKind::DocumentUpdated => "document.updated",
+            EventKind::DocumentDeleted => "document.deleted",
+            EventKind::DocumentRestored => "document.restored",
+            EventKind::DocumentVersionCreated => "document.version_created",
+            EventKind::DocumentMerged => "document.merged",
+            EventKind::DocumentShared => "document.shared",
+            EventKind::DocumentPermissionsUpdated => "document.permissions_updated",
+            EventKind::DocumentCommented => "document.commented",
+            EventKind::RecordCreated | EventKind::RecordUpdated | EventKind::RecordDeleted => "",
         }
     }
 
     /// Whether it happens to documents.
     #[must_use]
     pub fn is_of_document(self) -> bool {
-        (Happened::DocumentCreated as i64..=Happened::DocumentCommented as i64)
+        (EventKind::DocumentCreated as i64..=EventKind::DocumentCommented as i64)
             .contains(&(self as i64))
     }
 
     /// The event of this name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        Happened::EVENTS
+        EventKind::EVENTS
             .iter()
             .copied()
             .find(|happened| happened.word() == word)
@@ -83,7 +83,7 @@ impl Happened {
     /// The event that the store wrote so.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
-        Happened::EVENTS
+        EventKind::EVENTS
             .iter()
             .copied()
             .find(|happened| *happened as i64 == code)

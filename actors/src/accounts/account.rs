@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::Identity;
 use super::identity::KnownAccount;
 use super::network::{networks, networks_present};
-use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
 use colloquy_model::account::{AccountNumber, AccountView, Plan};
 use colloquy_model::answer::Invalid;
 use colloquy_model::commit::Effect;
@@ -212,7 +212,7 @@ fn auto_close(minutes: Option<u32>) -> Result<Option<u32>, RecordError> {
     )))
 }
 
-impl Rules for Account {
+impl RecordSpec for Account {
     const KIND: Kind = Kind::Account;
     const NAME: &'static str = "account";
     type Named = AccountKind;
@@ -221,7 +221,7 @@ impl Rules for Account {
     fn judge(
         current: Option<&Self>,
         request: AccountRequest,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError> {
         match (current, request) {
             (None, AccountRequest::Create(new, number)) => {
@@ -277,7 +277,7 @@ impl Rules for Account {
         &self.name
     }
 
-    fn effects(&self, _: Option<&Self>, _: &Setting<Self>) -> Vec<Effect> {
+    fn effects(&self, _: Option<&Self>, _: &CommandContext<Self>) -> Vec<Effect> {
         vec![Effect::Account(Box::new(self.view()), self.number.0)]
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Identity;
-use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
 use colloquy_model::answer::Invalid;
 use colloquy_model::commit::{Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
@@ -91,7 +91,7 @@ pub enum CustomerRequest {
 /// A customer as it is stored.
 pub type Customer = CustomerView;
 
-impl Rules for Customer {
+impl RecordSpec for Customer {
     const KIND: Kind = Kind::Customer;
     const NAME: &'static str = "customer";
     type Named = CustomerKind;
@@ -100,7 +100,7 @@ impl Rules for Customer {
     fn judge(
         current: Option<&Self>,
         request: CustomerRequest,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError> {
         match (current, request) {
             (None, CustomerRequest::Create(new)) => {
@@ -147,7 +147,7 @@ impl Rules for Customer {
         email.chain(external).collect()
     }
 
-    fn effects(&self, before: Option<&Self>, _: &Setting<Self>) -> Vec<Effect> {
+    fn effects(&self, before: Option<&Self>, _: &CommandContext<Self>) -> Vec<Effect> {
         let renamed = before.is_some_and(|before| before.name != self.name);
         let effect = || Effect::CustomerRenamed(self.customer_id, self.name.as_str().into());
         renamed.then(effect).into_iter().collect()
@@ -158,7 +158,7 @@ impl CustomerView {
     fn changed(
         &self,
         change: ChangeCustomer,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError> {
         let mut customer = self.clone();
         customer.name = change.name.map_or(customer.name, Text::into_string);

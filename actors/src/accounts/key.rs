@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::Identity;
 use super::identity::KnownKey;
 use super::network::{networks, networks_present};
-use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
 use colloquy_model::answer::Invalid;
 use colloquy_model::commit::{Condition, Effect};
 use colloquy_model::entity::Kind;
@@ -166,7 +166,7 @@ impl Key {
     fn create(
         new: CreateKey,
         account: AccountId,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError> {
         if new.expires_at.is_some_and(|at| at.0 <= setting.now) {
             return Err(RecordError::Invalid(Invalid::new(
@@ -245,7 +245,7 @@ impl Key {
     }
 }
 
-impl Rules for Key {
+impl RecordSpec for Key {
     const KIND: Kind = Kind::Key;
     const NAME: &'static str = "key";
     type Named = KeyKind;
@@ -254,7 +254,7 @@ impl Rules for Key {
     fn judge(
         current: Option<&Self>,
         request: KeyRequest,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError> {
         let revoked = current.is_some_and(|key| key.view.revoked_at.is_some());
         match (current, request) {
@@ -306,7 +306,7 @@ impl Rules for Key {
         &self.label
     }
 
-    fn effects(&self, _: Option<&Self>, _: &Setting<Self>) -> Vec<Effect> {
+    fn effects(&self, _: Option<&Self>, _: &CommandContext<Self>) -> Vec<Effect> {
         vec![Effect::Key(
             Box::new(self.view.clone()),
             self.account,

@@ -17,10 +17,10 @@ use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::commit::{
     Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow,
 };
-use colloquy_model::conversation::Tallies;
+use colloquy_model::conversation::MessageCounts;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{Id, Prefix};
 use colloquy_model::idempotency::Reservation;
 use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
@@ -58,7 +58,9 @@ pub enum RecordError {
 }
 
 /// One kind of record: its state and its rules, pure.
-pub trait Rules: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait RecordSpec:
+    Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// How the store names the kind.
     const KIND: Kind;
     /// How metrics name it.
@@ -75,7 +77,7 @@ pub trait Rules: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync 
     fn judge(
         current: Option<&Self>,
         request: Self::Request,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError>;
 
     /// As the interface shows it, in JSON; `secret` is shown once.
@@ -90,12 +92,12 @@ pub trait Rules: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync 
     }
 
     /// What the views take in when it has become this.
-    fn effects(&self, before: Option<&Self>, setting: &Setting<Self>) -> Vec<Effect>;
+    fn effects(&self, before: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect>;
 }
 
 /// What surrounds a decision about a record.
 #[derive(Debug)]
-pub struct Setting<R: Rules> {
+pub struct CommandContext<R: RecordSpec> {
     /// Its identifier.
     pub id: Id<R::Named>,
     /// Whose data.
@@ -143,7 +145,7 @@ pub enum Step<R> {
 }
 
 /// A request with who sent it and what must hold.
-pub struct RecordCommand<R: Rules> {
+pub struct RecordCommand<R: RecordSpec> {
     /// Who asks.
     pub caller: Caller,
     /// Only if the state is still this one.
@@ -158,7 +160,7 @@ pub struct RecordCommand<R: Rules> {
 
 /// A record, or the place of one that is not there.
 #[derive(Debug)]
-pub struct Record<R: Rules> {
+pub struct Record<R: RecordSpec> {
     id: Id<R::Named>,
     held: Option<Held<R>>,
     sequence: u64,
@@ -177,7 +179,7 @@ pub struct Changed<R> {
     sequence: u64,
 }
 
-impl<R: Rules> Record<R> {
+impl<R: RecordSpec> Record<R> {
     fn judge(&self, command: RecordCommand<R>, now: i64) -> Result<Decision<Self>, RecordError> {
         let RecordCommand {
             caller,
@@ -194,7 +196,7 @@ impl<R: Rules> Record<R> {
         if current.is_some() && if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
             return Err(RecordError::Precondition);
         }
-        let setting = Setting {
+        let setting = CommandContext {
             id: self.id,
             scope: caller.scope,
             now,
@@ -237,15 +239,15 @@ enum Showing {
 }
 
 /// One decision on its way to a commit.
-struct Turn<'r, R: Rules> {
+struct Turn<'r, R: RecordSpec> {
     record: &'r Record<R>,
-    setting: Setting<R>,
+    setting: CommandContext<R>,
     identity: Arc<Identity>,
     caller: Caller,
     reservation: Option<Reservation>,
 }
 
-impl<R: Rules> Turn<'_, R> {
+impl<R: RecordSpec> Turn<'_, R> {
     fn unchanged(self, reply: Answer) -> Decision<Record<R>> {
         if self.reservation.is_none() {
             return Decision::Answer(reply);
@@ -289,9 +291,9 @@ impl<R: Rules> Turn<'_, R> {
         };
         let payload = state.show(&self.identity, Secret::Hidden);
         let happened = if new {
-            Happened::RecordCreated
+            EventKind::RecordCreated
         } else {
-            Happened::RecordUpdated
+            EventKind::RecordUpdated
         };
         let header = Header::Record {
             new,
@@ -329,7 +331,7 @@ impl<R: Rules> Turn<'_, R> {
             .held
             .as_ref()
             .map(|held| held.state.show(&self.identity, Secret::Hidden));
-        let rows = vec![row(Happened::RecordDeleted, payload.unwrap_or_default())];
+        let rows = vec![row(EventKind::RecordDeleted, payload.unwrap_or_default())];
         let reply = gone();
         let mut commit = self.commit(&reply, None, rows, Header::RecordGone);
         commit.conditions = conditions;
@@ -380,7 +382,7 @@ impl<R: Rules> Turn<'_, R> {
     }
 }
 
-fn subject<R: Rules>(id: Id<R::Named>) -> Subject {
+fn subject<R: RecordSpec>(id: Id<R::Named>) -> Subject {
     Subject {
         kind: R::KIND,
         number: id.number(),
@@ -388,11 +390,11 @@ fn subject<R: Rules>(id: Id<R::Named>) -> Subject {
     }
 }
 
-fn row(happened: Happened, payload: Bytes) -> NewRow {
+fn row(happened: EventKind, payload: Bytes) -> NewRow {
     NewRow {
         happened,
         payload,
-        tallies: Tallies::default(),
+        tallies: MessageCounts::default(),
         seen: None,
         edits: None,
     }
@@ -402,7 +404,7 @@ fn gone() -> Answer {
     Answer::deleted()
 }
 
-impl<R: Rules> Entity for Record<R> {
+impl<R: RecordSpec> Entity for Record<R> {
     const KIND: &'static str = R::NAME;
     type Id = Id<R::Named>;
     type Command = RecordCommand<R>;
@@ -478,7 +480,7 @@ impl<R: Rules> Entity for Record<R> {
     }
 }
 
-impl<R: Rules> Kept for Record<R> {
+impl<R: RecordSpec> Kept for Record<R> {
     fn subject(id: Self::Id) -> Subject {
         subject::<R>(id)
     }

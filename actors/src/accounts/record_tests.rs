@@ -22,7 +22,7 @@ use colloquy_model::id::AccountId;
 use colloquy_model::key::secret_hash;
 
 /// A record that takes what it decides, and the view that sees the effects.
-struct Play<R: Rules> {
+struct Play<R: RecordSpec> {
     record: Record<R>,
     caller: Caller,
     identity: Arc<Identity>,
@@ -32,7 +32,7 @@ struct Play<R: Rules> {
 /// What a command came to: the answer, and what was committed.
 type Turned = Result<(Value, Option<Commit>), RecordError>;
 
-impl<R: Rules> Play<R> {
+impl<R: RecordSpec> Play<R> {
     fn new(scope: Scope) -> Self {
         let caller = Caller {
             scope,

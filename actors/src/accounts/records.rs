@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 
 use super::Identity;
-use super::record::{Record, RecordCommand, RecordError, Rules, Secret};
+use super::record::{Record, RecordCommand, RecordError, RecordSpec, Secret};
 use crate::store::{ListFailure, RecordQuery, Store};
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{Caller, Scope};
@@ -27,13 +27,13 @@ pub struct Filter {
 }
 
 /// All records of one kind.
-pub struct Records<R: Rules> {
+pub struct Records<R: RecordSpec> {
     pub(crate) directory: Arc<Directory<Record<R>>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) identity: Arc<Identity>,
 }
 
-impl<R: Rules> Records<R> {
+impl<R: RecordSpec> Records<R> {
     /// Asks one record.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Identity;
-use super::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
 use colloquy_model::commit::{Chore, Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
@@ -60,7 +60,7 @@ pub enum UserRequest {
 /// A user as it is stored.
 pub type User = UserView;
 
-impl Rules for User {
+impl RecordSpec for User {
     const KIND: Kind = Kind::User;
     const NAME: &'static str = "user";
     type Named = UserKind;
@@ -69,7 +69,7 @@ impl Rules for User {
     fn judge(
         current: Option<&Self>,
         request: UserRequest,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError> {
         match (current, request) {
             (None, UserRequest::Create(new)) => {
@@ -121,7 +121,7 @@ impl Rules for User {
         vec![(NameField::UserEmail, self.email.to_lowercase())]
     }
 
-    fn effects(&self, _: Option<&Self>, setting: &Setting<Self>) -> Vec<Effect> {
+    fn effects(&self, _: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect> {
         vec![Effect::User(setting.scope, self.user_id, self.role)]
     }
 }

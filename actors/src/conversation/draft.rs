@@ -8,14 +8,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::message_rules::NewMessage;
 use super::messages::{ConversationView, EmbeddedCustomer};
 use super::state::{Asked, Changed, Conversation, Live};
-use super::talk::Said;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Effect, Header, KeptAnswer, NewRow};
 use colloquy_model::conversation::{ConversationState, MessageView, Seen, SenderType, Status};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, MessageId, UserId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;
@@ -61,7 +61,7 @@ impl Draft {
 
     fn row(
         &mut self,
-        happened: Happened,
+        happened: EventKind,
         payload: Bytes,
         sender: Option<SenderType>,
         edits: Option<u64>,
@@ -91,7 +91,7 @@ impl Draft {
     /// An event that shows the whole conversation.
     pub(super) fn event(
         &mut self,
-        happened: Happened,
+        happened: EventKind,
         changes: Option<Map<String, Value>>,
         reason: Option<Option<&str>>,
     ) {
@@ -105,7 +105,7 @@ impl Draft {
         self.row(happened, data, None, None);
     }
 
-    pub(super) fn message(&mut self, said: Said) -> (MessageId, Bytes) {
+    pub(super) fn message(&mut self, said: NewMessage) -> (MessageId, Bytes) {
         let at = self.live.updated_at;
         self.live.tallies = self.live.tallies.plus(said.sender_type, at);
         let id = MessageId::with_sequence(at, self.live.sequence + 1);
@@ -123,7 +123,7 @@ impl Draft {
             redacted: false,
         });
         self.row(
-            Happened::MessageCreated,
+            EventKind::MessageCreated,
             body.clone(),
             Some(said.sender_type),
             None,
@@ -134,7 +134,7 @@ impl Draft {
     pub(super) fn edited(&mut self, message: &MessageView, original: u64) -> Bytes {
         let body = to_json(message);
         self.row(
-            Happened::MessageUpdated,
+            EventKind::MessageUpdated,
             body.clone(),
             Some(message.sender_type),
             Some(original),
@@ -158,14 +158,14 @@ impl Draft {
         let reopens = before.status == Status::Closed && after.status != Status::Closed;
         let wakes = before.snoozed_until.is_some() && after.snoozed_until.is_none();
         if reopens || wakes {
-            after.roused_at = self.live.updated_at;
+            after.activated_at = self.live.updated_at;
         }
         let changes = changes(&before, &after);
         self.live.state = after;
         let happened = if closes {
-            Happened::ConversationClosed
+            EventKind::ConversationClosed
         } else {
-            Happened::ConversationUpdated
+            EventKind::ConversationUpdated
         };
         self.event(happened, Some(changes), closes.then_some(reason));
     }

@@ -5,8 +5,8 @@ pub mod messages;
 
 mod actor;
 mod draft;
+mod message_rules;
 mod state;
-mod talk;
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use serde_json::value::RawValue;
 pub use self::state::{Changed, Conversation, Found};
 
 use self::draft::raw;
+use self::message_rules::read_message;
 use self::messages::{
     ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
     EmbeddedCustomer, Request,
 };
-use self::talk::read_message;
 use crate::accounts::Identity;
 use crate::customer_names::Names;
 use crate::store::{

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::draft::{Draft, compact, to_json, view};
+use super::message_rules::NewMessage;
 use super::messages::{
     ChangeConversation, CloseConversation, ConversationCommand, ConversationError,
     CreateConversation, CustomerShown, Request,
 };
-use super::talk::Said;
 use crate::accounts::Identity;
 use crate::customer_names::CustomerName;
 use crate::store::StoredMessage;
@@ -16,11 +16,11 @@ use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::commit::{Condition, Header};
 use colloquy_model::conversation::{
-    Channel, ConversationState, MessageType, Priority, SenderId, SenderType, Status, Tallies,
+    Channel, ConversationState, MessageCounts, MessageType, Priority, SenderId, SenderType, Status,
 };
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::Metadata;
@@ -41,7 +41,7 @@ pub(super) struct Live {
     pub(super) customer: Arc<CustomerName>,
     pub(super) sequence: u64,
     pub(super) updated_at: i64,
-    pub(super) tallies: Tallies,
+    pub(super) tallies: MessageCounts,
 }
 
 /// What a decision makes of the conversation.
@@ -168,7 +168,7 @@ impl Conversation {
             metadata: compact(&new.metadata),
             closed_at: None,
             snoozed_until: None,
-            roused_at: self.id.created_ms(),
+            activated_at: self.id.created_ms(),
         };
         let before = Live {
             scope: asked.caller.scope,
@@ -176,13 +176,13 @@ impl Conversation {
             customer: Arc::clone(&customer.name),
             sequence: 0,
             updated_at: self.id.created_ms(),
-            tallies: Tallies::default(),
+            tallies: MessageCounts::default(),
         };
         let mut draft = Draft::new(self.id, before, &asked);
         draft.live.updated_at = self.id.created_ms();
-        draft.event(Happened::ConversationCreated, None, None);
+        draft.event(EventKind::ConversationCreated, None, None);
         if let Some(content) = &new.initial_message {
-            let said = Said {
+            let said = NewMessage {
                 content: content.to_string(),
                 kind: MessageType::Text,
                 sender_type: SenderType::Customer,
@@ -271,7 +271,7 @@ impl Conversation {
         let mut after = live.state.clone();
         let active_at = live
             .state
-            .roused_at
+            .activated_at
             .max(live.tallies.last_message_at.unwrap_or(0));
         if after.snoozed_until.is_none() && active_at.saturating_add(after_ms) <= asked.now {
             after.status = Status::Closed;

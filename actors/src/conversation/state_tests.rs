@@ -103,7 +103,7 @@ struct Play {
     users: [UserId; 2],
     now: i64,
     /// By sequence.
-    rows: Vec<(Happened, Bytes, i64)>,
+    rows: Vec<(EventKind, Bytes, i64)>,
     /// Of each message: the sequences of its texts.
     messages: Vec<(MessageId, Vec<u64>)>,
     senders: HashMap<SenderType, u64>,
@@ -290,7 +290,7 @@ impl Play {
     }
 
     /// What the contract has a commit consist of: events in order, or the refusal.
-    fn expected(&self, ask: &Ask, request: &Request) -> Result<Vec<Happened>, ConversationError> {
+    fn expected(&self, ask: &Ask, request: &Request) -> Result<Vec<EventKind>, ConversationError> {
         let status = self.live().state.status;
         let redacted = |id: &MessageId| {
             let latest = self.found(*id).unwrap().now;
@@ -298,7 +298,7 @@ impl Play {
         };
         let updated = |changes: bool| {
             Ok(if changes {
-                vec![Happened::ConversationUpdated]
+                vec![EventKind::ConversationUpdated]
             } else {
                 Vec::new()
             })
@@ -307,7 +307,7 @@ impl Play {
             (Ask::Read, _) => Ok(Vec::new()),
             (Ask::Change(changes), _) => self.expected_change(changes),
             (Ask::Close(_), _) if status != Status::Closed => {
-                Ok(vec![Happened::ConversationClosed])
+                Ok(vec![EventKind::ConversationClosed])
             }
             (Ask::Close(_), _) => Ok(Vec::new()),
             (Ask::Wake, _) => updated(
@@ -320,7 +320,7 @@ impl Play {
                 let open = status != Status::Closed && self.live().state.snoozed_until.is_none();
                 let due = open && self.active_at + after_ms <= self.now;
                 Ok(if due {
-                    vec![Happened::ConversationClosed]
+                    vec![EventKind::ConversationClosed]
                 } else {
                     Vec::new()
                 })
@@ -330,27 +330,27 @@ impl Play {
                 updated(self.live().state.assignee == Some(self.users[*user]))
             }
             (Ask::Send(SenderType::Customer), _) if status != Status::Active => Ok(vec![
-                Happened::MessageCreated,
-                Happened::ConversationUpdated,
+                EventKind::MessageCreated,
+                EventKind::ConversationUpdated,
             ]),
-            (Ask::Send(SenderType::Customer), _) => Ok(vec![Happened::MessageCreated]),
+            (Ask::Send(SenderType::Customer), _) => Ok(vec![EventKind::MessageCreated]),
             (Ask::Send(_), _) if status == Status::Closed => Err(ConversationError::Closed),
-            (Ask::Send(_), _) => Ok(vec![Happened::MessageCreated]),
+            (Ask::Send(_), _) => Ok(vec![EventKind::MessageCreated]),
             (Ask::Edit { .. }, Request::Edit(id, edit)) => match redacted(id) {
                 (true, _) => Err(ConversationError::Redacted),
                 (false, held) if edit.content.as_deref() == Some(&*held) => Ok(Vec::new()),
-                (false, _) => Ok(vec![Happened::MessageUpdated]),
+                (false, _) => Ok(vec![EventKind::MessageUpdated]),
             },
             (Ask::Redact(_), Request::Redact(id)) => Ok(if redacted(id).0 {
                 Vec::new()
             } else {
-                vec![Happened::MessageUpdated]
+                vec![EventKind::MessageUpdated]
             }),
             (Ask::Edit { .. } | Ask::Redact(_), _) => panic!("another request was made of it"),
         }
     }
 
-    fn expected_change(&self, changes: &Changes) -> Result<Vec<Happened>, ConversationError> {
+    fn expected_change(&self, changes: &Changes) -> Result<Vec<EventKind>, ConversationError> {
         let Changes {
             status: to,
             priority,
@@ -375,7 +375,7 @@ impl Play {
             return Err(ConversationError::NotPending);
         }
         if status == Status::Closed && state.status != Status::Closed {
-            return Ok(vec![Happened::ConversationClosed]);
+            return Ok(vec![EventKind::ConversationClosed]);
         }
         let metadata: Value = serde_json::from_str(&state.metadata).unwrap();
         let changes = status != state.status
@@ -387,7 +387,7 @@ impl Play {
                 .as_ref()
                 .is_some_and(|key| metadata.get("b").unwrap_or(&Value::Null) != key);
         Ok(if changes {
-            vec![Happened::ConversationUpdated]
+            vec![EventKind::ConversationUpdated]
         } else {
             Vec::new()
         })
@@ -450,7 +450,7 @@ impl Play {
             || commit
                 .rows
                 .iter()
-                .any(|row| row.happened == Happened::MessageCreated)
+                .any(|row| row.happened == EventKind::MessageCreated)
         {
             self.active_at = commit.at;
         }
@@ -464,7 +464,7 @@ impl Play {
             let sequence = u64::try_from(self.rows.len()).unwrap() + 1;
             if matches!(
                 row.happened,
-                Happened::MessageCreated | Happened::MessageUpdated
+                EventKind::MessageCreated | EventKind::MessageUpdated
             ) {
                 self.take_message(row, sequence)?;
             }
@@ -494,7 +494,7 @@ impl Play {
 
     fn take_message(&mut self, row: &NewRow, sequence: u64) -> Result<(), TestCaseError> {
         let message: MessageView = serde_json::from_slice(&row.payload).unwrap();
-        if row.happened == Happened::MessageUpdated {
+        if row.happened == EventKind::MessageUpdated {
             let (_, texts) = self
                 .messages
                 .iter_mut()
@@ -538,7 +538,7 @@ impl Play {
         let said = commit.rows.iter().find(|row| {
             matches!(
                 row.happened,
-                Happened::ConversationUpdated | Happened::ConversationClosed
+                EventKind::ConversationUpdated | EventKind::ConversationClosed
             )
         });
         match said {
@@ -560,7 +560,7 @@ impl Play {
                 );
                 prop_assert_eq!(
                     data.get("reason").is_some(),
-                    row.happened == Happened::ConversationClosed
+                    row.happened == EventKind::ConversationClosed
                 );
                 let Header::Conversation { after: header, .. } = &commit.header else {
                     panic!("no header")
@@ -648,7 +648,7 @@ fn a_stranger_finds_nothing() {
 }
 
 /// What the rules make of a request that changes something: its events with their data.
-fn events(play: &mut Play, request: Request) -> Vec<(Happened, Value)> {
+fn events(play: &mut Play, request: Request) -> Vec<(EventKind, Value)> {
     let Decision::Change { change, commit, .. } = play.decide(request, None) else {
         panic!("nothing changes")
     };
@@ -680,7 +680,7 @@ fn a_snooze_ends_by_itself_once_and_not_before_its_time() {
     );
     play.now += 1;
     let woken = events(&mut play, Request::Wake);
-    let [(Happened::ConversationUpdated, data)] = &woken[..] else {
+    let [(EventKind::ConversationUpdated, data)] = &woken[..] else {
         panic!("{woken:?}")
     };
     let changes = json!({
@@ -774,7 +774,7 @@ fn an_idle_conversation_closes_with_its_reason_and_a_snoozed_one_does_not() {
     );
     play.now += 1;
     let closed = events(&mut play, idle());
-    let [(Happened::ConversationClosed, data)] = &closed[..] else {
+    let [(EventKind::ConversationClosed, data)] = &closed[..] else {
         panic!("{closed:?}")
     };
     assert_eq!(

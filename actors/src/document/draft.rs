@@ -17,9 +17,9 @@ use crate::store::StoredVersion;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Header, KeptAnswer, NewRow};
-use colloquy_model::conversation::Tallies;
+use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CommentId, ShareId};
 use colloquy_model::json::text;
 
@@ -160,7 +160,7 @@ impl Draft {
     }
 
     /// An event that shows the document as it is now.
-    pub(super) fn event(&mut self, happened: Happened, mut extras: EventExtras<'_>) {
+    pub(super) fn event(&mut self, happened: EventKind, mut extras: EventExtras<'_>) {
         self.live.sequence += 1;
         let mut document = self.live.view(None);
         if let Some(version) = extras.version.take() {
@@ -174,14 +174,14 @@ impl Draft {
         self.rows.push(NewRow {
             happened,
             payload,
-            tallies: Tallies::default(),
+            tallies: MessageCounts::default(),
             seen: None,
             edits: None,
         });
     }
 
     /// Adds the event that shows a new version.
-    pub(super) fn version_event(&mut self, happened: Happened, version: &StoredVersion) {
+    pub(super) fn version_event(&mut self, happened: EventKind, version: &StoredVersion) {
         let live = self.live.clone();
         let extras = EventExtras {
             version: Some(live.version_view(version)),

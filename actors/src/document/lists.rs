@@ -16,7 +16,7 @@ use colloquy_model::answer::Invalid;
 use colloquy_model::caller::Scope;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ActivityId, DocumentId, KeyId, UserId};
 use colloquy_model::page::{Order, Page, Paging, Start};
 use colloquy_model::time::Timestamp;
@@ -70,7 +70,7 @@ impl ActivityActor {
 #[derive(Debug, Clone)]
 pub struct ActivityList {
     /// Only this.
-    pub action: Option<Happened>,
+    pub action: Option<EventKind>,
     /// Only what this user or key did.
     pub actor: Option<ActivityActor>,
     /// Only after this instant …

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use colloquy_model::caller::{Mode, Scope};
     use colloquy_model::event::{Place, SeenNow};
-    use colloquy_model::event_kind::Happened;
+    use colloquy_model::event_kind::EventKind;
 
     fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
         let scope = Scope::of(account, Mode::Live);
@@ -140,7 +140,7 @@ mod tests {
         let payload = vec![b'x'; bytes].into();
         let event = Event::new(
             place,
-            Happened::MessageCreated,
+            EventKind::MessageCreated,
             0,
             SeenNow::default(),
             payload,

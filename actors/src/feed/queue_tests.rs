@@ -4,7 +4,7 @@
 use super::*;
 use colloquy_model::caller::{Mode, Scope};
 use colloquy_model::event::{Event, Place, SeenNow};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 
 /// An event at this position with so many bytes of data.
 fn event(position: i64, bytes: usize) -> Item {
@@ -19,7 +19,7 @@ fn event(position: i64, bytes: usize) -> Item {
     let payload = vec![b'x'; bytes].into();
     Item::Event(Arc::new(Event::new(
         place,
-        Happened::MessageCreated,
+        EventKind::MessageCreated,
         0,
         SeenNow::default(),
         payload,

@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 
-use super::mailbox::{Mailbox, Presence, Sign};
-use super::signs::{Listener, Said, Told, run};
+use super::mailbox::{Mailbox, Presence, Signal};
+use super::signals::{Listener, Said, Told, run};
 use colloquy_model::caller::Scope;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_runtime::threads;
@@ -42,7 +42,7 @@ pub struct Hub {
 
 /// One open line; dropped, it is gone from everywhere.
 #[derive(Debug)]
-pub struct Member {
+pub struct Connection {
     hub: Arc<Hub>,
     scope: Scope,
     line: u64,
@@ -87,10 +87,10 @@ impl Hub {
 
     /// A new line, which listens to nothing yet.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, scope: Scope) -> Member {
+    pub fn enter(self: &Arc<Self>, scope: Scope) -> Connection {
         let line = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (mailbox, rooms) = (Arc::default(), HashMap::new());
-        Member {
+        Connection {
             hub: Arc::clone(self),
             scope,
             line,
@@ -127,7 +127,7 @@ impl Hub {
     }
 }
 
-impl Member {
+impl Connection {
     /// Listens to one conversation, and is told who is there.
     pub fn listen(&mut self, conversation: ConversationId) {
         self.rooms.entry(conversation).or_default().listens = true;
@@ -221,7 +221,7 @@ impl Member {
     }
 
     /// The next sign for this line; none where it could not keep up.
-    pub fn poll_sign(&self, context: &mut Context<'_>) -> Poll<Option<Sign>> {
+    pub fn poll_sign(&self, context: &mut Context<'_>) -> Poll<Option<Signal>> {
         self.mailbox.poll(context)
     }
 
@@ -237,7 +237,7 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for Connection {
     fn drop(&mut self) {
         let present = self.rooms.values().filter(|part| part.is_present).count();
         self.hub.give_back_presences(self.scope, present);

@@ -4,12 +4,12 @@
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::super::signs::Table;
+use super::super::signals::Table;
 use super::*;
 use colloquy_model::caller::Mode;
 
 /// A hub and the thread's side of it, with a clock of its own.
-struct House {
+struct TenantTopics {
     hub: Arc<Hub>,
     told: Receiver<(Scope, Told)>,
     table: Table,
@@ -23,14 +23,14 @@ fn id(number: u32) -> ConversationId {
         .unwrap()
 }
 
-impl House {
+impl TenantTopics {
     fn new() -> Self {
-        House::with(3)
+        TenantTopics::with(3)
     }
 
     fn with(presences_max: usize) -> Self {
         let (hub, told) = Hub::with(presences_max);
-        House {
+        TenantTopics {
             hub,
             told,
             table: Table::default(),
@@ -39,7 +39,7 @@ impl House {
         }
     }
 
-    fn line(&self) -> Member {
+    fn line(&self) -> Connection {
         self.hub.enter(self.scope)
     }
 
@@ -58,7 +58,7 @@ impl House {
     }
 }
 
-fn waiting(member: &Member) -> Vec<Sign> {
+fn waiting(member: &Connection) -> Vec<Signal> {
     let mut context = Context::from_waker(Waker::noop());
     let mut all = Vec::new();
     while let Poll::Ready(Some(sign)) = member.poll_sign(&mut context) {
@@ -69,7 +69,7 @@ fn waiting(member: &Member) -> Vec<Sign> {
 
 #[test]
 fn a_line_keeps_no_conversation_that_it_has_left() {
-    let mut house = House::new();
+    let mut house = TenantTopics::new();
     let (mut line, user) = (house.line(), UserId::new(1));
     line.listen(id(1));
     line.say(id(1), user, Presence::Online).unwrap();
@@ -83,7 +83,7 @@ fn a_line_keeps_no_conversation_that_it_has_left() {
 
 #[test]
 fn typing_reaches_every_other_line_once_and_no_other_account() {
-    let mut house = House::new();
+    let mut house = TenantTopics::new();
     let (mut writer, mut reader) = (house.line(), house.line());
     let mut stranger = house.hub.enter(Scope::of(2, Mode::Live));
     writer.listen(id(1));
@@ -99,7 +99,7 @@ fn typing_reaches_every_other_line_once_and_no_other_account() {
 
 #[test]
 fn who_types_all_the_time_is_told_once_a_second_from_whichever_line() {
-    let mut house = House::new();
+    let mut house = TenantTopics::new();
     let (one, other, mut reader) = (house.line(), house.line(), house.line());
     reader.listen(id(1));
     let (mut heard, user) = (0, UserId::new(1));
@@ -115,9 +115,9 @@ fn who_types_all_the_time_is_told_once_a_second_from_whichever_line() {
 
 #[test]
 fn a_round_tells_so_much_and_presence_waits_for_the_next() {
-    let mut house = House::with(100);
-    let mut readers: Vec<Member> = (0..1_000).map(|_| house.line()).collect();
-    readers.iter_mut().for_each(Member::listen_to_all);
+    let mut house = TenantTopics::with(100);
+    let mut readers: Vec<Connection> = (0..1_000).map(|_| house.line()).collect();
+    readers.iter_mut().for_each(Connection::listen_to_all);
     let (mut line, user) = (house.line(), UserId::new(1));
     for number in 0..20 {
         line.say(id(number), user, Presence::Online).unwrap();
@@ -129,17 +129,17 @@ fn a_round_tells_so_much_and_presence_waits_for_the_next() {
     for _ in 0..10 {
         house.round();
     }
-    let heard: Vec<Sign> = waiting(readers.last().unwrap());
+    let heard: Vec<Signal> = waiting(readers.last().unwrap());
     let presence = heard
         .iter()
-        .filter(|sign| matches!(sign, Sign::Presence(..)))
+        .filter(|sign| matches!(sign, Signal::Presence(..)))
         .count();
     assert_eq!(presence, 18, "none is lost");
 }
 
 #[test]
 fn a_presence_that_changes_all_the_time_is_told_by_its_newest_state() {
-    let mut house = House::new();
+    let mut house = TenantTopics::new();
     let (mut line, mut reader, user) = (house.line(), house.line(), UserId::new(1));
     reader.listen(id(1));
     for presence in [Presence::Online, Presence::Away].repeat(50) {
@@ -148,13 +148,13 @@ fn a_presence_that_changes_all_the_time_is_told_by_its_newest_state() {
     house.round();
     assert_eq!(
         waiting(&reader),
-        [Sign::Presence(id(1), user, Presence::Away)]
+        [Signal::Presence(id(1), user, Presence::Away)]
     );
 }
 
 #[test]
 fn an_account_is_present_in_so_many_conversations() {
-    let house = House::new();
+    let house = TenantTopics::new();
     let (mut line, mut other, user) = (house.line(), house.line(), UserId::new(1));
     for number in 0..3 {
         line.say(id(number), user, Presence::Online).unwrap();
@@ -174,10 +174,10 @@ fn an_account_is_present_in_so_many_conversations() {
 
 #[test]
 fn a_user_is_offline_when_the_last_line_that_said_otherwise_is_gone() {
-    let mut house = House::new();
+    let mut house = TenantTopics::new();
     let (mut first, mut second, mut reader, user) =
         (house.line(), house.line(), house.line(), UserId::new(1));
-    let is = |presence| Sign::Presence(id(1), user, presence);
+    let is = |presence| Signal::Presence(id(1), user, presence);
     first.say(id(1), user, Presence::Online).unwrap();
     second.say(id(1), user, Presence::Away).unwrap();
     house.round();
@@ -194,7 +194,7 @@ fn a_user_is_offline_when_the_last_line_that_said_otherwise_is_gone() {
 
 #[test]
 fn nothing_is_left_when_all_lines_are_gone() {
-    let mut house = House::new();
+    let mut house = TenantTopics::new();
     let mut one = house.line();
     one.listen(id(1));
     one.listen_to_all();
@@ -207,7 +207,7 @@ fn nothing_is_left_when_all_lines_are_gone() {
 
 #[test]
 fn who_listened_comes_again_when_the_thread_has_lost_its_table() {
-    let mut house = House::new();
+    let mut house = TenantTopics::new();
     let mut reader = house.line();
     reader.listen(id(1));
     house.take();

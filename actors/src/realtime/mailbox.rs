@@ -42,7 +42,7 @@ impl Presence {
 
 /// What is passed on from one line to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum Signal {
     /// Somebody writes.
     Typing(ConversationId, Option<UserId>),
     /// Somebody is there, or not.
@@ -60,14 +60,14 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn put(&mut self, sign: Sign) {
+    fn put(&mut self, sign: Signal) {
         match sign {
-            Sign::Typing(conversation, user) => {
+            Signal::Typing(conversation, user) => {
                 if self.typing.len() < TYPING_MAX && !self.typing.contains(&(conversation, user)) {
                     self.typing.push_back((conversation, user));
                 }
             }
-            Sign::Presence(conversation, user, presence) => {
+            Signal::Presence(conversation, user, presence) => {
                 if self
                     .presence
                     .insert((conversation, user), presence)
@@ -79,15 +79,15 @@ impl Waiting {
         }
     }
 
-    fn take(&mut self) -> Option<Sign> {
+    fn take(&mut self) -> Option<Signal> {
         if let Some(whose) = self.order.pop_front()
             && let Some(presence) = self.presence.remove(&whose)
         {
-            return Some(Sign::Presence(whose.0, whose.1, presence));
+            return Some(Signal::Presence(whose.0, whose.1, presence));
         }
         self.typing
             .pop_front()
-            .map(|(conversation, user)| Sign::Typing(conversation, user))
+            .map(|(conversation, user)| Signal::Typing(conversation, user))
     }
 }
 
@@ -96,7 +96,7 @@ impl Waiting {
 pub(super) struct Mailbox(Mutex<Waiting>);
 
 impl Mailbox {
-    pub(super) fn put(&self, sign: Sign) {
+    pub(super) fn put(&self, sign: Signal) {
         let mut waiting = self.0.lock();
         if waiting.overflowed {
             return;
@@ -126,7 +126,7 @@ impl Mailbox {
     }
 
     /// The next sign; none where the line could not keep up.
-    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Sign>> {
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Signal>> {
         let mut waiting = self.0.lock();
         if waiting.overflowed {
             return Poll::Ready(None);
@@ -147,20 +147,20 @@ mod tests {
     fn only_the_newest_word_of_each_waits() {
         let (mailbox, conversation, user) =
             (Mailbox::default(), ConversationId::new(1), UserId::new(1));
-        mailbox.put(Sign::Presence(conversation, user, Presence::Online));
+        mailbox.put(Signal::Presence(conversation, user, Presence::Online));
         for _ in 0..1_000 {
-            mailbox.put(Sign::Typing(conversation, Some(user)));
+            mailbox.put(Signal::Typing(conversation, Some(user)));
         }
-        mailbox.put(Sign::Presence(conversation, user, Presence::Away));
+        mailbox.put(Signal::Presence(conversation, user, Presence::Away));
         let mut context = Context::from_waker(Waker::noop());
         let mut next = || mailbox.poll(&mut context);
         assert_eq!(
             next(),
-            Poll::Ready(Some(Sign::Presence(conversation, user, Presence::Away)))
+            Poll::Ready(Some(Signal::Presence(conversation, user, Presence::Away)))
         );
         assert_eq!(
             next(),
-            Poll::Ready(Some(Sign::Typing(conversation, Some(user))))
+            Poll::Ready(Some(Signal::Typing(conversation, Some(user))))
         );
         assert_eq!(next(), Poll::Pending);
     }
@@ -170,8 +170,8 @@ mod tests {
         let (mailbox, conversation) = (Mailbox::default(), ConversationId::new(1));
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..=PRESENCE_MAX {
-            mailbox.put(Sign::Typing(ConversationId::new(1), None));
-            mailbox.put(Sign::Presence(
+            mailbox.put(Signal::Typing(ConversationId::new(1), None));
+            mailbox.put(Signal::Presence(
                 conversation,
                 UserId::new(1),
                 Presence::Online,
@@ -179,7 +179,7 @@ mod tests {
             assert!(mailbox.0.lock().typing.len() <= TYPING_MAX);
         }
         assert_eq!(mailbox.poll(&mut context), Poll::Ready(None));
-        mailbox.put(Sign::Typing(conversation, None));
+        mailbox.put(Signal::Typing(conversation, None));
         assert!(mailbox.0.lock().order.is_empty() && mailbox.0.lock().typing.is_empty());
     }
 }

@@ -3,9 +3,9 @@
 
 mod hub;
 mod mailbox;
-mod signs;
+mod signals;
 mod tickets;
 
-pub use hub::{Hub, Member, TooManyPresences};
-pub use mailbox::{PRESENCE_MAX, Presence, Sign};
+pub use hub::{Connection, Hub, TooManyPresences};
+pub use mailbox::{PRESENCE_MAX, Presence, Signal};
 pub use tickets::{Ticket, Tickets};

@@ -26,8 +26,8 @@
 //! - While the disk is full, searches are behind and everything else goes on; when there is room
 //!   again, it catches up.
 
+mod dirty_marker;
 mod index;
-mod seal;
 mod words;
 mod writer;
 
@@ -45,7 +45,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{Semaphore, watch};
 
-use self::seal::Seal;
+use self::dirty_marker::DirtyMarker;
 use self::writer::{Shared, Task, Work, Writer};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
@@ -165,7 +165,7 @@ impl Search {
         reads: QueueBounds,
     ) -> Result<(Self, i64), SearchError> {
         let path = &resolved(path);
-        let seal = Seal::of(path);
+        let seal = DirtyMarker::of(path);
         let (connection, position) = open_or_begin(path, &seal, newest)?;
         let reader = || {
             index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -356,11 +356,15 @@ fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {
     SearchError::Sqlite(path.to_owned(), error)
 }
 
-fn open_or_begin(path: &Path, seal: &Seal, newest: i64) -> Result<(Connection, i64), SearchError> {
+fn open_or_begin(
+    path: &Path,
+    seal: &DirtyMarker,
+    newest: i64,
+) -> Result<(Connection, i64), SearchError> {
     let why = if let Some(why) = seal.distrusted() {
         why.to_owned()
     } else {
-        match index::open(path, !seal.break_open(), newest) {
+        match index::open(path, !seal.mark_dirty(), newest) {
             Ok(opened) => return Ok(opened),
             Err(unusable) if unusable.is_worthless() => unusable.to_string(),
             Err(index::Unusable::Sqlite(error)) => return Err(no_sqlite(path, error)),
@@ -380,7 +384,7 @@ fn open_or_begin(path: &Path, seal: &Seal, newest: i64) -> Result<(Connection, i
             Err(error) => return Err(SearchError::File(file.to_owned(), error)),
         }
     }
-    match index::open(path, !seal.break_open(), newest) {
+    match index::open(path, !seal.mark_dirty(), newest) {
         Ok(opened) => Ok(opened),
         Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
         Err(index::Unusable::Worthless(why)) => Err(SearchError::File(

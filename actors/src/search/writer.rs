@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::seal::Seal;
+use super::dirty_marker::DirtyMarker;
 use super::{Entry, Pace, index};
 use colloquy_runtime::offload;
 
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     /// Whether the file is damaged: the next opening begins anew.
     pub(super) damaged: AtomicBool,
     /// Says so to the next opening.
-    pub(super) seal: Seal,
+    pub(super) seal: DirtyMarker,
     /// Whether to give up what can't be written.
     pub(super) closing: AtomicBool,
 }
@@ -61,7 +61,7 @@ impl Shared {
     pub(super) fn note(&self, error: &rusqlite::Error) {
         if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "the search index is damaged; it is made anew when it is opened next");
-            self.seal.distrust();
+            self.seal.mark_corrupt();
         }
     }
 }

@@ -8,7 +8,7 @@ use super::stored::StoredRecord;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::caller::Scope;
 use colloquy_model::commit::Commit;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DeliveryId, EventId, WebhookId};
 use colloquy_model::page::Paging;
 
@@ -93,7 +93,7 @@ pub struct NewDelivery {
     /// The event's position.
     pub position: i64,
     /// What happened.
-    pub happened: Happened,
+    pub happened: EventKind,
     /// When it was made, in Unix milliseconds.
     pub at: i64,
     /// What has become of it already.
@@ -153,7 +153,7 @@ pub struct Replay {
     /// None after this instant.
     pub until: Option<i64>,
     /// Of these kinds; empty: whatever the endpoint wants.
-    pub kinds: Vec<Happened>,
+    pub kinds: Vec<EventKind>,
 }
 
 /// What becomes of a replay.
@@ -253,7 +253,7 @@ pub struct StoredDelivery {
     /// When the event was committed.
     pub event_at: i64,
     /// What happened.
-    pub happened: Happened,
+    pub happened: EventKind,
     /// When it was made.
     pub at: i64,
     /// Where it stands.
@@ -290,7 +290,7 @@ pub struct DeliveryQuery {
     /// In this state.
     pub state: Option<DeliveryState>,
     /// Of this kind of event.
-    pub happened: Option<Happened>,
+    pub happened: Option<EventKind>,
     /// Which part; `After` and `Before` hold a delivery's identifier.
     pub paging: Paging,
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use colloquy_model::caller::Scope;
 use colloquy_model::entity::Subject;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{UserId, VersionId};
 use colloquy_model::page::Paging;
 
@@ -135,7 +135,7 @@ pub struct ActivityQuery {
     /// To which.
     pub document: Subject,
     /// Only this.
-    pub action: Option<Happened>,
+    pub action: Option<EventKind>,
     /// Only what this user or key did.
     pub actor: Option<Subject>,
     /// Only after this instant, in Unix milliseconds …
@@ -152,7 +152,7 @@ pub struct ActivityRow {
     /// The position of its row.
     pub position: i64,
     /// What.
-    pub happened: Happened,
+    pub happened: EventKind,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// The user or key that did it.

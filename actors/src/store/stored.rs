@@ -9,7 +9,7 @@ use colloquy_model::answer::Done;
 use colloquy_model::caller::Scope;
 use colloquy_model::commit::NameField;
 use colloquy_model::conversation::{
-    Channel, ConversationState, MessageView, Priority, SenderType, Status, Tallies,
+    Channel, ConversationState, MessageCounts, MessageView, Priority, SenderType, Status,
 };
 use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
@@ -42,7 +42,7 @@ pub struct StoredConversation {
     /// When that was.
     pub updated_at: i64,
     /// The counts up to it.
-    pub tallies: Tallies,
+    pub tallies: MessageCounts,
 }
 
 /// A record as it is committed.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::courier::{Lost, Reply};
-use super::queue::Places;
+use super::delivery_queue::Places;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::time::Timestamp;
 

@@ -9,7 +9,7 @@ use crate::store::Later;
 
 /// One POST.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct OutboundRequest {
     /// For which account, by its number: what a parcel holds up while it is under way is the
     /// account's share.
     pub account: u32,
@@ -50,5 +50,5 @@ pub enum Lost {
 /// connects to no special-purpose address unless the settings allow it.
 pub trait Courier: Send + Sync + 'static {
     /// Sends it once, and waits at most as long as the settings say.
-    fn post(&self, parcel: Parcel) -> Later<Result<Reply, Lost>>;
+    fn post(&self, parcel: OutboundRequest) -> Later<Result<Reply, Lost>>;
 }

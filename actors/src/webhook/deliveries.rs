@@ -14,13 +14,13 @@ use utoipa::ToSchema;
 use super::attempt::WebhookSettings;
 use super::courier::Courier;
 use super::delivery_metrics::{DeliveryCounters, DeliveryMetrics};
+use super::dispatcher::{Dependencies, Disable, Dispatcher, Message};
 use super::messages::{
     AllHealth, Asker, DeliveryError, DeliveryLogView, DeliveryView, Health, HealthView, ReplayAsk,
     ReplayView, Retry,
 };
-use super::post::{Disable, Mail, Means, PostOffice};
 use super::record::{DisabledReason, WebhookView};
-use super::wanted::EventKinds;
+use super::webhook_filter::EventKindNames;
 use crate::accounts::Identity;
 use crate::feed::Feed;
 use crate::store::{
@@ -31,7 +31,7 @@ use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{AccountId, DeliveryId, WebhookId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging, Start};
@@ -51,7 +51,7 @@ pub struct DeliveryList {
     /// In this state.
     pub status: Option<DeliveryState>,
     /// Of this kind of event.
-    pub event: Option<Happened>,
+    pub event: Option<EventKind>,
     /// Which part.
     pub paging: Paging,
 }
@@ -69,7 +69,7 @@ pub struct ReplayEvents {
     /// Of these kinds; default `["*"]`: all that the endpoint wants.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
-    pub events: Option<EventKinds>,
+    pub events: Option<EventKindNames>,
 }
 
 /// All deliveries.
@@ -77,7 +77,7 @@ pub struct Deliveries {
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
     counters: Arc<DeliveryCounters>,
-    post: ActorHandle<PostOffice>,
+    post: ActorHandle<Dispatcher>,
 }
 
 impl Deliveries {
@@ -92,7 +92,7 @@ impl Deliveries {
         disable: Disable,
     ) -> std::io::Result<Self> {
         let counters: Arc<DeliveryCounters> = Arc::default();
-        let means = Means {
+        let means = Dependencies {
             store: Arc::clone(&store),
             feed,
             courier,
@@ -100,7 +100,7 @@ impl Deliveries {
             settings: Arc::new(settings),
             counters: Arc::clone(&counters),
         };
-        let post = ActorHandle::start(move || PostOffice::new(means.clone()))?;
+        let post = ActorHandle::start(move || Dispatcher::new(means.clone()))?;
         Ok(Deliveries {
             store,
             identity,
@@ -195,7 +195,7 @@ impl Deliveries {
             reservation,
             reply,
         };
-        self.tell(Mail::Retry(Box::new(Retry { asker, delivery })));
+        self.tell(Message::Retry(Box::new(Retry { asker, delivery })));
         answered(answer).await
     }
 
@@ -237,7 +237,7 @@ impl Deliveries {
             reservation,
             reply,
         };
-        self.tell(Mail::Replay(Box::new(ReplayAsk {
+        self.tell(Message::Replay(Box::new(ReplayAsk {
             asker,
             since,
             until,
@@ -253,7 +253,7 @@ impl Deliveries {
     /// Nobody delivers now, or the list took too long.
     pub async fn health(&self, paging: Paging) -> Result<Page, ListFailure> {
         let (reply, answer) = oneshot::channel();
-        self.tell(Mail::Health(reply));
+        self.tell(Message::Health(reply));
         let all = tokio::time::timeout(ASK_MAX, answer)
             .await
             .ok()
@@ -290,7 +290,7 @@ impl Deliveries {
     /// so long.
     pub(crate) async fn stop(&self, at_most: Duration) {
         let (done, stopped) = oneshot::channel();
-        self.post.tell(Mail::Drain(
+        self.post.tell(Message::Drain(
             Instant::now() + at_most.mul_f64(WAITED_FOR),
             done,
         ));
@@ -308,7 +308,7 @@ impl Deliveries {
         self.counters.read()
     }
 
-    fn tell(&self, mail: Mail) {
+    fn tell(&self, mail: Message) {
         // Untold, the mail is dropped, and with it the reply that is waited for.
         self.post.tell(mail);
     }
@@ -332,7 +332,7 @@ impl Deliveries {
             .filter(|record| record.scope == scope)
             .ok_or(ListFailure::NotFound)?;
         let (reply, reached) = oneshot::channel();
-        self.tell(Mail::Reach(reply));
+        self.tell(Message::Reach(reply));
         tokio::time::timeout(ASK_MAX, reached)
             .await
             .ok()

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use super::queue::Verdict;
+use super::delivery_queue::Verdict;
 
 /// Counters and gauges of deliveries; the thread that delivers alone changes them.
 #[derive(Debug, Default)]

@@ -143,14 +143,14 @@ mod tests {
     use colloquy_model::conversation::Channel;
     use colloquy_model::endpoint::Wants;
     use colloquy_model::event::{Place, SeenNow};
-    use colloquy_model::event_kind::Happened;
+    use colloquy_model::event_kind::EventKind;
     use colloquy_model::id::WebhookId;
 
     fn scope() -> Scope {
         Scope::of(1, Mode::Live)
     }
 
-    fn endpoint(id: WebhookId, enabled: bool, kinds: &[Happened]) -> Arc<Endpoint> {
+    fn endpoint(id: WebhookId, enabled: bool, kinds: &[EventKind]) -> Arc<Endpoint> {
         let wants = Wants {
             kinds: kinds.to_vec(),
             ..Wants::default()
@@ -165,7 +165,7 @@ mod tests {
         })
     }
 
-    fn event(position: i64, happened: Happened, scope: Scope) -> Event {
+    fn event(position: i64, happened: EventKind, scope: Scope) -> Event {
         let place = Place {
             position,
             scope,
@@ -188,7 +188,7 @@ mod tests {
             within: 0,
         });
         let most = usize::MAX;
-        let message = |position| event(position, Happened::MessageCreated, scope());
+        let message = |position| event(position, EventKind::MessageCreated, scope());
         assert_eq!(
             matcher.event(&message(11), most),
             [0; 0],
@@ -203,13 +203,13 @@ mod tests {
         );
         assert_eq!(
             matcher.event(
-                &event(14, Happened::MessageCreated, Scope::of(1, Mode::Test)),
+                &event(14, EventKind::MessageCreated, Scope::of(1, Mode::Test)),
                 most
             ),
             [0; 0]
         );
         assert_eq!(
-            matcher.endpoint(15, endpoint(id, true, &[Happened::ConversationClosed])),
+            matcher.endpoint(15, endpoint(id, true, &[EventKind::ConversationClosed])),
             Moved::Open
         );
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
                 .for_each(|id| matcher.begin_with(endpoint(*id, true, &[])));
             matcher
         };
-        let message = event(20, Happened::MessageCreated, scope());
+        let message = event(20, EventKind::MessageCreated, scope());
         let mut matcher = fresh(Matched::default());
         let mut found = Vec::new();
         while matcher.position() < 20 {

@@ -13,7 +13,7 @@ use colloquy_model::attempt::Attempt;
 use colloquy_model::caller::{Caller, Scope};
 use colloquy_model::commit::{Commit, KeptAnswer};
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{AccountId, DeliveryId, EventId, WebhookId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
@@ -87,7 +87,7 @@ pub struct ReplayView {
     /// None after this instant; null: up to now.
     pub until: Option<Timestamp>,
     /// Of these kinds; `["*"]`: all that the endpoint wants.
-    pub events: super::EventKinds,
+    pub events: super::EventKindNames,
 }
 
 /// How deliveries to an endpoint fare.
@@ -214,7 +214,7 @@ pub(super) struct ReplayAsk {
     pub(super) asker: Asker,
     pub(super) since: Option<Timestamp>,
     pub(super) until: Option<Timestamp>,
-    pub(super) kinds: Vec<Happened>,
+    pub(super) kinds: Vec<EventKind>,
     pub(super) view: ReplayView,
 }
 

@@ -1,29 +1,29 @@
 //! Webhooks: endpoints, and the deliveries of events to them.
 
-mod asks;
 mod attempt;
 mod courier;
 mod deliveries;
 mod delivery_metrics;
-mod following;
-mod line;
+mod delivery_queue;
+mod dispatcher;
+mod endpoint_queue;
+mod feed_follower;
 mod matcher;
 mod messages;
-mod post;
-mod queue;
+mod pending_requests;
 mod record;
-mod replaying;
+mod replays;
 mod restore;
-mod sample;
+mod sample_event;
 mod schedule;
 pub mod signature;
 pub mod target;
-mod trial;
-mod wanted;
+mod test_delivery;
+mod webhook_filter;
 
 pub use crate::store::DeliveryState;
 pub use attempt::{WebhookSettings, attempt_of};
-pub use courier::{Courier, Lost, Parcel, Reply};
+pub use courier::{Courier, Lost, OutboundRequest, Reply};
 pub use deliveries::{Deliveries, DeliveryList, ReplayEvents};
 pub use delivery_metrics::DeliveryMetrics;
 pub use messages::{DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayView};
@@ -32,4 +32,4 @@ pub use record::{
     WebhookRequest, WebhookView,
 };
 pub use restore::restore_endpoint;
-pub use wanted::{EventKind, EventKinds, WebhookFilter};
+pub use webhook_filter::{EventKindName, EventKindNames, WebhookFilter};

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::wanted::{EventKind, EventKinds, WebhookFilter, accepted};
+use super::webhook_filter::{EventKindName, EventKindNames, WebhookFilter, accepted};
 use crate::accounts::Identity;
-use crate::accounts::record::{RecordError, Rules, Secret, Setting, Step, to_json};
+use crate::accounts::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
 use colloquy_model::answer::Invalid;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Scope;
@@ -30,7 +30,7 @@ pub struct CreateWebhook {
     /// Which kinds of events; default `["*"]`: all.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
-    pub events: Option<EventKinds>,
+    pub events: Option<EventKindNames>,
     /// Which of these events; null: all.
     #[serde(default)]
     pub filter: Option<WebhookFilter>,
@@ -54,7 +54,7 @@ pub struct ChangeWebhook {
     /// Which kinds of events; `["*"]`: all.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
-    pub events: Option<EventKinds>,
+    pub events: Option<EventKindNames>,
     /// Which of these events, in place of the filter before; null: all.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<WebhookFilter>)]
@@ -86,7 +86,7 @@ pub struct TestWebhook {
     /// Of which kind the sample is; default `conversation.created`.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
-    pub event: Option<EventKind>,
+    pub event: Option<EventKindName>,
 }
 
 /// Why the server disabled an endpoint.
@@ -108,7 +108,7 @@ pub struct WebhookView {
     /// Where deliveries go.
     pub url: String,
     /// Which kinds of events; `["*"]`: all.
-    pub events: EventKinds,
+    pub events: EventKindNames,
     /// Which of these events; null: all.
     #[serde(deserialize_with = "accepted")]
     pub filter: Option<WebhookFilter>,
@@ -199,7 +199,7 @@ impl Webhook {
         }
     }
 
-    fn create(new: CreateWebhook, setting: &Setting<Self>) -> Step<Self> {
+    fn create(new: CreateWebhook, setting: &CommandContext<Self>) -> Step<Self> {
         let made = Timestamp(setting.id.created_ms());
         let view = WebhookView {
             webhook_id: setting.id,
@@ -295,7 +295,7 @@ impl Webhook {
     }
 }
 
-impl Rules for Webhook {
+impl RecordSpec for Webhook {
     const KIND: Kind = Kind::Webhook;
     const NAME: &'static str = "webhook";
     type Named = WebhookKind;
@@ -304,7 +304,7 @@ impl Rules for Webhook {
     fn judge(
         current: Option<&Self>,
         request: WebhookRequest,
-        setting: &Setting<Self>,
+        setting: &CommandContext<Self>,
     ) -> Result<Step<Self>, RecordError> {
         match (current, request) {
             (None, WebhookRequest::Create(new)) => Ok(Webhook::create(new, setting)),
@@ -336,7 +336,7 @@ impl Rules for Webhook {
         &self.view.url
     }
 
-    fn effects(&self, _: Option<&Self>, setting: &Setting<Self>) -> Vec<Effect> {
+    fn effects(&self, _: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect> {
         vec![Effect::Endpoint(Arc::new(
             self.endpoint(setting.id, setting.scope),
         ))]

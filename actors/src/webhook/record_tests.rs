@@ -15,7 +15,7 @@ use super::*;
 use crate::accounts::record::{Record, RecordCommand};
 use crate::idempotency::{Keys, Looked};
 use colloquy_model::caller::{By, Caller, Mode};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::key_hash;
 use colloquy_runtime::{Decision, Entity};
 
@@ -29,8 +29,8 @@ fn refused<T: DeserializeOwned>(json: Value) -> bool {
     serde_json::from_value::<T>(json).is_err()
 }
 
-fn setting(id: WebhookId, now: i64) -> Setting<Webhook> {
-    Setting {
+fn setting(id: WebhookId, now: i64) -> CommandContext<Webhook> {
+    CommandContext {
         id,
         scope: SCOPE,
         now,
@@ -272,7 +272,7 @@ fn an_endpoint_reads_back_from_its_record_and_from_its_rows() {
     );
     assert_eq!(
         stored.wants.kinds,
-        [Happened::MessageCreated, Happened::DocumentShared]
+        [EventKind::MessageCreated, EventKind::DocumentShared]
     );
     assert_eq!(
         (

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::attempt::{WebhookSettings, attempt_of};
 use super::courier::{Lost, Reply};
-use super::queue::Verdict;
+use super::delivery_queue::Verdict;
 use super::record::DisabledReason;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::time::Timestamp;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use colloquy_actors::feed::Cursor;
-use colloquy_actors::realtime::{Presence, Sign};
+use colloquy_actors::realtime::{Presence, Signal};
 use colloquy_model::event::Event;
 use colloquy_model::id::{ConversationId, UserId};
 use serde::Deserialize;
@@ -305,16 +305,16 @@ pub(super) fn pong(to: &mut impl Frames) {
     to.put(&[b"{\"type\":\"pong\"}"]);
 }
 
-pub(super) fn sign(to: &mut impl Frames, sign: Sign) {
+pub(super) fn sign(to: &mut impl Frames, sign: Signal) {
     let user = |user: Option<UserId>| user.map_or("null".to_owned(), |user| format!("\"{user}\""));
     let text = match sign {
-        Sign::Typing(conversation, who) => {
+        Signal::Typing(conversation, who) => {
             format!(
                 "{{\"type\":\"typing\",\"conversation_id\":\"{conversation}\",\"user_id\":{}}}",
                 user(who)
             )
         }
-        Sign::Presence(conversation, who, presence) => format!(
+        Signal::Presence(conversation, who, presence) => format!(
             "{{\"type\":\"presence\",\"conversation_id\":\"{conversation}\",\"user_id\":\"{who}\",\"state\":\"{}\"}}",
             presence.word()
         ),
@@ -474,8 +474,8 @@ mod tests {
         ack(&mut all, "a\"b", b"{}");
         error(&mut all, Some("r"), &Problem::not_found());
         error(&mut all, None, &Problem::rate_limited("slow down", 7));
-        sign(&mut all, Sign::Typing(id, None));
-        sign(&mut all, Sign::Presence(id, user, Presence::Away));
+        sign(&mut all, Signal::Typing(id, None));
+        sign(&mut all, Signal::Presence(id, user, Presence::Away));
         pong(&mut all);
         let kinds: Vec<&str> = all
             .0

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use colloquy_actors::conversation::messages::Request;
 use colloquy_actors::feed::{EventReader, Falling, ReadEnd, Source};
-use colloquy_actors::realtime::{Member, Presence};
+use colloquy_actors::realtime::{Connection, Presence};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_model::key::Permission;
@@ -62,7 +62,7 @@ pub(crate) struct Session {
     access: AccessWatch,
     /// What the account's subscription shows.
     account_shows: Visibility,
-    member: Member,
+    member: Connection,
     subscriptions: Subscriptions,
     sends: InboundMessages,
     step: Option<LocalBoxFuture<'static, Step>>,

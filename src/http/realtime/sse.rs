@@ -195,7 +195,7 @@ fn write(out: &mut BytesMut, cursor_kind: CursorKind, event: &Event) {
 mod tests {
     use colloquy_model::caller::{Mode, Scope};
     use colloquy_model::event::{Place, SeenNow};
-    use colloquy_model::event_kind::Happened;
+    use colloquy_model::event_kind::EventKind;
 
     use super::*;
 
@@ -211,7 +211,7 @@ mod tests {
         let payload = Bytes::from_static(b"{\"a\":\n\"b\\n\"}");
         let event = Event::new(
             place,
-            Happened::MessageCreated,
+            EventKind::MessageCreated,
             1_000,
             SeenNow::default(),
             payload,

@@ -1,7 +1,7 @@
 //! What is delivered to webhook endpoints: lists, single deliveries, sending again, and how
 //! endpoints fare.
 
-use colloquy_actors::webhook::{DeliveryList, DeliveryState, EventKind, ReplayEvents};
+use colloquy_actors::webhook::{DeliveryList, DeliveryState, EventKindName, ReplayEvents};
 use colloquy_model::id::{DeliveryId, DeliveryKind, WebhookKind};
 use colloquy_model::page::Order;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub(super) struct ListQuery {
     status: Option<DeliveryState>,
     /// Only those of this kind of event.
     #[param(inline)]
-    event: Option<EventKind>,
+    event: Option<EventKindName>,
     /// How many at most. Default: 20.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,

@@ -9,7 +9,7 @@ use colloquy_actors::accounts::Principal;
 use colloquy_actors::feed::{Cursor, EventList, EventListing, Falling, Source};
 use colloquy_model::conversation::Channel;
 use colloquy_model::event_filter::EventFilter;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationKind, EventId, UserId};
 use colloquy_model::page::{Order, Page, Paging, Start};
 use colloquy_model::time::Timestamp;
@@ -34,7 +34,7 @@ const LAST_EVENT_ID_SHOWN: &str = "Last-Event-ID";
 
 /// Kinds of events, as a comma list.
 #[derive(Debug, Default)]
-pub(super) struct Kinds(Vec<Happened>);
+pub(super) struct Kinds(Vec<EventKind>);
 
 impl<'de> Deserialize<'de> for Kinds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Kinds {
             fn visit_str<E: Error>(self, text: &str) -> Result<Kinds, E> {
                 let kinds = text
                     .split(',')
-                    .map(|word| Happened::from_word(word.trim()))
+                    .map(|word| EventKind::from_word(word.trim()))
                     .collect::<Option<_>>();
                 kinds.map(Kinds).ok_or_else(|| {
                     E::custom("must be a kind of event, such as message.created, or a list of them")
@@ -187,7 +187,7 @@ fn kinds(
     principal: &Principal,
     cursor_kind: CursorKind,
     Kinds(asked): Kinds,
-) -> Result<Vec<Happened>, Problem> {
+) -> Result<Vec<EventKind>, Problem> {
     let visible = match cursor_kind {
         CursorKind::Account => authentication::visible_kinds(&call.app, principal, &call.caller),
         CursorKind::Conversation => Vec::new(),

@@ -14,7 +14,7 @@ use crate::document::precompute::{Precompute, PrecomputeResult, Task};
 use crate::document::state::{Live, tag, to_json};
 use crate::document::views::CommentView;
 use colloquy_model::answer::{Answer, Done, Invalid};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CommentId, VersionId};
 use colloquy_model::page::{Order, Start};
 use colloquy_model::time::Timestamp;
@@ -108,7 +108,7 @@ impl Rule for AddComment {
         };
         let comment = draft.comment(comment, Anchor::new(number, anchored_to, range));
         let answer = shown(&comment, Done::Created);
-        draft.event(Happened::DocumentCommented, EventExtras::comment(comment));
+        draft.event(EventKind::DocumentCommented, EventExtras::comment(comment));
         Ok(draft.commit(context, answer, Vec::new()))
     }
 }
@@ -160,7 +160,7 @@ impl Rule for EditComment {
         comment.updated_at = Timestamp(draft.at);
         let comment = draft.comment(comment, *anchor);
         let answer = shown(&comment, Done::Ok);
-        draft.event(Happened::DocumentCommented, EventExtras::comment(comment));
+        draft.event(EventKind::DocumentCommented, EventExtras::comment(comment));
         Ok(draft.commit(context, answer, Vec::new()))
     }
 }
@@ -189,7 +189,7 @@ impl Rule for RemoveComment {
             removed: Some(true),
             ..EventExtras::comment(removed)
         };
-        draft.event(Happened::DocumentCommented, extras);
+        draft.event(EventKind::DocumentCommented, extras);
         Ok(draft.commit(context, nothing_shown(), Vec::new()))
     }
 }

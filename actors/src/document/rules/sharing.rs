@@ -19,7 +19,7 @@ use crate::document::state::{Live, Share, tag, to_json};
 use crate::document::views::{NewShareView, ShareView};
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::commit::Condition;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ShareId, UserId};
 use colloquy_model::time::Timestamp;
 
@@ -41,7 +41,7 @@ impl Rule for BinDocument {
         draft.live.facts.deleted_at = Some(draft.at);
         draft.shows_change(&context);
         let extras = EventExtras::deleted(Deletion::ToBin);
-        draft.event(Happened::DocumentDeleted, extras);
+        draft.event(EventKind::DocumentDeleted, extras);
         Ok(draft.commit(context, nothing_shown(), Vec::new()))
     }
 }
@@ -64,7 +64,7 @@ impl Rule for RestoreDocument {
         }
         draft.live.facts.deleted_at = None;
         draft.shows_change(&context);
-        draft.event(Happened::DocumentRestored, EventExtras::default());
+        draft.event(EventKind::DocumentRestored, EventExtras::default());
         let answer = draft.live.answer(context.requester, Done::Ok);
         let outcome = draft.commit(context, answer, Vec::new());
         Ok(outcome.map(WithoutContent))
@@ -314,7 +314,7 @@ impl Rule for AddShare {
         let answer = Answer::created(share.id.to_string(), etag, body);
         draft.live.facts.shares.push(share);
         draft.links_change();
-        draft.event(Happened::DocumentShared, EventExtras::share(view));
+        draft.event(EventKind::DocumentShared, EventExtras::share(view));
         Ok(draft.commit(context, answer, Vec::new()))
     }
 }
@@ -348,7 +348,7 @@ impl Rule for RemoveShare {
             removed: Some(true),
             ..EventExtras::share(share.view())
         };
-        draft.event(Happened::DocumentShared, extras);
+        draft.event(EventKind::DocumentShared, extras);
         Ok(draft.commit(context, nothing_shown(), Vec::new()))
     }
 }
@@ -411,7 +411,7 @@ impl Live {
         let mut draft = Draft::new(self, &context);
         draft.shows_change(&context);
         let extras = EventExtras::deleted(Deletion::Permanent);
-        draft.event(Happened::DocumentDeleted, extras);
+        draft.event(EventKind::DocumentDeleted, extras);
         draft.erase(context, nothing_shown())
     }
 
@@ -456,7 +456,7 @@ impl Live {
             collaborators: Some(collaborators),
             ..EventExtras::default()
         };
-        draft.event(Happened::DocumentPermissionsUpdated, extras);
+        draft.event(EventKind::DocumentPermissionsUpdated, extras);
         draft.commit(context, answer, conditions)
     }
 

@@ -22,7 +22,7 @@ use crate::document::views::MergeConflict;
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{By, Mode, Scope};
 use colloquy_model::commit::Header;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::DocumentId;
 use colloquy_model::user::Role;
 use colloquy_runtime::Entity;
@@ -39,7 +39,7 @@ struct Desk {
     now: i64,
     /// By number: the version that the frame stands on, and the frame.
     frames: Vec<(Option<u64>, Bytes)>,
-    events: Vec<Happened>,
+    events: Vec<EventKind>,
 }
 
 impl Desk {
@@ -242,11 +242,14 @@ fn an_update_without_a_change_makes_neither_version_nor_event() {
     for nothing in [json!({}), same] {
         desk.done(update(nothing));
     }
-    assert_eq!(desk.events, [Happened::DocumentCreated]);
+    assert_eq!(desk.events, [EventKind::DocumentCreated]);
     desk.done(update(json!({"content": "two\n", "title": "New"})));
     assert_eq!(
         desk.events[1..],
-        [Happened::DocumentUpdated, Happened::DocumentVersionCreated]
+        [
+            EventKind::DocumentUpdated,
+            EventKind::DocumentVersionCreated
+        ]
     );
     assert_eq!((desk.head().as_str(), desk.live().facts.head), ("two\n", 2));
 }
@@ -315,7 +318,7 @@ fn a_merge_brings_in_what_both_changed_and_then_there_is_nothing_more() {
             "{contained}"
         );
     }
-    assert_eq!(desk.events.last(), Some(&Happened::DocumentMerged));
+    assert_eq!(desk.events.last(), Some(&EventKind::DocumentMerged));
 }
 
 #[test]

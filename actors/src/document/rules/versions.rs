@@ -21,7 +21,7 @@ use crate::document::state::{Document, Facts, Live, to_json};
 use crate::document::version_graph;
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::commit::Condition;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::VersionId;
 use colloquy_model::text::{DocumentContent, Text};
 
@@ -89,7 +89,7 @@ impl Rule for CreateDocument {
         facts.updated_by = user;
         facts.permissions = Permissions::of_new(user);
         draft.version(encoded, VersionMeta::default(), &context);
-        draft.event(Happened::DocumentCreated, EventExtras::default());
+        draft.event(EventKind::DocumentCreated, EventExtras::default());
         let answer = draft.live.answer(context.requester, Done::Created);
         let conditions = user.map(Condition::UserExists).into_iter().collect();
         Ok(draft
@@ -173,12 +173,12 @@ impl Rule for UpdateDocument {
                 changes: Some(changes),
                 ..EventExtras::default()
             };
-            draft.event(Happened::DocumentUpdated, extras);
+            draft.event(EventKind::DocumentUpdated, extras);
         }
         if let Some(encoded) = new {
             let meta = VersionMeta::after(live.facts.head);
             let version = draft.version(encoded, meta, &context);
-            draft.version_event(Happened::DocumentVersionCreated, &version);
+            draft.version_event(EventKind::DocumentVersionCreated, &version);
         }
         let answer = draft.live.answer(context.requester, Done::Ok);
         let outcome = draft.commit(context, answer, Vec::new());
@@ -224,7 +224,7 @@ impl Rule for AddVersion {
             label,
             message: self.message.map(Text::into_string),
         };
-        let made = Happened::DocumentVersionCreated;
+        let made = EventKind::DocumentVersionCreated;
         Ok(live.with_version(encoded(computed)?, meta, context, made))
     }
 }
@@ -251,7 +251,7 @@ impl Rule for RestoreOlderVersion {
             message: self.body.message.map(Text::into_string),
             ..VersionMeta::after(live.facts.head)
         };
-        let made = Happened::DocumentVersionCreated;
+        let made = EventKind::DocumentVersionCreated;
         Ok(live.with_version(encoded(computed)?, meta, context, made))
     }
 }
@@ -309,7 +309,7 @@ impl Rule for ApplyMerge {
                     label: None,
                     message: message.map(Text::into_string),
                 };
-                live.with_version(encoded, meta, context, Happened::DocumentMerged)
+                live.with_version(encoded, meta, context, EventKind::DocumentMerged)
             }
             MergeOutcome::Refused(refusal) => return Err(refusal),
             MergeOutcome::DryRun(body) => {
@@ -369,7 +369,7 @@ impl Live {
         encoded: EncodedVersion,
         meta: VersionMeta,
         context: CommandContext,
-        happened: Happened,
+        happened: EventKind,
     ) -> Outcome<Answer> {
         let mut draft = Draft::new(self, &context);
         let version = draft.version(encoded, meta, &context);

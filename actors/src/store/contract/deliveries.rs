@@ -12,7 +12,7 @@ use crate::store::{
     LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredPage, Written,
 };
 use colloquy_model::attempt::Attempt;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_model::time::Timestamp;
 
@@ -41,7 +41,7 @@ fn fate(state: DeliveryState, attempts: u32, due: i64) -> Fate {
     }
 }
 
-fn new(number: i64, entity: u64, happened: Happened, fate: Fate) -> NewDelivery {
+fn new(number: i64, entity: u64, happened: EventKind, fate: Fate) -> NewDelivery {
     let key = LaneKey { lane: LIVE, entity };
     NewDelivery {
         number,
@@ -70,7 +70,7 @@ fn waiting<B: Bench>(house: &House<B>, count: i64) {
         new(
             number,
             entity,
-            Happened::MessageCreated,
+            EventKind::MessageCreated,
             fate(DeliveryState::Pending, 0, 10),
         )
     };
@@ -157,8 +157,8 @@ fn three_lanes<B: Bench>() -> House<B> {
         DeliverySlice {
             changes,
             new: vec![
-                new(8, 1, Happened::ConversationClosed, delivered),
-                new(9, 2, Happened::MessageCreated, pending),
+                new(8, 1, EventKind::ConversationClosed, delivered),
+                new(9, 2, EventKind::MessageCreated, pending),
             ],
             ..DeliverySlice::default()
         },
@@ -265,7 +265,7 @@ fn given_up<B: Bench>() -> House<B> {
     let pending = fate(DeliveryState::Pending, 0, 10);
     let slice = DeliverySlice {
         given_up,
-        new: vec![new(501, 1, Happened::MessageCreated, pending)],
+        new: vec![new(501, 1, EventKind::MessageCreated, pending)],
         ..DeliverySlice::default()
     };
     assert!(write(&house, slice).left);
@@ -359,7 +359,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
         .unwrap()
         .into_iter()
         .find_map(|row| match row {
-            crate::store::FeedRow::Event(event) if event.happened == Happened::MessageCreated => {
+            crate::store::FeedRow::Event(event) if event.happened == EventKind::MessageCreated => {
                 Some(event)
             }
             crate::store::FeedRow::Event(_) | crate::store::FeedRow::Endpoint { .. } => None,
@@ -371,7 +371,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     };
     let delivery = NewDelivery {
         position,
-        ..new(1, 5, Happened::MessageCreated, pending)
+        ..new(1, 5, EventKind::MessageCreated, pending)
     };
     write(
         &house,
@@ -424,7 +424,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         last: 40,
         since: Some(1),
         until: None,
-        kinds: vec![Happened::MessageCreated, Happened::ConversationClosed],
+        kinds: vec![EventKind::MessageCreated, EventKind::ConversationClosed],
     };
     let replays = vec![
         ReplayChange::Open(replay.clone()),
@@ -466,7 +466,7 @@ pub(in crate::store) fn whoever_begins_anew_reads_behind_what_was_handed_in<B: B
         let pending = new(
             number,
             1,
-            Happened::MessageCreated,
+            EventKind::MessageCreated,
             fate(DeliveryState::Pending, 0, 10),
         );
         let slice = DeliverySlice {

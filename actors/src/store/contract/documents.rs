@@ -18,10 +18,10 @@ use crate::accounts::UserRequest;
 use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
 use colloquy_model::caller::{By, Caller};
 use colloquy_model::commit::{Broken, Commit, Header, NewRow};
-use colloquy_model::conversation::Tallies;
+use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DocumentId, UserId, VersionId};
 use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_runtime::{CommitFailure, Incarnation};
@@ -85,9 +85,9 @@ fn changed(title: &str) -> DocumentHeader {
 fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commit {
     let payload = Bytes::copy_from_slice(payload.as_bytes());
     let row = NewRow {
-        happened: Happened::DocumentUpdated,
+        happened: EventKind::DocumentUpdated,
         payload,
-        tallies: Tallies::default(),
+        tallies: MessageCounts::default(),
         seen: None,
         edits: None,
     };

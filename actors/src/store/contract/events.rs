@@ -21,11 +21,11 @@ use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span, Store};
 use colloquy_model::caller::{By, Caller, Scope};
 use colloquy_model::commit::{Commit, Header, NewRow};
 use colloquy_model::conversation::{
-    Channel, ConversationState, Priority, Seen, SenderType, Status, Tallies,
+    Channel, ConversationState, MessageCounts, Priority, Seen, SenderType, Status,
 };
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, UserId, WebhookId};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Incarnation;
@@ -37,7 +37,7 @@ struct Known {
     entity: u64,
     seq: u64,
     number: u64,
-    happened: Happened,
+    happened: EventKind,
     channel: Channel,
     assignee: Option<UserId>,
     position: i64,
@@ -63,12 +63,12 @@ struct Talk {
     subject: Subject,
     customer: CustomerId,
     seq: u64,
-    tallies: Tallies,
+    tallies: MessageCounts,
     incarnation: Incarnation,
 }
 
 /// A row: what happened, the channel, the assignee.
-type Said = (Happened, Channel, Option<UserId>);
+type Said = (EventKind, Channel, Option<UserId>);
 
 impl Talk {
     fn new(scope: Scope, customer: CustomerId) -> Self {
@@ -84,7 +84,7 @@ impl Talk {
             subject,
             customer,
             seq: 0,
-            tallies: Tallies::default(),
+            tallies: MessageCounts::default(),
             incarnation,
         }
     }
@@ -102,12 +102,12 @@ impl Talk {
             metadata: "{}".into(),
             closed_at: None,
             snoozed_until: None,
-            roused_at: at,
+            activated_at: at,
         };
         // What is no message writes the header, as a conversation's actor does: recovery counts on
         // it.
         let messages = said.iter().all(|(kind, _, _)| {
-            matches!(kind, Happened::MessageCreated | Happened::MessageUpdated)
+            matches!(kind, EventKind::MessageCreated | EventKind::MessageUpdated)
         });
         let before = (expected > 0).then(|| Box::new(state.clone()));
         let put = Header::Conversation {
@@ -131,7 +131,7 @@ impl Talk {
     }
 
     fn row(&mut self, (happened, channel, assignee): Said, at: i64) -> NewRow {
-        if happened == Happened::MessageCreated {
+        if happened == EventKind::MessageCreated {
             self.tallies = self.tallies.plus(SenderType::Agent, at);
         }
         let seen = Seen {
@@ -281,7 +281,7 @@ impl<B: Bench> Model<B> {
                 let talk = self.talks.len() - 1;
                 self.happens(
                     talk,
-                    vec![(Happened::ConversationCreated, Channel::Chat, None)],
+                    vec![(EventKind::ConversationCreated, Channel::Chat, None)],
                     Timestamp::now().0,
                 );
             }
@@ -291,7 +291,7 @@ impl<B: Bench> Model<B> {
                 };
                 let said = |(kind, channel, assignee): &(usize, usize, usize)| {
                     let assignee = assignee.checked_sub(1).map(|index| self.users[index]);
-                    (Happened::EVENTS[*kind], Channel::ALL[*channel], assignee)
+                    (EventKind::EVENTS[*kind], Channel::ALL[*channel], assignee)
                 };
                 let rows = rows.iter().map(said).collect();
                 self.happens(talk, rows, Timestamp::now().0);
@@ -408,7 +408,7 @@ impl<B: Bench> Model<B> {
                 kinds: question
                     .kinds
                     .iter()
-                    .map(|kind| Happened::EVENTS[*kind])
+                    .map(|kind| EventKind::EVENTS[*kind])
                     .collect(),
                 channel: question.channel.map(|channel| Channel::ALL[channel]),
                 assignee: question.assignee.map(|user| self.users[user]),
@@ -532,7 +532,7 @@ fn page<B: Bench>(house: &House<B>, query: EventQuery) -> Result<EventPage, Read
     wait(house.store().events(query)).map(|page| page.unwrap())
 }
 
-const MESSAGE: Said = (Happened::MessageCreated, Channel::Chat, None);
+const MESSAGE: Said = (EventKind::MessageCreated, Channel::Chat, None);
 
 pub(in crate::store) fn a_page_is_whole_while_events_are_written_behind<B: Bench>() {
     let house = House::<B>::new();
@@ -585,9 +585,9 @@ fn talk_on(
     std::thread::spawn(move || {
         for round in 0..rounds {
             let happened = if round % 7 == 0 {
-                Happened::MessageUpdated
+                EventKind::MessageUpdated
             } else {
-                Happened::MessageCreated
+                EventKind::MessageCreated
             };
             let rows = [(happened, Channel::Chat, None)];
             let sent: Vec<_> = (0..each)
@@ -649,7 +649,7 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
         .collect();
     let any = EventFilter::default();
     let [rare, often] =
-        [Happened::MessageUpdated, Happened::MessageCreated].map(|kind| EventFilter {
+        [EventKind::MessageUpdated, EventKind::MessageCreated].map(|kind| EventFilter {
             kinds: vec![kind],
             ..EventFilter::default()
         });
@@ -756,7 +756,7 @@ impl<B: Bench> Trimmed<B> {
             .map(|scope| Talk::new(scope, house.customer(scope, "Ada")))
             .collect();
         let user = house.user(live(), "ada@example.org").unwrap().id;
-        let changed = (Happened::ConversationUpdated, Channel::Email, Some(user));
+        let changed = (EventKind::ConversationUpdated, Channel::Email, Some(user));
         for round in 0..20 {
             for talk in &mut talks {
                 let at = if round < 15 { now - 10 * days } else { now };
@@ -794,7 +794,7 @@ pub(in crate::store) fn what_retention_took_is_no_event_of_its_account_any_more<
         ..EventFilter::default()
     };
     let messages = EventFilter {
-        kinds: vec![Happened::MessageCreated],
+        kinds: vec![EventKind::MessageCreated],
         ..EventFilter::default()
     };
     for filter in [assigned, messages] {
@@ -846,14 +846,14 @@ pub(in crate::store) fn what_retention_took_is_found_by_no_position<B: Bench>() 
 fn endpoint_commit(
     (id, shown): (WebhookId, &Bytes),
     expected: u64,
-    happened: Happened,
+    happened: EventKind,
     customer: CustomerId,
 ) -> Commit {
-    let header = if happened == Happened::RecordDeleted {
+    let header = if happened == EventKind::RecordDeleted {
         Header::RecordGone
     } else {
         Header::Record {
-            new: happened == Happened::RecordCreated,
+            new: happened == EventKind::RecordCreated,
             name: "a".into(),
             body: "{}".into(),
             names: Vec::new(),
@@ -862,7 +862,7 @@ fn endpoint_commit(
     let row = NewRow {
         happened,
         payload: shown.clone(),
-        tallies: Tallies::default(),
+        tallies: MessageCounts::default(),
         seen: None,
         edits: None,
     };
@@ -888,9 +888,9 @@ pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench
     ));
     let mut wanted = Vec::new();
     for (expected, happened) in (0..).zip([
-        Happened::RecordCreated,
-        Happened::RecordUpdated,
-        Happened::RecordDeleted,
+        EventKind::RecordCreated,
+        EventKind::RecordUpdated,
+        EventKind::RecordDeleted,
     ]) {
         assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
         let commit = endpoint_commit((id, &shown), expected, happened, talk.customer);
@@ -898,7 +898,7 @@ pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench
         let settle = Box::new(move |outcome: Result<_, _>| settled.send(outcome.is_ok()).unwrap());
         house.store().submit(Incarnation::next(), commit, settle);
         assert!(outcome.recv().unwrap());
-        let shown = (happened != Happened::RecordDeleted).then(|| shown.clone());
+        let shown = (happened != EventKind::RecordDeleted).then(|| shown.clone());
         wanted.extend([None, Some((id.number(), shown))]);
     }
     let rows = wait(house.store().happened_behind(0, 100)).unwrap();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::accounts::record::{Record, RecordCommand, Rules};
+use crate::accounts::record::{Record, RecordCommand, RecordSpec};
 use crate::accounts::{
     Account, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest, User,
     UserRequest,
@@ -281,11 +281,11 @@ impl<B: Bench> House<B> {
         wait(self.store.messages(query)).unwrap().unwrap()
     }
 
-    pub(in crate::store) fn vacant<R: Rules>(&self, scope: Scope) -> Acting<Record<R>> {
+    pub(in crate::store) fn vacant<R: RecordSpec>(&self, scope: Scope) -> Acting<Record<R>> {
         self.acting(scope, Id::new(Timestamp::now().0), None)
     }
 
-    pub(in crate::store) fn record<R: Rules>(
+    pub(in crate::store) fn record<R: RecordSpec>(
         &self,
         scope: Scope,
         id: Id<R::Named>,
@@ -458,7 +458,7 @@ impl Asked for Conversation {
     }
 }
 
-impl<R: Rules> Asked for Record<R> {
+impl<R: RecordSpec> Asked for Record<R> {
     type Ask = R::Request;
     fn command(
         acting: &Acting<Self>,

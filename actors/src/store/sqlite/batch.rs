@@ -8,12 +8,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Counted, int, uint};
 use super::deliveries::{Care, Tidying};
-use super::lagging::Lag;
+use super::dirty_headers::DirtyHeader;
 use super::redacting;
 use crate::store::{DeliverySlice, FirstRow, Written};
 use colloquy_model::caller::Scope;
 use colloquy_model::commit::{Broken, Chore, Commit, Condition, Effect, Header, NameField, NewRow};
-use colloquy_model::conversation::{ConversationState, Tallies};
+use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::CustomerId;
 
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     /// Its rows, if it has any, begin here.
     Written(FirstRow),
     /// Another change came first.
-    Fenced,
+    RevisionConflict,
     /// A condition does not hold.
     Broken(Broken),
 }
@@ -160,7 +160,7 @@ impl<'c> Batch<'c> {
         digests: &PayloadDigests,
     ) -> rusqlite::Result<Verdict> {
         if self.last_sequence(commit.subject.number)? != commit.expected {
-            return Ok(Verdict::Fenced);
+            return Ok(Verdict::RevisionConflict);
         }
         for condition in &commit.conditions {
             if let Some(broken) = self.broken(commit.scope, *condition)? {
@@ -487,7 +487,7 @@ impl<'c> Batch<'c> {
             lag.last_message_at,
             lag.updated_at,
             after.snoozed_until,
-            after.roused_at,
+            after.activated_at,
         ])?;
         self.count_conversation(commit.scope, after, 1);
         Ok(())
@@ -519,7 +519,7 @@ impl<'c> Batch<'c> {
             lag.last_message_at,
             lag.updated_at,
             after.snoozed_until,
-            after.roused_at,
+            after.activated_at,
         ])?;
         self.count_conversation(commit.scope, before, -1);
         self.count_conversation(commit.scope, after, 1);
@@ -638,12 +638,12 @@ impl<'c> Batch<'c> {
 }
 
 /// A header's numbers as of the last row of a conversation's commit.
-pub(super) fn lag_of(commit: &Commit) -> Option<Lag> {
+pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
     let last = commit.rows.last()?;
-    let Tallies {
+    let MessageCounts {
         last_message_at, ..
     } = last.tallies;
-    Some(Lag {
+    Some(DirtyHeader {
         scope: commit.scope.number(),
         seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),
         messages: last.tallies.total(),
@@ -652,8 +652,8 @@ pub(super) fn lag_of(commit: &Commit) -> Option<Lag> {
     })
 }
 
-fn empty_lag(commit: &Commit) -> Lag {
-    Lag {
+fn empty_lag(commit: &Commit) -> DirtyHeader {
+    DirtyHeader {
         scope: commit.scope.number(),
         seq: commit.expected,
         messages: 0,

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::store::{ConversationHeader, ReadError, StoredRecord};
 use colloquy_model::caller::Scope;
-use colloquy_model::conversation::{Channel, ConversationState, Priority, Status, Tallies};
+use colloquy_model::conversation::{Channel, ConversationState, MessageCounts, Priority, Status};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{ConversationId, CustomerId, Id, Prefix, UserId};
@@ -100,7 +100,7 @@ pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<ConversationState> {
         metadata: row.get::<_, Box<str>>(7)?,
         closed_at: row.get(8)?,
         snoozed_until: row.get(9)?,
-        roused_at: row.get(10)?,
+        activated_at: row.get(10)?,
     })
 }
 
@@ -142,8 +142,8 @@ pub(super) fn listed(row: &Row<'_>) -> rusqlite::Result<(ConversationHeader, u64
 /// The columns that [`tallies`] reads, from the given index on.
 pub(super) const TALLIES: &str = "from_customer, from_agent, from_system, last_message_at";
 
-pub(super) fn tallies(row: &Row<'_>, first: usize) -> rusqlite::Result<Tallies> {
-    Ok(Tallies {
+pub(super) fn tallies(row: &Row<'_>, first: usize) -> rusqlite::Result<MessageCounts> {
+    Ok(MessageCounts {
         customer: uint(row.get(first)?),
         agent: uint(row.get(first + 1)?),
         system: uint(row.get(first + 2)?),

@@ -15,7 +15,7 @@ use crate::store::{
 use colloquy_model::attempt::Attempt;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 
 /// Rows that one slice gives up or takes away besides what it came for.
 const TIDIED: usize = 128;
@@ -648,8 +648,8 @@ impl Pen<'_> {
 type Old = (i64, i64, i64, i64, i64);
 
 /// The kinds of events that a text names; none where it names something else.
-pub(super) fn kinds(text: &str) -> Option<Vec<Happened>> {
+pub(super) fn kinds(text: &str) -> Option<Vec<EventKind>> {
     text.split_ascii_whitespace()
-        .map(Happened::from_word)
+        .map(EventKind::from_word)
         .collect()
 }

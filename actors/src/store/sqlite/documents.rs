@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::codec::{self, Counted, int, uint};
-use super::known;
+use super::identifiers;
 use super::lists::{Scan, Where, counted, offset, rows_read};
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
@@ -18,7 +18,7 @@ use colloquy_model::caller::Scope;
 use colloquy_model::commit::Commit;
 use colloquy_model::document::{DocumentHeader, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
 use colloquy_runtime::cores;
 
@@ -439,9 +439,9 @@ pub(super) fn list(
         };
         // By creation, an identifier says its place even when what it named is gone: its events are
         // still there.
-        let known = known::is_there(connection, query.scope, subject)?
+        let known = identifiers::is_there(connection, query.scope, subject)?
             || (query.sort == DocumentOrder::Creation
-                && known::was_document(connection, query.scope, subject)?);
+                && identifiers::was_document(connection, query.scope, subject)?);
         if !known {
             return Ok(Err(field));
         }
@@ -651,7 +651,7 @@ pub(super) fn activity(
         filter.conditions.push(OF_DOCUMENTS.to_owned());
     }
     if let Some(actor) = query.actor {
-        if !known::is_actor(connection, query.document, actor)? {
+        if !identifiers::is_actor(connection, query.document, actor)? {
             return Ok(Err("actor"));
         }
         let actor = filter.value(int(actor.number));
@@ -684,7 +684,7 @@ pub(super) fn activity(
         .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
         .map(uint)?;
     if let Some((at, field)) = query.paging.start.cursor() {
-        let Some(seq) = known::activity(connection, query.document, at)? else {
+        let Some(seq) = identifiers::activity(connection, query.document, at)? else {
             return Ok(Err(field));
         };
         filter.and(&format!("seq {} ?", scan.compare()), seq);
@@ -719,7 +719,7 @@ fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
     let happened = codec::word(
         "what was done to a document",
         row.get(1)?,
-        Happened::from_code,
+        EventKind::from_code,
     )?;
     let (user, key): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
     let tail: Option<i64> = row.get(6)?;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use super::codec::{self, int, uint};
-use super::known;
+use super::identifiers;
 use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted};
 use super::timeline::{self, Places};
@@ -16,7 +16,7 @@ use colloquy_model::caller::Scope;
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::{Event, Place, SeenNow};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::WebhookId;
 
 /// The columns that [`event`] reads.
@@ -34,7 +34,7 @@ fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
 
 /// A row as the event that it is, without what is hidden.
 fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
-    let happened = codec::word("what an event is", row.get(5)?, Happened::from_code)?;
+    let happened = codec::word("what an event is", row.get(5)?, EventKind::from_code)?;
     let place = Place {
         position: row.get(0)?,
         scope: Scope::from_number(row.get(1)?),
@@ -333,7 +333,7 @@ fn of_entity(
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
     // Of all entities, conversations alone show theirs one by one.
-    if subject.kind != Kind::Conversation || !known::is_there(connection, scope, subject)? {
+    if subject.kind != Kind::Conversation || !identifiers::is_there(connection, scope, subject)? {
         return Ok(Ok(None));
     }
     let log = Log::open(connection, int(subject.number))?;
@@ -431,7 +431,7 @@ fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>>
     );
     let shown = payload
         .and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));
-    let deleted = row.get::<_, i64>(5)? == Happened::RecordDeleted as i64;
+    let deleted = row.get::<_, i64>(5)? == EventKind::RecordDeleted as i64;
     Ok(shown
         .filter(|(_, endpoint)| endpoint.webhook_id.number() == number)
         .map(|(payload, _)| {

@@ -8,8 +8,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::codec::{self, Counted, LISTED, RECORD, STATE, int, uint};
-use super::known;
-use super::lagging::{Lag, Lagging};
+use super::dirty_headers::{DirtyHeader, DirtyHeaders};
+use super::identifiers;
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord,
 };
@@ -174,7 +174,7 @@ fn index(facets: &Facets) -> &'static str {
 /// A page of conversations; the name of the cursor where it is none of theirs.
 pub(super) fn conversations(
     connection: &Connection,
-    lagging: &Lagging,
+    lagging: &DirtyHeaders,
     query: &ConversationQuery,
 ) -> rusqlite::Result<Result<StoredPage<ConversationHeader>, &'static str>> {
     if let Some((at, field)) = query.paging.start.cursor() {
@@ -183,7 +183,7 @@ pub(super) fn conversations(
             number: at.number,
             tail: at.tail,
         };
-        if !known::is_there(connection, query.scope, subject)? {
+        if !identifiers::is_there(connection, query.scope, subject)? {
             return Ok(Err(field));
         }
     }
@@ -192,7 +192,7 @@ pub(super) fn conversations(
 
 fn page_of_conversations(
     connection: &Connection,
-    lagging: &Lagging,
+    lagging: &DirtyHeaders,
     query: &ConversationQuery,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
     let total = total(connection, query)?;
@@ -244,18 +244,18 @@ fn page_of_conversations(
 }
 
 /// A header with the numbers that it lags behind by.
-fn fresh((header, seq): (ConversationHeader, u64), lagging: &Lagging) -> ConversationHeader {
+fn fresh((header, seq): (ConversationHeader, u64), lagging: &DirtyHeaders) -> ConversationHeader {
     match lagging.of(header.id.number()) {
         Some(lag) => overlaid(header, seq, lag),
         None => header,
     }
 }
 
-fn overlaid(header: ConversationHeader, seq: u64, lag: Lag) -> ConversationHeader {
+fn overlaid(header: ConversationHeader, seq: u64, lag: DirtyHeader) -> ConversationHeader {
     if lag.seq <= seq {
         return header;
     }
-    let Lag {
+    let DirtyHeader {
         messages,
         last_message_at,
         updated_at,
@@ -275,7 +275,7 @@ fn overlaid(header: ConversationHeader, seq: u64, lag: Lag) -> ConversationHeade
 /// index has its place.
 fn by_update(
     connection: &Connection,
-    lagging: &Lagging,
+    lagging: &DirtyHeaders,
     query: &ConversationQuery,
     total: u64,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
@@ -294,7 +294,7 @@ fn by_update(
     if ascending {
         lagging.reverse();
     }
-    let known_to_lag: HashMap<u64, Lag> = lagging.iter().copied().collect();
+    let known_to_lag: HashMap<u64, DirtyHeader> = lagging.iter().copied().collect();
     let is_behind = |n: u64, seq: u64| known_to_lag.get(&n).is_some_and(|lag| lag.seq > seq);
     let mut filter = filters(query);
     if let Some(status) = query.facets.status {

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use rusqlite::{OpenFlags, params};
 
-use super::super::lagging::Fold;
+use super::super::dirty_headers::HeaderFlusher;
 use super::super::{connect, documents, schema};
 use super::*;
 use crate::store::{DocumentOrder, DocumentQuery};
@@ -76,8 +76,8 @@ fn number(index: usize) -> u64 {
 }
 
 /// Writes the headers, and tells what lags.
-fn put(connection: &Connection, talks: &[Talk]) -> Lagging {
-    let (lagging, mut fold) = (Lagging::default(), Fold::default());
+fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
+    let (lagging, mut fold) = (DirtyHeaders::default(), HeaderFlusher::default());
     connection
         .execute_batch("BEGIN; DELETE FROM conversations; DELETE FROM counters")
         .unwrap();
@@ -94,7 +94,7 @@ fn put(connection: &Connection, talks: &[Talk]) -> Lagging {
             .execute([int(n), scope().number(), talk.status, int(seq), at])
             .unwrap();
         if let Some((seq, updated_at)) = talk.told {
-            let lag = Lag {
+            let lag = DirtyHeader {
                 scope: scope().number(),
                 seq,
                 messages: seq,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::chores::BUSY_MAX;
 use super::gate::{BARRED_MAX, Gate};
+use super::housekeeping::BUSY_MAX;
 
 /// How long an attempt waits for readers, while no commit can be made.
 const WAIT: Duration = Duration::from_millis(25);

@@ -3,26 +3,26 @@
 //! Acknowledged means that the transaction's fsync has returned. What makes it lean, and why,
 //! stands in `schema`.
 
-mod arrivals;
 mod batch;
 mod check;
 mod checkpointing;
-mod chores;
 mod codec;
 mod deliveries;
+mod delivery_lists;
+mod dirty_headers;
 mod documents;
 mod erasing;
 mod events;
-mod fresh;
 pub(crate) mod gate;
-mod headroom;
-mod known;
-mod lagging;
+mod housekeeping;
+mod identifiers;
 mod lists;
 mod loads;
 mod log_erasing;
+mod message_lists;
 mod older_keys;
 pub(crate) mod readers;
+mod recent_events;
 mod recovery;
 mod redacting;
 mod renames;
@@ -33,8 +33,8 @@ mod schema;
 mod slices;
 mod timed;
 mod timeline;
-mod transcript;
-mod waiting;
+mod wal_preallocation;
+mod write_queue;
 mod writer;
 mod writer_metrics;
 
@@ -57,12 +57,12 @@ use rusqlite::{Connection, OpenFlags};
 pub use check::{Finding, check};
 
 use self::checkpointing::Checkpointing;
-use self::chores::{BUSY_MAX, Housekeeping, Pace};
-use self::fresh::{Fresh, Slicing};
+use self::dirty_headers::DirtyHeaders;
 use self::gate::Gate;
-use self::headroom::Headroom;
-use self::lagging::Lagging;
+use self::housekeeping::{BUSY_MAX, Housekeeping, Pace};
 use self::readers::Readers;
+use self::recent_events::{RecentEvents, SegmentWriter};
+use self::wal_preallocation::WalPreallocation;
 use self::writer::{Work, Writer};
 use self::writer_metrics::WriterCounters;
 use crate::store::CommitSink;
@@ -177,8 +177,8 @@ pub struct SqliteStore {
     /// What the server asks by itself: due deliveries, timers, what the search index has not taken
     /// in.
     chores: Readers<ReadClass>,
-    lagging: Arc<Lagging>,
-    fresh: Arc<Fresh>,
+    lagging: Arc<DirtyHeaders>,
+    fresh: Arc<RecentEvents>,
     counters: Arc<WriterCounters>,
     healthy: Arc<AtomicBool>,
     /// Held as long as the store is open: a second process is refused.
@@ -227,17 +227,17 @@ impl SqliteStore {
         connection.busy_timeout(BUSY_MAX)?;
         let checkpointing = Checkpointing::start(path, &mut connection)?;
         let (lagging, counters, healthy) = (
-            Arc::new(Lagging::default()),
+            Arc::new(DirtyHeaders::default()),
             Arc::new(WriterCounters::default()),
             Arc::new(AtomicBool::new(true)),
         );
-        let slicing = Slicing::default();
+        let slicing = SegmentWriter::default();
         let fresh = slicing.fresh();
         let writer = Writer {
             connection,
             counts,
             sequences: std::collections::HashMap::new(),
-            fold: lagging::Fold::default(),
+            fold: dirty_headers::HeaderFlusher::default(),
             lagging: Arc::clone(&lagging),
             slicing,
             sink,
@@ -246,7 +246,7 @@ impl SqliteStore {
             healthy: Arc::clone(&healthy),
             banned: std::collections::HashMap::new(),
             tidying: deliveries::Tidying::default(),
-            headroom: Headroom::of(&log_of(path)),
+            headroom: WalPreallocation::of(&log_of(path)),
             checkpointing,
         };
         let (inbox, works) = channel();

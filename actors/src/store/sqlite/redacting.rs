@@ -8,10 +8,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use super::codec::{self, int};
-use super::{deliveries, known};
+use super::{deliveries, identifiers};
 use colloquy_model::conversation::MessageView;
 use colloquy_model::damage::Unreadable;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
 use colloquy_model::time::Timestamp;
 
@@ -138,7 +138,7 @@ impl Redaction {
                 let unreadable = |error| {
                     Unreadable::found(format_args!("position {position}: a redaction"), error)
                 };
-                Ok((position, known::text(row, 1).map_err(unreadable).ok()))
+                Ok((position, identifiers::text(row, 1).map_err(unreadable).ok()))
             })
             .optional()
     }
@@ -217,8 +217,8 @@ fn forget_request(connection: &Connection, pos: i64) -> rusqlite::Result<()> {
         "UPDATE rows SET request = substr(request, 17) WHERE pos = ?1 AND entity = (SELECT entity FROM rows WHERE pos = ?2)
          AND happened = ?3 AND key IS NOT NULL",
     )?;
-    forget.execute([pos, pos, Happened::MessageCreated as i64])?;
-    forget.execute([pos - 1, pos, Happened::ConversationCreated as i64])?;
+    forget.execute([pos, pos, EventKind::MessageCreated as i64])?;
+    forget.execute([pos - 1, pos, EventKind::ConversationCreated as i64])?;
     Ok(())
 }
 
@@ -279,8 +279,8 @@ impl<'c> Veil<'c> {
             return Ok(false);
         };
         let texts = [
-            Happened::MessageCreated as i64,
-            Happened::MessageUpdated as i64,
+            EventKind::MessageCreated as i64,
+            EventKind::MessageUpdated as i64,
         ];
         let (true, Ok(named)) = (
             texts.contains(&happened),

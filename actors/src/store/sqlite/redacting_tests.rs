@@ -22,10 +22,10 @@ use crate::store::contract::{Bench, House, wait};
 use crate::store::{EventQuery, FeedRow, RevisionQuery, Span, StoredMessage, StoredPage};
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::commit::{Commit, NewRow};
-use colloquy_model::conversation::{MessageView, Tallies};
+use colloquy_model::conversation::{MessageCounts, MessageView};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, MessageId};
 use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
@@ -45,7 +45,7 @@ struct Often {
     bare: Bare,
     conversation: ConversationId,
     first: MessageView,
-    tallies: Tallies,
+    tallies: MessageCounts,
     sequence: u64,
 }
 
@@ -61,10 +61,10 @@ impl Often {
         house.store().close();
         let bare = Bare::on(house.bench().killed());
         let first: MessageView = serde_json::from_slice(&sent.body).unwrap();
-        let tallies = Tallies {
+        let tallies = MessageCounts {
             customer: 1,
             last_message_at: Some(first.sent_at.0),
-            ..Tallies::default()
+            ..MessageCounts::default()
         };
         let mut often = Often {
             bare,
@@ -119,7 +119,7 @@ impl Often {
     fn row(&mut self, text: &MessageView, at: i64) -> Commit {
         let payload = Bytes::from(serde_json::to_vec(text).unwrap());
         let row = NewRow {
-            happened: Happened::MessageUpdated,
+            happened: EventKind::MessageUpdated,
             payload,
             tallies: self.tallies,
             seen: None,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 
 use super::codec::int;
-use super::known;
+use super::identifiers;
 use crate::store::{RevisionQuery, StoredPage};
 use colloquy_model::conversation::{MessageView, RevisionView};
 use colloquy_model::page::{Order, Start};
@@ -16,7 +16,7 @@ pub(super) fn page(
     connection: &Connection,
     query: &RevisionQuery,
 ) -> rusqlite::Result<Option<StoredPage<Bytes>>> {
-    let found = known::message(connection, query.conversation, query.message)?;
+    let found = identifiers::message(connection, query.conversation, query.message)?;
     let Some(message) = found.filter(|found| found.scope == query.scope) else {
         return Ok(None);
     };
@@ -83,7 +83,7 @@ fn read(
          WHERE n.entity = ?1 AND n.original = ?2 AND n.number > ?3 ORDER BY n.number LIMIT ?4",
     )?;
     let rows = query.query_map([entity, original, int(first), int(count)], |row| {
-        Ok((known::text(row, 0)?, row.get(1)?))
+        Ok((identifiers::text(row, 0)?, row.get(1)?))
     })?;
     rows.collect()
 }

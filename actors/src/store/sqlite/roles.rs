@@ -6,8 +6,8 @@
 use super::batch::PayloadDigests;
 use super::writer::Work;
 use super::{
-    ReadClass, SqliteStore, chores, documents, events, known, lists, loads, older_keys, revisions,
-    timed, transcript, waiting,
+    ReadClass, SqliteStore, delivery_lists, documents, events, housekeeping, identifiers, lists,
+    loads, message_lists, older_keys, revisions, timed,
 };
 use crate::store::{
     ActivityQuery, ActivityRow, CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery,
@@ -91,7 +91,7 @@ impl Lists for SqliteStore {
     ) -> Later<Result<Option<StoredMessage>, ReadError>> {
         let class = ReadClass::Entities(conversation.kind);
         self.loads.read(class, move |connection| {
-            known::message(connection, conversation, message)
+            identifiers::message(connection, conversation, message)
         })
     }
 
@@ -112,7 +112,7 @@ impl Lists for SqliteStore {
         let page = self
             .lists
             .read(ReadClass::of(query.scope), move |connection| {
-                transcript::messages(connection, &query)
+                message_lists::messages(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
@@ -275,12 +275,13 @@ impl DeliveryStore for SqliteStore {
     }
 
     fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>> {
-        self.chores.read(ReadClass::Deliveries, waiting::state)
+        self.chores
+            .read(ReadClass::Deliveries, delivery_lists::state)
     }
 
     fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>> {
         self.chores.read(ReadClass::Deliveries, move |connection| {
-            waiting::due(connection, &query)
+            delivery_lists::due(connection, &query)
         })
     }
 
@@ -291,7 +292,7 @@ impl DeliveryStore for SqliteStore {
         let page = self
             .lists
             .read(ReadClass::of(query.scope), move |connection| {
-                waiting::page(connection, &query)
+                delivery_lists::page(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
@@ -302,7 +303,7 @@ impl DeliveryStore for SqliteStore {
         number: i64,
     ) -> Later<Result<Option<StoredDelivery>, ReadError>> {
         self.loads.read(ReadClass::Deliveries, move |connection| {
-            waiting::one(connection, endpoint, number)
+            delivery_lists::one(connection, endpoint, number)
         })
     }
 
@@ -313,7 +314,7 @@ impl DeliveryStore for SqliteStore {
         self.lists.read(ReadClass::SERVER, move |connection| {
             endpoints
                 .iter()
-                .map(|endpoint| waiting::totals(connection, *endpoint))
+                .map(|endpoint| delivery_lists::totals(connection, *endpoint))
                 .collect()
         })
     }
@@ -321,7 +322,7 @@ impl DeliveryStore for SqliteStore {
 
 impl TimerStore for SqliteStore {
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, chores::list)
+        self.chores.read(ReadClass::SERVER, housekeeping::list)
     }
 
     fn chore_done(&self, chore: Chore) {

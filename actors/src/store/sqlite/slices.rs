@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, int, uint};
 use colloquy_model::event_filter::EventFilter;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 
 /// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers,
 /// smaller ones the writer, who touches a page for each assignee of a slice. Tests want many of
@@ -77,7 +77,7 @@ impl Wanted {
 
     /// Whether messages' own rows pass by kind, and whether any other of a conversation does.
     pub(super) fn sides(&self) -> (bool, bool) {
-        let own = bit(Happened::MessageCreated as u8);
+        let own = bit(EventKind::MessageCreated as u8);
         (
             self.kinds & own != 0,
             self.kinds & CONVERSATIONS & !own != 0,
@@ -87,7 +87,7 @@ impl Wanted {
     /// The same kinds without messages' own rows.
     pub(super) fn of_others(&self) -> Self {
         Wanted {
-            kinds: self.kinds & CONVERSATIONS & !bit(Happened::MessageCreated as u8),
+            kinds: self.kinds & CONVERSATIONS & !bit(EventKind::MessageCreated as u8),
             ..*self
         }
     }

@@ -18,11 +18,11 @@ use rusqlite::{Connection, OpenFlags, params};
 use tempfile::TempDir;
 
 use super::checkpointing::Checkpointing;
-use super::chores::{Housekeeping, Pace};
-use super::fresh::Slicing;
-use super::headroom::Headroom;
-use super::lagging::{Fold, Lag, Lagging};
+use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
+use super::housekeeping::{Housekeeping, Pace};
+use super::recent_events::SegmentWriter;
 use super::retention::Retention;
+use super::wal_preallocation::WalPreallocation;
 use super::writer::{Work, Writer};
 use super::writer_metrics::WriterCounters;
 use super::{ReadClass, SqliteStore, StoreSettings, check, connect, log_of, recovery, schema};
@@ -31,10 +31,10 @@ use crate::store::{CommitLog, EventQuery, ReadError, Span, Store};
 use crate::views::Views;
 use colloquy_model::caller::{By, Caller, Mode, Scope};
 use colloquy_model::commit::{Broken, Commit, NewRow};
-use colloquy_model::conversation::Tallies;
+use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::KEPT_MS;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
@@ -219,15 +219,15 @@ impl Bare {
             connection,
             counts,
             sequences: HashMap::new(),
-            fold: Fold::default(),
+            fold: HeaderFlusher::default(),
             lagging: Arc::default(),
-            slicing: Slicing::default(),
+            slicing: SegmentWriter::default(),
             sink: Arc::new(views),
             counters: Arc::new(WriterCounters::default()),
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
             tidying: super::deliveries::Tidying::default(),
-            headroom: Headroom::of(&log_of(&path)),
+            headroom: WalPreallocation::of(&log_of(&path)),
         };
         Bare { writer, folder }
     }
@@ -278,14 +278,14 @@ impl Bare {
 
 /// A message of an entity, of so many bytes.
 pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
-    let tallies = Tallies {
+    let tallies = MessageCounts {
         customer: expected + 1,
         last_message_at: Some(1),
-        ..Tallies::default()
+        ..MessageCounts::default()
     };
     let payload = Bytes::from(vec![b'x'; bytes]);
     let row = NewRow {
-        happened: Happened::MessageCreated,
+        happened: EventKind::MessageCreated,
         payload,
         tallies,
         seen: None,
@@ -506,8 +506,8 @@ fn a_commit_that_can_not_be_written_fails_alone() {
 
 #[test]
 fn the_low_water_mark_never_passes_what_is_not_folded() {
-    let (lagging, mut fold) = (Lagging::default(), Fold::default());
-    let lag = |seq| Lag {
+    let (lagging, mut fold) = (DirtyHeaders::default(), HeaderFlusher::default());
+    let lag = |seq| DirtyHeader {
         scope: 1,
         seq,
         messages: seq,
@@ -834,7 +834,7 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
     let house = House::<Folder>::at(folder);
     for (mode, in_file, events) in [(Mode::Live, 1, 1200), (Mode::Test, 2, 800)] {
         let filter = EventFilter {
-            kinds: vec![Happened::ConversationUpdated],
+            kinds: vec![EventKind::ConversationUpdated],
             ..EventFilter::default()
         };
         let query = EventQuery {
@@ -867,9 +867,9 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
 fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
     let mut bare = Bare::new();
     let happened = [
-        Happened::ConversationCreated,
-        Happened::ConversationUpdated,
-        Happened::MessageCreated,
+        EventKind::ConversationCreated,
+        EventKind::ConversationUpdated,
+        EventKind::MessageCreated,
     ];
     for expected in 0..30_u64 {
         let mut commit = row_of(1, expected, 10);

@@ -4,14 +4,14 @@
 use rusqlite::{Connection, Row, params};
 
 use super::codec::{id, int, uint};
-use super::lagging::Lagging;
+use super::dirty_headers::DirtyHeaders;
 use crate::store::{Timed, TimedQuery, Timing};
 use colloquy_model::caller::Scope;
 
 /// The next of them; the last is the first that is not due.
 pub(super) fn timed(
     connection: &Connection,
-    lagging: &Lagging,
+    lagging: &DirtyHeaders,
     query: &TimedQuery,
 ) -> rusqlite::Result<Vec<Timed>> {
     match query.timing {
@@ -43,7 +43,7 @@ fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<
 /// those that lag. They are read over again until their headers are folded: at most for a minute.
 fn idle(
     connection: &Connection,
-    lagging: &Lagging,
+    lagging: &DirtyHeaders,
     scope: Scope,
     query: &TimedQuery,
 ) -> rusqlite::Result<Vec<Timed>> {
@@ -51,7 +51,7 @@ fn idle(
     // Row values don't use an index over an expression: the first term does, the second leaves out
     // what was read.
     let mut statement = connection.prepare_cached(
-        "SELECT n, tail, scope, max(roused_at, ifnull(last_message_at, 0)) active_at, seq
+        "SELECT n, tail, scope, max(activated_at, ifnull(last_message_at, 0)) active_at, seq
          FROM conversations INDEXED BY conversations_idle
          WHERE scope = ?1 AND status <> 2 AND snoozed_until IS NULL AND max(roused_at, ifnull(last_message_at, 0)) >= ?2
            AND (max(roused_at, ifnull(last_message_at, 0)) > ?2 OR n > ?3)

@@ -11,14 +11,14 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use super::arrivals::Arrivals;
 use super::batch::{Batch, Counts, Delivered, PayloadDigests, Verdict, lag_of};
 use super::checkpointing::Checkpointing;
-use super::chores::Housekeeping;
 use super::deliveries::{Care, Tidying};
-use super::fresh::{Due, Slicing};
-use super::headroom::Headroom;
-use super::lagging::{Fold, Lag, Lagging};
+use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
+use super::housekeeping::Housekeeping;
+use super::recent_events::{PendingSegment, SegmentWriter};
+use super::wal_preallocation::WalPreallocation;
+use super::write_queue::Arrivals;
 use super::writer_metrics::WriterCounters;
 use super::{codec, loads};
 use crate::store::{
@@ -79,9 +79,9 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) counts: Counts,
     pub(super) sequences: HashMap<u64, u64>,
-    pub(super) fold: Fold,
-    pub(super) lagging: Arc<Lagging>,
-    pub(super) slicing: Slicing,
+    pub(super) fold: HeaderFlusher,
+    pub(super) lagging: Arc<DirtyHeaders>,
+    pub(super) slicing: SegmentWriter,
     pub(super) sink: Arc<dyn CommitSink>,
     pub(super) housekeeping: Housekeeping,
     pub(super) counters: Arc<WriterCounters>,
@@ -90,7 +90,7 @@ pub(super) struct Writer {
     pub(super) banned: Bans,
     pub(super) tidying: Tidying,
     /// None where the log can't be lengthened from here.
-    pub(super) headroom: Option<Headroom>,
+    pub(super) headroom: Option<WalPreallocation>,
     pub(super) checkpointing: Checkpointing,
 }
 
@@ -192,7 +192,7 @@ impl Writer {
         &mut self,
         works: &[Work],
         care: Care,
-        (due, slices): (&[(u64, Lag)], &[Due]),
+        (due, slices): (&[(u64, DirtyHeader)], &[PendingSegment]),
     ) -> rusqlite::Result<Vec<Outcome>> {
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.clear();
@@ -220,7 +220,7 @@ impl Writer {
                         match batch.apply(commit, digests)? {
                             Verdict::Written(first) => Ok(Done::Rows(first)),
                             Verdict::Broken(broken) => Err(CommitFailure::Violated(broken)),
-                            Verdict::Fenced => {
+                            Verdict::RevisionConflict => {
                                 ban(&mut lost, entity, *incarnation);
                                 Err(CommitFailure::Conflict)
                             }
@@ -228,7 +228,7 @@ impl Writer {
                     }
                 }
                 Work::ChoreDone { chore } => {
-                    super::chores::done(&self.connection, *chore)?;
+                    super::housekeeping::done(&self.connection, *chore)?;
                     Ok(Done::Nothing)
                 }
                 Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(
@@ -250,7 +250,7 @@ impl Writer {
         if !due.is_empty() {
             // The rows of this batch are not known to `fold` yet: a restart has to look from its
             // begin.
-            super::chores::fold_into(
+            super::housekeeping::fold_into(
                 &self.connection,
                 (&self.counts, self.counts.begun_at()),
                 &self.fold,

@@ -4,7 +4,7 @@ use colloquy_actors::document::messages::{
     AddComment, ChangeComment, EditComment, ListComments, RemoveComment,
 };
 use colloquy_actors::document::{ActivityActor, ActivityList};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ActivityId, ActivityKind, CommentKind, DocumentKind};
 use colloquy_model::page::Order;
 use colloquy_model::time::Timestamp;
@@ -149,8 +149,8 @@ pub(super) async fn activity(call: ApiCall, query: ActivityQuery) -> Result<Outp
     }))
 }
 
-fn action(word: &str) -> Result<Happened, Problem> {
-    let found = Happened::from_word(word).filter(|happened| happened.is_of_document());
+fn action(word: &str) -> Result<EventKind, Problem> {
+    let found = EventKind::from_word(word).filter(|happened| happened.is_of_document());
     found.ok_or_else(|| {
         Problem::invalid(
             "action",

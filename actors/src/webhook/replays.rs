@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::delivery_queue::Keep;
+use super::dispatcher::{Dispatcher, Message, now_ms};
 use super::messages::{Asker, DeliveryError, ReplayAsk};
-use super::post::{Mail, PostOffice, now_ms};
-use super::queue::Keep;
 use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange, Span};
 use colloquy_model::caller::Scope;
 use colloquy_model::event_filter::EventFilter;
@@ -105,9 +105,9 @@ impl Jobs {
     }
 }
 
-impl PostOffice {
+impl Dispatcher {
     /// Looks where the replay begins; it is refused where the endpoint gets nothing.
-    pub(super) fn replay(&mut self, ask: ReplayAsk, context: &mut Context<Mail>) {
+    pub(super) fn replay(&mut self, ask: ReplayAsk, context: &mut Context<Message>) {
         if let Some(refusal) = self.refusal(&ask.asker) {
             return ask.asker.refuse(refusal);
         }
@@ -124,7 +124,7 @@ impl PostOffice {
         let store = Arc::clone(&self.means.store);
         context.spawn(async move {
             let next = first_behind(&*store, replay.scope, 0, replay.since).await;
-            Mail::ReplayBegins(
+            Message::ReplayBegins(
                 Box::new(ask),
                 next.map(|next| {
                     replay.next = next;
@@ -150,7 +150,7 @@ impl PostOffice {
         &mut self,
         ask: ReplayAsk,
         found: Result<Replay, ReadError>,
-        context: &mut Context<Mail>,
+        context: &mut Context<Message>,
     ) {
         // Others may have begun meanwhile, or somebody may have disabled the endpoint.
         let replay = match (found, self.refusal(&ask.asker)) {
@@ -172,7 +172,7 @@ impl PostOffice {
     }
 
     /// Reads on for each replay of which little waits.
-    pub(super) fn step_replays(&mut self, context: &mut Context<Mail>) {
+    pub(super) fn step_replays(&mut self, context: &mut Context<Message>) {
         let now = now_ms();
         for (lane, job) in &mut self.jobs.jobs {
             if job.waiting >= WAITING_MAX || !matches!(job.stage, Stage::Due(at) if at <= now) {
@@ -192,7 +192,7 @@ impl PostOffice {
                 total: false,
             };
             let (lane, store) = (*lane, Arc::clone(&self.means.store));
-            context.spawn(async move { Mail::ReplayRead(lane, read_on(&*store, query).await) });
+            context.spawn(async move { Message::ReplayRead(lane, read_on(&*store, query).await) });
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::line::Hurried;
+use super::dispatcher::{Dispatcher, Message, now_ms};
+use super::endpoint_queue::RetryOutcome;
 use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
-use super::post::{Mail, PostOffice, now_ms};
 use crate::store::{DeliveryState, ReadError, StoredDelivery, Waiting};
 use colloquy_model::answer::Answer;
 use colloquy_model::commit::Commit;
@@ -25,7 +25,7 @@ pub(super) enum Ask {
     Answer(Reply, Answer),
 }
 
-impl PostOffice {
+impl Dispatcher {
     /// Takes an ask that has to see everything that was committed before it.
     pub(super) fn ask(&mut self, ask: Ask) {
         let position = self.means.feed.last();
@@ -36,7 +36,7 @@ impl PostOffice {
     }
 
     /// What was asked goes on where all is matched.
-    pub(super) fn pass_asked(&mut self, context: &mut Context<Mail>) {
+    pub(super) fn pass_asked(&mut self, context: &mut Context<Message>) {
         let position = self.matcher.position();
         let (reached, asked) = std::mem::take(&mut self.asked)
             .into_iter()
@@ -49,7 +49,7 @@ impl PostOffice {
     }
 
     /// Goes on when everything so far is written.
-    pub(super) fn bar(&mut self, ask: Ask, context: &mut Context<Mail>) {
+    pub(super) fn bar(&mut self, ask: Ask, context: &mut Context<Message>) {
         let (next, written) = self.queue.slices();
         let slice = if self.queue.news() > 0 {
             next
@@ -64,7 +64,7 @@ impl PostOffice {
     }
 
     /// What waited for slices that are written now goes on.
-    pub(super) fn pass_barriers(&mut self, context: &mut Context<Mail>) {
+    pub(super) fn pass_barriers(&mut self, context: &mut Context<Message>) {
         let (_, written) = self.queue.slices();
         let (passed, barriers) = std::mem::take(&mut self.barriers)
             .into_iter()
@@ -77,7 +77,7 @@ impl PostOffice {
     }
 
     /// Whoever asked may have left: nobody is told then.
-    fn pass(&mut self, ask: Ask, context: &mut Context<Mail>) {
+    fn pass(&mut self, ask: Ask, context: &mut Context<Message>) {
         match ask {
             Ask::Reach(reply) => drop(reply.send(())),
             Ask::Answer(reply, answer) => drop(reply.send(Ok(answer))),
@@ -87,7 +87,7 @@ impl PostOffice {
                     .means
                     .store
                     .delivery(retry.asker.webhook.number(), retry.delivery.position());
-                context.spawn(async move { Mail::RetryRead(retry, found.await) });
+                context.spawn(async move { Message::RetryRead(retry, found.await) });
             }
         }
     }
@@ -97,7 +97,7 @@ impl PostOffice {
         &mut self,
         retry: Retry,
         found: Result<Option<StoredDelivery>, ReadError>,
-        context: &mut Context<Mail>,
+        context: &mut Context<Message>,
     ) {
         let endpoint = retry.asker.webhook.number();
         let mut found = match (found, self.target_of(&retry.asker)) {
@@ -117,8 +117,8 @@ impl PostOffice {
         }
         let now = now_ms();
         if found.state == DeliveryState::Pending {
-            let hurried = self.queue.hurry(endpoint, found.key, found.number, now);
-            if hurried != Hurried::Queues {
+            let hurried = self.queue.retry_now(endpoint, found.key, found.number, now);
+            if hurried != RetryOutcome::Queues {
                 found.due = found.due.map(|due| due.min(now));
             }
         } else {
@@ -151,7 +151,7 @@ impl PostOffice {
     pub(super) fn answer_when_written(
         &mut self,
         (reply, answer, commit): (Reply, Answer, Option<Commit>),
-        context: &mut Context<Mail>,
+        context: &mut Context<Message>,
     ) {
         if let Some(commit) = commit {
             self.queue.keep(commit);

@@ -14,7 +14,7 @@ use crate::store::{
 use colloquy_model::caller::Scope;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Cursor, Start};
 
 /// What whoever delivers begins with.
@@ -210,7 +210,7 @@ fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
         },
         position: row.get(3)?,
         event_at: row.get(4)?,
-        happened: codec::word("what a delivery tells", row.get(5)?, Happened::from_code)?,
+        happened: codec::word("what a delivery tells", row.get(5)?, EventKind::from_code)?,
         at: row.get(6)?,
         state,
         attempts: row.get(8)?,
@@ -289,7 +289,7 @@ pub(super) fn page(
         .bound
         .map_or_else(String::new, |_| format!(" AND d {compare} ?3"));
     let mut parts = Vec::new();
-    for kind in Happened::EVENTS
+    for kind in EventKind::EVENTS
         .iter()
         .filter(|kind| happened.is_none_or(|wanted| wanted == **kind))
     {
@@ -359,7 +359,7 @@ fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::R
 fn total(
     connection: &Connection,
     endpoint: u64,
-    happened: Option<Happened>,
+    happened: Option<EventKind>,
     state: Option<DeliveryState>,
 ) -> rusqlite::Result<u64> {
     let span = |value: Option<i64>| value.map_or((0, i64::MAX), |value| (value, value));
@@ -379,7 +379,7 @@ pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result
     let given_up = given_up(connection, endpoint)?;
     let count = |state| total(connection, endpoint, None, Some(state));
     let (mut oldest, mut newest): (Option<i64>, Option<i64>) = (None, None);
-    for kind in Happened::EVENTS {
+    for kind in EventKind::EVENTS {
         let happened = *kind as i64;
         let first: Option<i64> = connection
             .prepare_cached("SELECT min(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = 0 AND d > ?3")?

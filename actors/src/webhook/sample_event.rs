@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use colloquy_model::caller::Scope;
 use colloquy_model::event::{Event, Place, SeenNow};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
 use colloquy_model::time::Timestamp;
 
@@ -28,7 +28,7 @@ impl Prefix for CommentKind {
 }
 
 /// A sample of this kind, as of now.
-pub(super) fn sample(happened: Happened, scope: Scope, now: Timestamp) -> Event {
+pub(super) fn sample(happened: EventKind, scope: Scope, now: Timestamp) -> Event {
     // So large that no real position is like it: the event's identifier is made of it.
     let position = i64::try_from(colloquy_model::random::u64() >> 2).unwrap_or(i64::MAX);
     let place = Place {
@@ -48,17 +48,17 @@ pub(super) fn sample(happened: Happened, scope: Scope, now: Timestamp) -> Event 
     )
 }
 
-fn data(happened: Happened, now: Timestamp) -> Value {
+fn data(happened: EventKind, now: Timestamp) -> Value {
     match happened {
-        Happened::ConversationCreated => conversation(now),
-        Happened::ConversationUpdated => {
+        EventKind::ConversationCreated => conversation(now),
+        EventKind::ConversationUpdated => {
             let changes = json!({"priority": {"from": "normal", "to": "high"}});
             with(
                 conversation(now),
                 [("priority", json!("high")), ("changes", changes)],
             )
         }
-        Happened::ConversationClosed => {
+        EventKind::ConversationClosed => {
             let changes = json!({"status": {"from": "active", "to": "closed"}});
             let closed = [("status", json!("closed")), ("closed_at", json!(now))];
             with(
@@ -66,22 +66,22 @@ fn data(happened: Happened, now: Timestamp) -> Value {
                 [("changes", changes), ("reason", json!("resolved"))],
             )
         }
-        Happened::MessageCreated => message(now),
-        Happened::MessageUpdated => with(
+        EventKind::MessageCreated => message(now),
+        EventKind::MessageUpdated => with(
             message(now),
             [
                 ("content", json!("Where is my order 1234?")),
                 ("edited_at", json!(now)),
             ],
         ),
-        Happened::DocumentUpdated => {
+        EventKind::DocumentUpdated => {
             let changes = json!({"title": {"from": "Draft", "to": "Returns policy"}});
             with(document(now), [("changes", changes)])
         }
-        Happened::DocumentCreated | Happened::DocumentRestored => document(now),
-        Happened::DocumentDeleted => with(document(now), [("permanent", json!(false))]),
-        Happened::DocumentVersionCreated | Happened::DocumentMerged => {
-            let parents = if happened == Happened::DocumentMerged {
+        EventKind::DocumentCreated | EventKind::DocumentRestored => document(now),
+        EventKind::DocumentDeleted => with(document(now), [("permanent", json!(false))]),
+        EventKind::DocumentVersionCreated | EventKind::DocumentMerged => {
+            let parents = if happened == EventKind::DocumentMerged {
                 2
             } else {
                 1
@@ -94,13 +94,15 @@ fn data(happened: Happened, now: Timestamp) -> Value {
                 ],
             )
         }
-        Happened::DocumentShared => with(document(now), [("share", share(now))]),
-        Happened::DocumentPermissionsUpdated => {
+        EventKind::DocumentShared => with(document(now), [("share", share(now))]),
+        EventKind::DocumentPermissionsUpdated => {
             let user = json!({"user_id": UserId::new(now.0), "email": "grace@example.com", "role": "editor", "added_at": now});
             with(document(now), [("collaborators", json!([user]))])
         }
-        Happened::DocumentCommented => with(document(now), [("comment", comment(now))]),
-        Happened::RecordCreated | Happened::RecordUpdated | Happened::RecordDeleted => Value::Null,
+        EventKind::DocumentCommented => with(document(now), [("comment", comment(now))]),
+        EventKind::RecordCreated | EventKind::RecordUpdated | EventKind::RecordDeleted => {
+            Value::Null
+        }
     }
 }
 
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_sample_in_the_shape_of_an_event() {
-        for kind in Happened::EVENTS {
+        for kind in EventKind::EVENTS {
             let event = sample(*kind, Scope::OPERATORS, Timestamp(1_773_570_600_000));
             let body: Value = serde_json::from_slice(&event.body()).unwrap();
             assert_eq!(
@@ -231,7 +233,7 @@ mod tests {
                 body["data"].as_object().is_some_and(|data| data.len() > 10),
                 "{body}"
             );
-            if matches!(kind, Happened::MessageCreated | Happened::MessageUpdated) {
+            if matches!(kind, EventKind::MessageCreated | EventKind::MessageUpdated) {
                 let shown: MessageView = serde_json::from_value(body["data"].clone()).unwrap();
                 assert_eq!(json!(shown), body["data"]);
             }

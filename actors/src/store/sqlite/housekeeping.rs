@@ -7,11 +7,11 @@ use rusqlite::{Connection, params};
 
 use super::batch::Counts;
 use super::codec::{id, int};
-use super::fresh::{Due, Slicing};
+use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
 use super::gate::Gate;
-use super::lagging::{Fold, Lag, Lagging};
 use super::log_erasing::LogErasing;
 use super::older_keys::Shelving;
+use super::recent_events::{PendingSegment, SegmentWriter};
 use super::renames::{self, Renames};
 use super::retention::Retention;
 use super::{erasing, redacting};
@@ -164,7 +164,11 @@ impl Housekeeping {
     }
 
     /// One slice of the headers that are to be folded.
-    pub(super) fn due(&self, fold: &mut Fold, lagging: &Lagging) -> Vec<(u64, Lag)> {
+    pub(super) fn due(
+        &self,
+        fold: &mut HeaderFlusher,
+        lagging: &DirtyHeaders,
+    ) -> Vec<(u64, DirtyHeader)> {
         fold.due(lagging, self.pace.age_max, SLICE)
     }
 
@@ -173,8 +177,8 @@ impl Housekeeping {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        (counts, fold, slicing): (&mut Counts, &mut Fold, &mut Slicing),
-        (lagging, sink): (&Lagging, &dyn CommitSink),
+        (counts, fold, slicing): (&mut Counts, &mut HeaderFlusher, &mut SegmentWriter),
+        (lagging, sink): (&DirtyHeaders, &dyn CommitSink),
         closing: bool,
     ) -> rusqlite::Result<()> {
         self.slice(connection, slicing, counts.next_pos, closing)?;
@@ -241,7 +245,7 @@ impl Housekeeping {
     fn slice(
         &self,
         connection: &Connection,
-        slicing: &mut Slicing,
+        slicing: &mut SegmentWriter,
         next_pos: i64,
         closing: bool,
     ) -> rusqlite::Result<()> {
@@ -303,8 +307,8 @@ impl Housekeeping {
 fn write_folded(
     connection: &Connection,
     counts: &mut Counts,
-    fold: &Fold,
-    due: &[(u64, Lag)],
+    fold: &HeaderFlusher,
+    due: &[(u64, DirtyHeader)],
 ) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     fold_into(connection, (counts, counts.next_pos), fold, due)?;
@@ -318,8 +322,8 @@ fn write_folded(
 pub(super) fn fold_into(
     connection: &Connection,
     (counts, end): (&Counts, i64),
-    fold: &Fold,
-    due: &[(u64, Lag)],
+    fold: &HeaderFlusher,
+    due: &[(u64, DirtyHeader)],
 ) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached(
         "UPDATE conversations SET seq = ?2, messages = ?3, last_message_at = ?4, updated_at = ?5 WHERE n = ?1 AND seq < ?2",
@@ -347,9 +351,9 @@ pub(super) fn fold_into(
 
 fn write_slices(
     connection: &Connection,
-    slicing: &mut Slicing,
+    slicing: &mut SegmentWriter,
     next_pos: i64,
-    due: &[Due],
+    due: &[PendingSegment],
 ) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     slicing.write(connection, due, next_pos)?;

@@ -14,7 +14,7 @@ use super::*;
 use crate::store::{DueQuery, LIVE, Waiting};
 use colloquy_model::caller::{Mode, Scope};
 use colloquy_model::event::{Place, SeenNow};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 
 const ENDPOINT: u64 = 9;
 const ACCOUNT: u32 = 1;
@@ -148,7 +148,7 @@ fn event(position: i64, entity: u64) -> Arc<Event> {
     };
     Arc::new(Event::new(
         place,
-        Happened::MessageCreated,
+        EventKind::MessageCreated,
         1_000,
         SeenNow::default(),
         "{}".into(),
@@ -189,7 +189,7 @@ struct Life {
     store: Model,
     writing: Option<Box<DeliverySlice>>,
     refills: Vec<(Refill, DueLanes)>,
-    flying: Vec<Shipment>,
+    flying: Vec<PendingAttempt>,
     now: i64,
     /// Everything that was committed: (position, entity).
     log: Vec<(i64, u64)>,
@@ -466,7 +466,7 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
         "another account's are its own"
     );
     // Places that are left go to whoever has waited, and never to more than there are.
-    let mut flying: VecDeque<Shipment> = first.into();
+    let mut flying: VecDeque<PendingAttempt> = first.into();
     for now in 1..=32 {
         let landed = flying
             .iter()

@@ -3,12 +3,12 @@
 use tokio::time::Instant;
 
 use super::attempt::attempt_of;
-use super::courier::{Courier, Parcel};
+use super::courier::{Courier, OutboundRequest};
 use super::record::{Webhook, WebhookRequest};
 use super::restore::restore_endpoint;
-use super::sample::sample;
+use super::sample_event::sample;
 use super::signature::{Signing, headers};
-use super::wanted::EventKind;
+use super::webhook_filter::EventKindName;
 use crate::accounts::Records;
 use crate::accounts::record::{RecordError, to_json};
 use crate::store::Stored;
@@ -18,7 +18,7 @@ use colloquy_model::caller::Caller;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::WebhookId;
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
@@ -38,7 +38,7 @@ impl Records<Webhook> {
         id: WebhookId,
         caller: Caller,
         reservation: Option<Reservation>,
-        event: EventKind,
+        event: EventKindName,
         courier: &dyn Courier,
     ) -> Tried<Answer> {
         // Nothing is sent for somebody whose endpoint it is not.
@@ -77,7 +77,7 @@ impl Records<Webhook> {
     }
 }
 
-async fn attempt(endpoint: &Endpoint, event: Happened, courier: &dyn Courier) -> Attempt {
+async fn attempt(endpoint: &Endpoint, event: EventKind, courier: &dyn Courier) -> Attempt {
     let sent_at = Timestamp::now();
     let event = sample(event, endpoint.scope, sent_at);
     let body = event.body();
@@ -89,7 +89,7 @@ async fn attempt(endpoint: &Endpoint, event: Happened, courier: &dyn Courier) ->
         attempt: 1,
     };
     let account = endpoint.scope.account_number();
-    let parcel = Parcel {
+    let parcel = OutboundRequest {
         account,
         url: endpoint.url.clone(),
         headers: headers(signing),

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use super::line::{Entry, HELD_MAX, Held, Hurried, Line, Refill, Shipment};
+use super::endpoint_queue::{
+    EndpointQueue, Entry, HELD_MAX, Held, PendingAttempt, Refill, RetryOutcome,
+};
 use crate::store::{
     Change, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched, NewDelivery,
     ReplayChange,
@@ -68,7 +70,7 @@ struct Share {
 /// All lines.
 #[derive(Debug)]
 pub(super) struct Queue {
-    lines: HashMap<u64, Line>,
+    lines: HashMap<u64, EndpointQueue>,
     places: usize,
     account_places: usize,
     /// What is under way, by account number.
@@ -121,12 +123,12 @@ impl Queue {
     ) {
         self.lines
             .entry(endpoint)
-            .or_insert_with(|| Line::new((account, endpoint), waiting, failing_since));
+            .or_insert_with(|| EndpointQueue::new((account, endpoint), waiting, failing_since));
         self.dirty.insert(endpoint);
     }
 
     /// An endpoint's line.
-    pub(super) fn line(&self, endpoint: u64) -> Option<&Line> {
+    pub(super) fn line(&self, endpoint: u64) -> Option<&EndpointQueue> {
         self.lines.get(&endpoint)
     }
 
@@ -252,11 +254,11 @@ impl Queue {
 
     /// No event is held any more: some may have been redacted without a word.
     pub(super) fn forget_all(&mut self) {
-        self.lines.values_mut().for_each(Line::forget_all);
+        self.lines.values_mut().for_each(EndpointQueue::forget_all);
     }
 
     /// What can be sent now, and what has to be read of the store.
-    pub(super) fn turn(&mut self, now: i64) -> (Vec<Shipment>, Vec<Refill>) {
+    pub(super) fn turn(&mut self, now: i64) -> (Vec<PendingAttempt>, Vec<Refill>) {
         while let Some((at, endpoint)) = self.alarms.first().copied().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, endpoint));
             self.alarm_of.remove(&endpoint);
@@ -307,7 +309,7 @@ impl Queue {
     }
 
     /// A place of its account is free again, for whoever has waited longest.
-    fn leave_place(&mut self, shipment: &Shipment) {
+    fn leave_place(&mut self, shipment: &PendingAttempt) {
         self.dirty.insert(shipment.endpoint);
         let Some(share) = self.shares.get_mut(&shipment.account) else {
             return;
@@ -322,7 +324,7 @@ impl Queue {
     /// An attempt is over, and this is what it comes to.
     pub(super) fn landed(
         &mut self,
-        shipment: &Shipment,
+        shipment: &PendingAttempt,
         verdict: Verdict,
         log: Vec<Attempt>,
         now: i64,
@@ -335,7 +337,7 @@ impl Queue {
             return;
         }
         let before = line.failing_since;
-        line.fared(verdict == Verdict::Delivered, now);
+        line.record_result(verdict == Verdict::Delivered, now);
         if line.failing_since != before {
             self.failing.insert(shipment.endpoint, line.failing_since);
         }
@@ -357,7 +359,7 @@ impl Queue {
 
     /// What was to be delivered is no more: it is given up, though no receiver failed. The log says
     /// so.
-    pub(super) fn drop_gone(&mut self, shipment: &Shipment, log: Vec<Attempt>, now: i64) {
+    pub(super) fn drop_gone(&mut self, shipment: &PendingAttempt, log: Vec<Attempt>, now: i64) {
         self.leave_place(shipment);
         if self
             .lines
@@ -377,7 +379,7 @@ impl Queue {
         }
     }
 
-    fn settle(&mut self, shipment: &Shipment, fate: Fate) {
+    fn settle(&mut self, shipment: &PendingAttempt, fate: Fate) {
         let Some(line) = self.lines.get_mut(&shipment.endpoint) else {
             return;
         };
@@ -407,7 +409,7 @@ impl Queue {
     }
 
     /// An attempt could not be made, because what is sent could not be read.
-    pub(super) fn put_back(&mut self, shipment: &Shipment, now: i64) {
+    pub(super) fn put_back(&mut self, shipment: &PendingAttempt, now: i64) {
         self.leave_place(shipment);
         if let Some(line) = self.lines.get_mut(&shipment.endpoint)
             && line.landed(shipment)
@@ -426,12 +428,18 @@ impl Queue {
     }
 
     /// A delivery that waits is to be tried at once.
-    pub(super) fn hurry(&mut self, endpoint: u64, key: LaneKey, number: i64, now: i64) -> Hurried {
+    pub(super) fn retry_now(
+        &mut self,
+        endpoint: u64,
+        key: LaneKey,
+        number: i64,
+        now: i64,
+    ) -> RetryOutcome {
         let Some(line) = self.lines.get_mut(&endpoint) else {
-            return Hurried::NotHeld;
+            return RetryOutcome::NotHeld;
         };
-        let hurried = line.hurry(key, number);
-        if hurried == Hurried::NotHeld {
+        let hurried = line.retry_now(key, number);
+        if hurried == RetryOutcome::NotHeld {
             self.slice.changes.push((number, Change::Due(now)));
         }
         self.touch(endpoint);
@@ -487,11 +495,11 @@ impl Queue {
     }
 
     /// Whether a line waits for its outcomes to be written before it can go on.
-    pub(super) fn starves(&self) -> bool {
+    pub(super) fn needs_refill(&self) -> bool {
         self.touched.iter().any(|endpoint| {
             self.lines
                 .get(endpoint)
-                .is_some_and(|line| line.starves(self.places))
+                .is_some_and(|line| line.needs_refill(self.places))
         })
     }
 
@@ -545,7 +553,7 @@ impl Queue {
     }
 
     /// All lines.
-    pub(super) fn lines(&self) -> impl Iterator<Item = &Line> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = &EndpointQueue> {
         self.lines.values()
     }
 }
@@ -557,5 +565,5 @@ fn fresh(slice: &mut DeliverySlice, number: i64) -> Option<&mut NewDelivery> {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
+#[path = "delivery_queue_tests.rs"]
 mod tests;

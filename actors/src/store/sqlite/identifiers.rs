@@ -11,7 +11,7 @@ use crate::store::StoredMessage;
 use colloquy_model::caller::Scope;
 use colloquy_model::conversation::MessageView;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ActivityId, DocumentId, MessageId};
 use colloquy_model::page::Cursor;
 
@@ -75,7 +75,7 @@ pub(super) fn was_document(
     }
     let first: Option<Option<Vec<u8>>> = connection
         .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = 1 AND scope = ?2 AND happened = ?3")?
-        .query_row([int(subject.number), scope.number(), Happened::DocumentCreated as i64], |row| row.get(0))
+        .query_row([int(subject.number), scope.number(), EventKind::DocumentCreated as i64], |row| row.get(0))
         .optional()?;
     // Retention takes a first event away.
     let Some(first) = first.flatten() else {

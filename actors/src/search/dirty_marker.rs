@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The mark beside an index that is being written.
-pub(super) struct Seal {
+pub(super) struct DirtyMarker {
     file: PathBuf,
     log: PathBuf,
     mark: PathBuf,
 }
 
-impl Seal {
+impl DirtyMarker {
     /// The seal of this index.
     pub(super) fn of(path: &Path) -> Self {
         let beside = |ending: &str| {
@@ -26,7 +26,7 @@ impl Seal {
             name.push(ending);
             PathBuf::from(name)
         };
-        Seal {
+        DirtyMarker {
             file: path.to_owned(),
             log: beside("-wal"),
             mark: beside(".writing"),
@@ -45,7 +45,7 @@ impl Seal {
 
     /// Lets the next opening begin anew. Where that can't be written, it may find the damage by
     /// itself.
-    pub(super) fn distrust(&self) {
+    pub(super) fn mark_corrupt(&self) {
         let _ = std::fs::write(&self.mark, b"");
     }
 
@@ -56,7 +56,7 @@ impl Seal {
 
     /// Marks the index before it is written; false where that can't be done durably, so that it has
     /// to be synced.
-    pub(super) fn break_open(&self) -> bool {
+    pub(super) fn mark_dirty(&self) -> bool {
         let marked = || -> io::Result<bool> {
             let Some(boot) = boot() else { return Ok(false) };
             let mut mark = File::create(&self.mark)?;
@@ -178,7 +178,7 @@ mod tests {
             "sync data",
             "remove data/c.search.writing",
         ];
-        let seal = Seal::of(Path::new("data/c.search"));
+        let seal = DirtyMarker::of(Path::new("data/c.search"));
         let disk = Noted::default();
         seal.close_on(&disk).unwrap();
         assert_eq!(*disk.done.borrow(), STEPS);

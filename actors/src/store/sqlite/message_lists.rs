@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{self, TALLIES, int, uint};
-use super::known;
+use super::identifiers;
 use crate::store::{MessageQuery, StoredPage};
-use colloquy_model::conversation::{SenderType, Tallies};
+use colloquy_model::conversation::{MessageCounts, SenderType};
 use colloquy_model::id::MessageId;
 use colloquy_model::page::{Cursor, Order, Start};
 
@@ -38,12 +38,12 @@ pub(super) fn messages(
     connection: &Connection,
     query: &MessageQuery,
 ) -> rusqlite::Result<Result<Messages, &'static str>> {
-    if !known::is_there(connection, query.scope, query.conversation)? {
+    if !identifiers::is_there(connection, query.scope, query.conversation)? {
         return Ok(Ok(None));
     }
     let entity = int(query.conversation.number);
     if let Some((at, field)) = query.paging.start.cursor()
-        && known::message(
+        && identifiers::message(
             connection,
             query.conversation,
             MessageId::from_parts(at.number, at.tail),
@@ -123,7 +123,7 @@ impl Transcript<'_> {
         })
     }
 
-    fn rank(&self, tallies: &Tallies) -> u64 {
+    fn rank(&self, tallies: &MessageCounts) -> u64 {
         match self.sender {
             None => tallies.total(),
             Some(SenderType::Customer) => tallies.customer,
@@ -133,7 +133,7 @@ impl Transcript<'_> {
     }
 
     /// The counts up to and with this row; those of the last row beyond it.
-    fn tallies(&self, sequence: u64) -> rusqlite::Result<Tallies> {
+    fn tallies(&self, sequence: u64) -> rusqlite::Result<MessageCounts> {
         let sql = format!("SELECT {TALLIES} FROM rows WHERE entity = ?1 AND seq = ?2");
         let found = self
             .connection
@@ -162,7 +162,7 @@ impl Transcript<'_> {
 
     /// The first row for which it holds, one beyond the last where it never does. It must hold from
     /// some row on.
-    fn first_row(&self, holds: impl Fn(&Tallies) -> bool) -> rusqlite::Result<u64> {
+    fn first_row(&self, holds: impl Fn(&MessageCounts) -> bool) -> rusqlite::Result<u64> {
         let (mut low, mut high) = (1, self.last + 1);
         while low < high {
             let middle = low + (high - low) / 2;

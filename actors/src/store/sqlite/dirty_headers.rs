@@ -13,7 +13,7 @@ const HELD: Duration = Duration::from_secs(10);
 
 /// A header's numbers as they are now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lag {
+pub(super) struct DirtyHeader {
     pub(super) scope: i64,
     pub(super) seq: u64,
     pub(super) messages: u64,
@@ -23,7 +23,7 @@ pub(super) struct Lag {
 
 #[derive(Debug)]
 struct Entry {
-    lag: Lag,
+    lag: DirtyHeader,
     tail: u32,
     since: Instant,
     first_pos: i64,
@@ -32,11 +32,11 @@ struct Entry {
 
 /// Shared: lists read it, the writer alone changes it.
 #[derive(Debug, Default)]
-pub(super) struct Lagging {
+pub(super) struct DirtyHeaders {
     shards: [RwLock<HashMap<u64, Entry>>; SHARDS],
 }
 
-impl Lagging {
+impl DirtyHeaders {
     fn shard(&self, n: u64) -> &RwLock<HashMap<u64, Entry>> {
         let [first, ..] = &self.shards;
         // The low 12 bits count within a millisecond; the next ones differ between entities.
@@ -46,12 +46,12 @@ impl Lagging {
     }
 
     /// The newest numbers, where the header may hold older ones.
-    pub(super) fn of(&self, n: u64) -> Option<Lag> {
+    pub(super) fn of(&self, n: u64) -> Option<DirtyHeader> {
         self.shard(n).read().get(&n).map(|entry| entry.lag)
     }
 
     /// All entries of a scope, newest change first.
-    pub(super) fn in_scope(&self, scope: i64) -> Vec<(u64, Lag)> {
+    pub(super) fn in_scope(&self, scope: i64) -> Vec<(u64, DirtyHeader)> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
@@ -69,7 +69,7 @@ impl Lagging {
 
 /// The writer's side: which entries to fold next, and from which position a restart has to look.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
+pub(super) struct HeaderFlusher {
     by_age: VecDeque<(u64, Instant, i64)>,
     long: Vec<u64>,
     folded: VecDeque<(u64, Instant)>,
@@ -78,9 +78,16 @@ pub(super) struct Fold {
 /// A tail as long as this is folded at once.
 const TAIL_MAX: u32 = 32;
 
-impl Fold {
+impl HeaderFlusher {
     /// Takes in rows that left a header behind.
-    pub(super) fn note(&mut self, lagging: &Lagging, n: u64, lag: Lag, rows: u32, pos: i64) {
+    pub(super) fn note(
+        &mut self,
+        lagging: &DirtyHeaders,
+        n: u64,
+        lag: DirtyHeader,
+        rows: u32,
+        pos: i64,
+    ) {
         let now = Instant::now();
         let mut shard = lagging.shard(n).write();
         let entry = shard.entry(n).or_insert(Entry {
@@ -105,7 +112,7 @@ impl Fold {
     }
 
     /// The header was written: what lists read is as new as this.
-    pub(super) fn wrote(&mut self, lagging: &Lagging, n: u64, lag: Lag) {
+    pub(super) fn wrote(&mut self, lagging: &DirtyHeaders, n: u64, lag: DirtyHeader) {
         let now = Instant::now();
         let mut shard = lagging.shard(n).write();
         if let Some(entry) = shard.get_mut(&n) {
@@ -118,7 +125,12 @@ impl Fold {
     }
 
     /// What is due to be folded, at most `most`: long tails, then those older than `age`.
-    pub(super) fn due(&mut self, lagging: &Lagging, age: Duration, most: usize) -> Vec<(u64, Lag)> {
+    pub(super) fn due(
+        &mut self,
+        lagging: &DirtyHeaders,
+        age: Duration,
+        most: usize,
+    ) -> Vec<(u64, DirtyHeader)> {
         let mut due = Vec::new();
         while due.len() < most
             && let Some(n) = self.long.pop()
@@ -136,7 +148,7 @@ impl Fold {
     }
 
     /// Puts back what could not be folded.
-    pub(super) fn put_back(&mut self, lagging: &Lagging, due: &[(u64, Lag)]) {
+    pub(super) fn put_back(&mut self, lagging: &DirtyHeaders, due: &[(u64, DirtyHeader)]) {
         for (n, _) in due {
             let held = lagging
                 .shard(*n)
@@ -163,7 +175,7 @@ impl Fold {
     }
 
     /// Lets go of entries that every reader now finds in their headers.
-    pub(super) fn release(&mut self, lagging: &Lagging) {
+    pub(super) fn release(&mut self, lagging: &DirtyHeaders) {
         while let Some((n, at)) = self.folded.front().copied()
             && at.elapsed() >= HELD
         {
@@ -177,7 +189,7 @@ impl Fold {
 }
 
 /// The entry's numbers, if its header does not hold them yet.
-fn unfolded(lagging: &Lagging, n: u64, since: Option<Instant>) -> Option<Lag> {
+fn unfolded(lagging: &DirtyHeaders, n: u64, since: Option<Instant>) -> Option<DirtyHeader> {
     let shard = lagging.shard(n).read();
     let entry = shard.get(&n)?;
     let same = since.is_none_or(|since| entry.since == since);

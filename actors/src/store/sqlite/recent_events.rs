@@ -33,9 +33,9 @@ impl Tail {
 
 /// Shared: readers of events look here, the writer alone changes it.
 #[derive(Debug, Default)]
-pub(super) struct Fresh(RwLock<HashMap<i64, Tail>>);
+pub(super) struct RecentEvents(RwLock<HashMap<i64, Tail>>);
 
-impl Fresh {
+impl RecentEvents {
     /// The newest entries of a scope, with the number of the first. To be asked before the file is.
     pub(super) fn of(&self, scope: i64) -> Option<(u64, Vec<Entry>)> {
         self.0
@@ -47,7 +47,7 @@ impl Fresh {
 
 /// Entries that are due to be written.
 #[derive(Debug)]
-pub(super) struct Due {
+pub(super) struct PendingSegment {
     scope: i64,
     from: u64,
     entries: Vec<Entry>,
@@ -60,8 +60,8 @@ const MOST: usize = 64;
 
 /// The writer's side: what is due, and from which position a restart has to look.
 #[derive(Debug, Default)]
-pub(super) struct Slicing {
-    fresh: Arc<Fresh>,
+pub(super) struct SegmentWriter {
+    fresh: Arc<RecentEvents>,
     noted: Vec<(i64, u64, Entry)>,
     /// Scopes by the position of their first entry, so the oldest come first.
     waiting: BTreeMap<i64, i64>,
@@ -70,8 +70,8 @@ pub(super) struct Slicing {
     full_since: Option<Instant>,
 }
 
-impl Slicing {
-    pub(super) fn fresh(&self) -> Arc<Fresh> {
+impl SegmentWriter {
+    pub(super) fn fresh(&self) -> Arc<RecentEvents> {
         Arc::clone(&self.fresh)
     }
 
@@ -119,18 +119,18 @@ impl Slicing {
     }
 
     /// Whole slices, however new.
-    pub(super) fn whole(&self) -> Vec<Due> {
+    pub(super) fn whole(&self) -> Vec<PendingSegment> {
         let tails = self.fresh.0.read();
         let whole = |scope: &i64| {
             tails
                 .get(scope)
-                .map(|tail| Due::of(*scope, tail, tail.whole()))
+                .map(|tail| PendingSegment::of(*scope, tail, tail.whole()))
         };
         self.full.iter().take(MOST).filter_map(whole).collect()
     }
 
     /// What is older than `age`, or has been a whole slice for as long as `whole`.
-    pub(super) fn aged(&self, age: Duration, whole: Duration) -> Vec<Due> {
+    pub(super) fn aged(&self, age: Duration, whole: Duration) -> Vec<PendingSegment> {
         let mut due = if self
             .full_since
             .is_some_and(|since| since.elapsed() >= whole)
@@ -148,7 +148,7 @@ impl Slicing {
                 break;
             }
             due.retain(|due| due.scope != *scope);
-            due.push(Due::of(*scope, tail, tail.entries.len()));
+            due.push(PendingSegment::of(*scope, tail, tail.entries.len()));
         }
         due
     }
@@ -157,7 +157,7 @@ impl Slicing {
     pub(super) fn write(
         &self,
         connection: &Connection,
-        due: &[Due],
+        due: &[PendingSegment],
         end: i64,
     ) -> rusqlite::Result<()> {
         for due in due {
@@ -171,7 +171,7 @@ impl Slicing {
     }
 
     /// Where a restart has to begin to look when this is written too.
-    fn low_water(&self, due: &[Due], end: i64) -> i64 {
+    fn low_water(&self, due: &[PendingSegment], end: i64) -> i64 {
         let writing = |scope: i64| due.iter().any(|due| due.scope == scope);
         let waiting = self
             .waiting
@@ -186,9 +186,9 @@ impl Slicing {
     }
 
     /// What was due is durable in slices.
-    pub(super) fn wrote(&mut self, due: &[Due]) {
+    pub(super) fn wrote(&mut self, due: &[PendingSegment]) {
         let mut tails = self.fresh.0.write();
-        for Due {
+        for PendingSegment {
             scope,
             entries,
             left,
@@ -222,10 +222,10 @@ impl Slicing {
     }
 }
 
-impl Due {
+impl PendingSegment {
     fn of(scope: i64, tail: &Tail, count: usize) -> Self {
         let entries = tail.entries.iter().take(count).copied().collect();
-        Due {
+        PendingSegment {
             scope,
             from: tail.first,
             entries,

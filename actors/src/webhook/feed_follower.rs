@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use super::delivery_queue::Keep;
+use super::dispatcher::{Dispatcher, Message, PAUSE, now_ms};
 use super::matcher::Moved;
-use super::post::{Mail, PAUSE, PostOffice, now_ms};
-use super::queue::Keep;
 use super::restore::restore_endpoint;
 use crate::feed::{Ended, Interest, Item, Subscription};
 use crate::store::{FeedRow, LIVE, ReadError, Store, WebhookState};
@@ -55,9 +55,9 @@ pub(super) enum Reading {
     Live,
 }
 
-impl PostOffice {
+impl Dispatcher {
     /// Reads on, where it is not told anyway and there is room for what comes.
-    pub(super) fn read(&mut self, context: &mut Context<Mail>) {
+    pub(super) fn read(&mut self, context: &mut Context<Message>) {
         if !self.unmatched.is_empty() || self.queue.news() >= NEWS_MAX {
             return;
         }
@@ -69,7 +69,7 @@ impl PostOffice {
                 context.spawn(async move {
                     let first = match subscription.next().await {
                         Ok(first) => first,
-                        Err(ended) => return Mail::Fed(subscription, Vec::new(), Some(ended)),
+                        Err(ended) => return Message::Fed(subscription, Vec::new(), Some(ended)),
                     };
                     let mut items = vec![first];
                     while items.len() < TAKEN
@@ -77,7 +77,7 @@ impl PostOffice {
                     {
                         items.push(item);
                     }
-                    Mail::Fed(subscription, items, None)
+                    Message::Fed(subscription, items, None)
                 });
             }
             Reading::Behind {
@@ -86,7 +86,7 @@ impl PostOffice {
             } => {
                 self.reading = Reading::Behind { joined, busy: true };
                 let (store, position) = (Arc::clone(&self.means.store), self.matcher.position());
-                context.spawn(async move { Mail::Read(behind(&*store, position).await) });
+                context.spawn(async move { Message::Read(behind(&*store, position).await) });
             }
             Reading::Behind { busy: true, .. } | Reading::Opening => {}
         }

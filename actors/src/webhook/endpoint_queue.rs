@@ -101,7 +101,7 @@ struct Lane {
 
 /// A delivery on its way out.
 #[derive(Debug, Clone)]
-pub(super) struct Shipment {
+pub(super) struct PendingAttempt {
     /// The number of the account whose share it takes a place of.
     pub(super) account: u32,
     pub(super) endpoint: u64,
@@ -124,7 +124,7 @@ pub(super) struct Refill {
 
 /// What became of a wish to send a delivery now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hurried {
+pub(super) enum RetryOutcome {
     /// It goes out, or is out.
     Goes,
     /// Something before it in its lane waits.
@@ -135,7 +135,7 @@ pub(super) enum Hurried {
 
 /// One endpoint's queue.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct EndpointQueue {
     pub(super) account: u32,
     pub(super) endpoint: u64,
     /// Deliveries that wait, here or in the store alone.
@@ -167,25 +167,25 @@ pub(super) struct Line {
     reads_from: u64,
 }
 
-impl Line {
+impl EndpointQueue {
     /// A line of this account's endpoint, of which so many deliveries wait in the store.
     pub(super) fn new(
         (account, endpoint): (u32, u64),
         waiting: u64,
         failing_since: Option<i64>,
     ) -> Self {
-        Line {
+        EndpointQueue {
             account,
             endpoint,
             waiting,
             failing_since,
             look: waiting > 0,
-            ..Line::default()
+            ..EndpointQueue::default()
         }
     }
 
     /// Whether it holds every delivery that waits.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn fully_in_memory(&self) -> bool {
         u64::try_from(self.held).is_ok_and(|held| held == self.waiting)
     }
 
@@ -196,13 +196,13 @@ impl Line {
     }
 
     /// Whether it would send more if only the store said what.
-    pub(super) fn starves(&self, places: usize) -> bool {
-        !self.is_whole() && self.held < places
+    pub(super) fn needs_refill(&self, places: usize) -> bool {
+        !self.fully_in_memory() && self.held < places
     }
 
     /// A new delivery, behind all that its lane has.
     pub(super) fn push(&mut self, key: LaneKey, entry: Entry, room: usize) {
-        let whole = self.is_whole();
+        let whole = self.fully_in_memory();
         self.waiting += 1;
         if whole && self.held < room {
             self.hold(key, entry);
@@ -244,7 +244,7 @@ impl Line {
     }
 
     /// The next that may be sent.
-    pub(super) fn next(&mut self, now: i64, places: usize) -> Option<Shipment> {
+    pub(super) fn next(&mut self, now: i64, places: usize) -> Option<PendingAttempt> {
         if !self.may_send(now, places) {
             return None;
         }
@@ -256,7 +256,7 @@ impl Line {
         if let Some(more) = (self.failures / FAILURES_MAX).checked_sub(1) {
             self.next_at = now + (DISTANCE_MS << more.min(DOUBLINGS_MAX));
         }
-        Some(Shipment {
+        Some(PendingAttempt {
             account: self.account,
             endpoint: self.endpoint,
             life: self.life,
@@ -269,13 +269,13 @@ impl Line {
     }
 
     /// An attempt is over; true where its outcome still matters.
-    pub(super) fn landed(&mut self, shipment: &Shipment) -> bool {
+    pub(super) fn landed(&mut self, shipment: &PendingAttempt) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
         shipment.life == self.life
     }
 
     /// A receiver has taken something, or not.
-    pub(super) fn fared(&mut self, well: bool, now: i64) {
+    pub(super) fn record_result(&mut self, well: bool, now: i64) {
         self.failures = if well {
             0
         } else {
@@ -315,7 +315,7 @@ impl Line {
 
     /// The head of a lane is tried again, not before `due`.
     pub(super) fn later(&mut self, key: LaneKey, due: i64) {
-        if !self.is_whole() {
+        if !self.fully_in_memory() {
             self.let_go(key, due);
             return;
         }
@@ -339,26 +339,26 @@ impl Line {
     }
 
     /// A delivery is to be tried now, not when it is due.
-    pub(super) fn hurry(&mut self, key: LaneKey, number: i64) -> Hurried {
+    pub(super) fn retry_now(&mut self, key: LaneKey, number: i64) -> RetryOutcome {
         let Some(lane) = self.lanes.get_mut(&key) else {
-            return Hurried::NotHeld;
+            return RetryOutcome::NotHeld;
         };
         let head = lane
             .entries
             .front()
             .is_some_and(|head| head.number == number);
         if !head && !lane.entries.iter().any(|entry| entry.number == number) {
-            return Hurried::NotHeld;
+            return RetryOutcome::NotHeld;
         }
         if !head {
-            return Hurried::Queues;
+            return RetryOutcome::Queues;
         }
         if let Turn::Waits(due) = lane.turn {
             lane.turn = Turn::Ready;
             self.retries.remove(&(due, key));
             self.ready.push_back(key);
         }
-        Hurried::Goes
+        RetryOutcome::Goes
     }
 
     /// Time has passed.
@@ -387,11 +387,15 @@ impl Line {
         paced.into_iter().chain(retry).chain(self.next_due).min()
     }
 
-    /// What is to be read of the store, if anything is; to be answered by [`Line::refilled`].
+    /// What is to be read of the store, if anything is; to be answered by [`EndpointQueue::refilled`].
     pub(super) fn wants(&mut self, now: i64, room: usize) -> Option<Refill> {
         let few = self.waiting <= u64::try_from(WHOLE_MAX.min(room)).unwrap_or(0);
         let hungry = few || self.held <= room / 2;
-        if self.asked || !self.look || self.is_whole() || !hungry || self.written < self.reads_from
+        if self.asked
+            || !self.look
+            || self.fully_in_memory()
+            || !hungry
+            || self.written < self.reads_from
         {
             return None;
         }
@@ -488,7 +492,7 @@ impl Line {
         if !self.asked {
             self.unwritten.retain(|_, unwritten| *unwritten > slice);
         }
-        self.look |= !self.is_whole();
+        self.look |= !self.fully_in_memory();
     }
 
     /// Nothing that waits will be sent. What is under way lands without a trace. The store is not

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::mailbox::{Mailbox, Presence, Sign};
+use super::mailbox::{Mailbox, Presence, Signal};
 use colloquy_model::caller::Scope;
 use colloquy_model::id::{ConversationId, UserId};
 
@@ -55,12 +55,12 @@ pub(super) enum Told {
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct Topic {
     listeners: HashMap<u64, Arc<Mailbox>>,
     said: Vec<Said>,
 }
 
-impl Room {
+impl Topic {
     fn of(&self, user: UserId) -> Presence {
         self.said
             .iter()
@@ -78,8 +78,8 @@ type Typist = Result<UserId, u64>;
 
 /// What the lines of one account and mode say and listen to.
 #[derive(Debug, Default)]
-struct House {
-    rooms: HashMap<ConversationId, Room>,
+struct TenantTopics {
+    rooms: HashMap<ConversationId, Topic>,
     /// Lines that listen to all conversations.
     listeners: HashMap<u64, Arc<Mailbox>>,
     /// Whose presence has changed, and by which line.
@@ -90,7 +90,7 @@ struct House {
     typed: HashMap<(ConversationId, Typist), Instant>,
 }
 
-impl House {
+impl TenantTopics {
     fn is_empty(&self) -> bool {
         self.rooms.is_empty() && self.listeners.is_empty() && !self.is_due()
     }
@@ -131,7 +131,7 @@ impl House {
     }
 
     fn forget(&mut self, conversation: ConversationId) {
-        if self.rooms.get(&conversation).is_some_and(Room::is_empty) {
+        if self.rooms.get(&conversation).is_some_and(Topic::is_empty) {
             self.rooms.remove(&conversation);
         }
     }
@@ -208,20 +208,20 @@ impl House {
             puts += self.put(
                 conversation,
                 from,
-                Sign::Presence(conversation, user, presence),
+                Signal::Presence(conversation, user, presence),
             );
         }
         while puts < PUTS_MAX
             && let Some((conversation, user, from)) = self.typing.pop_front()
         {
-            puts += self.put(conversation, from, Sign::Typing(conversation, user));
+            puts += self.put(conversation, from, Signal::Typing(conversation, user));
         }
         self.typed
             .retain(|_, at| now.duration_since(*at) < TYPING_EVERY);
     }
 
     /// Tells everybody who listens but the line itself, once each; gives how many that were.
-    fn put(&self, conversation: ConversationId, from: u64, sign: Sign) -> usize {
+    fn put(&self, conversation: ConversationId, from: u64, sign: Signal) -> usize {
         let room = self.rooms.get(&conversation).map(|room| &room.listeners);
         let here = room.into_iter().flatten();
         let everywhere = self
@@ -238,18 +238,18 @@ impl House {
 }
 
 /// Tells a new listener who is in a conversation.
-fn present(conversation: ConversationId, room: &Room, line: u64, to: &Mailbox) {
+fn present(conversation: ConversationId, room: &Topic, line: u64, to: &Mailbox) {
     let last_words: HashMap<UserId, &Said> =
         room.said.iter().map(|said| (said.user, said)).collect();
     for said in last_words.into_values().filter(|said| said.line != line) {
-        to.put(Sign::Presence(conversation, said.user, said.presence));
+        to.put(Signal::Presence(conversation, said.user, said.presence));
     }
 }
 
 /// All accounts and modes. Dropped, it lets every listener go.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    houses: HashMap<Scope, House>,
+    houses: HashMap<Scope, TenantTopics>,
     due: HashSet<Scope>,
 }
 

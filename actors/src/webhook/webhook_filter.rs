@@ -11,7 +11,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use colloquy_model::bounds::Bounds;
 use colloquy_model::conversation::{Channel, Priority};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::DocumentId;
 use colloquy_model::present::present;
 
@@ -19,26 +19,26 @@ const ALL: &str = "*";
 
 /// One kind of event by its published name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EventKind(pub Happened);
+pub struct EventKindName(pub EventKind);
 
-impl Default for EventKind {
+impl Default for EventKindName {
     fn default() -> Self {
-        EventKind(Happened::ConversationCreated)
+        EventKindName(EventKind::ConversationCreated)
     }
 }
 
-impl<'de> Deserialize<'de> for EventKind {
+impl<'de> Deserialize<'de> for EventKindName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = Cow::<'de, str>::deserialize(deserializer)?;
-        Happened::from_word(&word)
-            .map(EventKind)
+        EventKind::from_word(&word)
+            .map(EventKindName)
             .ok_or_else(|| de::Error::custom("must be a known kind of event"))
     }
 }
 
-impl PartialSchema for EventKind {
+impl PartialSchema for EventKindName {
     fn schema() -> RefOr<Schema> {
-        let words = Happened::EVENTS.iter().map(|kind| kind.word());
+        let words = EventKind::EVENTS.iter().map(|kind| kind.word());
         ObjectBuilder::new()
             .schema_type(Type::String)
             .enum_values(Some(words))
@@ -46,21 +46,21 @@ impl PartialSchema for EventKind {
     }
 }
 
-impl ToSchema for EventKind {}
+impl ToSchema for EventKindName {}
 
 /// Kinds of events by their published names, or `["*"]`: all of them, also those that come later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EventKinds(Vec<Happened>);
+pub struct EventKindNames(Vec<EventKind>);
 
-impl EventKinds {
+impl EventKindNames {
     /// These kinds; empty: all.
     #[must_use]
-    pub fn kinds(&self) -> &[Happened] {
+    pub fn kinds(&self) -> &[EventKind] {
         &self.0
     }
 }
 
-impl Serialize for EventKinds {
+impl Serialize for EventKindNames {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_empty() {
             return serializer.collect_seq([ALL]);
@@ -69,27 +69,29 @@ impl Serialize for EventKinds {
     }
 }
 
-impl<'de> Deserialize<'de> for EventKinds {
+impl<'de> Deserialize<'de> for EventKindNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let words = Vec::<Cow<'de, str>>::deserialize(deserializer)?;
         if words.len() == 1 && words.iter().all(|word| word == ALL) {
-            return Ok(EventKinds(Vec::new()));
+            return Ok(EventKindNames(Vec::new()));
         }
-        let known: Option<Vec<Happened>> =
-            words.iter().map(|word| Happened::from_word(word)).collect();
+        let known: Option<Vec<EventKind>> = words
+            .iter()
+            .map(|word| EventKind::from_word(word))
+            .collect();
         let kinds = known.ok_or_else(|| {
             de::Error::custom("must be [\"*\"] or a list of known kinds of events")
         })?;
         distinct(&kinds).map_err(de::Error::custom)?;
-        Ok(EventKinds(kinds))
+        Ok(EventKindNames(kinds))
     }
 }
 
-impl PartialSchema for EventKinds {
+impl PartialSchema for EventKindNames {
     fn schema() -> RefOr<Schema> {
         let words = [ALL]
             .into_iter()
-            .chain(Happened::EVENTS.iter().map(|kind| kind.word()));
+            .chain(EventKind::EVENTS.iter().map(|kind| kind.word()));
         let word = ObjectBuilder::new()
             .schema_type(Type::String)
             .enum_values(Some(words));
@@ -101,7 +103,7 @@ impl PartialSchema for EventKinds {
     }
 }
 
-impl ToSchema for EventKinds {}
+impl ToSchema for EventKindNames {}
 
 /// Every property that is named must match, with one of its values; an event without that property
 /// does not match.

@@ -22,9 +22,9 @@ use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, Web
 use colloquy_model::answer::Done;
 use colloquy_model::caller::{By, Caller, Mode};
 use colloquy_model::commit::{Commit, NewRow};
-use colloquy_model::conversation::Tallies;
+use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event_kind::Happened;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_runtime::{Decision, Entity, Incarnation};
 
@@ -39,7 +39,7 @@ struct Scripted {
 const PANIC: u16 = 0;
 
 impl Courier for Scripted {
-    fn post(&self, parcel: Parcel) -> Later<Result<Reply, Lost>> {
+    fn post(&self, parcel: OutboundRequest) -> Later<Result<Reply, Lost>> {
         let status = self.script.lock().pop_front().unwrap_or(200);
         let event: Value = serde_json::from_slice(&parcel.body).unwrap();
         self.taken
@@ -152,12 +152,12 @@ impl Desk {
     /// Events of one conversation.
     fn events(&self, sequences: std::ops::RangeInclusive<u64>) {
         for sequence in sequences {
-            let tallies = Tallies {
+            let tallies = MessageCounts {
                 agent: sequence,
                 last_message_at: Some(1),
-                ..Tallies::default()
+                ..MessageCounts::default()
             };
-            let happened = Happened::MessageCreated;
+            let happened = EventKind::MessageCreated;
             let row = NewRow {
                 happened,
                 payload: "{}".into(),

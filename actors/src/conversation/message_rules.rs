@@ -130,7 +130,7 @@ pub(super) fn read_message(
 }
 
 /// What a message is to say.
-pub(super) struct Said {
+pub(super) struct NewMessage {
     pub(super) content: String,
     pub(super) kind: MessageType,
     pub(super) sender_type: SenderType,
@@ -138,7 +138,11 @@ pub(super) struct Said {
     pub(super) metadata: Metadata,
 }
 
-fn said(live: &Live, send: SendMessage, acting: Option<UserId>) -> Result<Said, ConversationError> {
+fn said(
+    live: &Live,
+    send: SendMessage,
+    acting: Option<UserId>,
+) -> Result<NewMessage, ConversationError> {
     let kind = send.kind.unwrap_or(MessageType::Text);
     acceptable(kind, &send.content)?;
     let by_default = if acting.is_some() {
@@ -166,7 +170,7 @@ fn said(live: &Live, send: SendMessage, acting: Option<UserId>) -> Result<Said, 
         (SenderType::System, Some(_)) => return refused("must be left out for the system"),
         (SenderType::Customer | SenderType::Agent, given @ Some(_)) => given,
     };
-    Ok(Said {
+    Ok(NewMessage {
         content: send.content.into_string(),
         kind,
         sender_type,

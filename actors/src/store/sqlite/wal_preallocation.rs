@@ -13,16 +13,16 @@ const STEP_BYTES: u64 = 1 << 20;
 const LOG_BYTES_MAX: u64 = 16_000 * 4_120;
 
 /// The log's file, and how long it was made.
-pub(super) struct Headroom {
+pub(super) struct WalPreallocation {
     file: File,
     length: u64,
 }
 
-impl Headroom {
+impl WalPreallocation {
     /// Of the log at this path; none where it can't be opened.
     pub(super) fn of(log: &Path) -> Option<Self> {
         let file = File::options().write(true).open(log).ok()?;
-        Some(Headroom { file, length: 0 })
+        Some(WalPreallocation { file, length: 0 })
     }
 
     /// Lengthens the file if SQLite has come to its end. Zeros are no frame: whoever recovers the

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::asks::Ask;
 use super::attempt::WebhookSettings;
-use super::courier::{Courier, Lost, Parcel};
+use super::courier::{Courier, Lost, OutboundRequest};
 use super::delivery_metrics::DeliveryCounters;
-use super::following::{Behind, Reading, Unmatched};
-use super::line::{Refill, Shipment};
+use super::delivery_queue::{Queue, Verdict};
+use super::endpoint_queue::{PendingAttempt, Refill};
+use super::feed_follower::{Behind, Reading, Unmatched};
 use super::matcher::Matcher;
 use super::messages::{AllHealth, Asker, ReplayAsk, Retry};
-use super::queue::{Queue, Verdict};
+use super::pending_requests::Ask;
 use super::record::DisabledReason;
-use super::replaying::Jobs;
+use super::replays::Jobs;
 use super::restore::restore_endpoint;
 use super::schedule::{Made, epitaph, judge, unread};
 use super::signature::{Signing, headers};
@@ -57,7 +57,7 @@ pub(crate) type Disable =
 
 /// What it works with.
 #[derive(Clone)]
-pub(super) struct Means {
+pub(super) struct Dependencies {
     pub(super) store: Arc<dyn Store>,
     pub(super) feed: Arc<Feed>,
     pub(super) courier: Arc<dyn Courier>,
@@ -67,7 +67,7 @@ pub(super) struct Means {
 }
 
 /// What it is told.
-pub(super) enum Mail {
+pub(super) enum Message {
     Opened(Box<Result<(i64, WebhookState), ReadError>>),
     Read(Result<Behind, ReadError>),
     Fed(Box<Subscription>, Vec<Item>, Option<Ended>),
@@ -91,7 +91,7 @@ pub(super) enum Mail {
 
 /// An attempt that is over, or was not made.
 pub(super) struct Landed {
-    shipment: Shipment,
+    shipment: PendingAttempt,
     made: Landing,
 }
 
@@ -104,8 +104,8 @@ enum Landing {
 }
 
 /// Whoever delivers.
-pub(super) struct PostOffice {
-    pub(super) means: Means,
+pub(super) struct Dispatcher {
+    pub(super) means: Dependencies,
     pub(super) queue: Queue,
     pub(super) matcher: Matcher,
     /// Endpoints as they are now.
@@ -129,54 +129,54 @@ pub(super) fn now_ms() -> i64 {
     Timestamp::now().0
 }
 
-impl ThreadActor for PostOffice {
+impl ThreadActor for Dispatcher {
     const NAME: &'static str = "webhooks";
-    type Message = Mail;
+    type Message = Message;
 
-    fn started(&mut self, context: &mut Context<Mail>) {
+    fn started(&mut self, context: &mut Context<Message>) {
         self.means.counters.in_flight.store(0, Ordering::Relaxed);
         self.open(context);
     }
 
-    fn handle(&mut self, mail: Mail, context: &mut Context<Mail>) {
+    fn handle(&mut self, mail: Message, context: &mut Context<Message>) {
         match mail {
-            Mail::Open => self.open(context),
-            Mail::Opened(opened) => self.opened(*opened, context),
-            Mail::Read(read) => self.read_behind(read),
-            Mail::Fed(subscription, items, ended) => self.fed(subscription, items, ended),
-            Mail::Landed(landed) => self.landed(*landed, context),
-            Mail::Refilled(refill, found) => self.queue.refilled(&refill, found, now_ms()),
-            Mail::Written(written) => self.written(written, context),
-            Mail::WriteAgain(slice) => self.write(slice, context),
-            Mail::Disable(id, scope, reason) => self.disable(id, scope, reason, context),
-            Mail::Disabled(id, scope, reason, done) => {
+            Message::Open => self.open(context),
+            Message::Opened(opened) => self.opened(*opened, context),
+            Message::Read(read) => self.read_behind(read),
+            Message::Fed(subscription, items, ended) => self.fed(subscription, items, ended),
+            Message::Landed(landed) => self.landed(*landed, context),
+            Message::Refilled(refill, found) => self.queue.refilled(&refill, found, now_ms()),
+            Message::Written(written) => self.written(written, context),
+            Message::WriteAgain(slice) => self.write(slice, context),
+            Message::Disable(id, scope, reason) => self.disable(id, scope, reason, context),
+            Message::Disabled(id, scope, reason, done) => {
                 if !done
                     && self
                         .targets
                         .get(&id.number())
                         .is_some_and(|target| target.enabled)
                 {
-                    context.send_after(PAUSE, Mail::Disable(id, scope, reason));
+                    context.send_after(PAUSE, Message::Disable(id, scope, reason));
                 }
             }
-            Mail::Wake => self.wakes_at = None,
-            Mail::ReplayRead(lane, page) => self.replay_read(lane, page),
-            Mail::ReplayBegins(ask, found) => self.replay_begins(*ask, found, context),
-            Mail::RetryRead(retry, found) => self.retry_read(*retry, found, context),
-            Mail::Reach(reply) => self.ask(Ask::Reach(reply)),
-            Mail::Retry(retry) => self.ask(Ask::Retry(retry)),
-            Mail::Replay(ask) => self.ask(Ask::Replay(ask)),
+            Message::Wake => self.wakes_at = None,
+            Message::ReplayRead(lane, page) => self.replay_read(lane, page),
+            Message::ReplayBegins(ask, found) => self.replay_begins(*ask, found, context),
+            Message::RetryRead(retry, found) => self.retry_read(*retry, found, context),
+            Message::Reach(reply) => self.ask(Ask::Reach(reply)),
+            Message::Retry(retry) => self.ask(Ask::Retry(retry)),
+            Message::Replay(ask) => self.ask(Ask::Replay(ask)),
             // Whoever asked may have left.
-            Mail::Health(reply) => drop(reply.send(self.health())),
-            Mail::Drain(until, done) => self.draining = Some((until, done)),
+            Message::Health(reply) => drop(reply.send(self.health())),
+            Message::Drain(until, done) => self.draining = Some((until, done)),
         }
         self.go_on(context);
     }
 }
 
-impl PostOffice {
-    pub(super) fn new(means: Means) -> Self {
-        PostOffice {
+impl Dispatcher {
+    pub(super) fn new(means: Dependencies) -> Self {
+        Dispatcher {
             queue: Queue::new(0, means.settings.places()),
             means,
             matcher: Matcher::default(),
@@ -204,7 +204,7 @@ impl PostOffice {
         target.filter(|target| target.id == asker.webhook && target.scope == asker.caller.scope)
     }
 
-    fn open(&self, context: &mut Context<Mail>) {
+    fn open(&self, context: &mut Context<Message>) {
         let store = Arc::clone(&self.means.store);
         context.spawn(async move {
             // Behind all that an earlier life has handed in: what is read then stands.
@@ -212,17 +212,17 @@ impl PostOffice {
                 Ok(last) => store.webhook_state().await.map(|state| (last, state)),
                 Err(error) => Err(error),
             };
-            Mail::Opened(Box::new(opened))
+            Message::Opened(Box::new(opened))
         });
     }
 
     fn opened(
         &mut self,
         opened: Result<(i64, WebhookState), ReadError>,
-        context: &mut Context<Mail>,
+        context: &mut Context<Message>,
     ) {
         let Ok((last, state)) = opened else {
-            context.send_after(PAUSE, Mail::Open);
+            context.send_after(PAUSE, Message::Open);
             return;
         };
         // What happened before there was any endpoint concerns nobody.
@@ -291,7 +291,7 @@ impl PostOffice {
     }
 
     /// What follows from what it was told.
-    fn go_on(&mut self, context: &mut Context<Mail>) {
+    fn go_on(&mut self, context: &mut Context<Message>) {
         if self.reading == Reading::Opening {
             if let Some((_, done)) = self.draining.take() {
                 drop(done);
@@ -315,7 +315,7 @@ impl PostOffice {
         }
         for refill in refills {
             let due = self.means.store.due(refill.query);
-            context.spawn(async move { Mail::Refilled(refill, due.await.ok()) });
+            context.spawn(async move { Message::Refilled(refill, due.await.ok()) });
         }
         self.step_replays(context);
         self.read(context);
@@ -325,7 +325,7 @@ impl PostOffice {
 
     /// Takes nothing more; ends when nothing is under way any more, or the time is over, and all is
     /// written.
-    fn drain(&mut self, context: &mut Context<Mail>) {
+    fn drain(&mut self, context: &mut Context<Message>) {
         let Some((until, done)) = self.draining.take() else {
             return;
         };
@@ -343,7 +343,7 @@ impl PostOffice {
         self.set_alarm(context);
     }
 
-    fn send(&mut self, mut shipment: Shipment, context: &mut Context<Mail>) {
+    fn send(&mut self, mut shipment: PendingAttempt, context: &mut Context<Message>) {
         let Some(target) = self.targets.get(&shipment.endpoint).map(Arc::clone) else {
             self.queue.put_back(&shipment, now_ms());
             return;
@@ -353,7 +353,7 @@ impl PostOffice {
             .counters
             .in_flight
             .fetch_add(1, Ordering::Relaxed);
-        let Means {
+        let Dependencies {
             store,
             courier,
             settings,
@@ -373,11 +373,11 @@ impl PostOffice {
                 Ok(None) | Err(ReadError::Unreadable) => Landing::NoEvent,
                 Err(_) => Landing::Away,
             };
-            Mail::Landed(Box::new(Landed { shipment, made }))
+            Message::Landed(Box::new(Landed { shipment, made }))
         });
     }
 
-    fn landed(&mut self, landed: Landed, context: &mut Context<Mail>) {
+    fn landed(&mut self, landed: Landed, context: &mut Context<Message>) {
         let Landed { shipment, made } = landed;
         self.in_flight -= 1;
         self.means
@@ -435,7 +435,7 @@ impl PostOffice {
         id: WebhookId,
         scope: Scope,
         reason: DisabledReason,
-        context: &mut Context<Mail>,
+        context: &mut Context<Message>,
     ) {
         if self.draining.is_some()
             || !self
@@ -447,11 +447,11 @@ impl PostOffice {
         }
         self.queue.pause(id.number(), true);
         let done = (self.means.disable)(id, scope, reason);
-        context.spawn(async move { Mail::Disabled(id, scope, reason, done.await) });
+        context.spawn(async move { Message::Disabled(id, scope, reason, done.await) });
     }
 
     /// Writes what has gathered, when it is time to.
-    fn flush(&mut self, context: &mut Context<Mail>) {
+    fn flush(&mut self, context: &mut Context<Message>) {
         if self.queue.is_writing() {
             return;
         }
@@ -461,10 +461,10 @@ impl PostOffice {
         }
         let since = now.duration_since(self.flushed_at);
         let waited_for = news > 0 && (!self.barriers.is_empty() || news >= NEWS_FULL);
-        let starves = news > 0 && since >= FLUSH_SOON && self.queue.starves();
+        let needs_refill = news > 0 && since >= FLUSH_SOON && self.queue.needs_refill();
         let due = self.flush_at.is_some_and(|at| at <= now);
         let tidies = self.left && since >= FLUSH_SOON;
-        if waited_for || starves || due || tidies || since >= FLUSH_IDLE && self.idle_news() {
+        if waited_for || needs_refill || due || tidies || since >= FLUSH_IDLE && self.idle_news() {
             self.write_slice(context);
         }
     }
@@ -479,7 +479,7 @@ impl PostOffice {
             || self.matcher.matched() != self.matched_written
     }
 
-    fn write_slice(&mut self, context: &mut Context<Mail>) {
+    fn write_slice(&mut self, context: &mut Context<Message>) {
         let matched = self.matcher.matched();
         if matched != self.matched_written {
             self.queue.matched(matched);
@@ -493,12 +493,12 @@ impl PostOffice {
         self.write(slice, context);
     }
 
-    fn write(&mut self, slice: Box<DeliverySlice>, context: &mut Context<Mail>) {
+    fn write(&mut self, slice: Box<DeliverySlice>, context: &mut Context<Message>) {
         let written = self.means.store.deliver(slice);
-        context.spawn(async move { Mail::Written(written.await) });
+        context.spawn(async move { Message::Written(written.await) });
     }
 
-    fn written(&mut self, written: Result<Written, Unwritten>, context: &mut Context<Mail>) {
+    fn written(&mut self, written: Result<Written, Unwritten>, context: &mut Context<Message>) {
         self.flushed_at = Instant::now();
         match written {
             Ok(Written { left }) => {
@@ -506,7 +506,7 @@ impl PostOffice {
                 self.queue.written();
                 self.pass_barriers(context);
             }
-            Err(Unwritten::NotNow(slice)) => context.send_after(PAUSE, Mail::WriteAgain(slice)),
+            Err(Unwritten::NotNow(slice)) => context.send_after(PAUSE, Message::WriteAgain(slice)),
             Err(Unwritten::Never) => {
                 tracing::error!(
                     "what became of deliveries can't be written and is given up: they begin anew from the store"
@@ -518,13 +518,13 @@ impl PostOffice {
         }
     }
 
-    fn set_alarm(&mut self, context: &mut Context<Mail>) {
+    fn set_alarm(&mut self, context: &mut Context<Message>) {
         let now = Instant::now();
         let queue = self.queue.alarm().map(|at| {
             now + Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
                 .min(LOOK_EVERY)
         });
-        let soon = (self.left || self.queue.starves() && self.queue.news() > 0)
+        let soon = (self.left || self.queue.needs_refill() && self.queue.news() > 0)
             .then(|| self.flushed_at + FLUSH_SOON);
         let flush = self
             .flush_at
@@ -543,7 +543,7 @@ impl PostOffice {
         let at = at.max(now + Duration::from_millis(1));
         if self.wakes_at.is_none_or(|wakes| at < wakes) {
             self.wakes_at = Some(at);
-            context.send_after(at - now, Mail::Wake);
+            context.send_after(at - now, Message::Wake);
             let waiting = self.queue.lines().map(|line| line.waiting).sum();
             self.means
                 .counters
@@ -572,7 +572,7 @@ async fn attempt(
         attempt,
     });
     let account = target.scope.account_number();
-    let post = courier.post(Parcel {
+    let post = courier.post(OutboundRequest {
         account,
         url: target.url.clone(),
         headers,
@@ -590,5 +590,5 @@ async fn attempt(
 }
 
 #[cfg(test)]
-#[path = "post_tests.rs"]
+#[path = "dispatcher_tests.rs"]
 mod tests;

@@ -113,7 +113,7 @@ fn create<R: RecordSpec>(
         identity,
     };
     let Decision::Change { commit, reply, .. } =
-        Record::<R>::vacant(id).decide(command, None, Timestamp::now().0)
+        Record::<R>::vacant(id).decide(command, None, Timestamp::now())
     else {
         return Err(OpenError::FirstStart);
     };

@@ -94,7 +94,7 @@ impl Timers {
                 .wake_sleepers()
                 .await
                 .min(self.close_idle(&mut plans).await);
-            self.alarm.ring_by(next);
+            self.alarm.ring_by(Timestamp(next));
             self.alarm.wait(LOOK_EVERY).await;
         }
     }

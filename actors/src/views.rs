@@ -3,6 +3,7 @@
 //! All of it is set between the fsync and the replies. So a view is never ahead of the disk and
 //! never behind an answer: a key that was revoked is revoked for the very next request.
 
+use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -146,7 +147,7 @@ impl Views {
                 self.identity.drop_user(account, id);
                 self.chores.notify_one();
             }
-            Effect::Snoozed(until) => self.timers.ring_by(until),
+            Effect::Snoozed(until) => self.timers.ring_by(Timestamp(until)),
             Effect::CustomerRenamed(customer, name) => {
                 self.names.rename(customer.number(), &name, sequence);
             }

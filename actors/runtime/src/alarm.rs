@@ -10,6 +10,7 @@ use colloquy_model::time::Timestamp;
 /// An alarm on the wall clock. Setting it only makes it earlier, until it is reset.
 #[derive(Debug)]
 pub struct Alarm {
+    /// In milliseconds since the Unix epoch.
     at: AtomicI64,
     earlier: Notify,
 }
@@ -24,16 +25,16 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Lets it ring at this time, in milliseconds since the Unix epoch, or earlier.
-    pub fn ring_by(&self, at: i64) {
-        if self.at.fetch_min(at, Ordering::AcqRel) > at {
+    /// Lets it ring at this time of the wall clock, or earlier.
+    pub fn ring_by(&self, at: Timestamp) {
+        if self.at.fetch_min(at.0, Ordering::AcqRel) > at.0 {
             self.earlier.notify_one();
         }
     }
 
     /// Lets it ring now.
     pub fn ring_now(&self) {
-        self.ring_by(0);
+        self.ring_by(Timestamp(0));
     }
 
     /// Forgets the time that was set. To be called before looking for what is due, so that a time
@@ -74,8 +75,8 @@ mod tests {
     async fn it_rings_at_its_time_and_not_before() {
         let alarm = Alarm::default();
         let at = Timestamp::now().0 + 30;
-        alarm.ring_by(at);
-        alarm.ring_by(at + 50_000);
+        alarm.ring_by(Timestamp(at));
+        alarm.ring_by(Timestamp(at + 50_000));
         alarm.wait(LONG).await;
         assert!(Timestamp::now().0 >= at);
     }
@@ -84,7 +85,7 @@ mod tests {
     async fn what_is_earlier_wakes_who_waits_for_something_later() {
         let alarm = Arc::new(Alarm::default());
         alarm.reset();
-        alarm.ring_by(Timestamp::now().0 + 50_000);
+        alarm.ring_by(Timestamp(Timestamp::now().0 + 50_000));
         let other = Arc::clone(&alarm);
         tokio::spawn(async move { other.ring_now() });
         let begun = Timestamp::now().0;

@@ -4,6 +4,8 @@
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
+use colloquy_model::time::Timestamp;
+
 /// A pure state machine that owns one thing.
 ///
 /// None of its methods waits, reads a clock or touches a store; all of them may be called again
@@ -40,13 +42,12 @@ pub trait Entity: Sized + Send + 'static {
     /// What must be looked up before `decide` is called with this command, if anything.
     fn lookup(&self, command: &Self::Command) -> Option<Self::Lookup>;
 
-    /// Judges a command without changing anything. `now_ms` is in milliseconds since the Unix
-    /// epoch.
+    /// Judges a command without changing anything. `now` is the wall clock's time.
     fn decide(
         &self,
         command: Self::Command,
         found: Option<Self::Found>,
-        now_ms: i64,
+        now: Timestamp,
     ) -> Decision<Self>;
 
     /// Applies a change that `decide` made; cannot fail.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Supervised, WrapFuture,
 };
+use colloquy_model::time::Timestamp;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -15,7 +16,6 @@ use super::entity_handle::{CircuitState, EntityHandle};
 use super::journal::{CommitFailure, Incarnation, LoadError};
 use super::metrics::{Histogram, Metrics, Restart, count};
 use super::pending_commit::{Applied, PendingCommit};
-use super::registry::wall_ms;
 use super::request::{Phase, Request, Responder};
 
 /// The actor of one entity.
@@ -204,7 +204,7 @@ impl<E: Entity> EntityActor<E> {
         // Otherwise the permit that a panic returns would take the crash history with it.
         self.handle.mark_needed();
         self.end_phase(&mut responder, |metrics| &metrics.waiting);
-        let decision = entity.decide(command, found, wall_ms());
+        let decision = entity.decide(command, found, Timestamp::now());
         self.handle.count_handled();
         self.carry_out(decision, responder, ctx);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 
 use super::ask_error::{Cause, SOON};
@@ -209,7 +210,7 @@ impl<E: Entity> EntityHandle<E> {
         let now_ms = self.registry.now_ms();
         let failure = Failure {
             id: self.id.to_string(),
-            at_ms: super::registry::wall_ms(),
+            at: Timestamp::now(),
             text,
         };
         let mut history = self.history.lock();

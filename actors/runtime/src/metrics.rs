@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 
 use super::ask_error::Cause;
@@ -91,8 +92,8 @@ impl Restart {
 pub struct Failure {
     /// The entity's id.
     pub id: String,
-    /// When it crashed, in milliseconds since the Unix epoch.
-    pub at_ms: i64,
+    /// When it crashed.
+    pub at: Timestamp,
     /// The message of the panic.
     pub text: String,
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use actix::Addr;
 use actix::dev::SendError;
@@ -428,11 +428,4 @@ impl<E: Entity> Registry<E> {
     fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.base)
     }
-}
-
-/// The wall clock's time, in milliseconds since the Unix epoch.
-pub(super) fn wall_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as i64)
 }

@@ -2,6 +2,7 @@
 //! with an entity tag, unique names and an answer in JSON. What each may be asked stands in its own
 //! file.
 
+use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -436,9 +437,9 @@ impl<R: RecordSpec> Entity for Record<R> {
         &self,
         command: RecordCommand<R>,
         _: Option<Self::Found>,
-        now_ms: i64,
+        now: Timestamp,
     ) -> Decision<Self> {
-        self.judge(command, now_ms).unwrap_or_else(Decision::Refuse)
+        self.judge(command, now.0).unwrap_or_else(Decision::Refuse)
     }
 
     fn apply(&mut self, change: Changed<R>) {

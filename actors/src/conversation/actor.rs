@@ -1,6 +1,7 @@
 //! A conversation as the runtime runs it, and how its room is entered. Only order: look up, decide,
 //! commit, apply.
 
+use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 
 use super::messages::{ConversationCommand, ConversationError, Request};
@@ -83,9 +84,9 @@ impl Entity for Conversation {
         &self,
         command: ConversationCommand,
         found: Option<Found>,
-        now_ms: i64,
+        now: Timestamp,
     ) -> Decision<Self> {
-        self.judge(command, found, now_ms)
+        self.judge(command, found, now.0)
     }
 
     fn apply(&mut self, change: Changed) {

@@ -47,13 +47,13 @@ impl Entity for Document {
         &self,
         command: DocumentCommand,
         found: Option<PrecomputeResult>,
-        now_ms: i64,
+        now: Timestamp,
     ) -> Decision<Self> {
         let Some(live) = self.target(&command) else {
             return Decision::Refuse(DocumentError::NotFound);
         };
         let surroundings = Surroundings {
-            now: Timestamp(now_ms),
+            now,
             ids: NewIds::RANDOM,
             bounds: Bounds::get(),
         };

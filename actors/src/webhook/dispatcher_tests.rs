@@ -5,6 +5,7 @@
     reason = "a test fails by panicking"
 )]
 
+use colloquy_model::time::Timestamp;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -132,7 +133,7 @@ impl Desk {
             request,
             identity,
         };
-        match self.endpoint.decide(command, None, now_ms()) {
+        match self.endpoint.decide(command, None, Timestamp(now_ms())) {
             Decision::Change { commit, change, .. } => {
                 self.commit(commit);
                 self.endpoint.apply(change);

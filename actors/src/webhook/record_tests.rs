@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+use colloquy_model::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -319,7 +320,7 @@ impl Play {
                 identity,
             },
             None,
-            2_000,
+            Timestamp(2_000),
         )
     }
 }

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use colloquy_model::time::Timestamp;
+
 use crate::{Decision, Entity};
 
 /// A list of numbers, vacant while it is empty.
@@ -100,7 +102,7 @@ impl Entity for Ledger {
         }
     }
 
-    fn decide(&self, command: Command, found: Option<u64>, _: i64) -> Decision<Self> {
+    fn decide(&self, command: Command, found: Option<u64>, _: Timestamp) -> Decision<Self> {
         match command {
             Command::Add(number) => pipelined(self.append(number)),
             Command::AddIf(number) => Decision::Change {

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -115,7 +116,7 @@ impl Desk {
                 .collect();
             job.compute(&chains).unwrap()
         });
-        let reply = match self.document.decide(command, computed, self.now) {
+        let reply = match self.document.decide(command, computed, Timestamp(self.now)) {
             Decision::Answer(reply) | Decision::Keep { reply, .. } => reply,
             Decision::Refuse(refusal) => return Err(refusal),
             Decision::Change {

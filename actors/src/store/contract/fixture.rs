@@ -494,7 +494,7 @@ impl<E: Asked> Acting<E> {
             .entity
             .lookup(&command)
             .map(|lookup| wait(E::find(Arc::clone(&self.store), lookup)).unwrap());
-        self.entity.decide(command, found, Timestamp::now().0)
+        self.entity.decide(command, found, Timestamp::now())
     }
 
     fn submit(&self, commit: E::Commit) -> Pending {

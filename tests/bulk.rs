@@ -165,6 +165,81 @@ async fn none_more_than_a_hundred_or_no_list_is_refused_as_a_whole() {
     assert_eq!(made, order, "in their order");
 }
 
+/// An operation, and the error that it gets: status, code, field.
+type Wrong = (Value, u64, &'static str, &'static str);
+
+fn invalid(operation: Value, field: &'static str) -> Wrong {
+    (operation, 400, "invalid_request", field)
+}
+
+fn on(op: &str, id: &str, body: Value) -> Value {
+    json!({"op": op, "conversation_id": id, "body": body})
+}
+
+/// Whatever is no operation, on a conversation that is there.
+fn misshapen(conversation: &str) -> Vec<Wrong> {
+    let close = |more: Value| {
+        let mut operation = json!({"op": "close"});
+        let members = operation.as_object_mut().unwrap();
+        members.extend(more.as_object().unwrap().clone());
+        operation
+    };
+    vec![
+        invalid(json!(5), ""),
+        invalid(json!(null), ""),
+        invalid(json!({}), "op"),
+        invalid(
+            json!({"op": "delete", "conversation_id": conversation}),
+            "op",
+        ),
+        invalid(json!({"op": 5}), "op"),
+        invalid(json!({"op": null}), "op"),
+        invalid(
+            close(json!({"conversation_id": conversation, "id": 1})),
+            "id",
+        ),
+        invalid(close(json!({})), "conversation_id"),
+        invalid(close(json!({"conversation_id": null})), "conversation_id"),
+    ]
+}
+
+/// Bodies that the request of the same name refuses.
+fn wrong_bodies(customer: &str, conversation: &str) -> Vec<Wrong> {
+    let message = |body: Value| on("message", conversation, body);
+    let update = |body: Value| on("update", conversation, body);
+    let create = |body: Value| json!({"op": "create", "body": body});
+    vec![
+        invalid(
+            on("create", conversation, json!({"customer_id": customer})),
+            "conversation_id",
+        ),
+        invalid(json!({"op": "create"}), "body"),
+        invalid(create(json!(null)), "body"),
+        invalid(create(json!({})), "customer_id"),
+        invalid(create(json!({"customer_id": "cus_1"})), "customer_id"),
+        invalid(message(json!({"content": ""})), "content"),
+        invalid(message(json!({"content": "x", "x": 1})), "x"),
+        invalid(message(json!([])), "body"),
+        invalid(update(json!({"status": "gone"})), "status"),
+        invalid(update(json!({"metadata": {"a": "\0"}})), "metadata.a"),
+        invalid(
+            update(json!({"snoozed_until": "1999-01-01T00:00:00Z"})),
+            "snoozed_until",
+        ),
+        invalid(on("close", conversation, json!({"reason": ""})), "reason"),
+    ]
+}
+
+/// What the state of a closed conversation does not allow.
+fn wrong_for_a_closed_one(closed: &str) -> Vec<Wrong> {
+    let send = json!({"content": "x", "sender_type": "agent"});
+    let change = on("update", closed, json!({"status": "pending"}));
+    vec![
+        (change, 409, "invalid_transition", "status"),
+        (on("message", closed, send), 409, "conversation_closed", ""),
+    ]
+}
+
 #[tokio::test]
 async fn what_is_wrong_in_one_is_its_own_error_and_leaves_the_others_alone() {
     let (account, c) = account_with_client().await;
@@ -173,130 +248,12 @@ async fn what_is_wrong_in_one_is_its_own_error_and_leaves_the_others_alone() {
     c.call("POST", &format!("/v1/conversations/{closed}/close"))
         .await
         .expect(200);
-    let on =
-        |op: &str, id: &str, body: Value| json!({"op": op, "conversation_id": id, "body": body});
-    let wrong = [
-        (json!(5), 400, "invalid_request", ""),
-        (json!(null), 400, "invalid_request", ""),
-        (json!({}), 400, "invalid_request", "op"),
-        (
-            json!({"op": "delete", "conversation_id": conversation}),
-            400,
-            "invalid_request",
-            "op",
-        ),
-        (json!({"op": 5}), 400, "invalid_request", "op"),
-        (json!({"op": null}), 400, "invalid_request", "op"),
-        (
-            json!({"op": "close", "conversation_id": conversation, "id": 1}),
-            400,
-            "invalid_request",
-            "id",
-        ),
-        (
-            json!({"op": "close"}),
-            400,
-            "invalid_request",
-            "conversation_id",
-        ),
-        (
-            json!({"op": "close", "conversation_id": null}),
-            400,
-            "invalid_request",
-            "conversation_id",
-        ),
-        (on("close", "conv_1", json!({})), 404, "not_found", ""),
-        (on("close", &customer, json!({})), 404, "not_found", ""),
-        (on("close", NOBODY, json!({})), 404, "not_found", ""),
-        (on("close", &elsewhere, json!({})), 404, "not_found", ""),
-        (
-            on("create", &conversation, json!({"customer_id": customer})),
-            400,
-            "invalid_request",
-            "conversation_id",
-        ),
-        (json!({"op": "create"}), 400, "invalid_request", "body"),
-        (
-            json!({"op": "create", "body": null}),
-            400,
-            "invalid_request",
-            "body",
-        ),
-        (
-            json!({"op": "create", "body": {}}),
-            400,
-            "invalid_request",
-            "customer_id",
-        ),
-        (
-            json!({"op": "create", "body": {"customer_id": "cus_1"}}),
-            400,
-            "invalid_request",
-            "customer_id",
-        ),
-        (
-            on("message", &conversation, json!({"content": ""})),
-            400,
-            "invalid_request",
-            "content",
-        ),
-        (
-            on("message", &conversation, json!({"content": "x", "x": 1})),
-            400,
-            "invalid_request",
-            "x",
-        ),
-        (
-            on("message", &conversation, json!([])),
-            400,
-            "invalid_request",
-            "body",
-        ),
-        (
-            on("update", &conversation, json!({"status": "gone"})),
-            400,
-            "invalid_request",
-            "status",
-        ),
-        (
-            on("update", &conversation, json!({"metadata": {"a": "\0"}})),
-            400,
-            "invalid_request",
-            "metadata.a",
-        ),
-        (
-            on(
-                "update",
-                &conversation,
-                json!({"snoozed_until": "1999-01-01T00:00:00Z"}),
-            ),
-            400,
-            "invalid_request",
-            "snoozed_until",
-        ),
-        (
-            on("close", &conversation, json!({"reason": ""})),
-            400,
-            "invalid_request",
-            "reason",
-        ),
-        (
-            on("update", &closed, json!({"status": "pending"})),
-            409,
-            "invalid_transition",
-            "status",
-        ),
-        (
-            on(
-                "message",
-                &closed,
-                json!({"content": "x", "sender_type": "agent"}),
-            ),
-            409,
-            "conversation_closed",
-            "",
-        ),
-    ];
+    let mut wrong = misshapen(&conversation);
+    for id in ["conv_1", &customer, NOBODY, &elsewhere] {
+        wrong.push((on("close", id, json!({})), 404, "not_found", ""));
+    }
+    wrong.extend(wrong_bodies(&customer, &conversation));
+    wrong.extend(wrong_for_a_closed_one(&closed));
     let mut operations: Vec<Value> = wrong
         .iter()
         .map(|(operation, ..)| operation.clone())
@@ -318,6 +275,12 @@ async fn what_is_wrong_in_one_is_its_own_error_and_leaves_the_others_alone() {
         (&shown["message_count"], &shown["status"]),
         (&json!(2), &json!("active"))
     );
+}
+
+#[tokio::test]
+async fn a_member_that_stands_twice_is_wrong_and_a_read_only_key_may_do_nothing_of_it() {
+    let (account, c) = account_with_client().await;
+    let conversation = c.conversation().await;
     let twice = format!(
         r#"{{"operations":[{{"op":"close","op":"close","conversation_id":"{conversation}"}}]}}"#
     );

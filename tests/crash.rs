@@ -10,7 +10,6 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::heard::{Heard, Kept};
-use crate::support::process::colloquy;
 use crate::support::{Answer, Client, Server, until};
 
 const ROUNDS: usize = 50;
@@ -335,14 +334,5 @@ async fn an_acknowledged_message_survives_kill_9() {
     }
     ledger.sweep(&server.with_key(&key)).await;
     assert!(server.term().success());
-    let check = colloquy()
-        .arg("check")
-        .current_dir(server.work())
-        .output()
-        .unwrap();
-    let said = (
-        String::from_utf8_lossy(&check.stdout),
-        String::from_utf8_lossy(&check.stderr),
-    );
-    assert!(check.status.success(), "colloquy check: {said:?}");
+    server.assert_sound();
 }

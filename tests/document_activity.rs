@@ -12,70 +12,59 @@ use crate::support::{
     Answer, Client, EventStream, Receiver, account_with_client, account_with_deliveries,
 };
 
-/// Does everything once that leaves a trace, and some that does not; gives the document and what
-/// must have been logged.
-async fn eventful((holder, c): (&Client, &Client)) -> (String, Vec<&'static str>) {
-    let at = c.document("1\n2\n3\n").await;
-    let user = c.user("agent").await;
-    c.put(&at, json!({"title": "Other", "content": "1\n2\n3\n4\n"}))
+/// Does everything once to a document's text that leaves a trace, and some that does not; gives
+/// what must have been logged.
+async fn change_the_text(c: &Client, at: &str) -> Vec<&'static str> {
+    c.put(at, json!({"title": "Other", "content": "1\n2\n3\n4\n"}))
         .await
         .expect(200);
-    c.put(&at, json!({})).await.expect(200);
-    c.branch(&at, "side", "0\n1\n2\n3\n").await;
-    c.post(
-        &format!("{at}/merge"),
-        json!({"source": "side", "dry_run": true}),
-    )
-    .await
-    .expect(200);
-    c.post(&format!("{at}/merge"), json!({"source": "side"}))
-        .await
-        .expect(201);
-    c.post(&format!("{at}/merge"), json!({"source": "side"}))
-        .await
-        .expect(200);
+    c.put(at, json!({})).await.expect(200);
+    c.branch(at, "side", "0\n1\n2\n3\n").await;
+    let merge = async |body: Value, status: u16| {
+        let merged = c.post(&format!("{at}/merge"), body).await;
+        merged.expect(status)
+    };
+    merge(json!({"source": "side", "dry_run": true}), 200).await;
+    merge(json!({"source": "side"}), 201).await;
+    merge(json!({"source": "side"}), 200).await;
     c.call("POST", &format!("{at}/versions/1/restore"))
         .await
         .expect(201);
-    c.post(
-        &format!("{at}/collaborators"),
-        json!({"user_id": user, "role": "viewer"}),
-    )
-    .await
-    .expect(201);
-    c.put(
-        &format!("{at}/permissions"),
-        json!({"visibility": "account"}),
-    )
-    .await
-    .expect(200);
-    let (share, link) = c.share(&at, json!({})).await;
+    vec![
+        "document.updated",
+        "document.version_created",
+        "document.version_created",
+        "document.merged",
+        "document.version_created",
+    ]
+}
+
+/// The same for what stands around the text.
+async fn change_what_is_around((holder, c): (&Client, &Client), at: &str) -> Vec<&'static str> {
+    let collaborator = json!({"user_id": c.user("agent").await, "role": "viewer"});
+    c.post(&format!("{at}/collaborators"), collaborator)
+        .await
+        .expect(201);
+    let everybody = json!({"visibility": "account"});
+    c.put(&format!("{at}/permissions"), everybody)
+        .await
+        .expect(200);
+    let (share, link) = c.share(at, json!({})).await;
     holder
         .get(&link)
         .with("accept", "application/json")
         .await
         .expect(200);
     c.delete(&format!("{at}/share/{share}")).await.expect(204);
-    let comment = c
-        .post(
-            &format!("{at}/comments"),
-            json!({"start_line": 1, "body": "hm"}),
-        )
-        .await
-        .expect(201);
+    let comment = json!({"start_line": 1, "body": "hm"});
+    let comment = c.post(&format!("{at}/comments"), comment).await.expect(201);
     c.patch(comment.header("location"), json!({"resolved": true}))
         .await
         .expect(200);
     c.delete(comment.header("location")).await.expect(204);
-    c.delete(&at).await.expect(204);
+    c.delete(at).await.expect(204);
     c.call("POST", &format!("{at}/restore")).await.expect(200);
-    let expected = vec![
-        "document.created",
-        "document.updated",
-        "document.version_created",
-        "document.version_created",
-        "document.merged",
-        "document.version_created",
+    vec![
         "document.permissions_updated",
         "document.permissions_updated",
         "document.shared",
@@ -85,7 +74,15 @@ async fn eventful((holder, c): (&Client, &Client)) -> (String, Vec<&'static str>
         "document.commented",
         "document.deleted",
         "document.restored",
-    ];
+    ]
+}
+
+/// A document to which everything was done; gives what must have been logged.
+async fn eventful((holder, c): (&Client, &Client)) -> (String, Vec<&'static str>) {
+    let at = c.document("1\n2\n3\n").await;
+    let mut expected = vec!["document.created"];
+    expected.extend(change_the_text(c, &at).await);
+    expected.extend(change_what_is_around((holder, c), &at).await);
     (at, expected)
 }
 
@@ -160,7 +157,7 @@ async fn the_actor_is_the_user_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn filters_and_cursors_lead_through_the_log() {
+async fn the_log_is_filtered_by_kind_and_by_time() {
     let (account, c) = account_with_client().await;
     let (at, expected) = eventful((&account.anonymous(), &c)).await;
     let all = activity(&c, &at, "order=asc").await;
@@ -173,40 +170,15 @@ async fn filters_and_cursors_lead_through_the_log() {
             "{kind}"
         );
     }
-    let ids = all.column("id");
-    let middle = c
-        .get(&format!("{at}/activity?order=asc&limit=3&after={}", ids[4]))
-        .await
-        .expect(200);
-    assert_eq!(middle.column("id"), ids[5..8]);
-    let back = c
-        .get(&format!(
-            "{at}/activity?order=asc&limit=3&before={}",
-            ids[4]
-        ))
-        .await
-        .expect(200);
-    assert_eq!(back.column("id"), ids[1..4]);
-    let (mut found, mut next) = (Vec::new(), Some(format!("{at}/activity?limit=4&order=asc")));
-    while let Some(path) = next {
-        let page = c.get(&path).await.expect(200);
-        found.extend(page.column("id"));
-        next = page.link("next");
-        assert!(found.len() <= ids.len(), "no end");
-    }
-    assert_eq!(found, ids);
-    let (first, last) = (
-        all["data"][0]["at"].as_str().unwrap(),
-        all.data().last().unwrap()["at"].as_str().unwrap(),
-    );
     let times = all.column("at");
-    let after = times.iter().filter(|at| at.as_str() > first).count() as u64;
+    let (first, last) = (times.first().unwrap(), times.last().unwrap());
+    let after = times.iter().filter(|at| *at > first).count() as u64;
     assert_eq!(
         activity(&c, &at, &format!("since={first}")).await.total(),
         after,
         "the instant is excluded"
     );
-    let before = times.iter().filter(|at| at.as_str() < last).count() as u64;
+    let before = times.iter().filter(|at| *at < last).count() as u64;
     assert_eq!(
         activity(&c, &at, &format!("until={last}")).await.total(),
         before,
@@ -225,6 +197,27 @@ async fn filters_and_cursors_lead_through_the_log() {
             .await
             .error(400, "invalid_request", field);
     }
+}
+
+#[tokio::test]
+async fn cursors_lead_through_the_log() {
+    let (account, c) = account_with_client().await;
+    let (at, _) = eventful((&account.anonymous(), &c)).await;
+    let ids = activity(&c, &at, "order=asc").await.column("id");
+    let beside = async |cursor: &str| {
+        let path = format!("{at}/activity?order=asc&limit=3&{cursor}={}", ids[4]);
+        c.get(&path).await.expect(200).column("id")
+    };
+    assert_eq!(beside("after").await, ids[5..8]);
+    assert_eq!(beside("before").await, ids[1..4]);
+    let (mut found, mut next) = (Vec::new(), Some(format!("{at}/activity?limit=4&order=asc")));
+    while let Some(path) = next {
+        let page = c.get(&path).await.expect(200);
+        found.extend(page.column("id"));
+        next = page.link("next");
+        assert!(found.len() <= ids.len(), "no end");
+    }
+    assert_eq!(found, ids);
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::heard::{Heard, Kept};
-use crate::support::process::colloquy;
 use crate::support::{Answer, Client, Dice, EventStream, Receiver, Server, Setup, until};
 
 const ROUNDS: u64 = 12;
@@ -601,14 +600,5 @@ async fn every_kind_of_change_survives_kill_9_once_and_is_told_the_same_everywhe
         stories.len() as u64
     );
     assert!(server.term().success());
-    let check = colloquy()
-        .arg("check")
-        .current_dir(server.work())
-        .output()
-        .unwrap();
-    let said = (
-        String::from_utf8_lossy(&check.stdout),
-        String::from_utf8_lossy(&check.stderr),
-    );
-    assert!(check.status.success(), "colloquy check: {said:?}");
+    server.assert_sound();
 }

@@ -20,101 +20,70 @@ const OWNER: usize = 4;
 type Route = (&'static str, &'static str, Value, usize, u16);
 
 fn routes() -> Vec<Route> {
+    [
+        routes_of_the_text(),
+        routes_of_people_and_links(),
+        routes_of_comments(),
+    ]
+    .concat()
+}
+
+fn routes_of_the_text() -> Vec<Route> {
+    let new = || json!({"content": "new\n"});
+    let on_a_side_line = json!({"content": "new\n", "branch": "another"});
+    let dry_run = json!({"source": "side", "dry_run": true});
     vec![
         ("GET", "", Value::Null, VIEWER, 200),
         ("HEAD", "", Value::Null, VIEWER, 200),
         ("GET", "?version=1", Value::Null, VIEWER, 200),
-        ("PUT", "", json!({"content": "new\n"}), EDITOR, 200),
+        ("PUT", "", new(), EDITOR, 200),
         ("PUT", "", json!({"title": "New"}), EDITOR, 200),
         ("PUT", "", json!({}), EDITOR, 200),
         ("DELETE", "", Value::Null, OWNER, 204),
         ("DELETE", "?permanent=true", Value::Null, OWNER, 204),
         ("POST", "/restore", Value::Null, OWNER, 200),
         ("GET", "/versions", Value::Null, VIEWER, 200),
-        (
-            "POST",
-            "/versions",
-            json!({"content": "new\n"}),
-            EDITOR,
-            201,
-        ),
-        (
-            "POST",
-            "/versions",
-            json!({"content": "new\n", "branch": "another"}),
-            EDITOR,
-            201,
-        ),
+        ("POST", "/versions", new(), EDITOR, 201),
+        ("POST", "/versions", on_a_side_line, EDITOR, 201),
         ("GET", "/versions/1", Value::Null, VIEWER, 200),
         ("GET", "/versions/side", Value::Null, VIEWER, 200),
         ("POST", "/versions/1/restore", Value::Null, EDITOR, 201),
         ("POST", "/merge", json!({"source": "side"}), EDITOR, 201),
-        (
-            "POST",
-            "/merge",
-            json!({"source": "side", "dry_run": true}),
-            EDITOR,
-            200,
-        ),
+        ("POST", "/merge", dry_run, EDITOR, 200),
         ("GET", "/diff?from=1&to=side", Value::Null, VIEWER, 200),
-        ("GET", "/collaborators", Value::Null, VIEWER, 200),
-        (
-            "POST",
-            "/collaborators",
-            json!({"user_id": "{new}", "role": "viewer"}),
-            OWNER,
-            201,
-        ),
-        (
-            "PUT",
-            "/collaborators/{viewer}",
-            json!({"role": "editor"}),
-            OWNER,
-            200,
-        ),
-        ("DELETE", "/collaborators/{viewer}", Value::Null, OWNER, 204),
+        ("GET", "/activity", Value::Null, VIEWER, 200),
+    ]
+}
+
+fn routes_of_people_and_links() -> Vec<Route> {
+    let (list, one) = ("/collaborators", "/collaborators/{viewer}");
+    let viewer = json!({"user_id": "{new}", "role": "viewer"});
+    let everybody = json!({"visibility": "account"});
+    let another_owner = json!({"transfer_owner_to": "{new}"});
+    vec![
+        ("GET", list, Value::Null, VIEWER, 200),
+        ("POST", list, viewer, OWNER, 201),
+        ("PUT", one, json!({"role": "editor"}), OWNER, 200),
+        ("DELETE", one, Value::Null, OWNER, 204),
         ("GET", "/permissions", Value::Null, OWNER, 200),
-        (
-            "PUT",
-            "/permissions",
-            json!({"visibility": "account"}),
-            OWNER,
-            200,
-        ),
-        (
-            "PUT",
-            "/permissions",
-            json!({"transfer_owner_to": "{new}"}),
-            OWNER,
-            200,
-        ),
+        ("PUT", "/permissions", everybody, OWNER, 200),
+        ("PUT", "/permissions", another_owner, OWNER, 200),
         ("POST", "/share", json!({}), OWNER, 201),
         ("GET", "/share", Value::Null, OWNER, 200),
         ("DELETE", "/share/{share}", Value::Null, OWNER, 204),
-        ("GET", "/comments", Value::Null, VIEWER, 200),
-        (
-            "POST",
-            "/comments",
-            json!({"start_line": 1, "body": "hm"}),
-            COMMENTER,
-            201,
-        ),
-        (
-            "PATCH",
-            "/comments/{comment}",
-            json!({"resolved": true}),
-            COMMENTER,
-            200,
-        ),
-        (
-            "PATCH",
-            "/comments/{comment}",
-            json!({"body": "other words"}),
-            OWNER,
-            200,
-        ),
-        ("DELETE", "/comments/{comment}", Value::Null, OWNER, 204),
-        ("GET", "/activity", Value::Null, VIEWER, 200),
+    ]
+}
+
+fn routes_of_comments() -> Vec<Route> {
+    let (list, one) = ("/comments", "/comments/{comment}");
+    let new = json!({"start_line": 1, "body": "hm"});
+    let words = json!({"body": "other words"});
+    vec![
+        ("GET", list, Value::Null, VIEWER, 200),
+        ("POST", list, new, COMMENTER, 201),
+        ("PATCH", one, json!({"resolved": true}), COMMENTER, 200),
+        ("PATCH", one, words, OWNER, 200),
+        ("DELETE", one, Value::Null, OWNER, 204),
     ]
 }
 
@@ -453,67 +422,57 @@ async fn the_permission_set_has_a_tag_of_its_own() {
         .expect(200);
 }
 
+/// Makes something below a document and changes it by this method; with the tag that it had before
+/// the change, nothing more is done to it, and with the one after it, it can be taken away.
+async fn assert_guarded(
+    c: &Client,
+    made: Answer,
+    method: &str,
+    [change, back]: [Value; 2],
+) -> String {
+    let one = made.header("location").to_owned();
+    let ask = |body: &Value, tag: &str| {
+        c.call(method, &one)
+            .bytes(body.to_string())
+            .with("content-type", "application/json")
+            .with("if-match", tag)
+    };
+    let changed = ask(&change, &made.etag()).await.expect(200);
+    ask(&back, &made.etag())
+        .await
+        .error(412, "precondition_failed", "*");
+    let delete = |tag: &str| c.delete(&one).with("if-match", tag);
+    delete(&made.etag())
+        .await
+        .error(412, "precondition_failed", "*");
+    delete(&changed.etag()).await.expect(204);
+    one
+}
+
 #[tokio::test]
 async fn collaborators_links_and_comments_are_changed_only_as_they_were_read() {
     let (_account, c) = account_with_client().await;
     let at = c.document("one\n").await;
-    let user = c.user("agent").await;
-    let refused = |answer: Answer| answer.error(412, "precondition_failed", "*");
-    let made = c
-        .post(
-            &format!("{at}/collaborators"),
-            json!({"user_id": user, "role": "viewer"}),
-        )
-        .await
-        .expect(201);
-    let one = made.header("location").to_owned();
-    let put = c
-        .put(&one, json!({"role": "editor"}))
-        .with("if-match", &made.etag())
-        .await
-        .expect(200);
-    refused(
-        c.put(&one, json!({"role": "viewer"}))
-            .with("if-match", &made.etag())
-            .await,
-    );
-    refused(c.delete(&one).with("if-match", &made.etag()).await);
-    c.delete(&one)
-        .with("if-match", &put.etag())
-        .await
-        .expect(204);
-    c.delete(&one)
-        .with("if-match", &put.etag())
+    let viewer = json!({"user_id": c.user("agent").await, "role": "viewer"});
+    let made = c.post(&format!("{at}/collaborators"), viewer).await;
+    let roles = [json!({"role": "editor"}), json!({"role": "viewer"})];
+    let gone = assert_guarded(&c, made.expect(201), "PUT", roles).await;
+    c.delete(&gone)
+        .with("if-match", "\"x\"")
         .await
         .error(404, "not_found", "*");
 
-    let made = c
-        .post(
-            &format!("{at}/comments"),
-            json!({"body": "hm", "start_line": 1}),
-        )
-        .await
-        .expect(201);
-    let one = made.header("location").to_owned();
-    let patched = c
-        .patch(&one, json!({"resolved": true}))
-        .with("if-match", &made.etag())
-        .await
-        .expect(200);
-    refused(
-        c.patch(&one, json!({"resolved": false}))
-            .with("if-match", &made.etag())
-            .await,
-    );
-    refused(c.delete(&one).with("if-match", &made.etag()).await);
-    c.delete(&one)
-        .with("if-match", &patched.etag())
-        .await
-        .expect(204);
+    let comment = json!({"body": "hm", "start_line": 1});
+    let made = c.post(&format!("{at}/comments"), comment).await;
+    let states = [json!({"resolved": true}), json!({"resolved": false})];
+    assert_guarded(&c, made.expect(201), "PATCH", states).await;
 
     let made = c.post(&format!("{at}/share"), json!({})).await.expect(201);
     let one = made.header("location").to_owned();
-    refused(c.delete(&one).with("if-match", "\"x\"").await);
+    c.delete(&one)
+        .with("if-match", "\"x\"")
+        .await
+        .error(412, "precondition_failed", "*");
     c.delete(&one)
         .with("if-match", &made.etag())
         .await
@@ -620,22 +579,15 @@ async fn collaborators_come_by_id_or_email_and_only_once() {
     let at = c.document("one\n").await;
     let list = format!("{at}/collaborators");
     let (ada, bob) = (c.user("agent").await, c.user("agent").await);
-    let made = c
-        .post(&list, json!({"user_id": ada, "role": "viewer"}))
+    let add = |body: Value| c.post(&list, body);
+    let made = add(json!({"user_id": ada, "role": "viewer"}))
         .await
         .expect(201);
     assert_shape(&made.body, COLLABORATOR);
     assert_eq!(made.header("location"), format!("{list}/{ada}"));
-    let email = c
-        .get(&format!("/v1/users/{bob}"))
-        .await
-        .expect(200)
-        .id("email");
-    let by_email = c
-        .post(
-            &list,
-            json!({"email": email.to_uppercase(), "role": "editor"}),
-        )
+    let user = c.get(&format!("/v1/users/{bob}")).await.expect(200);
+    let email = user.id("email");
+    let by_email = add(json!({"email": email.to_uppercase(), "role": "editor"}))
         .await
         .expect(201);
     assert_eq!(
@@ -645,18 +597,30 @@ async fn collaborators_come_by_id_or_email_and_only_once() {
     let found = c.get(&list).await.expect(200);
     assert_eq!(
         (found.data(), found.total()),
-        (&vec![by_email.body, made.body.clone()], 2)
+        (&vec![by_email.body, made.body], 2)
     );
-    c.post(&list, json!({"user_id": ada, "role": "editor"}))
-        .await
-        .error(409, "conflict", "*");
-    c.post(&list, json!({"email": email, "role": "editor"}))
-        .await
-        .error(409, "conflict", "*");
-    let changed = c
-        .put(&format!("{list}/{ada}"), json!({"role": "editor"}))
-        .await
-        .expect(200);
+    for twice in [
+        json!({"user_id": ada, "role": "editor"}),
+        json!({"email": email, "role": "editor"}),
+    ] {
+        add(twice).await.error(409, "conflict", "*");
+    }
+}
+
+#[tokio::test]
+async fn a_collaborators_role_changes_once_and_goes_with_the_collaborator() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    let list = format!("{at}/collaborators");
+    let (ada, bob) = (c.user("agent").await, c.user("agent").await);
+    let add = async |user: &str| {
+        let added = c.post(&list, json!({"user_id": user, "role": "viewer"}));
+        added.await.expect(201)
+    };
+    let (made, _) = (add(&ada).await, add(&bob).await);
+    let one = format!("{list}/{ada}");
+    let edit = || c.put(&one, json!({"role": "editor"}));
+    let changed = edit().await.expect(200);
     assert_eq!(
         (&changed["role"], &changed["added_at"]),
         (&json!("editor"), &made["added_at"])
@@ -667,17 +631,11 @@ async fn collaborators_come_by_id_or_email_and_only_once() {
             .total()
     };
     let count = events().await;
-    c.put(&format!("{list}/{ada}"), json!({"role": "editor"}))
-        .await
-        .expect(200);
-    assert_eq!(events().await, count);
-    c.delete(&format!("{list}/{ada}")).await.expect(204);
-    c.delete(&format!("{list}/{ada}"))
-        .await
-        .error(404, "not_found", "*");
-    c.put(&format!("{list}/{ada}"), json!({"role": "editor"}))
-        .await
-        .error(404, "not_found", "*");
+    edit().await.expect(200);
+    assert_eq!(events().await, count, "nothing changed");
+    c.delete(&one).await.expect(204);
+    c.delete(&one).await.error(404, "not_found", "*");
+    edit().await.error(404, "not_found", "*");
     assert_eq!(c.get(&list).await.expect(200).column("user_id"), [bob]);
 }
 

@@ -387,72 +387,59 @@ async fn without_link_sharing_no_link_opens_and_none_is_made() {
 }
 
 #[tokio::test]
-async fn a_link_lets_its_holder_do_what_its_role_says() {
-    for (role, comments, writes) in [
-        ("viewer", 403, 403),
-        ("commenter", 201, 403),
-        ("editor", 201, 200),
-    ] {
+async fn a_links_holder_comments_where_its_role_says_so() {
+    for (role, status) in [("viewer", 403), ("commenter", 201), ("editor", 201)] {
         let shared = shared(json!({"role": role})).await;
-        assert_eq!(shared.json().await.expect(200)["role"], role);
         let comment = json!({"start_line": 3, "body": "through the link"});
         let commented = shared
             .holder
             .post(&format!("{}/comments", shared.link), comment)
             .await
-            .expect(comments);
-        let written = shared
-            .holder
-            .put(&shared.link, json!({"content": "by the holder\n"}))
-            .await
-            .expect(writes);
-        if comments == 201 {
+            .expect(status);
+        if status == 201 {
             assert_shape(&commented.body, COMMENT);
             assert!(
                 commented["author"].is_null(),
                 "a link is nobody: {commented}"
             );
         }
-        let now = shared.owner.get(&shared.at).await.expect(200);
+        let comments = shared.owner.get(&format!("{}/comments", shared.at)).await;
+        let count = u64::from(status == 201);
+        assert_eq!(comments.expect(200).total(), count, "{role}");
         assert_eq!(
-            now["content"],
-            if writes == 200 {
-                "by the holder\n"
-            } else {
-                TEXT
-            },
-            "{role}"
+            shared.uses().await,
+            0,
+            "neither it nor its refusal is a use"
         );
-        if writes == 200 {
+    }
+}
+
+#[tokio::test]
+async fn a_links_holder_writes_where_its_role_says_so() {
+    for role in ["viewer", "commenter", "editor"] {
+        let shared = shared(json!({"role": role})).await;
+        assert_eq!(shared.json().await.expect(200)["role"], role);
+        let new = json!({"content": "by the holder\n"});
+        let written = shared.holder.put(&shared.link, new).await;
+        let now = shared.owner.get(&shared.at).await.expect(200);
+        let uses = shared.uses().await;
+        if role == "editor" {
+            written.expect(200);
             assert_eq!(
-                (&now["version_number"], &now["updated_by"]),
-                (&json!(2), &Value::Null)
+                (&now["content"], &now["version_number"], &now["updated_by"]),
+                (&json!("by the holder\n"), &json!(2), &Value::Null)
             );
-            let same = shared
+            let stale = shared
                 .holder
                 .put(&shared.link, json!({"title": "x"}))
                 .with("if-match", "\"old\"");
-            same.await.error(412, "precondition_failed", "*");
+            stale.await.error(412, "precondition_failed", "*");
+            assert_eq!(uses, 2, "what is answered 200 is a use");
         } else {
             written.error(403, "forbidden", "*");
+            assert_eq!(now["content"], TEXT, "{role}");
+            assert_eq!(uses, 1, "a refusal is none");
         }
-        let uses = if writes == 200 { 2 } else { 1 };
-        assert_eq!(
-            shared.uses().await,
-            uses,
-            "what is answered 200 is a use, a comment and a refusal are none"
-        );
-        let count = u64::from(comments == 201);
-        assert_eq!(
-            shared
-                .owner
-                .get(&format!("{}/comments", shared.at))
-                .await
-                .expect(200)
-                .total(),
-            count,
-            "{role}"
-        );
     }
 }
 

@@ -136,6 +136,15 @@ async fn a_version_is_read_by_id_number_label_branch_head_and_main() {
         tag("").await,
         "what shows another text has another tag"
     );
+}
+
+#[tokio::test]
+async fn a_name_that_no_version_of_the_document_has_is_not_found() {
+    let (_account, c) = account_with_client().await;
+    let at = c.document("one\n").await;
+    c.version(&at, json!({"content": "two\n", "label": "release"}))
+        .await;
+    c.branch(&at, "draft", "four\n").await;
     let other = c.document("other\n").await;
     let foreign = c.head(&other).await;
     let unknown = [

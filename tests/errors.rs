@@ -16,108 +16,83 @@ async fn post_bytes(c: &Client, path: &str, bytes: impl Into<Vec<u8>>) -> Answer
         .await
 }
 
+/// Fails unless each of these bodies is refused with the name of the field at fault.
+async fn assert_refused<const CASES: usize>(
+    c: &Client,
+    (method, path): (&str, &str),
+    cases: [(Value, &str); CASES],
+) {
+    for (body, field) in cases {
+        let call = c
+            .call(method, path)
+            .bytes(body.to_string())
+            .with("content-type", "application/json");
+        call.await.error(400, "invalid_request", field);
+    }
+}
+
 #[tokio::test]
-async fn unknown_fields_and_wrong_types_are_refused_naming_the_field() {
+async fn unknown_fields_and_wrong_types_of_a_customer_are_refused_naming_the_field() {
+    let (_account, c) = account_with_client().await;
+    let cases = [
+        (json!({"name": "x", "colour": 1}), "colour"),
+        (json!({"name": 7}), "name"),
+        (json!({"name": null}), "name"),
+        (json!({"name": ["x"]}), "name"),
+        (json!({}), "name"),
+        (json!({"name": "x", "email": true}), "email"),
+        (json!({"name": "x", "email": "no address"}), "email"),
+        (json!({"name": "x", "metadata": []}), "metadata"),
+        (json!({"name": "x", "metadata": "m"}), "metadata"),
+    ];
+    assert_refused(&c, ("POST", "/v1/customers"), cases).await;
+}
+
+#[tokio::test]
+async fn unknown_fields_and_wrong_types_of_a_conversation_are_refused_naming_the_field() {
     let (_account, c) = account_with_client().await;
     let customer = c.customer().await;
-    let conversation = format!("/v1/conversations/{}", c.conversation().await);
-    let messages = format!("{conversation}/messages");
-    let close = format!("{conversation}/close");
+    let with = |name: &str, value: Value| json!({"customer_id": customer, name: value});
     let cases = [
-        ("/v1/customers", json!({"name": "x", "colour": 1}), "colour"),
-        ("/v1/customers", json!({"name": 7}), "name"),
-        ("/v1/customers", json!({"name": null}), "name"),
-        ("/v1/customers", json!({"name": ["x"]}), "name"),
-        ("/v1/customers", json!({}), "name"),
-        (
-            "/v1/customers",
-            json!({"name": "x", "email": true}),
-            "email",
-        ),
-        (
-            "/v1/customers",
-            json!({"name": "x", "email": "no address"}),
-            "email",
-        ),
-        (
-            "/v1/customers",
-            json!({"name": "x", "metadata": []}),
-            "metadata",
-        ),
-        (
-            "/v1/customers",
-            json!({"name": "x", "metadata": "m"}),
-            "metadata",
-        ),
-        (
-            "/v1/conversations",
-            json!({"customer_id": 5}),
-            "customer_id",
-        ),
-        (
-            "/v1/conversations",
-            json!({"customer_id": customer, "channel": "fax"}),
-            "channel",
-        ),
-        (
-            "/v1/conversations",
-            json!({"customer_id": customer, "channel": "CHAT"}),
-            "channel",
-        ),
-        (
-            "/v1/conversations",
-            json!({"customer_id": customer, "priority": 1}),
-            "priority",
-        ),
-        (
-            "/v1/conversations",
-            json!({"customer_id": customer, "status": "closed"}),
-            "status",
-        ),
-        (
-            "/v1/conversations",
-            json!({"customer_id": customer, "initial_message": {}}),
-            "initial_message",
-        ),
-        (
-            "/v1/conversations",
-            json!({"customer_id": customer, "initial_message": ""}),
-            "initial_message",
-        ),
-        (messages.as_str(), json!({}), "content"),
-        (messages.as_str(), json!({"content": ""}), "content"),
-        (messages.as_str(), json!({"content": 1}), "content"),
-        (
-            messages.as_str(),
-            json!({"content": "x", "type": "video"}),
-            "type",
-        ),
-        (
-            messages.as_str(),
-            json!({"content": "x", "sender_type": "bot"}),
-            "sender_type",
-        ),
-        (messages.as_str(), json!({"content": "x", "seq": 9}), "seq"),
-        (close.as_str(), json!({"why": "x"}), "why"),
-        (close.as_str(), json!({"reason": 1}), "reason"),
+        (json!({"customer_id": 5}), "customer_id"),
+        (with("channel", json!("fax")), "channel"),
+        (with("channel", json!("CHAT")), "channel"),
+        (with("priority", json!(1)), "priority"),
+        (with("status", json!("closed")), "status"),
+        (with("initial_message", json!({})), "initial_message"),
+        (with("initial_message", json!("")), "initial_message"),
     ];
-    for (path, body, field) in cases {
-        c.post(path, body)
-            .await
-            .error(400, "invalid_request", field);
-    }
-    for (body, field) in [
+    assert_refused(&c, ("POST", "/v1/conversations"), cases).await;
+    let conversation = format!("/v1/conversations/{}", c.conversation_of(&customer).await);
+    let changes = [
         (json!({"status": "open"}), "status"),
         (json!({"status": null}), "status"),
         (json!({"priority": null}), "priority"),
         (json!({"message_count": 3}), "message_count"),
         (json!({"customer_id": customer}), "customer_id"),
         (json!({"metadata": 3}), "metadata"),
-    ] {
-        c.patch(&conversation, body)
-            .await
-            .error(400, "invalid_request", field);
-    }
+    ];
+    assert_refused(&c, ("PATCH", &conversation), changes).await;
+    let reasons = [
+        (json!({"why": "x"}), "why"),
+        (json!({"reason": 1}), "reason"),
+    ];
+    assert_refused(&c, ("POST", &format!("{conversation}/close")), reasons).await;
+}
+
+#[tokio::test]
+async fn unknown_fields_and_wrong_types_of_a_message_are_refused_naming_the_field() {
+    let (_account, c) = account_with_client().await;
+    let messages = format!("/v1/conversations/{}/messages", c.conversation().await);
+    let cases = [
+        (json!({}), "content"),
+        (json!({"content": ""}), "content"),
+        (json!({"content": 1}), "content"),
+        (json!({"content": "x", "type": "video"}), "type"),
+        (json!({"content": "x", "sender_type": "bot"}), "sender_type"),
+        (json!({"content": "x", "seq": 9}), "seq"),
+    ];
+    assert_refused(&c, ("POST", &messages), cases).await;
 }
 
 #[tokio::test]

@@ -343,53 +343,53 @@ async fn the_docs_are_a_page_that_loads_nothing_from_elsewhere() {
     }
 }
 
+/// Settings with one mistake, and what must be told of it.
+const MISTAKES: [(&str, &[&str]); 13] = [
+    (
+        "[server]\nbnd = \"127.0.0.1:0\"\n",
+        &["bnd", "127.0.0.1:0", "bind"],
+    ),
+    (
+        "[limits]\nmax_body_bytes = \"plenty\"\n",
+        &["max_body_bytes", "plenty"],
+    ),
+    ("[limits]\nmax_body_bytes = -5\n", &["max_body_bytes", "-5"]),
+    ("[sever]\nbind = \"127.0.0.1:0\"\n", &["sever", "server"]),
+    (
+        "[store]\nkind = \"postgres\"\n",
+        &["kind", "postgres", "sqlite"],
+    ),
+    ("[server\n", &["config.toml"]),
+    ("[admin]\ntoken = \"op_short\"\n", &["token", "20"]),
+    (
+        "[log]\nlevel = \"inf\"\n",
+        &["log.level", "inf", "error, warn, info, debug, trace"],
+    ),
+    (
+        "[log]\nlevel = \"info,colloquy=bogus\"\n",
+        &["log.level", "bogus", "error, warn, info, debug, trace"],
+    ),
+    (
+        "[cors]\nallowed_origins = [\"x\"]\n",
+        &["cors.allowed_origins", "\"x\"", "https://app.example.com"],
+    ),
+    (
+        "[cors]\nallowed_origins = [\"https://a.example/\"]\n",
+        &["cors.allowed_origins", "https://a.example/"],
+    ),
+    (
+        "[limits]\nmax_body_bytes = 99999999999999999999\n",
+        &["max_body_bytes", "99999999999999999999", "64 bits"],
+    ),
+    (
+        "[plans.pro]\nburst_per_minute = 5000000000\n",
+        &["burst_per_minute", "4294967295"],
+    ),
+];
+
 #[test]
 fn a_typo_in_the_settings_stops_the_start_with_key_value_and_what_would_be_right() {
-    for (config, named) in [
-        (
-            "[server]\nbnd = \"127.0.0.1:0\"\n",
-            vec!["bnd", "127.0.0.1:0", "bind"],
-        ),
-        (
-            "[limits]\nmax_body_bytes = \"plenty\"\n",
-            vec!["max_body_bytes", "plenty"],
-        ),
-        (
-            "[limits]\nmax_body_bytes = -5\n",
-            vec!["max_body_bytes", "-5"],
-        ),
-        ("[sever]\nbind = \"127.0.0.1:0\"\n", vec!["sever", "server"]),
-        (
-            "[store]\nkind = \"postgres\"\n",
-            vec!["kind", "postgres", "sqlite"],
-        ),
-        ("[server\n", vec!["config.toml"]),
-        ("[admin]\ntoken = \"op_short\"\n", vec!["token", "20"]),
-        (
-            "[log]\nlevel = \"inf\"\n",
-            vec!["log.level", "inf", "error, warn, info, debug, trace"],
-        ),
-        (
-            "[log]\nlevel = \"info,colloquy=bogus\"\n",
-            vec!["log.level", "bogus", "error, warn, info, debug, trace"],
-        ),
-        (
-            "[cors]\nallowed_origins = [\"x\"]\n",
-            vec!["cors.allowed_origins", "\"x\"", "https://app.example.com"],
-        ),
-        (
-            "[cors]\nallowed_origins = [\"https://a.example/\"]\n",
-            vec!["cors.allowed_origins", "https://a.example/"],
-        ),
-        (
-            "[limits]\nmax_body_bytes = 99999999999999999999\n",
-            vec!["max_body_bytes", "99999999999999999999", "64 bits"],
-        ),
-        (
-            "[plans.pro]\nburst_per_minute = 5000000000\n",
-            vec!["burst_per_minute", "4294967295"],
-        ),
-    ] {
+    for (config, named) in MISTAKES {
         let folder = tempfile::TempDir::new().unwrap();
         let setup = Setup::default()
             .unset("COLLOQUY__ADMIN__TOKEN")

@@ -237,6 +237,23 @@ async fn a_ref_holds_across_kill_9() {
     assert_eq!(c.get(&messages_of(&id)).await.expect(200).total(), 1);
 }
 
+/// Sends a message to a conversation, which must be refused with this code, naming this field.
+async fn assert_send_refused(
+    socket: &mut Socket,
+    (conversation, message): (&str, Value),
+    code: &str,
+    field: &str,
+) {
+    socket.say(send("a", conversation, message)).await;
+    let error = socket.hear_error(code).await;
+    assert_eq!(error["ref"], "a", "{error}");
+    let named = error["error"]["details"]["field"].as_str();
+    assert!(
+        field == "*" || named.unwrap().ends_with(field),
+        "not {field}: {error}"
+    );
+}
+
 #[tokio::test]
 async fn a_refused_send_is_an_error_with_its_ref() {
     let account = account().await;
@@ -251,64 +268,20 @@ async fn a_refused_send_is_an_error_with_its_ref() {
         .await
         .expect(200);
     let mut socket = Socket::open(&c).await;
-    for (reference, conversation, message, code, field) in [
-        ("a", UNKNOWN, json!({"content": "x"}), "not_found", "*"),
-        (
-            "b",
-            live.as_str(),
-            json!({"content": "x"}),
-            "not_found",
-            "*",
-        ),
-        (
-            "c",
-            stranger.as_str(),
-            json!({"content": "x"}),
-            "not_found",
-            "*",
-        ),
-        (
-            "d",
-            id.as_str(),
-            json!({"content": ""}),
-            "invalid_request",
-            "content",
-        ),
-        ("e", id.as_str(), json!({}), "invalid_request", "content"),
-        (
-            "f",
-            id.as_str(),
-            json!({"content": "x", "colour": 1}),
-            "invalid_request",
-            "colour",
-        ),
-        (
-            "g",
-            id.as_str(),
-            json!({"content": "é".repeat(40_000)}),
-            "invalid_request",
-            "content",
-        ),
-        (
-            "h",
-            closed.as_str(),
-            json!({"content": "x", "sender_type": "agent"}),
-            "conversation_closed",
-            "*",
-        ),
-    ] {
-        socket.say(send(reference, conversation, message)).await;
-        let error = socket.hear_error(code).await;
-        assert_eq!(error["ref"], reference, "{error}");
-        assert!(
-            field == "*"
-                || error["error"]["details"]["field"]
-                    .as_str()
-                    .unwrap()
-                    .ends_with(field),
-            "{error}"
-        );
+    for conversation in [UNKNOWN, live.as_str(), stranger.as_str()] {
+        let message = json!({"content": "x"});
+        assert_send_refused(&mut socket, (conversation, message), "not_found", "*").await;
     }
+    for (message, field) in [
+        (json!({"content": ""}), "content"),
+        (json!({}), "content"),
+        (json!({"content": "x", "colour": 1}), "colour"),
+        (json!({"content": "é".repeat(40_000)}), "content"),
+    ] {
+        assert_send_refused(&mut socket, (&id, message), "invalid_request", field).await;
+    }
+    let message = json!({"content": "x", "sender_type": "agent"});
+    assert_send_refused(&mut socket, (&closed, message), "conversation_closed", "*").await;
     socket
         .say(send("a", &id, json!({"content": "a refusal is not kept"})))
         .await;

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::support::clock::Clock;
 use crate::support::documents::DOCUMENTS;
-use crate::support::process::colloquy;
 use crate::support::server::Folder;
 use crate::support::{Client, Server, tool, until};
 
@@ -198,15 +197,6 @@ async fn what_a_released_binary_wrote_is_shown_repeated_written_on_and_sound() {
         write_on(&test, &record.conversations.test, &record.documents.test).await;
         write_on(&live, &record.conversations.live, &record.documents.live).await;
         assert!(server.term().success());
-        let check = colloquy()
-            .arg("check")
-            .current_dir(server.work())
-            .output()
-            .unwrap();
-        assert!(
-            check.status.success(),
-            "colloquy check: {}",
-            String::from_utf8_lossy(&check.stdout)
-        );
+        server.assert_sound();
     }
 }

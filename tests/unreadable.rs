@@ -23,6 +23,14 @@ struct Damaged {
 }
 
 impl Damaged {
+    /// A further key of the account: its identifier and its secret.
+    async fn new_key(&self) -> (String, String) {
+        let path = format!("/admin/v1/accounts/{}/keys", self.account);
+        let new = json!({"type": "test", "name": "lost"});
+        let made = self.server.operator().post(&path, new).await.expect(201);
+        (made.id("key_id"), made.id("key"))
+    }
+
     async fn start() -> (Self, Client) {
         Self::with(Setup::default()).await
     }
@@ -391,19 +399,9 @@ async fn records_that_can_t_be_read_are_left_alone_and_do_not_stop_the_start() {
     let (customer, other) = (c.customer().await, c.customer().await);
     let user = c.user("admin").await;
     let hook = json!({"url": "https://hooks.example.com/a", "events": ["*"], "filter": {"channel": ["chat"]}});
-    let hook = c
-        .post("/v1/webhooks", hook)
-        .await
-        .expect(201)
-        .id("webhook_id");
-    let path = format!("/admin/v1/accounts/{}/keys", damaged.account);
-    let new_key = damaged
-        .server
-        .operator()
-        .post(&path, json!({"type": "test", "name": "lost"}))
-        .await
-        .expect(201);
-    let (key, secret) = (new_key.id("key_id"), new_key.id("key"));
+    let hook = c.post("/v1/webhooks", hook).await.expect(201);
+    let hook = hook.id("webhook_id");
+    let (key, secret) = damaged.new_key().await;
     let assigned = c.conversation_of(&other).await;
     let at = format!("/v1/conversations/{assigned}");
     c.patch(&at, json!({"assignee_id": user})).await.expect(200);
@@ -415,28 +413,21 @@ async fn records_that_can_t_be_read_are_left_alone_and_do_not_stop_the_start() {
     let of = format!("n IN ({})", of.join(", "));
     let c = damaged.damage(("records", "body"), &of, &half);
     let operator = damaged.server.operator();
+    let bob = json!({"name": "Bob"});
     for _ in 0..2 {
-        for at in [
-            format!("/v1/customers/{customer}"),
-            format!("/v1/users/{user}"),
-            format!("/v1/webhooks/{hook}"),
+        for (list, id, change) in [
+            ("/v1/customers", &customer, &bob),
+            ("/v1/users", &user, &bob),
+            ("/v1/webhooks", &hook, &json!({"enabled": false})),
         ] {
+            let at = format!("{list}/{id}");
             assert_unreadable(c.get(&at)).await;
-            let change = if at.contains("webhooks") {
-                json!({"enabled": false})
-            } else {
-                json!({"name": "Bob"})
-            };
-            assert_unreadable(c.patch(&at, change)).await;
-        }
-        for list in ["/v1/customers", "/v1/users", "/v1/webhooks"] {
+            assert_unreadable(c.patch(&at, change.clone())).await;
             assert_unreadable(c.get(list)).await;
         }
-        assert_unreadable(operator.get(&format!("/admin/v1/keys/{key}"))).await;
-        assert_unreadable(
-            operator.patch(&format!("/admin/v1/keys/{key}"), json!({"name": "found"})),
-        )
-        .await;
+        let at = format!("/admin/v1/keys/{key}");
+        assert_unreadable(operator.get(&at)).await;
+        assert_unreadable(operator.patch(&at, bob.clone())).await;
     }
     // Nobody comes in with a key that can't be read; whoever else is there goes on.
     damaged

@@ -330,28 +330,33 @@ async fn a_410_disables_the_endpoint_and_gives_up_what_waits() {
     );
 }
 
-#[tokio::test]
-async fn an_endpoint_that_only_fails_for_too_long_is_disabled_and_its_log_says_so() {
-    let setup = Setup::default().delivering(
-        "[0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]",
-        "5",
-    );
-    let server = setup
+/// A server that disables an endpoint which has only failed for about a second.
+fn disabling() -> Server {
+    let schedule = "[0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]";
+    Setup::default()
+        .delivering(schedule, "5")
         .env("COLLOQUY__WEBHOOKS__DISABLE_AFTER_DAYS", "0.00001")
-        .start();
-    let account = server.account().await;
-    let c = account.test();
-    let (failing, healthy) = (
-        Receiver::planned(|_| Reply::status(500)).await,
-        Receiver::start().await,
-    );
-    let (failing, healthy) = (hook(&c, &failing).await, hook(&c, &healthy).await);
-    c.conversation().await;
-    let disabled = until("the endpoint is disabled", SOON, async || {
-        let now = c.get(&failing).await.expect(200);
+        .start()
+}
+
+/// Waits until an endpoint is disabled.
+async fn is_disabled(c: &Client, hook: &str) -> Answer {
+    until("the endpoint is disabled", SOON, async || {
+        let now = c.get(hook).await.expect(200);
         (now["enabled"] == false).then_some(now)
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn an_endpoint_that_only_fails_for_too_long_is_disabled_and_its_log_says_so() {
+    let server = disabling();
+    let account = server.account().await;
+    let c = account.test();
+    let failing = Receiver::planned(|_| Reply::status(500)).await;
+    let failing = hook(&c, &failing).await;
+    c.conversation().await;
+    let disabled = is_disabled(&c, &failing).await;
     assert_eq!(disabled["disabled_reason"], "failing");
     let given_up = settled(&c, &failing, "failed", 1).await["data"][0]["delivery_id"]
         .as_str()
@@ -368,21 +373,31 @@ async fn an_endpoint_that_only_fails_for_too_long_is_disabled_and_its_log_says_s
             .is_some_and(|error| error.contains("disabled")),
         "{single}"
     );
+}
+
+#[tokio::test]
+async fn operators_see_which_endpoint_fails_and_which_delivers() {
+    let server = disabling();
+    let account = server.account().await;
+    let c = account.test();
+    let (failing, healthy) = (
+        Receiver::planned(|_| Reply::status(500)).await,
+        Receiver::start().await,
+    );
+    let (failing, healthy) = (hook(&c, &failing).await, hook(&c, &healthy).await);
+    c.conversation().await;
+    is_disabled(&c, &failing).await;
+    settled(&c, &failing, "failed", 1).await;
+    settled(&c, &healthy, "delivered", 1).await;
     let health = account
         .operator()
         .get("/admin/v1/webhooks?limit=100")
         .await
         .expect(200);
     let of = |hook: &str| {
-        let named = |one: &&Value| {
-            one["webhook_id"]
-                .as_str()
-                .is_some_and(|id| hook.ends_with(id))
-        };
-        health
-            .data()
-            .iter()
-            .find(named)
+        let named = |one: &&Value| hook.ends_with(one["webhook_id"].as_str().unwrap());
+        let found = health.data().iter().find(named);
+        found
             .unwrap_or_else(|| panic!("{hook} is not in {health}"))
             .clone()
     };

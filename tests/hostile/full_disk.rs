@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::Neighbour;
 use crate::support::documents::DOCUMENTS;
 use crate::support::server::Folder;
-use crate::support::{Dice, Server, Setup, SmallDisk, tool, until};
+use crate::support::{Client, Dice, Server, Setup, SmallDisk, tool, until};
 
 /// Beyond the size from which computations take turns.
 const LARGE: usize = 1_300_000;
@@ -38,13 +38,14 @@ fn words(own: &str, seed: u64) -> String {
     text
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documents_go_on_while_the_index_has_no_room_and_are_found_when_it_has() {
+/// A server whose search index lies on a small disk of its own.
+fn with_its_index_on(disk_folder: &str) -> (Server, SmallDisk) {
     let folder = Folder::new();
-    let disk = SmallDisk::mount(&folder.work().join("small"), DISK);
+    let at = folder.work().join(disk_folder);
+    let disk = SmallDisk::mount(&at, DISK);
     fs::create_dir_all(folder.work().join("data")).unwrap();
     symlink(
-        folder.work().join("small/index"),
+        at.join("index"),
         folder.work().join("data/colloquy.db.search"),
     )
     .unwrap();
@@ -53,22 +54,53 @@ async fn documents_go_on_while_the_index_has_no_room_and_are_found_when_it_has()
         .env("COLLOQUY__SUPERVISION__ASK_TIMEOUT_SECONDS", "25")
         .start_in(folder);
     server.expect_errors();
+    (server, disk)
+}
+
+/// Writes documents that are read back; gives the most that one request took, on an average of
+/// four.
+async fn write_and_read(c: &Client) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for n in 0..DOCUMENTS_MANY {
+        let begun = Instant::now();
+        let first = words("before", n);
+        let at = c.document(&first).await;
+        assert!(c.text(&at).await == first);
+        let second = words(&format!("afterwards{n}"), 100 + n);
+        c.write(&at, &second).await;
+        assert!(c.text(&at).await == second);
+        slowest = slowest.max(begun.elapsed() / 4);
+    }
+    slowest
+}
+
+/// The index finds each document by what it says now, and none by what it said.
+async fn assert_found(c: &Client) {
+    for n in 0..DOCUMENTS_MANY {
+        let query = format!("{DOCUMENTS}?q=afterwards{n}");
+        until(
+            "what was written meanwhile is found",
+            Duration::from_secs(60),
+            async || {
+                let found = c.get(&query).await;
+                (found.status == 200 && found.total() == 1).then_some(())
+            },
+        )
+        .await;
+    }
+    let before = c.get(&format!("{DOCUMENTS}?q=before")).await;
+    assert_eq!(before.expect(200).total(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_go_on_while_the_index_has_no_room_and_are_found_when_it_has() {
+    let (mut server, disk) = with_its_index_on("small");
     let neighbour = Neighbour::of(&server).await;
     let account = server.account().await;
     let (secret, mut c) = (account.test_key().to_owned(), account.test());
     let filler = disk.fill();
     let attack = async {
-        let mut slowest = Duration::ZERO;
-        for n in 0..DOCUMENTS_MANY {
-            let begun = Instant::now();
-            let first = words("before", n);
-            let at = c.document(&first).await;
-            assert!(c.text(&at).await == first);
-            let second = words(&format!("afterwards{n}"), 100 + n);
-            c.write(&at, &second).await;
-            assert!(c.text(&at).await == second);
-            slowest = slowest.max(begun.elapsed() / 4);
-        }
+        let slowest = write_and_read(&c).await;
         let begun = Instant::now();
         c.get(&format!("{DOCUMENTS}?q=afterwards1"))
             .await
@@ -82,27 +114,6 @@ async fn documents_go_on_while_the_index_has_no_room_and_are_found_when_it_has()
         "{slowest:?}, {refused:?}"
     );
     fs::remove_file(filler).unwrap();
-    let assert_found = async |c: &crate::support::Client| {
-        for n in 0..DOCUMENTS_MANY {
-            let query = format!("{DOCUMENTS}?q=afterwards{n}");
-            until(
-                "what was written meanwhile is found",
-                Duration::from_secs(60),
-                async || {
-                    let found = c.get(&query).await;
-                    (found.status == 200 && found.total() == 1).then_some(())
-                },
-            )
-            .await;
-        }
-        assert_eq!(
-            c.get(&format!("{DOCUMENTS}?q=before"))
-                .await
-                .expect(200)
-                .total(),
-            0
-        );
-    };
     assert_found(&c).await;
     server.restart();
     c = server.with_key(&secret);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use crate::support::documents::id_of;
 use crate::support::{Account, Answer, Client, Receiver, Server, Setup, Socket, until};
 
 /// Requests that run side by side.
@@ -20,6 +21,28 @@ struct World {
     ids: HashMap<&'static str, String>,
     _receiver: Receiver,
     _account: Account,
+}
+
+/// A document with one of everything that stands around it.
+async fn ids_around_a_document(c: &Client, user: &str) -> [(&'static str, String); 4] {
+    let document = c.document("one\ntwo\n").await;
+    let version = c.write(&document, "one\n2\n").await;
+    let editor = json!({"user_id": user, "role": "editor"});
+    c.post(&format!("{document}/collaborators"), editor)
+        .await
+        .expect(201);
+    let comment = json!({"body": "what is it?", "start_line": 1, "end_line": 1});
+    let comment = c
+        .post(&format!("{document}/comments"), comment)
+        .await
+        .expect(201);
+    let (share, _) = c.share(&document, json!({"role": "viewer"})).await;
+    [
+        ("version", version),
+        ("comment_id", comment.id("comment_id")),
+        ("share_id", share),
+        ("document_id", id_of(&document).to_owned()),
+    ]
 }
 
 impl World {
@@ -53,26 +76,7 @@ impl World {
         .await
         .expect(200);
         ids.insert("conversation_id", conversation);
-        let document = c.document("one\ntwo\n").await;
-        ids.insert("version", c.write(&document, "one\n2\n").await);
-        let body = json!({"user_id": ids["user_id"], "role": "editor"});
-        c.post(&format!("{document}/collaborators"), body)
-            .await
-            .expect(201);
-        let comment = json!({"body": "what is it?", "start_line": 1, "end_line": 1});
-        let comment = c
-            .post(&format!("{document}/comments"), comment)
-            .await
-            .expect(201);
-        ids.insert("comment_id", comment.id("comment_id"));
-        ids.insert(
-            "share_id",
-            c.share(&document, json!({"role": "viewer"})).await.0,
-        );
-        ids.insert(
-            "document_id",
-            document.rsplit('/').next().unwrap().to_owned(),
-        );
+        ids.extend(ids_around_a_document(&c, &ids["user_id"]).await);
         let list = format!("/v1/webhooks/{}/deliveries", ids["webhook_id"]);
         let delivered = until(
             "the edit is delivered",

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::Neighbour;
+use crate::support::client::Call;
 use crate::support::raw::Raw;
 use crate::support::stored::{execute, query};
 use crate::support::{Answer, Client, Server, Setup, account};
@@ -400,38 +401,42 @@ async fn max_uses_is_exact_with_32_readers_at_once_across_kill_9() {
         .error(404, "not_found", "*");
 }
 
-#[tokio::test]
-async fn every_request_counts_by_address_and_by_link_whether_it_opens_or_not() {
-    let server = Setup::default()
+/// A server with the limits on links that hold by default, which believes where a request says that
+/// it comes from.
+fn limiting_links() -> Server {
+    Setup::default()
         .env("COLLOQUY__SERVER__TRUSTED_PROXIES", "[\"127.0.0.1\"]")
         .unset("COLLOQUY__LIMITS__LINK_REQUESTS_PER_ADDRESS_PER_MINUTE")
         .unset("COLLOQUY__LIMITS__LINK_REQUESTS_PER_MINUTE")
-        .start();
+        .start()
+}
+
+/// A request for a link from this address.
+fn from(holder: &Client, method: &str, link: &str, address: &str) -> Call {
+    holder
+        .call(method, link)
+        .with("accept", "application/json")
+        .with("x-forwarded-for", address)
+}
+
+#[tokio::test]
+async fn every_request_for_a_link_counts_by_address_whether_it_opens_or_not() {
+    const ADDRESS: &str = "192.0.2.1";
+    let server = limiting_links();
     let c = server.account().await.test();
     let at = c.document("x\n").await;
     let (_, link) = c.share(&at, json!({"role": "editor"})).await;
     let (_, other) = c.share(&at, json!({})).await;
     let (_, locked) = c.share(&at, json!({"password": PASSWORD})).await;
     let holder = server.anonymous();
-    let from = |method: &str, link: &str, address: &str| {
-        holder
-            .call(method, link)
-            .with("accept", "application/json")
-            .with("x-forwarded-for", address)
-    };
-    // By address: what opens, what does not, what is no token, what only asks for a password.
+    let ask = |method: &str, link: &str| from(&holder, method, link, ADDRESS);
+    // What opens, what does not, what is no token, what only asks for a password.
     for n in 0..15 {
-        from("GET", &link, "192.0.2.1").await.expect(200);
-        from("HEAD", &format!("/s/none{n}"), "192.0.2.1")
-            .await
-            .expect(404);
-        from("GET", &locked, "192.0.2.1")
-            .await
-            .error(401, "unauthorized", "*");
-        from("PUT", &other, "192.0.2.1")
-            .bytes("{}")
-            .await
-            .error(403, "forbidden", "*");
+        ask("GET", &link).await.expect(200);
+        ask("HEAD", &format!("/s/none{n}")).await.expect(404);
+        ask("GET", &locked).await.error(401, "unauthorized", "*");
+        let write = ask("PUT", &other).bytes("{}");
+        write.await.error(403, "forbidden", "*");
     }
     for (method, link) in [
         ("GET", &*link),
@@ -439,30 +444,42 @@ async fn every_request_counts_by_address_and_by_link_whether_it_opens_or_not() {
         ("POST", "/s/none/comments"),
         ("GET", "/s/none"),
     ] {
-        let refused = from(method, link, "192.0.2.1")
-            .await
-            .error(429, "rate_limited", "");
+        let refused = ask(method, link).await.error(429, "rate_limited", "");
         assert!(
             (1..=61).contains(&refused.number("retry-after")),
             "{refused}"
         );
     }
-    let page = from("GET", &link, "192.0.2.1")
-        .with("accept", "text/html")
-        .await
-        .expect(429);
+    let page = ask("GET", &link).with("accept", "text/html");
+    let page = page.await.expect(429);
     assert!(
         page.header("content-type").starts_with("text/html"),
         "{page}"
     );
-    from("GET", &locked, "192.0.2.1")
-        .with("x-share-password", PASSWORD)
+    let right = ask("GET", &locked).with("x-share-password", PASSWORD);
+    right.await.error(429, "rate_limited", "");
+    from(&holder, "GET", &link, "198.51.100.200")
         .await
-        .error(429, "rate_limited", "");
-    // By link: whoever comes, with the right password too.
+        .expect(200);
+    // Nobody else is limited by it.
+    c.get(&at).await.expect(200);
+}
+
+#[tokio::test]
+async fn every_request_for_a_link_counts_by_link_wherever_it_comes_from() {
+    let server = limiting_links();
+    let c = server.account().await.test();
+    let at = c.document("x\n").await;
+    let (_, link) = c.share(&at, json!({})).await;
+    let (_, other) = c.share(&at, json!({})).await;
+    let holder = server.anonymous();
+    for n in 0..15 {
+        let write = from(&holder, "PUT", &link, &format!("192.0.2.{n}")).bytes("{}");
+        write.await.error(403, "forbidden", "*");
+    }
     let mut statuses = Vec::new();
     for n in 0..61 {
-        let call = from("GET", &other, &format!("198.51.100.{n}"));
+        let call = from(&holder, "GET", &link, &format!("198.51.100.{n}"));
         statuses.push(call.await.status);
     }
     assert_eq!(
@@ -470,11 +487,11 @@ async fn every_request_counts_by_address_and_by_link_whether_it_opens_or_not() {
         Some(60 - 15),
         "{statuses:?}"
     );
-    from("GET", &other, "198.51.100.200")
+    let elsewhere = "198.51.100.200";
+    from(&holder, "GET", &link, elsewhere)
         .await
         .error(429, "rate_limited", "");
-    from("GET", &link, "198.51.100.200").await.expect(200);
-    // Nobody else is limited by it.
+    from(&holder, "GET", &other, elsewhere).await.expect(200);
     c.get(&at).await.expect(200);
 }
 

@@ -94,23 +94,9 @@ async fn two_hundred_that_read_one_byte_a_second_of_a_list_of_6_mib() {
     let beside = neighbour
         .beside("200 readers of one byte a second", attack)
         .await;
-    let of = |wanted: u16| {
-        beside
-            .attack
-            .iter()
-            .filter(|(status, _)| *status == wanted)
-            .count()
-    };
-    assert_eq!(
-        of(200) + of(503),
-        READERS,
-        "{:?}",
-        beside
-            .attack
-            .iter()
-            .map(|(status, _)| status)
-            .collect::<Vec<_>>()
-    );
+    let statuses: Vec<u16> = beside.attack.iter().map(|(status, _)| *status).collect();
+    let of = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
+    assert_eq!(of(200) + of(503), READERS, "{statuses:?}");
     assert!(
         (1..=20).contains(&of(200)),
         "{} lists of 6.3 MiB in the account's quarter of 256 MiB",

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::account::Account;
 use super::client::Client;
-use super::{process, until_now};
+use super::{process, tool, until_now};
 
 /// The operator token that the fixture gives every server unless a test wants the made one.
 pub(crate) const OPERATOR: &str = "op_blackbox0123456789abcdefghijABCDEFGHIJ";
@@ -314,6 +314,20 @@ impl Server {
             "the server logged errors:\n{}",
             loud.join("\n")
         );
+    }
+
+    /// Fails unless `colloquy check` finds nothing in the file of this server, which has ended.
+    pub(crate) fn assert_sound(&self) {
+        let check = process::colloquy()
+            .arg("check")
+            .current_dir(self.work())
+            .output();
+        let check = tool::started("setpriv", check);
+        let said = (
+            String::from_utf8_lossy(&check.stdout),
+            String::from_utf8_lossy(&check.stderr),
+        );
+        assert!(check.status.success(), "colloquy check: {said:?}");
     }
 
     /// kill -9, and waits until the process is gone.

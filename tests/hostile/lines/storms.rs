@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::super::Neighbour;
@@ -48,6 +49,15 @@ async fn rage(socket: &mut Socket, frames: &[Message], end: Instant) {
 }
 
 const LISTENERS: usize = 900;
+
+/// How many frames each listener heard.
+async fn heard(kind: &str, listening: Vec<JoinHandle<usize>>) -> Vec<usize> {
+    let heard = futures_util::future::join_all(listening).await;
+    let heard: Vec<usize> = heard.into_iter().map(Result::unwrap).collect();
+    let (least, most) = (heard.iter().min(), heard.iter().max());
+    eprintln!("{kind} heard by each: {least:?} to {most:?}");
+    heard
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_who_type_without_pause_among_900_listeners() {
@@ -96,16 +106,7 @@ async fn two_who_type_without_pause_among_900_listeners() {
         .beside("2 who type among 900 listeners", attack)
         .await;
     over.store(true, Ordering::Relaxed);
-    let heard: Vec<usize> = futures_util::future::join_all(listening)
-        .await
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
-    eprintln!(
-        "typing heard by each: {:?} to {:?}",
-        heard.iter().min(),
-        heard.iter().max()
-    );
+    let heard = heard("typing", listening).await;
     assert!(heard.iter().any(|count| *count > 0), "typing is passed on");
     // Two who type, each once a second in each of 20 conversations, and what was under way at the
     // end.
@@ -428,16 +429,7 @@ async fn presence_that_changes_without_pause_in_many_conversations() {
         )
         .await;
     over.store(true, Ordering::Relaxed);
-    let heard: Vec<usize> = futures_util::future::join_all(listening)
-        .await
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
-    eprintln!(
-        "presence heard by each: {:?} to {:?}",
-        heard.iter().min(),
-        heard.iter().max()
-    );
+    let heard = heard("presence", listening).await;
     assert!(
         heard.iter().any(|count| *count > 0),
         "presence is passed on"

@@ -625,6 +625,22 @@ fn overlapping(connection: &Connection, (told, news): &Telling) -> rusqlite::Res
     Ok(true)
 }
 
+/// Reads one long read after the other until all is over.
+fn read_on(store: &SqliteStore, telling: &Arc<Telling>, class: ReadClass) {
+    while !telling.0.lock().over {
+        let told = Arc::clone(telling);
+        let read = store
+            .lists
+            .read(class, move |connection| overlapping(connection, &told));
+        // On a busy machine one may last longer than reads may: the next one begins.
+        let read = wait(read);
+        assert!(
+            matches!(read, Ok(true) | Err(ReadError::TooSlow)),
+            "neither a read nor a commit goes on: {read:?}"
+        );
+    }
+}
+
 #[test]
 fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the_log_after_a_redaction()
  {
@@ -669,22 +685,7 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
         // Each ends when the other's has begun: there is no moment without any.
         for account in [0, 1] {
             let (store, telling) = (&store, &telling);
-            threads.spawn(move || {
-                while !telling.0.lock().over {
-                    let told = Arc::clone(telling);
-                    let read = store
-                        .lists
-                        .read(ReadClass::Account(account), move |connection| {
-                            overlapping(connection, &told)
-                        });
-                    // On a busy machine one may last longer than reads may: the next one begins.
-                    let read = wait(read);
-                    assert!(
-                        matches!(read, Ok(true) | Err(ReadError::TooSlow)),
-                        "neither a read nor a commit goes on: {read:?}"
-                    );
-                }
-            });
+            threads.spawn(move || read_on(store, telling, ReadClass::Account(account)));
         }
         telling
             .1

@@ -205,7 +205,7 @@ impl<'c> Batch<'c> {
     /// Writes the counters that the commits of this transaction moved.
     pub(super) fn finish(self) -> rusqlite::Result<()> {
         let mut upsert = self.connection.prepare_cached(
-            "INSERT INTO counters VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
+            "INSERT INTO counters(scope, field, value, status, total) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
         )?;
         for ((scope, field, value, status), delta) in
             self.counters.iter().filter(|(_, delta)| **delta != 0)
@@ -331,7 +331,12 @@ impl<'c> Batch<'c> {
         let digest = digests.get(index);
         let address = commit.by.address.map(|address| address.to_string());
         let mut insert = self.connection.prepare_cached(
-            "INSERT INTO rows VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+            "INSERT INTO rows(
+             pos, entity, seq, happened, scope, number, at, from_customer, from_agent,
+             from_system, last_message_at, channel, priority, assignee, sender, edit, by_key,
+             by_user, by_address, by_request, salt, hash, key, request, done, answer_id,
+             etag, answer, payload)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
              ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
         )?;
         insert.execute(params![
@@ -372,7 +377,7 @@ impl<'c> Batch<'c> {
         if let Some(original) = row.edits {
             self.connection
                 .prepare_cached(
-                    "INSERT INTO edits SELECT ?1, ?2, coalesce(max(number), 0) + 1, ?3 FROM edits
+                    "INSERT INTO edits(entity, original, number, pos) SELECT ?1, ?2, coalesce(max(number), 0) + 1, ?3 FROM edits
                      WHERE entity = ?1 AND original = ?2",
                 )?
                 .execute(params![entity, int(original), pos])?;
@@ -464,7 +469,11 @@ impl<'c> Batch<'c> {
                 Ok((row.get(0)?, row.get(1)?))
             })?;
         let mut insert = self.connection.prepare_cached(
-            "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+            "INSERT INTO conversations(
+             n, tail, scope, customer, customer_tail, customer_name, customer_revision,
+             status, channel, priority, assignee, assignee_tail, metadata, closed_at, seq,
+             messages, last_message_at, updated_at, snoozed_until, roused_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
              ?19, ?20)",
         )?;
         insert.execute(params![
@@ -563,7 +572,7 @@ impl<'c> Batch<'c> {
         let (n, scope) = (int(number), commit.scope.number());
         let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
         self.connection
-            .prepare_cached("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .prepare_cached("INSERT OR REPLACE INTO records(n, tail, kind, scope, seq, name, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
             .execute(params![
                 n,
                 int(tail),
@@ -585,7 +594,7 @@ impl<'c> Batch<'c> {
         }
         let mut insert = self
             .connection
-            .prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3, ?4)")?;
+            .prepare_cached("INSERT INTO names(scope, field, value, n) VALUES (?1, ?2, ?3, ?4)")?;
         for (field, value) in names {
             insert.execute(params![scope, *field as i64, value, n])?;
         }
@@ -600,7 +609,7 @@ impl<'c> Batch<'c> {
         if commit.subject.kind == Kind::User {
             let mut keep = self
                 .connection
-                .prepare_cached("INSERT INTO departed VALUES (?1, ?2)")?;
+                .prepare_cached("INSERT INTO departed(n, tail) VALUES (?1, ?2)")?;
             keep.execute([n, int(commit.subject.tail)])?;
         }
         self.connection
@@ -619,7 +628,9 @@ impl<'c> Batch<'c> {
     fn insert_chore(&self, chore: Chore) -> rusqlite::Result<()> {
         let Chore::Unassign(scope, user) = chore;
         self.connection
-            .prepare_cached("INSERT OR REPLACE INTO chores VALUES (?1, 1, ?2, ?3)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO chores(scope, kind, n, tail) VALUES (?1, 1, ?2, ?3)",
+            )?
             .execute(params![
                 scope.number(),
                 int(user.number()),
@@ -631,7 +642,9 @@ impl<'c> Batch<'c> {
     /// A customer's new name is copied into its conversations' headers later, in slices.
     fn rename(&self, customer: CustomerId, name: &str, revision: u64) -> rusqlite::Result<()> {
         self.connection
-            .prepare_cached("INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO renames(customer, name, revision) VALUES (?1, ?2, ?3)",
+            )?
             .execute(params![int(customer.number()), name, int(revision)])?;
         Ok(())
     }

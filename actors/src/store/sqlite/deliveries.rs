@@ -243,7 +243,7 @@ impl Pen<'_> {
 
     fn count(&mut self) -> rusqlite::Result<()> {
         let mut upsert = self.connection.prepare_cached(
-            "INSERT INTO counters VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
+            "INSERT INTO counters(scope, field, value, status, total) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
         )?;
         for ((endpoint, happened, state), delta) in std::mem::take(&mut self.counters) {
             if delta != 0 {
@@ -262,7 +262,7 @@ impl Pen<'_> {
     fn mark(&self, key: &str, value: i64) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
-                "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value",
+                "INSERT INTO meta(key, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value",
             )?
             .execute(params![key, value])?;
         Ok(())
@@ -445,7 +445,9 @@ impl Pen<'_> {
         };
         self.connection
             .prepare_cached(
-                "INSERT INTO deliveries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                "INSERT INTO deliveries(
+             d, endpoint, lane, pos, entity, happened, at, state, attempts, due, log)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute(params![
                 number,
@@ -528,7 +530,7 @@ impl Pen<'_> {
             ReplayChange::Open(replay) => {
                 let kinds: Vec<&str> = replay.kinds.iter().map(|kind| kind.word()).collect();
                 self.connection
-                    .prepare_cached("INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+                    .prepare_cached("INSERT INTO replays(lane, endpoint, scope, next, last, since, until, kinds) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
                     .execute(params![
                         replay.lane,
                         int(replay.endpoint),

@@ -38,7 +38,10 @@ pub(super) fn put(
     let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
     connection
         .prepare_cached(
-            "INSERT INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO UPDATE SET
+            "INSERT INTO documents(
+             n, tail, scope, seq, updated_at, title, content_type, owner, deleted,
+             deleted_at, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO UPDATE SET
              seq = ?4, updated_at = ?5, title = ?6, content_type = ?7, owner = ?8, deleted = ?9, deleted_at = ?10, body = ?11",
         )?
         .execute(params![
@@ -64,7 +67,9 @@ pub(super) fn put(
         connection
             .prepare_cached("DELETE FROM link_uses WHERE document = ?1")?
             .execute([n])?;
-        let mut insert = connection.prepare_cached("INSERT INTO links VALUES (?1, ?2, ?3, ?4)")?;
+        let mut insert = connection.prepare_cached(
+            "INSERT INTO links(hash, document, document_tail, scope) VALUES (?1, ?2, ?3, ?4)",
+        )?;
         for hash in links {
             insert.execute(params![hash, n, int(tail), commit.scope.number()])?;
         }
@@ -75,7 +80,7 @@ pub(super) fn put(
     put_comments(connection, n, &header.comments)?;
     if let Some(anchors) = &header.anchors {
         connection
-            .prepare_cached("INSERT OR REPLACE INTO anchors VALUES (?1, ?2)")?
+            .prepare_cached("INSERT OR REPLACE INTO anchors(document, places) VALUES (?1, ?2)")?
             .execute(params![n, &anchors[..]])?;
     }
     let is_deleted = i64::from(listed.deleted_at.is_some());
@@ -90,7 +95,8 @@ fn put_readers(connection: &Connection, n: i64, readers: &[(u64, i64)]) -> rusql
     connection
         .prepare_cached("DELETE FROM readers WHERE document = ?1")?
         .execute([n])?;
-    let mut insert = connection.prepare_cached("INSERT INTO readers VALUES (?1, ?2, ?3)")?;
+    let mut insert = connection
+        .prepare_cached("INSERT INTO readers(user, document, role) VALUES (?1, ?2, ?3)")?;
     for (user, role) in readers {
         insert.execute([int(*user), n, *role])?;
     }
@@ -105,7 +111,10 @@ fn put_version(
     let parents: Vec<String> = version.parents.iter().map(u64::to_string).collect();
     connection
         .prepare_cached(
-            "INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            "INSERT INTO versions(
+             document, number, id_number, id_tail, label, branch, parents, message, author,
+             author_tail, at, base, frame)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             n,
@@ -133,7 +142,9 @@ fn put_comments(
     for (number, body) in comments {
         match body {
             Some(body) => connection
-                .prepare_cached("INSERT OR REPLACE INTO comments VALUES (?1, ?2, ?3)")?
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO comments(document, number, body) VALUES (?1, ?2, ?3)",
+                )?
                 .execute(params![n, int(*number), body])?,
             None => connection
                 .prepare_cached("DELETE FROM comments WHERE document = ?1 AND number = ?2")?
@@ -150,7 +161,9 @@ pub(super) fn count_use(
     (share, uses): (ShareId, u64),
 ) -> rusqlite::Result<()> {
     connection
-        .prepare_cached("INSERT OR REPLACE INTO link_uses VALUES (?1, ?2, ?3)")?
+        .prepare_cached(
+            "INSERT OR REPLACE INTO link_uses(document, share, uses) VALUES (?1, ?2, ?3)",
+        )?
         .execute([int(document.number), int(share.number()), int(uses)])?;
     Ok(())
 }

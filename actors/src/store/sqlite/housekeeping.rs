@@ -159,7 +159,10 @@ impl Housekeeping {
         }
         self.probe_at = Instant::now() + self.pace.tick;
         connection
-            .execute("INSERT OR REPLACE INTO meta VALUES ('probe', 0)", [])
+            .execute(
+                "INSERT OR REPLACE INTO meta(key, value) VALUES ('probe', 0)",
+                [],
+            )
             .is_ok()
     }
 
@@ -365,7 +368,7 @@ fn write_slices(
 fn write_uses(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let mut upsert = connection.prepare_cached(
-        "INSERT INTO key_uses VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
+        "INSERT INTO key_uses(n, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
     )?;
     for (key, at) in sink.key_uses() {
         upsert.execute([int(key.number()), at])?;

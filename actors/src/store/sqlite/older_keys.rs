@@ -231,7 +231,8 @@ impl Writing {
     /// Writes the next blocks into the running transaction, and the slice itself when all of it is
     /// there.
     fn write(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
-        let mut insert = connection.prepare_cached("INSERT INTO older_keys VALUES (?1, ?2, ?3)")?;
+        let mut insert = connection
+            .prepare_cached("INSERT INTO older_keys(slice, first, keys) VALUES (?1, ?2, ?3)")?;
         for _ in 0..BLOCKS_AT_ONCE {
             let (mut first, mut block) = (None, Vec::with_capacity(BLOCK * ENTRY));
             while block.len() < BLOCK * ENTRY
@@ -267,7 +268,9 @@ impl Writing {
 
     fn end(&self, connection: &Connection) -> rusqlite::Result<()> {
         connection
-            .prepare_cached("INSERT INTO key_slices VALUES (?1, ?2, ?3, ?4)")?
+            .prepare_cached(
+                "INSERT INTO key_slices(slice, last_pos, at, filter) VALUES (?1, ?2, ?3, ?4)",
+            )?
             .execute(params![
                 self.number,
                 self.last_pos,

@@ -181,7 +181,7 @@ pub(super) fn operator(connection: &Connection, set: Option<&str>) -> rusqlite::
     }
     let token = secret::generate("op_");
     let hash = secret_hash(&token);
-    connection.execute("INSERT INTO operator VALUES (?1)", [hash])?;
+    connection.execute("INSERT INTO operator(hash) VALUES (?1)", [hash])?;
     Ok(Operator {
         hash,
         fresh: Some(token),

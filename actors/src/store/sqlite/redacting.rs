@@ -52,7 +52,7 @@ pub(super) fn begin(
         return Ok(());
     }
     connection
-        .prepare_cached("INSERT OR REPLACE INTO redactions VALUES (?1, ?2, ?3, ?4)")?
+        .prepare_cached("INSERT OR REPLACE INTO redactions(entity, original, next, delivery) VALUES (?1, ?2, ?3, ?4)")?
         .execute([
             redaction.entity,
             redaction.original,

@@ -198,7 +198,7 @@ mod tests {
         renames: &mut Renames,
         (customer, name, revision): (u64, &str, u64),
     ) {
-        let sql = "INSERT OR REPLACE INTO renames VALUES (?1, ?2, ?3)";
+        let sql = "INSERT OR REPLACE INTO renames(customer, name, revision) VALUES (?1, ?2, ?3)";
         connection
             .execute(sql, params![int(customer), name, int(revision)])
             .unwrap();

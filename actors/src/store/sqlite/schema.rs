@@ -70,7 +70,7 @@ INSERT INTO meta VALUES ('folded', 0);
 /// its lane (endpoint, lane, entity) waits, so that what is to be tried next is found by an index.
 /// Rows up to an endpoint's `given_up` that still wait count as failed; `unsettled` says that some
 /// are left that do not say so themselves (1), or that the endpoint is no more and its rows go (2).
-/// `activated_at` is when a conversation last came to need somebody: made, reopened or woken.
+/// `roused_at` is when a conversation last came to need somebody: made, reopened or woken.
 const V2: &str = "
 ALTER TABLE conversations ADD COLUMN snoozed_until INTEGER;
 ALTER TABLE conversations ADD COLUMN roused_at INTEGER NOT NULL DEFAULT 0;

@@ -376,7 +376,7 @@ fn put(
     let newest_at = slice.entries.iter().map(|entry| entry.at).max();
     let entries: Vec<u8> = slice.entries.iter().flat_map(Entry::bytes).collect();
     connection
-        .prepare_cached("INSERT OR REPLACE INTO feed VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .prepare_cached("INSERT OR REPLACE INTO feed(scope, first, at, before, entries) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![
             scope,
             int(slice.first),
@@ -385,7 +385,7 @@ fn put(
             entries
         ])?;
     let mut upsert = connection.prepare_cached(
-        "INSERT INTO feed_assignees SELECT ?1, ?2, ?3, coalesce((SELECT before + here FROM feed_assignees
+        "INSERT INTO feed_assignees(scope, assignee, first, before, here) SELECT ?1, ?2, ?3, coalesce((SELECT before + here FROM feed_assignees
            WHERE scope = ?1 AND assignee = ?2 AND first < ?3 ORDER BY first DESC LIMIT 1), 0), ?4 WHERE true
          ON CONFLICT DO UPDATE SET here = excluded.here",
     )?;

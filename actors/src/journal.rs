@@ -11,7 +11,7 @@ use colloquy_runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settl
 
 /// An entity that the store keeps.
 pub trait Kept: Entity<Commit = Commit, Violation = Broken> {
-    /// How the store names it.
+    /// The entity as the store names it.
     fn subject(id: Self::Id) -> Subject;
 
     /// What was committed.

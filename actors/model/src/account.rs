@@ -23,9 +23,9 @@ pub enum Plan {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = Account)]
 pub struct AccountView {
-    /// Names it.
+    /// The identifier of the account.
     pub account_id: AccountId,
-    /// Need not be unique.
+    /// The name for people; it need not be unique.
     pub name: String,
     /// What it has booked.
     pub plan: Plan,
@@ -40,7 +40,7 @@ pub struct AccountView {
     pub allowed_ips: Vec<IpNet>,
     /// After how long without a message a conversation closes; null: never.
     pub auto_close_after_minutes: Option<u32>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,

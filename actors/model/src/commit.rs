@@ -20,7 +20,7 @@ use crate::user::Role;
 /// One event of a commit.
 #[derive(Debug)]
 pub struct NewRow {
-    /// What happened.
+    /// The kind of event.
     pub happened: EventKind,
     /// The event's data, as JSON. Written once; redaction apart, it never changes.
     pub payload: Bytes,
@@ -48,7 +48,7 @@ pub enum Header {
     Record {
         /// Whether it is new.
         new: bool,
-        /// What people call it.
+        /// The name that people call it by.
         name: String,
         /// JSON, as the entity reads it back.
         body: String,
@@ -138,7 +138,7 @@ pub struct KeptAnswer {
     pub reservation: Reservation,
     /// What was done.
     pub done: Done,
-    /// What was created.
+    /// The identifier of what was created.
     pub id: Option<String>,
     /// The entity tag.
     pub etag: Option<String>,
@@ -181,7 +181,7 @@ pub struct Commit {
     pub subject: Subject,
     /// The sequence of its last row before.
     pub expected: u64,
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// Who did it.
     pub by: By,

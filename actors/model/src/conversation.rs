@@ -113,7 +113,7 @@ impl ToSchema for SenderId {}
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Message)]
 pub struct MessageView {
-    /// Names it.
+    /// The identifier of the message.
     pub message_id: MessageId,
     /// Where it stands.
     pub conversation_id: ConversationId,

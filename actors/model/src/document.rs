@@ -36,7 +36,7 @@ pub struct DocumentListed {
     pub title: String,
     /// The content type's code.
     pub content_type: i64,
-    /// Whose it is.
+    /// The owner.
     pub owner: Option<UserId>,
     /// When it was put into the bin.
     pub deleted_at: Option<i64>,
@@ -47,7 +47,7 @@ pub struct DocumentListed {
 pub struct NewVersion {
     /// Its number in the document.
     pub number: u64,
-    /// Names it.
+    /// The identifier of the version.
     pub id: VersionId,
     /// Its own name.
     pub label: Option<String>,
@@ -57,7 +57,7 @@ pub struct NewVersion {
     pub parents: Vec<u64>,
     /// What it is about.
     pub message: Option<String>,
-    /// Who wrote it.
+    /// The user who wrote it.
     pub author: Option<UserId>,
     /// The number of the version that its frame is against; none: it stands alone.
     pub base: Option<u64>,

@@ -9,7 +9,7 @@ use crate::id::WebhookId;
 /// An endpoint, as of one of its changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Names it.
+    /// The identifier of the webhook endpoint.
     pub id: WebhookId,
     /// Whose it is; it gets events of this account and mode only.
     pub scope: Scope,

@@ -23,7 +23,7 @@ pub enum Kind {
 /// An entity, as the store names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject {
-    /// Which sort.
+    /// The kind of the entity.
     pub kind: Kind,
     /// The number of its identifier.
     pub number: u64,

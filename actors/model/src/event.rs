@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 pub struct Event {
     /// Where it stands among everything that was ever committed.
     pub position: i64,
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// Its number in its account and mode: 1, 2, 3 …
     pub number: u64,
@@ -24,7 +24,7 @@ pub struct Event {
     pub entity: u64,
     /// Its `seq`: 1, 2, 3 … in its entity.
     pub sequence: u64,
-    /// What happened.
+    /// The kind of event.
     pub happened: EventKind,
     /// When, in Unix milliseconds.
     pub at: i64,

@@ -46,14 +46,14 @@ pub enum Permission {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = Key)]
 pub struct KeyView {
-    /// Names it.
+    /// The identifier of the key.
     pub key_id: KeyId,
-    /// Whose it is.
+    /// The owner.
     pub account_id: AccountId,
     /// What it may do by its kind.
     #[serde(rename = "type")]
     pub kind: KeyType,
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     pub name: Option<String>,
     /// How its secret begins.
     pub prefix: String,
@@ -70,7 +70,7 @@ pub struct KeyView {
     pub user_id: Option<UserId>,
     /// Whether it takes only signed requests (RFC 9421).
     pub require_signature: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was used last, to the minute.
     pub last_used_at: Option<Timestamp>,

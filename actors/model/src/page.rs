@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// Which part of a list is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paging {
-    /// At most so many.
+    /// How many items are given at most.
     pub limit: u32,
     /// Where it begins.
     pub start: Start,

@@ -20,15 +20,15 @@ pub enum Role {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = User)]
 pub struct UserView {
-    /// Names it.
+    /// The identifier of the user.
     pub user_id: UserId,
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     pub name: String,
     /// Unique in the account.
     pub email: String,
     /// What the user may do.
     pub role: Role,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,

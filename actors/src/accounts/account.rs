@@ -24,7 +24,7 @@ use colloquy_model::time::Timestamp;
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateAccount {
-    /// Need not be unique.
+    /// The name for people; it need not be unique.
     pub name: Name,
     /// Default: `basic`.
     #[serde(default, deserialize_with = "present")]
@@ -53,7 +53,7 @@ pub struct CreateAccount {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeAccount {
-    /// Need not be unique.
+    /// The name for people; it need not be unique.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub name: Option<Name>,
@@ -113,11 +113,11 @@ fn plan_rates(plan: Plan) -> Option<PlanRates> {
 /// What an account may be asked.
 #[derive(Debug)]
 pub enum AccountRequest {
-    /// Make it.
+    /// Create the entity.
     Create(CreateAccount, AccountNumber),
-    /// Show it.
+    /// Show the entity as it is.
     Read,
-    /// Change it.
+    /// Change what is given of it.
     Change(ChangeAccount),
 }
 

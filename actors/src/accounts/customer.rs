@@ -21,7 +21,7 @@ use colloquy_model::time::Timestamp;
 pub struct CreateCustomer {
     /// 1 to 200 characters.
     pub name: CustomerName,
-    /// Need not be unique.
+    /// The name for people; it need not be unique.
     #[serde(default)]
     pub email: Option<Email>,
     /// The caller's own identifier; unique in the account and mode.
@@ -58,18 +58,18 @@ pub struct ChangeCustomer {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = Customer)]
 pub struct CustomerView {
-    /// Names it.
+    /// The identifier of the customer.
     pub customer_id: CustomerId,
     /// 1 to 200 characters.
     pub name: String,
-    /// Need not be unique.
+    /// The name for people; it need not be unique.
     pub email: Option<String>,
     /// The caller's own identifier.
     pub external_id: Option<String>,
     /// The caller's own data.
     #[serde(deserialize_with = "Metadata::accepted")]
     pub metadata: Metadata,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
@@ -78,11 +78,11 @@ pub struct CustomerView {
 /// What a customer may be asked.
 #[derive(Debug)]
 pub enum CustomerRequest {
-    /// Make it.
+    /// Create the entity.
     Create(CreateCustomer),
-    /// Show it.
+    /// Show the entity as it is.
     Read,
-    /// Change it.
+    /// Change what is given of it.
     Change(ChangeCustomer),
     /// Delete it; one that has conversations is not deleted.
     Delete,

@@ -26,7 +26,7 @@ pub struct CreateKey {
     /// What it may do by its kind.
     #[serde(rename = "type")]
     pub kind: KeyType,
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     #[serde(default)]
     pub name: Option<Name>,
     /// Narrows it to these; null: all.
@@ -48,7 +48,7 @@ pub struct CreateKey {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeKey {
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Name>)]
     pub name: Option<Option<Name>>,
@@ -83,11 +83,11 @@ pub struct RotateKey {
 /// What a key may be asked.
 #[derive(Debug)]
 pub enum KeyRequest {
-    /// Make it.
+    /// Create the entity.
     Create(CreateKey, AccountId),
-    /// Show it.
+    /// Show the entity as it is.
     Read,
-    /// Change it.
+    /// Change what is given of it.
     Change(ChangeKey),
     /// End it at once.
     Revoke,

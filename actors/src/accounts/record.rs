@@ -84,7 +84,7 @@ pub trait RecordSpec:
     /// As the interface shows it, in JSON; `secret` is shown once.
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes;
 
-    /// What people call it.
+    /// The name that people call it by.
     fn label(&self) -> &str;
 
     /// Names under which it is found.
@@ -101,7 +101,7 @@ pub trait RecordSpec:
 pub struct CommandContext<R: RecordSpec> {
     /// Its identifier.
     pub id: Id<R::Named>,
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// When, in Unix milliseconds.
     pub now: i64,
@@ -147,13 +147,13 @@ pub enum Step<R> {
 
 /// A request with who sent it and what must hold.
 pub struct RecordCommand<R: RecordSpec> {
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// Only if the state is still this one.
     pub if_match: Option<Precondition>,
     /// Under which key the answer is kept.
     pub reservation: Option<Reservation>,
-    /// What is asked.
+    /// The request itself.
     pub request: R::Request,
     /// For what an answer shows of keys.
     pub identity: Arc<Identity>,

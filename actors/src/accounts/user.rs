@@ -18,7 +18,7 @@ use colloquy_model::user::{Role, UserView};
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateUser {
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     pub name: Name,
     /// Unique in the account.
     pub email: Email,
@@ -30,7 +30,7 @@ pub struct CreateUser {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeUser {
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub name: Option<Name>,
@@ -47,11 +47,11 @@ pub struct ChangeUser {
 /// What a user may be asked.
 #[derive(Debug)]
 pub enum UserRequest {
-    /// Make it.
+    /// Create the entity.
     Create(CreateUser),
-    /// Show it.
+    /// Show the entity as it is.
     Read,
-    /// Change it.
+    /// Change what is given of it.
     Change(ChangeUser),
     /// Delete it; its assignments read as null from the answer on.
     Delete,

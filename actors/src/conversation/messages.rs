@@ -119,7 +119,7 @@ pub struct EditMessage {
     pub metadata: Option<Option<MetadataPatch>>,
 }
 
-/// What is asked.
+/// The request itself.
 #[derive(Debug)]
 pub enum Request {
     /// Start it; `customer` is what the reference was found to be.
@@ -129,9 +129,9 @@ pub enum Request {
         /// The customer as it stands in the store.
         customer: CustomerShown,
     },
-    /// Show it.
+    /// Show the entity as it is.
     Read,
-    /// Change it.
+    /// Change what is given of it.
     Change(Box<ChangeConversation>),
     /// Close it.
     Close(CloseConversation),
@@ -157,13 +157,13 @@ pub enum Request {
 /// A request with who sent it and what must hold.
 #[derive(Debug)]
 pub struct ConversationCommand {
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// Only if the state is still this one.
     pub if_match: Option<Precondition>,
     /// Under which key the answer is kept.
     pub reservation: Option<Reservation>,
-    /// What is asked.
+    /// The request itself.
     pub request: Request,
     /// Who is a user: what an assignment shows.
     pub people: Arc<Identity>,
@@ -231,7 +231,7 @@ pub struct EmbeddedCustomer<'a> {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Conversation)]
 pub struct ConversationView<'a> {
-    /// Names it.
+    /// The identifier of the conversation.
     pub conversation_id: ConversationId,
     /// Whose conversation it is.
     pub customer_id: CustomerId,
@@ -254,7 +254,7 @@ pub struct ConversationView<'a> {
     pub last_message_at: Option<Timestamp>,
     /// Until when it sleeps.
     pub snoozed_until: Option<Timestamp>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When anything in it changed last.
     pub updated_at: Timestamp,

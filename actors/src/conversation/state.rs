@@ -65,7 +65,7 @@ pub(super) struct Asked {
 pub type Found = Option<StoredMessage>;
 
 impl Conversation {
-    /// How the store names it.
+    /// The entity as the store names it.
     #[must_use]
     pub fn subject(id: ConversationId) -> Subject {
         Subject {

@@ -14,11 +14,11 @@ use colloquy_model::id::UserId;
 /// A list of events.
 #[derive(Debug, Clone)]
 pub struct EventList {
-    /// Which of them.
+    /// The filter that the items of the list pass.
     pub filter: EventFilter,
     /// Behind this place; 0 is the beginning.
     pub after: u64,
-    /// At most so many.
+    /// How many items are given at most.
     pub limit: u32,
 }
 

@@ -39,7 +39,7 @@ pub enum Interest {
 /// What comes through a subscription, in the order of commits.
 #[derive(Debug, Clone)]
 pub enum Item {
-    /// An event.
+    /// Something that happened to an entity.
     Event(Arc<Event>),
     /// A webhook endpoint as it is from this position on.
     Endpoint(i64, Arc<Endpoint>),

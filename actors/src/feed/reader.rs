@@ -11,7 +11,7 @@ use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::id::ConversationId;
 
-/// Whose events.
+/// The entity, or the tenant, whose events are read.
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
     /// One entity's; a cursor is a `seq`.

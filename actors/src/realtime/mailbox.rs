@@ -26,7 +26,7 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// All of them.
+    /// Every one, in order.
     pub const ALL: [Presence; 3] = [Presence::Online, Presence::Away, Presence::Offline];
 
     /// As the interface writes it.

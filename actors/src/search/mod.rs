@@ -95,7 +95,7 @@ pub struct Entry {
 /// A text that fits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// Which one.
+    /// The one that is meant.
     pub number: u64,
     /// How well: the lower, the better. Comparable within one answer only.
     pub rank: f64,

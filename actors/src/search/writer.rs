@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) struct Work {
     /// Where in the feed it happened.
     pub(super) position: i64,
-    /// What.
+    /// What was done.
     pub(super) task: Task,
     /// The room that it takes in the queue, until it is done.
     pub(super) room: OwnedSemaphorePermit,

@@ -37,7 +37,7 @@ pub enum DeliveryState {
 }
 
 impl DeliveryState {
-    /// All of them.
+    /// Every one, in order.
     pub const ALL: [DeliveryState; 3] = [
         DeliveryState::Pending,
         DeliveryState::Delivered,
@@ -71,11 +71,11 @@ pub const LIVE: i64 = 0;
 pub struct Waiting {
     /// Its number: later ones are larger.
     pub number: i64,
-    /// Where it queues.
+    /// The lane in which it waits for those before it.
     pub key: LaneKey,
-    /// The event's position.
+    /// The position of the event among all commits.
     pub position: i64,
-    /// Attempts so far.
+    /// How many attempts have been made so far.
     pub attempts: u32,
     /// When it may be tried; none where something before it waits.
     pub due: Option<i64>,
@@ -88,11 +88,11 @@ pub struct NewDelivery {
     pub number: i64,
     /// The number of the endpoint's identifier.
     pub endpoint: u64,
-    /// Where it queues.
+    /// The lane in which it waits for those before it.
     pub key: LaneKey,
-    /// The event's position.
+    /// The position of the event among all commits.
     pub position: i64,
-    /// What happened.
+    /// The kind of event.
     pub happened: EventKind,
     /// When it was made, in Unix milliseconds.
     pub at: i64,
@@ -127,7 +127,7 @@ pub enum Change {
 /// What waits of an endpoint counts as failed from here on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenUp {
-    /// Which endpoint.
+    /// The endpoint that is meant.
     pub endpoint: u64,
     /// Deliveries up to this number; those in lanes below 0 all.
     pub up_to: i64,
@@ -140,9 +140,9 @@ pub struct GivenUp {
 pub struct Replay {
     /// Its lane.
     pub lane: i64,
-    /// To which endpoint.
+    /// The endpoint that it goes to.
     pub endpoint: u64,
-    /// Whose events.
+    /// The entity, or the tenant, whose events are read.
     pub scope: Scope,
     /// Behind this number of the account and mode's feed.
     pub next: u64,
@@ -222,7 +222,7 @@ pub enum Unwritten {
 /// What is asked of an endpoint's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueQuery {
-    /// Which endpoint.
+    /// The endpoint that is meant.
     pub endpoint: u64,
     /// Heads of lanes that are due up to this instant.
     pub until: i64,
@@ -246,19 +246,19 @@ pub struct DueLanes {
 pub struct StoredDelivery {
     /// Its number.
     pub number: i64,
-    /// Where it queues.
+    /// The lane in which it waits for those before it.
     pub key: LaneKey,
-    /// The event's position.
+    /// The position of the event among all commits.
     pub position: i64,
     /// When the event was committed.
     pub event_at: i64,
-    /// What happened.
+    /// The kind of event.
     pub happened: EventKind,
-    /// When it was made.
+    /// When it was created.
     pub at: i64,
     /// Where it stands.
     pub state: DeliveryState,
-    /// Attempts so far.
+    /// How many attempts have been made so far.
     pub attempts: u32,
     /// When it may be tried.
     pub due: Option<i64>,
@@ -267,7 +267,7 @@ pub struct StoredDelivery {
 }
 
 impl StoredDelivery {
-    /// Names it.
+    /// The identifier of the delivery.
     #[must_use]
     pub fn id(&self) -> DeliveryId {
         DeliveryId::at_position(self.at, self.number)
@@ -304,14 +304,14 @@ pub struct StoredEndpoint {
     pub made: i64,
     /// What its row said, as of the position that is matched; none where it did not exist then.
     pub as_matched: Option<Bytes>,
-    /// Deliveries that wait.
+    /// How many deliveries wait.
     pub pending: u64,
     /// Since when it only fails.
     pub failing_since: Option<i64>,
 }
 
 impl StoredEndpoint {
-    /// Names it.
+    /// The identifier of the webhook endpoint.
     #[must_use]
     pub fn id(&self) -> WebhookId {
         WebhookId::from_parts(self.record.subject.number, self.record.subject.tail)
@@ -336,7 +336,7 @@ pub struct WebhookState {
 /// How an endpoint fares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointTotals {
-    /// Deliveries that wait.
+    /// How many deliveries wait.
     pub pending: u64,
     /// Deliveries that were taken.
     pub delivered: u64,

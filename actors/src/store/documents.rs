@@ -15,7 +15,7 @@ use colloquy_model::page::Paging;
 pub struct StoredVersion {
     /// Its number in the document.
     pub number: u64,
-    /// Names it.
+    /// The identifier of the version.
     pub id: VersionId,
     /// Its own name.
     pub label: Option<Box<str>>,
@@ -25,7 +25,7 @@ pub struct StoredVersion {
     pub parents: Vec<u64>,
     /// What it is about.
     pub message: Option<Box<str>>,
-    /// Who wrote it.
+    /// The user who wrote it.
     pub author: Option<UserId>,
     /// When, in Unix milliseconds.
     pub at: i64,
@@ -44,7 +44,7 @@ impl StoredVersion {
 /// What a document's actor starts from.
 #[derive(Debug)]
 pub struct StoredDocument {
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// The sequence of its last row.
     pub sequence: u64,
@@ -66,7 +66,7 @@ pub struct StoredDocument {
 /// A document as lists show it.
 #[derive(Debug)]
 pub struct DocumentRow {
-    /// Which one.
+    /// The one that is meant.
     pub subject: Subject,
     /// The sequence of its last row.
     pub sequence: u64,
@@ -91,7 +91,7 @@ pub enum DocumentOrder {
 /// A list of documents.
 #[derive(Debug, Clone)]
 pub struct DocumentQuery {
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// Only what this user may read; none: everything.
     pub reader: Option<UserId>,
@@ -110,7 +110,7 @@ pub struct DocumentQuery {
     pub among: Option<Arc<[u64]>>,
     /// By what they are sorted; with `among`, by its order.
     pub sort: DocumentOrder,
-    /// Which part.
+    /// The part of the list that is wanted.
     pub paging: Paging,
 }
 
@@ -123,7 +123,7 @@ pub struct VersionQuery {
     pub document: Subject,
     /// Of this line only; empty: the head's.
     pub branch: Option<String>,
-    /// Which part.
+    /// The part of the list that is wanted.
     pub paging: Paging,
 }
 
@@ -142,7 +142,7 @@ pub struct ActivityQuery {
     pub since: Option<i64>,
     /// … and before this one.
     pub until: Option<i64>,
-    /// Which part.
+    /// The part of the list that is wanted.
     pub paging: Paging,
 }
 
@@ -151,7 +151,7 @@ pub struct ActivityQuery {
 pub struct ActivityRow {
     /// The position of its row.
     pub position: i64,
-    /// What.
+    /// What was done.
     pub happened: EventKind,
     /// When, in Unix milliseconds.
     pub at: i64,

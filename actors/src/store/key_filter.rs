@@ -76,7 +76,7 @@ impl KeyFilter {
 /// Keys that the store holds and memory does not.
 #[derive(Debug)]
 pub struct KeySlice {
-    /// How the store names it.
+    /// The entity as the store names it.
     pub number: i64,
     /// Which keys it may hold.
     pub filter: KeyFilter,

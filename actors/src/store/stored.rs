@@ -31,7 +31,7 @@ pub enum Stored {
 /// What a conversation's actor starts from.
 #[derive(Debug)]
 pub struct StoredConversation {
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// The header.
     pub state: ConversationState,
@@ -48,13 +48,13 @@ pub struct StoredConversation {
 /// A record as it is committed.
 #[derive(Debug, Clone)]
 pub struct StoredRecord {
-    /// Which one.
+    /// The one that is meant.
     pub subject: Subject,
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// The sequence of its last row.
     pub sequence: u64,
-    /// What people call it.
+    /// The name that people call it by.
     pub name: Box<str>,
     /// JSON.
     pub body: String,
@@ -63,7 +63,7 @@ pub struct StoredRecord {
 /// A conversation as lists show it.
 #[derive(Debug)]
 pub struct ConversationHeader {
-    /// Names it.
+    /// The identifier of the conversation.
     pub id: ConversationId,
     /// The header.
     pub state: ConversationState,
@@ -80,7 +80,7 @@ pub struct ConversationHeader {
 /// A message as it stands.
 #[derive(Debug, Clone)]
 pub struct StoredMessage {
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// The sequence of the message's own row.
     pub sequence: u64,
@@ -129,7 +129,7 @@ pub struct KeptRow {
     pub at: i64,
     /// What was done.
     pub done: Done,
-    /// What was created.
+    /// The identifier of what was created.
     pub id: Option<String>,
     /// The entity tag.
     pub etag: Option<String>,
@@ -146,7 +146,7 @@ pub struct Facets {
     pub channel: Option<Channel>,
     /// How urgent it is.
     pub priority: Option<Priority>,
-    /// Whose it is.
+    /// The owner.
     pub customer: Option<CustomerId>,
     /// Who takes care of it.
     pub assignee: Option<UserId>,
@@ -159,20 +159,20 @@ pub struct Facets {
 /// A list of conversations.
 #[derive(Debug, Clone, Copy)]
 pub struct ConversationQuery {
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
-    /// Which of them.
+    /// The filter that the items of the list pass.
     pub facets: Facets,
     /// In the order of their last change, not of their creation.
     pub by_update: bool,
-    /// Which part.
+    /// The part of the list that is wanted.
     pub paging: Paging,
 }
 
 /// A list of messages.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageQuery {
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// In which conversation.
     pub conversation: Subject,
@@ -186,7 +186,7 @@ pub struct MessageQuery {
     pub paging: Paging,
 }
 
-/// Whose events.
+/// The entity, or the tenant, whose events are read.
 #[derive(Debug, Clone, Copy)]
 pub enum Span {
     /// One entity's; a place in it is a `seq`.
@@ -204,9 +204,9 @@ pub struct EventQuery {
     pub after: u64,
     /// None behind this position.
     pub until: Option<i64>,
-    /// Which of them.
+    /// The filter that the items of the list pass.
     pub filter: EventFilter,
-    /// At most so many.
+    /// How many items are given at most.
     pub limit: u32,
     /// Whether all that match are counted.
     pub total: bool,
@@ -253,9 +253,9 @@ pub struct TimedQuery {
 /// A conversation and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {
-    /// Names it.
+    /// The identifier of the conversation.
     pub id: ConversationId,
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
     /// By which it is sorted: its header's, which may be older than what is known.
     pub listed_at: i64,
@@ -266,7 +266,7 @@ pub struct Timed {
 /// What is read by position, over all accounts.
 #[derive(Debug, Clone)]
 pub enum FeedRow {
-    /// An event.
+    /// Something that happened to an entity.
     Event(Arc<Event>),
     /// What became of a webhook endpoint.
     Endpoint {
@@ -282,12 +282,12 @@ pub enum FeedRow {
 /// A list of records.
 #[derive(Debug, Clone)]
 pub struct RecordQuery {
-    /// Whose data.
+    /// The tenant that the data belongs to: an account in one mode.
     pub scope: Scope,
-    /// Which sort.
+    /// The kind of the entity.
     pub kind: colloquy_model::entity::Kind,
     /// With this name.
     pub names: Vec<(NameField, String)>,
-    /// Which part.
+    /// The part of the list that is wanted.
     pub paging: Paging,
 }

@@ -52,7 +52,7 @@ pub struct DeliveryList {
     pub status: Option<DeliveryState>,
     /// Of this kind of event.
     pub event: Option<EventKind>,
-    /// Which part.
+    /// The part of the list that is wanted.
     pub paging: Paging,
 }
 

@@ -46,7 +46,7 @@ impl DeliveryCounters {
 /// What webhook deliveries have come to, read at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryMetrics {
-    /// Deliveries that wait.
+    /// How many deliveries wait.
     pub pending: u64,
     /// Attempts that are under way.
     pub in_flight: usize,

@@ -29,7 +29,7 @@ pub(super) type Behind = (Vec<FeedRow>, Option<WebhookState>);
 /// has room.
 #[derive(Debug)]
 pub(super) enum Unmatched {
-    /// An event.
+    /// Something that happened to an entity.
     Event(Arc<Event>, Keep),
     /// An endpoint as it is from this position on.
     Endpoint(i64, Arc<Endpoint>),

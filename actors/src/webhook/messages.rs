@@ -23,22 +23,22 @@ use colloquy_runtime::LoadError;
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[schema(as = Delivery)]
 pub struct DeliveryView {
-    /// Names it.
+    /// The identifier of the delivery.
     pub delivery_id: DeliveryId,
-    /// To which endpoint.
+    /// The endpoint that it goes to.
     pub webhook_id: WebhookId,
     /// Names the event: its `webhook-id` on every attempt.
     pub event_id: EventId,
-    /// What happened.
+    /// The kind of event.
     pub event: &'static str,
     /// Where it stands.
     pub status: DeliveryState,
-    /// Attempts so far.
+    /// How many attempts have been made so far.
     pub attempts: u32,
     /// When it may be tried next; null where it has ended, or waits for an earlier one of the same
     /// conversation.
     pub next_attempt_at: Option<Timestamp>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
@@ -80,7 +80,7 @@ impl DeliveryLogView {
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[schema(as = Replay)]
 pub struct ReplayView {
-    /// To which endpoint.
+    /// The endpoint that it goes to.
     pub webhook_id: WebhookId,
     /// None before this instant; null: from the first on.
     pub since: Option<Timestamp>,
@@ -96,7 +96,7 @@ pub struct ReplayView {
 pub struct HealthView {
     /// Whose endpoint.
     pub account_id: AccountId,
-    /// Names it.
+    /// The identifier of the webhook endpoint.
     pub webhook_id: WebhookId,
     /// Where deliveries go.
     pub url: String,
@@ -104,7 +104,7 @@ pub struct HealthView {
     pub enabled: bool,
     /// Why the server disabled it; null where it did not.
     pub disabled_reason: Option<DisabledReason>,
-    /// Deliveries that wait.
+    /// How many deliveries wait.
     pub pending: u64,
     /// Attempts that are under way.
     pub in_flight: usize,

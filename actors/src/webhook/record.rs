@@ -34,7 +34,7 @@ pub struct CreateWebhook {
     /// Which of these events; null: all.
     #[serde(default)]
     pub filter: Option<WebhookFilter>,
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     #[serde(default)]
     pub description: Option<Description>,
     /// Whether it gets events; default true.
@@ -103,7 +103,7 @@ pub enum DisabledReason {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = Webhook)]
 pub struct WebhookView {
-    /// Names it.
+    /// The identifier of the webhook endpoint.
     pub webhook_id: WebhookId,
     /// Where deliveries go.
     pub url: String,
@@ -112,13 +112,13 @@ pub struct WebhookView {
     /// Which of these events; null: all.
     #[serde(deserialize_with = "accepted")]
     pub filter: Option<WebhookFilter>,
-    /// For people.
+    /// A name for people to read; nothing depends on it.
     pub description: Option<String>,
     /// Whether it gets events.
     pub enabled: bool,
     /// Why the server disabled it; null where it did not.
     pub disabled_reason: Option<DisabledReason>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
@@ -131,11 +131,11 @@ pub struct WebhookView {
 /// What an endpoint may be asked.
 #[derive(Debug)]
 pub enum WebhookRequest {
-    /// Make it.
+    /// Create the entity.
     Create(CreateWebhook),
-    /// Show it.
+    /// Show the entity as it is.
     Read,
-    /// Change it.
+    /// Change what is given of it.
     Change(ChangeWebhook),
     /// Give it a new secret.
     RotateSecret(RotateSecret),

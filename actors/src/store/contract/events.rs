@@ -181,7 +181,7 @@ enum Step {
     Crash,
 }
 
-/// What is asked.
+/// The request itself.
 #[derive(Debug, Clone)]
 struct Question {
     span: usize,

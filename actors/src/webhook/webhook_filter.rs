@@ -108,7 +108,7 @@ impl ToSchema for EventKindNames {}
 /// Every property that is named must match, with one of its values; an event without that property
 /// does not match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, remote = "Self")]
+#[serde(deny_unknown_fields)]
 pub struct WebhookFilter {
     /// Of conversations of these channels.
     #[serde(
@@ -165,29 +165,6 @@ impl WebhookFilter {
             .flat_map(|values| &values.0)
             .map(|id| id.number())
             .collect()
-    }
-}
-
-impl Serialize for WebhookFilter {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
-    }
-}
-
-/// An object only: what serde derives would take a list of the fields' values too.
-impl<'de> Deserialize<'de> for WebhookFilter {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> de::Visitor<'de> for Object {
-            type Value = WebhookFilter;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map")
-            }
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<WebhookFilter, A::Error> {
-                WebhookFilter::deserialize(de::value::MapAccessDeserializer::new(map))
-            }
-        }
-        deserializer.deserialize_map(Object)
     }
 }
 

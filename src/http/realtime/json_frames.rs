@@ -16,13 +16,31 @@ use serde_json::value::RawValue;
 use super::super::problem::Problem;
 use super::super::{conditions, json};
 
+/// What a subscription follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SubscriptionTarget {
+    /// All of an account and mode; a cursor is a number of the account's.
+    Account,
+    /// One conversation; a cursor is a `seq`.
+    Conversation(ConversationId),
+}
+
+impl From<Option<ConversationId>> for SubscriptionTarget {
+    fn from(conversation: Option<ConversationId>) -> Self {
+        conversation.map_or(
+            SubscriptionTarget::Account,
+            SubscriptionTarget::Conversation,
+        )
+    }
+}
+
 /// A frame that was read.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
-    /// Follow a conversation, or where none is named, the account.
-    Subscribe(Option<ConversationId>, Option<u64>),
+    /// Follow this, from behind a cursor or from now on.
+    Subscribe(SubscriptionTarget, Option<u64>),
     /// Follow it no more.
-    Unsubscribe(Option<ConversationId>),
+    Unsubscribe(SubscriptionTarget),
     /// Send a message, given as it came.
     Send {
         reference: String,
@@ -142,15 +160,12 @@ fn frame(text: &Bytes, glance: Option<Glance<'_>>) -> Result<Frame, Problem> {
                 after,
                 ..
             } = json::parse(text)?;
-            Frame::Subscribe(
-                conversation_id,
-                after
-                    .map(|after| place(conversation_id, &after))
-                    .transpose()?,
-            )
+            let target = SubscriptionTarget::from(conversation_id);
+            let after = after.map(|after| cursor(target, &after)).transpose()?;
+            Frame::Subscribe(target, after)
         }
         Some("unsubscribe") => {
-            Frame::Unsubscribe(json::parse::<Unsubscribe>(text)?.conversation_id)
+            Frame::Unsubscribe(json::parse::<Unsubscribe>(text)?.conversation_id.into())
         }
         Some("send") => send(text, glance)?,
         Some("typing") => Frame::Typing(json::parse::<Typing>(text)?.conversation_id),
@@ -225,12 +240,12 @@ pub(super) fn refuse(to: &mut impl Frames, text: &[u8], wait: Duration) {
 }
 
 /// Where a subscription begins: a conversation's `seq`, or an account's cursor.
-fn place(conversation: Option<ConversationId>, after: &Value) -> Result<u64, Problem> {
-    match conversation {
-        Some(_) => after
+fn cursor(target: SubscriptionTarget, after: &Value) -> Result<u64, Problem> {
+    match target {
+        SubscriptionTarget::Conversation(_) => after
             .as_u64()
             .ok_or_else(|| Problem::invalid("after", "must be an integer, 0 or more")),
-        None => {
+        SubscriptionTarget::Account => {
             let cursor = after.as_str().and_then(|text| text.parse::<Cursor>().ok());
             // The beginning is the same in both.
             let cursor = cursor.or_else(|| (after.as_u64() == Some(0)).then_some(Cursor(0)));
@@ -251,16 +266,20 @@ pub(super) trait Frames {
 pub(super) fn subscription(
     to: &mut impl Frames,
     word: &str,
-    conversation: Option<ConversationId>,
+    target: SubscriptionTarget,
     after: Option<u64>,
 ) {
-    let conversation_id =
-        conversation.map_or(String::new(), |id| format!(",\"conversation_id\":\"{id}\""));
-    let after = match (after, conversation) {
-        (None, _) => String::new(),
-        (Some(seq), Some(_)) => format!(",\"after\":{seq}"),
-        (Some(number), None) => format!(",\"after\":\"{}\"", Cursor(number)),
+    let (conversation_id, after) = match target {
+        SubscriptionTarget::Conversation(id) => (
+            format!(",\"conversation_id\":\"{id}\""),
+            after.map(|seq| format!(",\"after\":{seq}")),
+        ),
+        SubscriptionTarget::Account => (
+            String::new(),
+            after.map(|number| format!(",\"after\":\"{}\"", Cursor(number))),
+        ),
     };
+    let after = after.unwrap_or_default();
     let text = format!("{{\"type\":\"{word}\"{conversation_id}{after}}}");
     to.put(&[text.as_bytes()]);
 }
@@ -341,23 +360,23 @@ mod tests {
         for (text, expected) in [
             (
                 r#"{"type":"subscribe"}"#.to_owned(),
-                Frame::Subscribe(None, None),
+                Frame::Subscribe(SubscriptionTarget::Account, None),
             ),
             (
                 format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":7}}"#),
-                Frame::Subscribe(Some(id), Some(7)),
+                Frame::Subscribe(SubscriptionTarget::Conversation(id), Some(7)),
             ),
             (
                 format!(r#"{{"type":"subscribe","after":"{}"}}"#, Cursor(9)),
-                Frame::Subscribe(None, Some(9)),
+                Frame::Subscribe(SubscriptionTarget::Account, Some(9)),
             ),
             (
                 r#"{"type":"subscribe","conversation_id":null,"after":"0"}"#.to_owned(),
-                Frame::Subscribe(None, Some(0)),
+                Frame::Subscribe(SubscriptionTarget::Account, Some(0)),
             ),
             (
                 format!(r#"{{"type":"unsubscribe","conversation_id":"{id}"}}"#),
-                Frame::Unsubscribe(Some(id)),
+                Frame::Unsubscribe(SubscriptionTarget::Conversation(id)),
             ),
             (
                 format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#),
@@ -468,9 +487,14 @@ mod tests {
         }
         let mut all = All(Vec::new());
         let (id, user) = (ConversationId::new(1), UserId::new(1));
-        subscription(&mut all, "subscribed", Some(id), Some(3));
-        subscription(&mut all, "subscribed", None, Some(3));
-        subscription(&mut all, "unsubscribed", None, None);
+        subscription(
+            &mut all,
+            "subscribed",
+            SubscriptionTarget::Conversation(id),
+            Some(3),
+        );
+        subscription(&mut all, "subscribed", SubscriptionTarget::Account, Some(3));
+        subscription(&mut all, "unsubscribed", SubscriptionTarget::Account, None);
         ack(&mut all, "a\"b", b"{}");
         error(&mut all, Some("r"), &Problem::not_found());
         error(&mut all, None, &Problem::rate_limited("slow down", 7));

@@ -21,7 +21,7 @@ use super::super::authentication;
 use super::super::problem::{Kind, Problem};
 use super::access_watch::{AccessEnd, AccessWatch, ConnectionAuth, Visibility};
 use super::inbound_messages::{InboundMessage, InboundMessages, SocketPeer};
-use super::json_frames::{self, Frame, Frames, Unreadable};
+use super::json_frames::{self, Frame, Frames, SubscriptionTarget, Unreadable};
 use super::limits::FrameBytes;
 use super::subscriptions::Subscriptions;
 
@@ -41,7 +41,7 @@ pub(super) enum SessionEnd {
 
 /// What a frame needed to find out; the next one is read only after it.
 enum Step {
-    Subscribed(Option<ConversationId>, u64, Box<EventReader>, Visibility),
+    Subscribed(SubscriptionTarget, u64, Box<EventReader>, Visibility),
     /// The account's is unsubscribed; these are read on by themselves.
     Alone(Vec<(ConversationId, EventReader)>),
     /// The conversation is there.
@@ -134,8 +134,8 @@ impl Session {
         to: &mut impl Frames,
     ) -> Result<(), Problem> {
         match frame {
-            Frame::Subscribe(conversation, after) => self.subscribe(conversation, after),
-            Frame::Unsubscribe(conversation) => self.unsubscribe(conversation, to),
+            Frame::Subscribe(target, after) => self.subscribe(target, after),
+            Frame::Unsubscribe(target) => self.unsubscribe(target, to),
             Frame::Send {
                 reference,
                 conversation,
@@ -191,13 +191,9 @@ impl Session {
         Err(Problem::forbidden("the key is not allowed this scope"))
     }
 
-    fn subscribe(
-        &mut self,
-        conversation: Option<ConversationId>,
-        after: Option<u64>,
-    ) -> Result<(), Problem> {
+    fn subscribe(&mut self, target: SubscriptionTarget, after: Option<u64>) -> Result<(), Problem> {
         self.may_read()?;
-        if self.subscriptions.has(conversation) {
+        if self.subscriptions.has(target) {
             return Err(Problem::new(
                 Kind::Conflict,
                 "the socket has this subscription already",
@@ -213,21 +209,10 @@ impl Session {
         let opened = async move {
             let after = match after {
                 Some(after) => after,
-                None => {
-                    peer.app
-                        .system
-                        .events
-                        .end(source(&peer, conversation))
-                        .await?
-                }
+                None => peer.app.system.events.end(source(&peer, target)).await?,
             };
-            let (reader, shows) = follow(&peer, conversation, after).await?;
-            Ok(Step::Subscribed(
-                conversation,
-                after,
-                Box::new(reader),
-                shows,
-            ))
+            let (reader, shows) = follow(&peer, target, after).await?;
+            Ok(Step::Subscribed(target, after, Box::new(reader), shows))
         };
         self.step = Some(
             opened
@@ -239,20 +224,20 @@ impl Session {
 
     fn unsubscribe(
         &mut self,
-        conversation: Option<ConversationId>,
+        target: SubscriptionTarget,
         to: &mut impl Frames,
     ) -> Result<(), Problem> {
-        if !self.subscriptions.has(conversation) {
+        if !self.subscriptions.has(target) {
             return Err(Problem::new(
                 Kind::NotFound,
                 "the socket has no such subscription",
             ));
         }
-        if let Some(id) = conversation {
+        if let SubscriptionTarget::Conversation(id) = target {
             self.subscriptions.remove(id);
             self.member.unlisten(id);
             self.shows();
-            json_frames::subscription(to, "unsubscribed", conversation, None);
+            json_frames::subscription(to, "unsubscribed", target, None);
             return Ok(());
         }
         self.member.unlisten_to_all();
@@ -263,7 +248,7 @@ impl Session {
         let read_on = async move {
             let mut readers = Vec::with_capacity(pending.len());
             for (id, after) in pending {
-                match follow(&peer, Some(id), after).await {
+                match follow(&peer, SubscriptionTarget::Conversation(id), after).await {
                     Ok((reader, _)) => readers.push((id, reader)),
                     Err(problem) => return Step::Refused(problem),
                 }
@@ -277,7 +262,10 @@ impl Session {
     /// Tells others something of a conversation, once it is known to be there.
     fn tell(&mut self, conversation: ConversationId, signal: Signal) -> Result<(), Problem> {
         self.may_read()?;
-        if self.subscriptions.has(Some(conversation)) {
+        if self
+            .subscriptions
+            .has(SubscriptionTarget::Conversation(conversation))
+        {
             return self.pass_on(conversation, signal);
         }
         let peer = Rc::clone(&self.peer);
@@ -373,24 +361,34 @@ impl Session {
 
     fn done(&mut self, step: Step, to: &mut impl Frames) {
         match step {
-            Step::Subscribed(Some(id), after, reader, _) => {
+            Step::Subscribed(SubscriptionTarget::Conversation(id), after, reader, _) => {
                 self.subscriptions.add(id, after, *reader);
                 self.member.listen(id);
                 self.shows();
-                json_frames::subscription(to, "subscribed", Some(id), Some(after));
+                json_frames::subscription(
+                    to,
+                    "subscribed",
+                    SubscriptionTarget::Conversation(id),
+                    Some(after),
+                );
             }
-            Step::Subscribed(None, after, reader, shows) => {
+            Step::Subscribed(SubscriptionTarget::Account, after, reader, shows) => {
                 self.subscriptions.add_account(after, *reader);
                 self.member.listen_to_all();
                 self.account_shows = shows;
                 self.shows();
-                json_frames::subscription(to, "subscribed", None, Some(after));
+                json_frames::subscription(
+                    to,
+                    "subscribed",
+                    SubscriptionTarget::Account,
+                    Some(after),
+                );
             }
             Step::Alone(readers) => {
                 for (id, reader) in readers {
                     self.subscriptions.read_again(id, reader);
                 }
-                json_frames::subscription(to, "unsubscribed", None, None);
+                json_frames::subscription(to, "unsubscribed", SubscriptionTarget::Account, None);
             }
             Step::Found(conversation, signal) => {
                 if let Err(problem) = self.pass_on(conversation, signal) {
@@ -402,21 +400,23 @@ impl Session {
     }
 }
 
-fn source(peer: &SocketPeer, conversation: Option<ConversationId>) -> Source {
-    conversation.map_or(Source::Scope(peer.caller.scope), |id| {
-        Source::conversation(peer.caller.scope, id)
-    })
+fn source(peer: &SocketPeer, target: SubscriptionTarget) -> Source {
+    let scope = peer.caller.scope;
+    match target {
+        SubscriptionTarget::Account => Source::Scope(scope),
+        SubscriptionTarget::Conversation(id) => Source::conversation(scope, id),
+    }
 }
 
 async fn follow(
     peer: &SocketPeer,
-    conversation: Option<ConversationId>,
+    target: SubscriptionTarget,
     after: u64,
 ) -> Result<(EventReader, Visibility), Problem> {
-    let source = source(peer, conversation);
+    let source = source(peer, target);
     let events = &peer.app.system.events;
     let (mut filter, mut shows) = (EventFilter::default(), Visibility::Conversations);
-    if conversation.is_none() {
+    if target == SubscriptionTarget::Account {
         let principal = peer.auth.principal(&peer.app, Timestamp::now().0);
         let principal =
             principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;

@@ -12,16 +12,17 @@ use futures_util::future::AbortHandle;
 use futures_util::stream::{LocalBoxStream, SelectAll, abortable};
 
 use super::deduplicator::{Deduplicator, Watermark};
+use super::json_frames::SubscriptionTarget;
 use super::sse::{Events, events};
 
 struct Account {
     events: Events,
-    reach: Watermark,
+    watermark: Watermark,
 }
 
 struct Conversation {
     id: ConversationId,
-    cover: Deduplicator,
+    deduplicator: Deduplicator,
     /// Tells its reader from one that it had before.
     reader: u64,
     stop: AbortHandle,
@@ -47,10 +48,10 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    pub(super) fn has(&self, conversation: Option<ConversationId>) -> bool {
-        match conversation {
-            None => self.account.is_some(),
-            Some(id) => self
+    pub(super) fn has(&self, target: SubscriptionTarget) -> bool {
+        match target {
+            SubscriptionTarget::Account => self.account.is_some(),
+            SubscriptionTarget::Conversation(id) => self
                 .conversations
                 .get(&id.number())
                 .is_some_and(|one| one.id == id && !one.leaving),
@@ -65,7 +66,7 @@ impl Subscriptions {
     pub(super) fn add_account(&mut self, after: u64, reader: EventReader) {
         self.account = Some(Account {
             events: events(reader),
-            reach: Watermark {
+            watermark: Watermark {
                 start: after,
                 passed: after,
             },
@@ -76,15 +77,15 @@ impl Subscriptions {
     pub(super) fn add(&mut self, id: ConversationId, after: u64, reader: EventReader) {
         let (number, stop) = self.read(id, reader);
         let before = self.conversations.remove(&id.number());
-        let cover = before.map_or(Deduplicator::new(after), |before| {
+        let deduplicator = before.map_or(Deduplicator::new(after), |before| {
             before.stop.abort();
-            before.cover.again(after)
+            before.deduplicator.again(after)
         });
         self.conversations.insert(
             id.number(),
             Conversation {
                 id,
-                cover,
+                deduplicator,
                 reader: number,
                 stop,
                 leaving: false,
@@ -104,7 +105,7 @@ impl Subscriptions {
         let Some(one) = self.conversations.get_mut(&id.number()) else {
             return;
         };
-        if one.cover.has_pending() {
+        if one.deduplicator.has_pending() {
             one.leaving = true;
         } else {
             one.stop.abort();
@@ -119,8 +120,10 @@ impl Subscriptions {
         let pending = self
             .conversations
             .values()
-            .filter(|one| one.cover.awaits_account());
-        pending.map(|one| (one.id, one.cover.passed())).collect()
+            .filter(|one| one.deduplicator.awaits_account());
+        pending
+            .map(|one| (one.id, one.deduplicator.passed()))
+            .collect()
     }
 
     /// Reads a conversation anew, with what it has shown in mind.
@@ -142,14 +145,14 @@ impl Subscriptions {
                 break;
             };
             let event = read?;
-            account.reach.passed = event.number;
+            account.watermark.passed = event.number;
             let one = self.conversations.get_mut(&event.entity);
-            if one.is_none_or(|one| one.cover.by_account(event.sequence)) {
+            if one.is_none_or(|one| one.deduplicator.by_account(event.sequence)) {
                 let cursor = Some(Cursor(event.number));
                 return Poll::Ready(Ok(Delivery { event, cursor }));
             }
         }
-        let reach = self.account.as_ref().map(|account| account.reach);
+        let watermark = self.account.as_ref().map(|account| account.watermark);
         while let Poll::Ready(Some((entity, reader, read))) = self.readers.poll_next_unpin(context)
         {
             let Some(one) = self
@@ -160,8 +163,10 @@ impl Subscriptions {
                 continue;
             };
             let event = read?;
-            let shown = one.cover.by_itself(event.sequence, event.number, reach);
-            if one.leaving && !one.cover.has_pending() {
+            let shown = one
+                .deduplicator
+                .by_itself(event.sequence, event.number, watermark);
+            if one.leaving && !one.deduplicator.has_pending() {
                 one.stop.abort();
                 self.conversations.remove(&entity);
             }

@@ -30,7 +30,7 @@ type PendingLookup = Shared<BoxFuture<'static, Resolution>>;
 enum Share {
     /// An account's, by its number.
     Account(u32),
-    /// Those that are kept for names that are only looked at.
+    /// The threads that are kept for names which are only looked at.
     Looks,
 }
 
@@ -82,7 +82,7 @@ impl NameResolver {
         self.ask(key, permit).await
     }
 
-    /// The same for who only wants to look; none where too many look already.
+    /// The addresses of a name that is only looked at; none where too many look already.
     pub(crate) async fn look(&self, name: &str) -> Option<Resolution> {
         let permit = Arc::clone(&self.looks).try_acquire_owned().ok()?;
         Some(self.ask((Share::Looks, name.to_owned()), permit).await)

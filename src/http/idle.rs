@@ -26,7 +26,7 @@ pub(crate) struct IdleLimits {
 }
 
 impl IdleLimits {
-    /// Those of the settings.
+    /// Reads the limits from the settings.
     pub(super) fn new(config: &Config) -> Self {
         let seconds = Duration::from_secs_f64;
         let server = &config.server;

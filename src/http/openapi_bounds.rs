@@ -6,7 +6,7 @@ use crate::config::{Config, Limits};
 use super::body::Encoding;
 use super::operation::Operation;
 
-/// All of them, and how what is beyond each is answered.
+/// Says all bounds, and how what is beyond each is answered.
 pub(super) fn in_words(config: &Config) -> String {
     [
         of_requests(config),

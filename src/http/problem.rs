@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Every kind of problem.
     pub(crate) const ALL: [Kind; 20] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
@@ -204,7 +204,7 @@ pub(crate) struct Problem {
 pub(crate) enum More {
     /// What a merge left undecided.
     Conflict(Box<MergeConflict>),
-    /// The same as a page, for people who ask for one.
+    /// The problem as a page, for people who ask for one.
     Page(Bytes),
     /// The body, in the form that the caller prefers, where writing it would have held others up.
     Written(Bytes),
@@ -289,7 +289,7 @@ impl Problem {
         }
     }
 
-    /// The same, with this parameter at fault.
+    /// Names this parameter as the one at fault.
     pub(crate) fn at(self, field: &'static str) -> Self {
         Problem {
             field: Cow::Borrowed(field),

@@ -143,7 +143,10 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The same as the lists take it; cursors are identifiers of kind `K`.
+    /// The part of a list as the actors take it; cursors are identifiers of kind `K`.
+    ///
+    /// # Errors
+    /// A parameter is out of its bounds, or does not go with another.
     pub(crate) fn paging<K: Prefix>(&self, default: Order) -> Result<Paging, Problem> {
         let limit = self.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {

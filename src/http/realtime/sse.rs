@@ -46,12 +46,12 @@ pub(super) fn events(reader: EventReader) -> Events {
 pub(crate) enum CursorKind {
     /// The events of one conversation.
     Conversation,
-    /// Those of an account and mode.
+    /// The events of an account and mode.
     Account,
 }
 
 impl CursorKind {
-    /// A place as clients see it.
+    /// The cursor that clients are shown for this position.
     fn cursor(self, place: u64) -> String {
         match self {
             CursorKind::Conversation => place.to_string(),

@@ -114,6 +114,7 @@ pub(super) async fn of_conversation(call: ApiCall, query: ListQuery) -> Result<O
     answer(call, source, cursor_kind, query).await
 }
 
+/// Answers with a page of events, or with a stream of them where one is asked for.
 async fn answer(
     call: ApiCall,
     source: Source,

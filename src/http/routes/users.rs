@@ -28,7 +28,7 @@ pub(super) struct PlainQuery {
 }
 
 impl PlainQuery {
-    /// The same as lists take it.
+    /// The part of the list that the query asks for.
     pub(super) fn part(&self) -> Part<'static> {
         Part {
             limit: self.limit,

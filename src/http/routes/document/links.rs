@@ -105,7 +105,7 @@ pub(super) fn known(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Problem>> {
     .boxed_local()
 }
 
-/// The same for what a page's form sends.
+/// Refuses what a page's form sends where the link does not open, as a page.
 pub(super) fn known_to_people(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Problem>> {
     known(call)
         .map(|known| known.map_err(|problem| for_people(call, None, problem)))

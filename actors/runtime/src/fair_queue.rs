@@ -6,8 +6,16 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// The time between two searches of all lanes for items that have waited too long.
-const SWEEP_EVERY: Duration = Duration::from_millis(50);
+/// A bounded queue that is fair between keys.
+#[derive(Debug)]
+pub struct FairQueue<K, T> {
+    bounds: QueueBounds,
+    lanes: HashMap<K, Lane<T>>,
+    /// The keys of all lanes, each once; the first one has the next turn.
+    turns: VecDeque<K>,
+    len: usize,
+    swept_at: Instant,
+}
 
 /// The limits of a [`FairQueue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,20 +35,6 @@ pub trait Queued {
 
     /// Tells its caller that its turn does not come.
     fn refuse(self);
-}
-
-/// The items of one key, oldest first, with the time at which each came.
-type Lane<T> = VecDeque<(Instant, T)>;
-
-/// A bounded queue that is fair between keys.
-#[derive(Debug)]
-pub struct FairQueue<K, T> {
-    bounds: QueueBounds,
-    lanes: HashMap<K, Lane<T>>,
-    /// The keys of all lanes, each once; the first one has the next turn.
-    turns: VecDeque<K>,
-    len: usize,
-    swept_at: Instant,
 }
 
 impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
@@ -173,6 +167,12 @@ impl<K: Copy + Eq + Hash, T: Queued> FairQueue<K, T> {
         true
     }
 }
+
+/// The items of one key, oldest first, with the time at which each came.
+type Lane<T> = VecDeque<(Instant, T)>;
+
+/// The time between two searches of all lanes for items that have waited too long.
+const SWEEP_EVERY: Duration = Duration::from_millis(50);
 
 /// Removes abandoned items and those that have waited too long from the front of a lane; how many
 /// there were.

@@ -37,84 +37,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The exit code of a process that can't go on (`EX_SOFTWARE`).
-pub const EXIT_CODE: i32 = 70;
-/// The first restart comes at once, the next ones after a delay that doubles from this …
-const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-/// … up to this.
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// After running this long without a panic, the next restart comes at once again.
-const STABLE_AFTER: Duration = Duration::from_secs(60);
-/// The name under which panics of unnamed threads are counted.
-const UNNAMED: &str = "other";
-
-static THREADS: Mutex<BTreeMap<&'static str, Counts>> = Mutex::new(BTreeMap::new());
-
-thread_local! {
-    static CURRENT: Cell<Option<&'static str>> = const { Cell::new(None) };
-    static REGISTERED: Cell<Option<Running>> = const { Cell::new(None) };
-}
-
-/// The counters of the threads of one name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
-    running: usize,
-    panics: u64,
-    restarts: u64,
-}
-
-/// The metrics of the threads of one name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadMetrics {
-    /// The name that the threads share.
-    pub name: &'static str,
-    /// How many run now; one that waits for its restart does not count.
-    pub running: usize,
-    /// Panics since the process started, whoever caught them.
-    pub panics: u64,
-    /// Restarts after a panic since the process started.
-    pub restarts: u64,
-}
-
-/// Reads the counters of all threads, by name.
-#[must_use]
-pub fn metrics() -> Vec<ThreadMetrics> {
-    let of = |(name, counts): (&&'static str, &Counts)| {
-        let Counts {
-            running,
-            panics,
-            restarts,
-        } = *counts;
-        ThreadMetrics {
-            name,
-            running,
-            panics,
-            restarts,
-        }
-    };
-    THREADS.lock().iter().map(of).collect()
-}
-
-/// Counts a panic of the calling thread. To be called by the process's panic hook.
-pub fn note_panic() {
-    let name = CURRENT
-        .try_with(Cell::get)
-        .ok()
-        .flatten()
-        .unwrap_or(UNNAMED);
-    change(name, |counts| counts.panics += 1);
-}
-
-/// Counts the calling thread, which another runtime has started, under this name until it ends.
-pub fn register(name: &'static str) {
-    // An error means that the thread is ending.
-    let _ = REGISTERED.try_with(|registered| {
-        if CURRENT.get().is_none() {
-            registered.set(Some(Running::here(name)));
-        }
-    });
-}
-
 /// Starts a thread under this name. `on_panic` is [`EndProcess`], [`Restart`] or [`Report`].
 ///
 /// # Errors
@@ -179,86 +101,8 @@ impl<B: FnOnce(), F: FnOnce() + Send + 'static> OnPanic<B> for Report<F> {
     }
 }
 
-/// Changes the counters of the threads of one name.
-fn change(name: &'static str, change: impl FnOnce(&mut Counts)) {
-    change(THREADS.lock().entry(name).or_default());
-}
-
-/// Counts the calling thread as running as long as it lives.
-struct Running(&'static str);
-
-impl Running {
-    fn here(name: &'static str) -> Self {
-        CURRENT.set(Some(name));
-        change(name, |counts| counts.running += 1);
-        Running(name)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        change(self.0, |counts| {
-            counts.running = counts.running.saturating_sub(1)
-        });
-    }
-}
-
-/// Takes a thread that waits for its restart out of the running ones as long as it lives.
-struct RestartPause(&'static str);
-
-impl RestartPause {
-    fn begin(name: &'static str) -> Self {
-        change(name, |counts| {
-            counts.running = counts.running.saturating_sub(1)
-        });
-        RestartPause(name)
-    }
-}
-
-impl Drop for RestartPause {
-    fn drop(&mut self) {
-        change(self.0, |counts| counts.running += 1);
-    }
-}
-
-/// The delays before the restarts of one thread or actor.
-#[derive(Debug)]
-pub struct RestartBackoff {
-    name: &'static str,
-    began: Instant,
-    last_wait: Option<Duration>,
-}
-
-impl RestartBackoff {
-    /// For a thread or actor that has not been restarted yet.
-    pub fn of(name: &'static str) -> Self {
-        RestartBackoff {
-            name,
-            began: Instant::now(),
-            last_wait: None,
-        }
-    }
-
-    /// Counts and logs a restart; the delay before it.
-    pub fn next_wait(&mut self) -> Duration {
-        if self.began.elapsed() > STABLE_AFTER {
-            self.last_wait = None;
-        }
-        let wait = self.last_wait.map_or(Duration::ZERO, |last| {
-            (2 * last).clamp(BACKOFF_FIRST, BACKOFF_MAX)
-        });
-        self.last_wait = Some(wait);
-        self.began = Instant::now() + wait;
-        change(self.name, |counts| counts.restarts += 1);
-        tracing::error!(
-            thread = self.name,
-            wait_ms = wait.as_millis(),
-            "a thread starts again"
-        );
-        wait
-    }
-}
-
+/// The exit code of a process that can't go on (`EX_SOFTWARE`).
+pub const EXIT_CODE: i32 = 70;
 /// A thread that runs a future beside the requests, again after each panic. Dropped, it ends at the
 /// future's next await.
 pub struct BackgroundThread {
@@ -326,6 +170,162 @@ async fn caught<W: Future<Output = ()>>(work: &mut impl FnMut() -> W) -> Option<
         },
     )
     .await
+}
+
+/// Counts the calling thread, which another runtime has started, under this name until it ends.
+pub fn register(name: &'static str) {
+    // An error means that the thread is ending.
+    let _ = REGISTERED.try_with(|registered| {
+        if CURRENT.get().is_none() {
+            registered.set(Some(Running::here(name)));
+        }
+    });
+}
+
+/// The delays before the restarts of one thread or actor.
+#[derive(Debug)]
+pub struct RestartBackoff {
+    name: &'static str,
+    began: Instant,
+    last_wait: Option<Duration>,
+}
+
+impl RestartBackoff {
+    /// For a thread or actor that has not been restarted yet.
+    pub fn of(name: &'static str) -> Self {
+        RestartBackoff {
+            name,
+            began: Instant::now(),
+            last_wait: None,
+        }
+    }
+
+    /// Counts and logs a restart; the delay before it.
+    pub fn next_wait(&mut self) -> Duration {
+        if self.began.elapsed() > STABLE_AFTER {
+            self.last_wait = None;
+        }
+        let wait = self.last_wait.map_or(Duration::ZERO, |last| {
+            (2 * last).clamp(BACKOFF_FIRST, BACKOFF_MAX)
+        });
+        self.last_wait = Some(wait);
+        self.began = Instant::now() + wait;
+        change(self.name, |counts| counts.restarts += 1);
+        tracing::error!(
+            thread = self.name,
+            wait_ms = wait.as_millis(),
+            "a thread starts again"
+        );
+        wait
+    }
+}
+
+/// The first restart comes at once, the next ones after a delay that doubles from this …
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+/// … up to this.
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// After running this long without a panic, the next restart comes at once again.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// The name under which panics of unnamed threads are counted.
+const UNNAMED: &str = "other";
+
+static THREADS: Mutex<BTreeMap<&'static str, Counts>> = Mutex::new(BTreeMap::new());
+
+thread_local! {
+    static CURRENT: Cell<Option<&'static str>> = const { Cell::new(None) };
+    static REGISTERED: Cell<Option<Running>> = const { Cell::new(None) };
+}
+
+/// The counters of the threads of one name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    running: usize,
+    panics: u64,
+    restarts: u64,
+}
+
+/// The metrics of the threads of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadMetrics {
+    /// The name that the threads share.
+    pub name: &'static str,
+    /// How many run now; one that waits for its restart does not count.
+    pub running: usize,
+    /// Panics since the process started, whoever caught them.
+    pub panics: u64,
+    /// Restarts after a panic since the process started.
+    pub restarts: u64,
+}
+
+/// Reads the counters of all threads, by name.
+#[must_use]
+pub fn metrics() -> Vec<ThreadMetrics> {
+    let of = |(name, counts): (&&'static str, &Counts)| {
+        let Counts {
+            running,
+            panics,
+            restarts,
+        } = *counts;
+        ThreadMetrics {
+            name,
+            running,
+            panics,
+            restarts,
+        }
+    };
+    THREADS.lock().iter().map(of).collect()
+}
+
+/// Counts a panic of the calling thread. To be called by the process's panic hook.
+pub fn note_panic() {
+    let name = CURRENT
+        .try_with(Cell::get)
+        .ok()
+        .flatten()
+        .unwrap_or(UNNAMED);
+    change(name, |counts| counts.panics += 1);
+}
+
+/// Changes the counters of the threads of one name.
+fn change(name: &'static str, change: impl FnOnce(&mut Counts)) {
+    change(THREADS.lock().entry(name).or_default());
+}
+
+/// Counts the calling thread as running as long as it lives.
+struct Running(&'static str);
+
+impl Running {
+    fn here(name: &'static str) -> Self {
+        CURRENT.set(Some(name));
+        change(name, |counts| counts.running += 1);
+        Running(name)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        change(self.0, |counts| {
+            counts.running = counts.running.saturating_sub(1)
+        });
+    }
+}
+
+/// Takes a thread that waits for its restart out of the running ones as long as it lives.
+struct RestartPause(&'static str);
+
+impl RestartPause {
+    fn begin(name: &'static str) -> Self {
+        change(name, |counts| {
+            counts.running = counts.running.saturating_sub(1)
+        });
+        RestartPause(name)
+    }
+}
+
+impl Drop for RestartPause {
+    fn drop(&mut self) {
+        change(self.0, |counts| counts.running += 1);
+    }
 }
 
 #[cfg(test)]

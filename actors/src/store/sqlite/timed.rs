@@ -51,7 +51,7 @@ fn idle(
     // Row values don't use an index over an expression: the first term does, the second leaves out
     // what was read.
     let mut statement = connection.prepare_cached(
-        "SELECT n, tail, scope, max(activated_at, ifnull(last_message_at, 0)) active_at, seq
+        "SELECT n, tail, scope, max(roused_at, ifnull(last_message_at, 0)) active_at, seq
          FROM conversations INDEXED BY conversations_idle
          WHERE scope = ?1 AND status <> 2 AND snoozed_until IS NULL AND max(roused_at, ifnull(last_message_at, 0)) >= ?2
            AND (max(roused_at, ifnull(last_message_at, 0)) > ?2 OR n > ?3)

@@ -23,14 +23,14 @@ pub enum DocumentRole {
     Owner,
 }
 
-/// Who may see a document at all.
+/// Who may see a document without being named in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
-    /// Its collaborators.
+    /// Only its owner and its collaborators.
     #[default]
     Private,
-    /// Everybody of the account.
+    /// Every user of the account.
     Account,
 }
 
@@ -39,7 +39,7 @@ pub enum Visibility {
 pub enum Requester {
     /// A key without a user, or a user who administers the account: owner of every document.
     Account(Option<UserId>),
-    /// A user.
+    /// A user of the account, with the role that the document gives.
     User(UserId),
     /// Whoever holds a share link that is in force, with the role that the link gives.
     Link(DocumentRole, ShareId),
@@ -74,10 +74,10 @@ macro_rules! actions {
         pub enum Action { $($(#[$doc])* $action),* }
 
         impl Action {
-            /// Every one, in the order of the routes.
+            /// All actions, in the order of the routes.
             pub const ALL: &'static [Action] = &[$(Action::$action),*];
 
-            /// The least that one must be to do it.
+            /// The lowest role that may do it.
             #[must_use]
             pub fn minimum_role(self) -> DocumentRole {
                 match self { $(Action::$action => DocumentRole::$role),* }
@@ -143,7 +143,7 @@ actions! {
     ListActivity Viewer,
 }
 
-/// Why somebody may not do something.
+/// Why a requester may not do something with a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// The document is not there for them.
@@ -177,7 +177,7 @@ pub fn role_of(requester: Requester, permissions: &Permissions) -> Option<Docume
     }
 }
 
-/// The asker's role, if it is enough.
+/// Checks that the requester may do the action, and gives the requester's role.
 ///
 /// # Errors
 /// [`Denied`]: 404 before 403, so that who may not read learns nothing.
@@ -203,14 +203,14 @@ pub fn is_own_comment(requester: Requester, author: Option<UserId>) -> bool {
 /// Collaborators of one document. All of them stand in its header.
 pub const COLLABORATORS_MAX: usize = 1_000;
 
-/// A user who was let in.
+/// A user who has a role in one document, other than its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collaborator {
-    /// Who.
+    /// The user.
     pub user_id: UserId,
     /// What the user may do; never owner.
     pub role: DocumentRole,
-    /// Since when.
+    /// When the user became a collaborator.
     pub added_at: Timestamp,
 }
 
@@ -220,11 +220,11 @@ pub struct Collaborator {
 pub struct Permissions {
     /// Whose it is; none: the account's own. Once a user's, always a user's.
     pub owner: Option<UserId>,
-    /// Who may see it at all.
+    /// Who may see it without being named in it.
     pub visibility: Visibility,
     /// What everybody of the account may do, where it is theirs to see.
     pub default_role: DocumentRole,
-    /// Who was let in, the first one first.
+    /// The collaborators, in the order in which they were added.
     pub collaborators: Vec<Collaborator>,
     /// Whether share links open it.
     pub link_sharing: bool,
@@ -243,7 +243,7 @@ pub struct PermissionChange {
     pub transfer_owner_to: Option<UserId>,
 }
 
-/// Why permissions can't be changed so.
+/// Why a change of a permission set is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PermissionError {
     /// The user is there already: as a collaborator, or as the owner.
@@ -255,10 +255,10 @@ pub enum PermissionError {
     /// The owner can't be taken away or made less than that.
     #[error("the owner stays; transfer the document to another user first")]
     OwnerStays,
-    /// A value is not acceptable.
+    /// A parameter of the change is not acceptable.
     #[error("{field}: {reason}")]
     Invalid {
-        /// The parameter.
+        /// The parameter's name.
         field: &'static str,
         /// What it must be.
         reason: &'static str,
@@ -286,13 +286,13 @@ impl Permissions {
         }
     }
 
-    /// The collaborator of this name.
+    /// The collaborator who is this user, if there is one.
     #[must_use]
     pub fn collaborator(&self, user: UserId) -> Option<&Collaborator> {
         self.collaborators.iter().find(|one| one.user_id == user)
     }
 
-    /// With one more collaborator. `is_user` tells who is a user of the account.
+    /// The permission set with one more collaborator. `is_user` tells who is a user of the account.
     ///
     /// # Errors
     /// A user that is there already, or is none; a role that is not to be given.
@@ -322,7 +322,7 @@ impl Permissions {
         Ok(next)
     }
 
-    /// With this collaborator in another role.
+    /// The permission set with this collaborator in another role.
     ///
     /// # Errors
     /// No such collaborator; the owner; a role that is not to be given.
@@ -348,7 +348,7 @@ impl Permissions {
         Ok(next)
     }
 
-    /// Without this collaborator.
+    /// The permission set without this collaborator.
     ///
     /// # Errors
     /// No such collaborator; the owner.
@@ -362,7 +362,8 @@ impl Permissions {
         Ok(self.forgetting(user))
     }
 
-    /// Without a user who is gone. An owner can't be: who owns documents is not deleted.
+    /// The permission set without a user who was deleted. An owner can't be: who owns documents is
+    /// not deleted.
     #[must_use]
     pub fn forgetting(&self, user: UserId) -> Self {
         let mut next = self.clone();

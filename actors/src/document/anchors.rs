@@ -12,7 +12,7 @@ pub struct LineRange {
     end: u64,
 }
 
-/// Why lines can't be commented on.
+/// Why a range of lines can't be commented on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchLines {
     /// The first is 0 or behind the text's last.

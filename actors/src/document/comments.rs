@@ -27,7 +27,7 @@ pub(super) struct Comment {
     pub(super) updated_at: Timestamp,
 }
 
-/// A comment of a list.
+/// A comment as a list holds it: with its anchor, to be written out off the arbiter.
 #[derive(Debug)]
 pub struct ListedComment {
     pub(super) comment: Arc<Comment>,
@@ -47,7 +47,7 @@ pub(super) enum AnchoredTo {
     Outdated(u64),
 }
 
-/// Where a comment's lines stand.
+/// The lines that a comment stands on, and in which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Anchor {
     /// The comment's number in its document.
@@ -72,7 +72,7 @@ pub(super) struct Anchors {
 pub(super) struct Comments {
     all: Arc<Vec<Arc<Comment>>>,
     anchors: Arc<Anchors>,
-    /// Bytes of all that the comments say.
+    /// Bytes of the bodies of all comments.
     bytes: usize,
 }
 
@@ -109,7 +109,7 @@ impl Comment {
 }
 
 impl ListedComment {
-    /// As the interface shows it.
+    /// The comment as the interface shows it.
     pub(super) fn view(&self) -> CommentView {
         self.comment.view(&self.anchor, self.version)
     }
@@ -294,12 +294,12 @@ impl Comments {
         self.all.len()
     }
 
-    /// Bytes of all that the comments say.
+    /// Bytes of the bodies of all comments.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where all comments stand.
+    /// The anchors of all comments, shared.
     pub(super) fn anchors(&self) -> &Arc<Anchors> {
         &self.anchors
     }

@@ -15,21 +15,21 @@ use colloquy_model::entity::Subject;
 use colloquy_runtime::offload::{ComputePermit, ComputeRequest, Effort};
 use colloquy_runtime::{AskError, Cause, LoadError};
 
-/// What is to be computed over contents, and for whom.
+/// Which document's contents are read, for which computation over them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContentQuery {
     pub(super) document: Subject,
-    /// The account whose turn it takes.
+    /// The tenant for whom is computed: tenants take turns.
     pub(super) scope: Scope,
     pub(super) effort: Effort,
-    /// Bytes that it computes over beside the contents.
+    /// Bytes beside the contents that the computation goes over.
     pub(super) extra_bytes: usize,
 }
 
 /// A version with the frames that hold its content.
 pub(super) type Framed = (StoredVersion, Vec<Bytes>);
 
-/// Why contents were not read.
+/// Why the contents of versions could not be read.
 #[derive(Debug)]
 pub(super) enum ContentError {
     /// There is no such version.
@@ -130,10 +130,7 @@ async fn frames(
 ///
 /// # Errors
 /// The frames of this version are damaged; it is told.
-pub(super) fn unpack(
-    frames: &[Bytes],
-    (document, number): (Subject, u64),
-) -> Option<(String, Frame)> {
+pub(super) fn unpack(frames: &[Bytes], document: Subject, number: u64) -> Option<(String, Frame)> {
     // As much as its maker wrote down that it takes: it may have been accepted under a wider bound
     // than today's.
     let bytes_max = unpacked_bytes(frames);

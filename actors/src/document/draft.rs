@@ -64,7 +64,7 @@ pub(super) struct EventExtras<'a> {
 }
 
 impl EventExtras<'_> {
-    /// A comment.
+    /// Shows a comment.
     pub(super) fn comment(comment: CommentView) -> Self {
         EventExtras {
             comment: Some(comment),
@@ -72,7 +72,7 @@ impl EventExtras<'_> {
         }
     }
 
-    /// A share link.
+    /// Shows a share link.
     pub(super) fn share(share: ShareView) -> Self {
         EventExtras {
             share: Some(share),
@@ -80,7 +80,7 @@ impl EventExtras<'_> {
         }
     }
 
-    /// That the document is deleted, for good or to the bin.
+    /// Says how the document was deleted.
     pub(super) fn deleted(deletion: Deletion) -> Self {
         EventExtras {
             permanent: Some(deletion == Deletion::Permanent),
@@ -112,7 +112,7 @@ struct EventData<'a> {
 /// A commit in the making: the state as it will be, and what is stored of it.
 pub(super) struct Draft {
     expected: u64,
-    /// When it happens, in Unix milliseconds.
+    /// When the change happens, in Unix milliseconds.
     pub(super) at: i64,
     through: Option<ShareId>,
     pub(super) live: Live,
@@ -284,17 +284,17 @@ impl Draft {
         self.live.comments.remove(id);
     }
 
-    /// Who may read it has changed.
+    /// Says that the commit changes who may read the document.
     pub(super) fn readers_change(&mut self) {
         self.readers_changed = true;
     }
 
-    /// Its share links have changed.
+    /// Says that the commit changes the document's share links.
     pub(super) fn links_change(&mut self) {
         self.links_changed = true;
     }
 
-    /// The link through which it is done was used once more.
+    /// Counts one use of the share link through which the change is made, if it is made through one.
     pub(super) fn use_link(&mut self) {
         if let Some(share) = self.through.and_then(|share| self.live.share_mut(share)) {
             share.terms.count_use();
@@ -445,7 +445,7 @@ fn readers(live: &Live) -> Vec<(u64, i64)> {
     readers
 }
 
-/// `{"field":{"from":…,"to":…}}`.
+/// What an event tells of one changed field: `{"field":{"from":…,"to":…}}`.
 pub(super) fn change(field: &str, from: Value, to: Value) -> Map<String, Value> {
     let mut changes = Map::new();
     changes.insert(field.to_owned(), json!({ "from": from, "to": to }));

@@ -46,7 +46,7 @@ pub enum FrameError {
     /// It would unpack to more than is allowed; nothing was unpacked.
     #[error("the content would be larger than {bytes_max} bytes")]
     TooLarge {
-        /// The bound that was given.
+        /// The most bytes that were allowed.
         bytes_max: usize,
     },
     /// The library had no memory, or refused.
@@ -54,7 +54,7 @@ pub enum FrameError {
     Refused,
 }
 
-/// A frame's place in its chain.
+/// Where a frame stands in its chain, and what unpacking it costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Frames between it and its keyframe; 0: it is one.
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// What a new content is to stand on.
+/// The version against which a new content is encoded.
 #[derive(Debug, Clone, Copy)]
 pub struct Base<'a> {
     /// The other version's content.
@@ -83,7 +83,7 @@ pub struct Base<'a> {
     pub place: Place,
 }
 
-/// A content, packed.
+/// An encoded content: a zstd frame with its place in a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     place: Place,
@@ -116,7 +116,7 @@ impl Frame {
         })
     }
 
-    /// What is to be stored.
+    /// The bytes to be stored.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -1,8 +1,10 @@
 //! The way in to a document's history: versions, and what differs between them.
 
 use super::content_reader::{self, ContentQuery, unpack};
-use super::lists::{in_a_list, page};
-use super::messages::{CommandMeta, DocumentError, MAIN, ReadDocument, VersionFound, VersionName};
+use super::lists::{Ends, in_a_list, page};
+use super::messages::{
+    CommandMeta, DocumentError, DocumentSnapshot, MAIN, ReadDocument, VersionName,
+};
 use super::service::{Documents, Failure, invalid};
 use super::state::{Document, to_json};
 use super::views::VersionView;
@@ -20,20 +22,20 @@ use colloquy_runtime::offload::Effort;
 use colloquy_runtime::{AskError, LoadError};
 use serde::Serialize;
 
-/// What is compared, and how it is shown.
+/// Which versions are compared, and how the difference is shown.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     /// Default: the first parent of the head.
     pub from: Option<VersionName>,
     /// Default: the head.
     pub to: Option<VersionName>,
-    /// Lines around each change.
+    /// Unchanged lines shown above and below each change.
     pub context: usize,
-    /// As what it is shown.
+    /// The format of the difference.
     pub format: DiffFormat,
 }
 
-/// As what a difference is shown.
+/// The format in which a difference is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the parameter's own words")]
 pub enum DiffFormat {
@@ -43,8 +45,29 @@ pub enum DiffFormat {
     Stat,
 }
 
+impl Comparison {
+    /// The numbers of the versions to compare, the older one first, if there is one.
+    ///
+    /// # Errors
+    /// A name means no version of the document.
+    fn numbers(&self, seen: &DocumentSnapshot) -> Result<Vec<u64>, Failure> {
+        let mut versions = seen.versions.iter().copied();
+        let mut named = |field, name: &Option<VersionName>| match name {
+            Some(_) => versions
+                .next()
+                .flatten()
+                .map(Some)
+                .ok_or_else(|| invalid(field, "must be a version of this document")),
+            None => Ok(None),
+        };
+        let from = named("from", &self.from)?.map(|version| version.number);
+        let to = named("to", &self.to)?.unwrap_or(seen.head).number;
+        Ok(from.or(seen.head.parent).into_iter().chain([to]).collect())
+    }
+}
+
 impl Documents {
-    /// One version with its content.
+    /// Reads one version with its content.
     ///
     /// # Errors
     /// It is not there for this caller, or why it could not be asked.
@@ -75,7 +98,7 @@ impl Documents {
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let parents = self.parents(scope, id, &stored).await?;
         let written = permit.run(move || {
-            let (content, _) = unpack(&frames, (wanted.document, found.number))?;
+            let (content, _) = unpack(&frames, wanted.document, found.number)?;
             Some(to_json(&VersionWithContent {
                 version: version_view(id, &stored, parents),
                 content: &content,
@@ -101,7 +124,7 @@ impl Documents {
         Ok(found.map_err(LoadError::from)?)
     }
 
-    /// What differs between two versions; version 1 is compared with the empty text.
+    /// Compares two versions; version 1 is compared with the empty text.
     ///
     /// # Errors
     /// The document is not there for this caller, a version is not one of its, or why it could not
@@ -115,27 +138,7 @@ impl Documents {
         let versions = asked.from.iter().chain(asked.to.iter()).cloned().collect();
         let scope = meta.caller.scope;
         let seen = self.ask(id, meta, ReadDocument { versions }).await?;
-        let mut versions = seen.versions.iter().copied();
-        let mut named = |field, name: &Option<VersionName>| match name {
-            Some(_) => versions
-                .next()
-                .flatten()
-                .map(Some)
-                .ok_or_else(|| invalid(field, "must be a version of this document")),
-            None => Ok(None),
-        };
-        let from = named("from", &asked.from)?;
-        let to = named("to", &asked.to)?.unwrap_or(seen.head);
-        let first_parent = seen.head.parent.map(|number| VersionFound {
-            number,
-            ..seen.head
-        });
-        let numbers: Vec<u64> = from
-            .or(first_parent)
-            .into_iter()
-            .chain([to])
-            .map(|version| version.number)
-            .collect();
+        let numbers = asked.numbers(&seen)?;
         let wanted = ContentQuery {
             document: Document::subject(id),
             scope,
@@ -145,7 +148,7 @@ impl Documents {
         let (found, permit) = content_reader::read(&self.store, wanted, &numbers).await?;
         let compared = permit.run_cancellable(move |abandoned| {
             let content = |((_, frames), number): (&content_reader::Framed, u64)| {
-                unpack(frames, (wanted.document, number)).map(|(content, _)| content)
+                unpack(frames, wanted.document, number).map(|(content, _)| content)
             };
             let contents = found.iter().zip(numbers).map(content);
             let mut contents = contents.collect::<Option<Vec<String>>>()?;
@@ -219,11 +222,7 @@ impl Documents {
             shown.push(to_json(&version_view(id, version, its)));
         }
         let ids = |version: &StoredVersion| version.id.to_string();
-        Ok(page(
-            &shown,
-            (found.items.first().map(ids), found.items.last().map(ids)),
-            &found,
-        ))
+        Ok(page(&shown, Ends::of(&found.items, ids), &found))
     }
 }
 
@@ -267,7 +266,7 @@ fn version_view(
     }
 }
 
-/// A single version.
+/// A version as the interface shows a single one: with its content.
 #[derive(Serialize)]
 struct VersionWithContent<'a> {
     #[serde(flatten)]

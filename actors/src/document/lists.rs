@@ -5,6 +5,7 @@ use super::messages::{
     CommandMeta, CommentPage, ContentType, ListCollaborators, ListComments, ListShares,
     ReadDocument,
 };
+use super::search_indexer::DocumentSearch;
 use super::service::{Documents, Failure, invalid};
 use super::state::{Document, Facts, to_json};
 use crate::store::{
@@ -26,7 +27,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// A list of documents.
+/// Which documents a list shows, in which order, and which page of it.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the parameters' own names")]
 pub struct DocumentList {
@@ -40,7 +41,7 @@ pub struct DocumentList {
     pub paging: Paging,
 }
 
-/// Whoever does something to a document.
+/// The user or key that did something to a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActivityActor {
     /// A user, by itself or by a key that acts for it.
@@ -66,10 +67,10 @@ impl ActivityActor {
     }
 }
 
-/// What is wanted of a document's activity.
+/// Which entries of a document's activity a list shows, and which page of it.
 #[derive(Debug, Clone)]
 pub struct ActivityList {
-    /// Only this.
+    /// Only this kind of event.
     pub action: Option<EventKind>,
     /// Only what this user or key did.
     pub actor: Option<ActivityActor>,
@@ -77,7 +78,7 @@ pub struct ActivityList {
     pub since: Option<Timestamp>,
     /// … and before this one.
     pub until: Option<Timestamp>,
-    /// Which part.
+    /// The page.
     pub paging: Paging,
 }
 
@@ -85,13 +86,13 @@ pub struct ActivityList {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Activity)]
 pub struct ActivityView {
-    /// Names it.
+    /// The entry's identifier.
     pub id: ActivityId,
-    /// What was done, as the event is called.
+    /// What was done: the kind of the event.
     pub action: &'static str,
     /// The user or key that did it.
     pub actor: Option<String>,
-    /// When.
+    /// When it was done.
     pub at: Timestamp,
     /// The version that was made, or the head.
     pub version: Option<String>,
@@ -153,11 +154,7 @@ impl Documents {
             .iter()
             .map(|row| listed(id(row), row, requester))
             .collect::<Result<Vec<Bytes>, _>>()?;
-        Ok(page(
-            &shown,
-            (found.items.first().map(ids), found.items.last().map(ids)),
-            &found,
-        ))
+        Ok(page(&shown, Ends::of(&found.items, ids), &found))
     }
 
     /// A page of what a search finds.
@@ -170,37 +167,36 @@ impl Documents {
             || wanted.owner.is_some()
             || wanted.content_type.is_some()
             || wanted.updated_after.is_some();
-        let DocumentQuery { scope, deleted, .. } = wanted;
-        if filtered {
-            let hits = self
-                .finder
-                .find((scope, deleted), words, (usize::MAX, 0))
-                .await?;
-            return Ok(self
-                .store
-                .documents(DocumentQuery {
-                    among: Some(hits.numbers()),
-                    ..wanted
-                })
-                .await?);
-        }
-        // The index tells apart what is in the bin, and so it knows the page and the total.
         let limit = wanted.paging.limit;
         let offset = match wanted.paging.start {
             Start::Offset(offset) => offset,
             Start::After(_) | Start::Before(_) => 0,
         };
-        let part = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let hits = self
-            .finder
-            .find((scope, deleted), words, (part(limit.into()), part(offset)))
-            .await?;
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let search = DocumentSearch {
+            scope: wanted.scope,
+            deleted: wanted.deleted,
+            words,
+            limit: if filtered {
+                usize::MAX
+            } else {
+                count(limit.into())
+            },
+            offset: if filtered { 0 } else { count(offset) },
+        };
+        let hits = self.finder.find(search).await?;
+        let among = Some(hits.numbers());
+        if filtered {
+            let wanted = DocumentQuery { among, ..wanted };
+            return Ok(self.store.documents(wanted).await?);
+        }
+        // The index tells apart what is in the bin, and so it knows the page and the total.
         let paging = Paging {
             start: Start::Offset(0),
             ..wanted.paging
         };
         let page = DocumentQuery {
-            among: Some(hits.numbers()),
+            among,
             paging,
             ..wanted
         };
@@ -231,7 +227,7 @@ impl Documents {
         for collaborator in &found.items {
             shown.push(self.with_email(scope, to_json(collaborator)).await?);
         }
-        Ok(page(&shown, (None, None), &found))
+        Ok(page(&shown, Ends::default(), &found))
     }
 
     /// A page of a document's share links, newest first.
@@ -246,7 +242,7 @@ impl Documents {
     ) -> Result<Page, Failure> {
         let found = part(self.ask(id, meta, ListShares).await?, paging);
         let shown: Vec<Bytes> = found.items.iter().map(to_json).collect();
-        Ok(page(&shown, (None, None), &found))
+        Ok(page(&shown, Ends::default(), &found))
     }
 
     /// A page of the comments on a document, newest first.
@@ -272,7 +268,7 @@ impl Documents {
                 before: skip > 0,
                 after,
             };
-            page(&shown, (None, None), &found)
+            page(&shown, Ends::default(), &found)
         });
         Ok(written.await?)
     }
@@ -327,11 +323,7 @@ impl Documents {
             .collect::<Result<_, Unreadable>>()?;
         let shown: Vec<Bytes> = views.iter().map(to_json).collect();
         let ids = |view: &ActivityView| view.id.to_string();
-        Ok(page(
-            &shown,
-            (views.first().map(ids), views.last().map(ids)),
-            &found,
-        ))
+        Ok(page(&shown, Ends::of(&views, ids), &found))
     }
 }
 
@@ -409,11 +401,26 @@ fn part<T>(mut all: Vec<T>, paging: Paging) -> StoredPage<T> {
     }
 }
 
-pub(super) fn page<T>(
-    shown: &[Bytes],
-    (first, last): (Option<String>, Option<String>),
-    found: &StoredPage<T>,
-) -> Page {
+/// The identifiers at both ends of a page, by which a caller asks for the pages beside it; none where
+/// the list goes by offsets only.
+#[derive(Default)]
+pub(super) struct Ends {
+    first: Option<String>,
+    last: Option<String>,
+}
+
+impl Ends {
+    pub(super) fn of<T>(items: &[T], id: impl Fn(&T) -> String) -> Self {
+        Ends {
+            first: items.first().map(&id),
+            last: items.last().map(id),
+        }
+    }
+}
+
+/// The page of a list, of items that are written out already.
+pub(super) fn page<T>(shown: &[Bytes], ends: Ends, found: &StoredPage<T>) -> Page {
+    let Ends { first, last } = ends;
     let mut data = BytesMut::from(&b"["[..]);
     for item in shown {
         if data.len() > 1 {

@@ -17,7 +17,7 @@ use super::content_reader::{self, ContentQuery, unpack};
 use super::frames::Frame;
 use super::merge_base;
 use super::messages::{ApplyMerge, CommandMeta, DocumentError, Merge, MergeReply, PrepareMerge};
-use super::precompute::{EncodedVersion, Following, pack};
+use super::precompute::{EncodedVersion, Following, OldHead, Parent, encode_version};
 use super::service::{Documents, Failure, unavailable};
 use super::state::{Document, to_json};
 use super::version_graph::{self, Base, Plan};
@@ -48,7 +48,7 @@ const TOO_MANY_CONFLICTS: DocumentError = DocumentError::Conflict {
     reason: "leaves more conflicts than can be told: choose a strategy, or merge smaller steps",
 };
 
-/// What a merge is computed for: it is worth nothing for anything else.
+/// The state for which a merge is computed: its result holds for no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MergeBasis {
     pub(super) source: u64,
@@ -57,18 +57,19 @@ pub(super) struct MergeBasis {
     pub(super) anchored_at: Option<u64>,
 }
 
-/// A merge that is to be computed.
+/// A merge to be computed off the arbiter, with all that it needs beside the contents.
 #[derive(Debug)]
 pub struct MergeJob {
     pub(super) basis: MergeBasis,
-    /// What follows a new head, as it was.
+    /// The comments that follow a new head, as they were.
     pub(super) following: Option<Following>,
     /// The versions as they were.
     pub(super) versions: Arc<Vec<StoredVersion>>,
     /// What the markers call the target and the source.
-    pub(super) names: (String, String),
-    /// The identifiers of the source and the target.
-    pub(super) ids: (VersionId, VersionId),
+    pub(super) target_name: String,
+    pub(super) source_name: String,
+    pub(super) source_id: VersionId,
+    pub(super) target_id: VersionId,
     /// Whether only its text is wanted.
     pub(super) dry_run: bool,
     pub(super) style: MergeStyle,
@@ -76,21 +77,21 @@ pub struct MergeJob {
     pub(super) resolutions: Option<Vec<(usize, Arc<str>)>>,
 }
 
-/// A merge that was computed.
+/// The result of a [`MergeJob`], and for which state it holds.
 #[derive(Debug)]
 pub struct ComputedMerge {
     pub(super) basis: MergeBasis,
     pub(super) outcome: MergeOutcome,
 }
 
-/// What a merge came to.
+/// What a computed merge comes to.
 #[derive(Debug)]
 pub(super) enum MergeOutcome {
     /// A content, ready to be stored.
     Encoded(EncodedVersion),
-    /// What it would give, as JSON.
+    /// The answer to a dry run, in JSON.
     DryRun(Bytes),
-    /// Why it is none.
+    /// Why there is no merged text.
     Refused(DocumentError),
 }
 
@@ -207,7 +208,7 @@ impl Documents {
                     }
                 };
                 let unpacked = permit.run(move || {
-                    unpack(&frames, (wanted.document, number))
+                    unpack(&frames, wanted.document, number)
                         .map(|(content, frame)| (Arc::from(content), frame))
                 });
                 unpacked
@@ -222,7 +223,7 @@ impl Documents {
 }
 
 impl MergeJob {
-    /// What the merge starts from.
+    /// Plans the text that the merge starts from.
     pub(super) async fn planned(&self, scope: Scope) -> Result<Plan, Failure> {
         let MergeBasis { source, target, .. } = self.basis;
         let versions = Arc::clone(&self.versions);
@@ -291,24 +292,27 @@ impl MergeJob {
                 conflicts: [],
             })),
             Ok(text) => {
-                let following = self.following.as_ref().map(|following| (ours, following));
-                MergeOutcome::Encoded(pack(
-                    &text,
-                    Some((basis.target, ours, frame)),
-                    following,
-                    budget,
-                )?)
+                let parent = Parent {
+                    number: basis.target,
+                    content: ours,
+                    frame,
+                };
+                let old_head = self.following.as_ref().map(|comments| OldHead {
+                    content: ours,
+                    comments,
+                });
+                MergeOutcome::Encoded(encode_version(&text, Some(parent), old_head, budget)?)
             }
         };
         Some(ComputedMerge { basis, outcome })
     }
 
-    /// The merged text, or why there is none.
+    /// Merges the texts, with resolutions where they were given.
     fn text(&self, texts: Texts<'_>, budget: &StepBudget) -> Result<String, DocumentError> {
         let labels = Labels {
-            ours: &self.names.0,
+            ours: &self.target_name,
             base: "base",
-            theirs: &self.names.1,
+            theirs: &self.source_name,
         };
         let conflict_bytes_max = Bounds::get().diff_bytes_max;
         let options = MergeOptions {
@@ -337,19 +341,18 @@ impl MergeJob {
     }
 
     fn conflicted(&self, merged: String, conflicts: Vec<Conflict>) -> DocumentError {
-        let (source, target) = self.ids;
         DocumentError::Merge(Box::new(MergeConflict {
             conflicts,
             merged,
-            source,
-            target,
+            source: self.source_id,
+            target: self.target_id,
             style: self.style,
         }))
     }
 }
 
 impl MergeOutcome {
-    /// The answer to a dry run.
+    /// The answer to a dry run, which needs no commit.
     pub(super) fn dry_run(self) -> Result<Answer, Failure> {
         match self {
             MergeOutcome::DryRun(body) => Ok(Answer::ok(None, body)),

@@ -136,7 +136,7 @@ impl utoipa::PartialSchema for VersionName {
 }
 impl ToSchema for VersionName {}
 
-/// Makes a document.
+/// Creates a document.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateDocument {
@@ -183,21 +183,21 @@ pub struct UpdateDocument {
 pub struct AddVersion {
     /// Its whole content; the same as its parent's is still a version.
     pub content: DocumentContent,
-    /// What it is about.
+    /// What the caller says of the version.
     #[serde(default)]
     pub message: Option<Reason>,
-    /// A name of its own in the document.
+    /// A label, unique in the document.
     #[serde(default)]
     pub label: Option<Mark>,
     /// Default: the head, or the tip of `branch`.
     #[serde(default)]
     pub parent: Option<VersionName>,
-    /// The line that it goes on or begins.
+    /// The branch that the version goes on or begins.
     #[serde(default)]
     pub branch: Option<BranchName>,
 }
 
-/// A branch as a body names it.
+/// A branch as a request's body names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BranchName {
     /// The head's line.
@@ -228,7 +228,7 @@ impl ToSchema for BranchName {}
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreVersion {
-    /// What the new version is about.
+    /// What the caller says of the new version.
     #[serde(default)]
     pub message: Option<Reason>,
 }
@@ -237,7 +237,7 @@ pub struct RestoreVersion {
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
-    /// Which conflict, from 0.
+    /// The conflict's place in the list of conflicts, from 0.
     pub index: u64,
     /// The lines in its place.
     pub content: DocumentContent,
@@ -247,7 +247,7 @@ pub struct Resolution {
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Merge {
-    /// What is brought in.
+    /// The version or branch that is merged into the target.
     pub source: VersionName,
     /// What it is brought into; default: the head. An ID must be that of the head or of a branch's
     /// tip.
@@ -257,7 +257,7 @@ pub struct Merge {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub strategy: Option<MergeStrategy>,
-    /// What the merge is about.
+    /// What the caller says of the merge.
     #[serde(default)]
     pub message: Option<Reason>,
     /// Default: `merge`.
@@ -285,7 +285,7 @@ pub struct AddComment {
     /// The last line; default: the first.
     #[serde(default)]
     pub end_line: Option<u64>,
-    /// What it says.
+    /// The comment's text.
     pub body: CommentBody,
 }
 
@@ -293,11 +293,11 @@ pub struct AddComment {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeComment {
-    /// What it says from now on.
+    /// The comment's text from now on.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub body: Option<CommentBody>,
-    /// Whether it is settled.
+    /// Whether the comment is resolved.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub resolved: Option<bool>,
@@ -311,13 +311,13 @@ pub struct CreateShare {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub role: Option<DocumentRole>,
-    /// Until when it opens.
+    /// The instant from which on the link opens nothing; default: it does not expire.
     #[serde(default)]
     pub expires_at: Option<Timestamp>,
-    /// What must be given with it.
+    /// A password that must be given with the link; default: none.
     #[serde(default)]
     pub password: Option<Password>,
-    /// How often it opens.
+    /// How often the link opens; default: any number of times.
     #[serde(default)]
     pub max_uses: Option<u64>,
 }
@@ -326,10 +326,10 @@ pub struct CreateShare {
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddCollaborator {
-    /// Either this …
+    /// The user's identifier; either this or `email` is given.
     #[serde(default)]
     pub user_id: Option<UserId>,
-    /// … or this.
+    /// The user's e-mail address.
     #[serde(default)]
     pub email: Option<Email>,
     /// What the user may do.
@@ -574,7 +574,7 @@ for_each_request!(request_and_reply);
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CollaboratorGiven {
-    /// Which user.
+    /// The user.
     pub user_id: UserId,
     /// What the user may do.
     pub role: DocumentRole,
@@ -584,7 +584,7 @@ pub struct CollaboratorGiven {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetPermissions {
-    /// Who may see it at all.
+    /// Who may see the document without being named in it.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub visibility: Option<Visibility>,
@@ -596,7 +596,7 @@ pub struct SetPermissions {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub collaborators: Option<Vec<CollaboratorGiven>>,
-    /// Whether share links open it.
+    /// Whether share links open the document.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub link_sharing: Option<bool>,
@@ -609,7 +609,7 @@ pub struct SetPermissions {
 /// What goes with every request: who asks, and under which conditions.
 #[derive(Debug)]
 pub struct CommandMeta {
-    /// Who asks.
+    /// The caller, with tenant, key and user.
     pub caller: Caller,
     /// Who asks, as far as roles go.
     pub requester: Requester,
@@ -643,7 +643,7 @@ impl CommandMeta {
     }
 }
 
-/// A request with what goes with it.
+/// A request with all that a document needs to decide on it.
 #[derive(Debug)]
 pub struct DocumentCommand {
     /// Who asks, and under which conditions.
@@ -654,7 +654,7 @@ pub struct DocumentCommand {
     pub users: Arc<Identity>,
 }
 
-/// Why a document refuses.
+/// Why a document refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// There is no such document for this caller, or no such part of it.
@@ -666,7 +666,7 @@ pub enum DocumentError {
     /// `If-Match` named another state, or the target has moved on.
     #[error("the document has changed")]
     Precondition,
-    /// Its state stands in the way.
+    /// The document's state stands in the way.
     #[error("{field}: {reason}")]
     Conflict {
         /// The parameter, where one is at fault.
@@ -685,9 +685,9 @@ pub enum DocumentError {
 /// A version that a name was found to mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionFound {
-    /// Its number in the document.
+    /// The version's number in its document.
     pub number: u64,
-    /// Its identifier.
+    /// The version's identifier.
     pub id: VersionId,
     /// The number of its first parent.
     pub parent: Option<u64>,

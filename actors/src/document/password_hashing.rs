@@ -19,10 +19,11 @@ const WAITING_OF_ACCOUNT_MAX: usize = 256;
 /// Callers that may wait in all.
 const WAITING_MAX: usize = 4_096;
 
-/// How passwords are hashed.
+/// How many passwords are hashed at once, and how long callers wait.
 #[derive(Debug, Clone, Copy)]
 pub struct HashSettings {
-    /// At once, at least one; of one account at most one less, where there are two or more.
+    /// Passwords hashed at once, at least one; of one account at most one less, where there are two
+    /// or more.
     pub places: usize,
     /// How long a caller may wait for a place.
     pub wait_max: Duration,
@@ -37,23 +38,23 @@ pub(crate) struct HashClaim {
     pub(crate) link: u128,
 }
 
-/// Why no place was given: nothing was hashed.
+/// Why a caller got no permit to hash: nothing was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoHashPermit {
-    /// Too many wait already.
+    /// Too many callers wait already.
     Full,
-    /// None became free in time.
+    /// No permit became free in time.
     TooLate,
 }
 
-/// The places, and who waits for one.
+/// The permits to hash a password, and the callers that wait for one.
 #[derive(Debug)]
 pub(crate) struct HashPermits {
     queue: Arc<Mutex<Queue>>,
     wait_max: Duration,
 }
 
-/// A place, until it is dropped.
+/// A permit to hash one password, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct HashPermit {
     queue: Arc<Mutex<Queue>>,

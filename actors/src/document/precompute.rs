@@ -20,14 +20,14 @@ use colloquy_model::entity::Subject;
 use colloquy_runtime::offload::Effort;
 use colloquy_runtime::{BoxFuture, LoadError};
 
-/// What is to be computed.
+/// What a command needs computed off the arbiter before it is decided.
 #[derive(Debug)]
 pub struct Precompute {
     pub(super) document: Subject,
-    /// The account whose turn it takes.
+    /// The tenant for whom is computed: tenants take turns.
     pub(super) scope: Scope,
     pub(super) task: Task,
-    /// Comments that are to follow, where the job makes a new head.
+    /// Comments that are to follow, where a new head is made.
     pub(super) following: Option<Following>,
 }
 
@@ -63,28 +63,31 @@ pub(super) enum Task {
     Count { version: u64 },
 }
 
-/// What was computed.
+/// The result of a [`Precompute`].
 #[derive(Debug)]
 pub enum PrecomputeResult {
-    /// A content, ready to be stored.
+    /// An encoded content.
     Encoded(EncodedVersion),
     /// How many lines the version has.
     LineCount(usize),
 }
 
-/// A content, ready to be stored.
+/// A content, encoded and ready to be stored as a version.
 #[derive(Debug)]
 pub struct EncodedVersion {
     pub(super) frame: Bytes,
     /// The version that the frame is against.
     pub(super) base: Option<u64>,
-    /// Whether it is the parent's content.
+    /// Whether the content is the same as the parent's.
     pub(super) same: bool,
-    /// What followed it, where it is a new head that something follows.
+    /// The comments that have followed it, where it is a new head that comments follow.
     pub(super) followed: Option<Followed>,
 }
 
-/// Reads what the job needs and computes it.
+/// Reads the contents that the job needs, and computes it off the arbiter.
+///
+/// # Errors
+/// A content can't be read, or the computation crashed or did not get its turn in time.
 pub(super) fn run(
     store: Arc<dyn Store>,
     job: Precompute,
@@ -113,9 +116,9 @@ pub(super) fn run(
 
 pub(super) type Chains = [(u64, Vec<Bytes>)];
 
-fn content(chains: &Chains, (document, number): (Subject, u64)) -> Option<(String, Frame)> {
+fn content(chains: &Chains, document: Subject, number: u64) -> Option<(String, Frame)> {
     let (_, frames) = chains.iter().find(|(known, _)| *known == number)?;
-    unpack(frames, (document, number))
+    unpack(frames, document, number)
 }
 
 impl Precompute {
@@ -150,73 +153,87 @@ impl Precompute {
 
     pub(super) fn compute(&self, chains: &Chains) -> Option<PrecomputeResult> {
         match &self.task {
-            Task::Encode { content, parent } => self.pack(chains, content, *parent),
-            Task::Copy { version, parent } => self.pack(
+            Task::Encode { content, parent } => self.encode(chains, content, *parent),
+            Task::Copy { version, parent } => self.encode(
                 chains,
-                &content(chains, (self.document, *version))?.0,
+                &content(chains, self.document, *version)?.0,
                 Some(*parent),
             ),
             Task::Count { version } => Some(PrecomputeResult::LineCount(count_lines(
-                &content(chains, (self.document, *version))?.0,
+                &content(chains, self.document, *version)?.0,
             ))),
         }
     }
 
-    fn pack(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<PrecomputeResult> {
+    fn encode(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<PrecomputeResult> {
         let held = match parent {
-            Some(parent) => Some((parent, content(chains, (self.document, parent))?)),
+            Some(number) => Some((number, content(chains, self.document, number)?)),
             None => None,
         };
-        let following = match &self.following {
-            Some(following) => Some((
-                content(chains, (self.document, following.head))?.0,
-                following,
-            )),
+        let head = match &self.following {
+            Some(comments) => Some((content(chains, self.document, comments.head)?.0, comments)),
             None => None,
         };
-        let parent = held
+        let parent = held.as_ref().map(|(number, (content, frame))| Parent {
+            number: *number,
+            content,
+            frame,
+        });
+        let old_head = head
             .as_ref()
-            .map(|(number, (content, frame))| (*number, content.as_str(), frame));
-        let following = following
-            .as_ref()
-            .map(|(head, following)| (head.as_str(), *following));
+            .map(|(content, comments)| OldHead { content, comments });
         // A change is made whether its caller waits or not.
         let budget = StepBudget::new(Bounds::get().comparison_steps_max);
-        pack(text, parent, following, &budget).map(PrecomputeResult::Encoded)
+        encode_version(text, parent, old_head, &budget).map(PrecomputeResult::Encoded)
     }
 }
 
-/// Packs a text, against its parent's where there is one; `following` stands on the lines of the
-/// text beside it.
-pub(super) fn pack(
+/// The version against which a new one is encoded.
+#[derive(Clone, Copy)]
+pub(super) struct Parent<'a> {
+    pub(super) number: u64,
+    pub(super) content: &'a str,
+    pub(super) frame: &'a Frame,
+}
+
+/// The head that a new one takes the place of, where comments on its lines follow.
+#[derive(Clone, Copy)]
+pub(super) struct OldHead<'a> {
+    pub(super) content: &'a str,
+    pub(super) comments: &'a Following,
+}
+
+/// Encodes a text as a version, against its parent where there is one, and lets the comments on the
+/// old head follow it. None where it can't be compressed, which is logged.
+pub(super) fn encode_version(
     text: &str,
-    parent: Option<(u64, &str, &Frame)>,
-    following: Option<(&str, &Following)>,
+    parent: Option<Parent<'_>>,
+    old_head: Option<OldHead<'_>>,
     budget: &StepBudget,
 ) -> Option<EncodedVersion> {
-    let base = parent.map(|(_, content, frame)| Base {
-        content,
-        place: frame.place(),
+    let base = parent.map(|parent| Base {
+        content: parent.content,
+        place: parent.frame.place(),
     });
     let frame = encode(text, base)
         .inspect_err(|error| tracing::error!(%error, "a version can't be packed"))
         .ok()?;
-    let same = parent.is_some_and(|(_, content, _)| content == text);
-    let base = parent
-        .map(|(number, ..)| number)
-        .filter(|_| !frame.is_keyframe());
-    let followed =
-        following.map(|(head, following)| following.followed(changes(head, text, budget)));
+    let followed = old_head.map(|head| {
+        let moves = changes(head.content, text, budget);
+        head.comments.followed(moves)
+    });
     Some(EncodedVersion {
+        base: parent
+            .map(|parent| parent.number)
+            .filter(|_| !frame.is_keyframe()),
+        same: parent.is_some_and(|parent| parent.content == text),
         frame: frame.bytes().clone(),
-        base,
-        same,
         followed,
     })
 }
 
 impl Following {
-    /// What becomes of it where lines move like this.
+    /// Lets the comments follow a new head whose lines differ in these places.
     fn followed(&self, moves: Vec<Change>) -> Followed {
         let moved = self.anchors.followed(self.head, &moves);
         Followed {

@@ -14,7 +14,7 @@ use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::threads::BackgroundThread;
 
-/// Erased before the store is asked again.
+/// Documents erased before the store is asked again.
 const PAGE: u32 = 64;
 /// Between two looks into the bin, at most and at least.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> io::Result<Bac
     })
 }
 
-/// Erases what is overdue; whether nothing of it is left.
+/// Erases the documents that are overdue. Gives whether none of them is left.
 async fn empty(documents: &Documents, keep: Duration) -> bool {
     let before = Timestamp::now()
         .0

@@ -8,7 +8,7 @@ use super::access::{DocumentRole, Visibility};
 use super::messages::{ContentType, MAIN};
 use colloquy_model::time::Timestamp;
 
-/// What a field may keep.
+/// What a field of an erased document's JSON may keep.
 #[derive(Debug, Clone, Copy)]
 enum Kept {
     /// Identifiers: one, or a list of them.

@@ -28,9 +28,9 @@ const SEARCH_WAIT: Duration = Duration::from_secs(2);
 const SEARCH_MAX: Duration = Duration::from_secs(4);
 /// Events waiting for the index; one that lags further reads the store.
 const QUEUE: usize = 1_024;
-/// Read from the store at once.
+/// Documents read from the store at once.
 const PAGE: u32 = 500;
-/// After a failure.
+/// How long the thread pauses after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The index, and the thread that fills it.
@@ -47,6 +47,21 @@ struct Shared {
     reads: QueueBounds,
     /// Another one when this one turned out to be damaged.
     index: Mutex<Arc<Search>>,
+}
+
+/// A search for documents.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DocumentSearch<'q> {
+    /// Whose documents.
+    pub(crate) scope: Scope,
+    /// Whether those in the bin are searched, in place of the others.
+    pub(crate) deleted: bool,
+    /// The words, as the caller wrote them.
+    pub(crate) words: &'q str,
+    /// How many documents are wanted.
+    pub(crate) limit: usize,
+    /// How many are left out first.
+    pub(crate) offset: usize,
 }
 
 impl SearchIndexer {
@@ -84,17 +99,11 @@ impl SearchIndexer {
         })
     }
 
-    /// Documents of this scope in which the query's words are, best first: `limit` of them from the
-    /// `offset`-th on.
+    /// Finds documents, best first.
     ///
     /// # Errors
     /// The index is behind, or can't be read.
-    pub(crate) async fn find(
-        &self,
-        (scope, in_bin): (Scope, bool),
-        query: &str,
-        (limit, offset): (usize, usize),
-    ) -> Result<Found, ListFailure> {
+    pub(crate) async fn find(&self, search: DocumentSearch<'_>) -> Result<Found, ListFailure> {
         let index = self.shared.index();
         let wanted = self.shared.feed.last();
         self.shared.feed.reach();
@@ -102,7 +111,11 @@ impl SearchIndexer {
             .wait_for(wanted, SEARCH_WAIT)
             .await
             .map_err(|_| ListFailure::Away)?;
-        let found = index.find(shelf(scope, in_bin), query, limit, offset);
+        let partition = match search.deleted {
+            true => deleted(search.scope),
+            false => search.scope,
+        };
+        let found = index.find(partition, search.words, search.limit, search.offset);
         Ok(tokio::time::timeout(SEARCH_MAX, found)
             .await
             .map_err(|_| ListFailure::TooSlow)??)
@@ -282,7 +295,7 @@ impl Follower<'_> {
     /// What is to be found of a document.
     async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
         let store = &self.shared.store;
-        let Some((row, in_bin)) = store.document(scope, number).await? else {
+        let Some((row, is_deleted)) = store.document(scope, number).await? else {
             return Ok(None);
         };
         let facts = Facts::stored(
@@ -310,14 +323,17 @@ impl Follower<'_> {
         // On this thread: it has nothing else to do.
         let unpacked = {
             let _pin = offload::pin_if_large(bytes);
-            unpack(&frames, (row.subject, facts.head))
+            unpack(&frames, row.subject, facts.head)
         };
         let (content, _) = unpacked.ok_or(ReadError::Unreadable)?;
         // It goes before the text is handed in: the queue may be full for as long as the disk is.
         drop(permit);
         Ok(Some(Entry {
             number,
-            scope: shelf(scope, in_bin),
+            scope: match is_deleted {
+                true => deleted(scope),
+                false => scope,
+            },
             title: facts.title,
             content,
         }))
@@ -339,12 +355,8 @@ impl Follower<'_> {
     }
 }
 
-/// Where the index keeps a scope's documents: those in the bin apart, so that a search meets the
-/// ones or the others.
-fn shelf(scope: Scope, in_bin: bool) -> Scope {
-    if in_bin {
-        Scope::from_number(!scope.number())
-    } else {
-        scope
-    }
+/// The partition of the index that holds a tenant's documents in the bin: they are kept apart, so
+/// that a search meets the ones or the others.
+fn deleted(scope: Scope) -> Scope {
+    Scope::from_number(!scope.number())
 }

@@ -30,7 +30,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a document could not be asked.
+/// Why a document did not reply: its refusal, or why it could not be asked.
 pub type Failure = AskError<DocumentError>;
 
 /// All documents: the way in for the edge.
@@ -39,7 +39,7 @@ pub struct Documents {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) finder: SearchIndexer,
-    /// Wrong passwords, by share link.
+    /// Counts wrong passwords by share link.
     pub(crate) tries: Arc<PasswordTries<ShareId>>,
     /// Where passwords of share links are hashed.
     pub(crate) hashes: HashPermits,
@@ -220,8 +220,11 @@ impl Documents {
         let (stored, frames) = found
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
-        let place = (Document::subject(id), version.number);
-        let made = permit.run(move || Some(make(stored, &unpack(&frames, place)?.0)));
+        let (document, number) = (wanted.document, version.number);
+        let made = permit.run(move || {
+            let (content, _) = unpack(&frames, document, number)?;
+            Some(make(stored, &content))
+        });
         made.await
             .ok_or(AskError::Crashed)?
             .ok_or(AskError::Unreadable)

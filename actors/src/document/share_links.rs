@@ -22,13 +22,13 @@ use colloquy_runtime::{AskError, Cause, LoadError, offload};
 /// A share link that is open to whoever asks.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// Where it leads.
+    /// The document that it opens.
     pub document: DocumentId,
     /// The link itself.
     pub share: ShareId,
-    /// Whose document it is.
+    /// The document's tenant.
     pub scope: Scope,
-    /// Its holder, to the document.
+    /// The link's holder, as far as roles in the document go.
     pub requester: Requester,
 }
 
@@ -43,7 +43,7 @@ pub enum LinkError {
     WrongPassword,
     /// Too many wrong ones were given.
     TooManyTries(TooManyTries),
-    /// It can't be told now.
+    /// Whether the link opens could not be found out.
     Unknown(Failure),
 }
 
@@ -161,8 +161,7 @@ impl Documents {
             password: wanted,
         } = self.ask(document, meta, OpenShare { token: hash }).await?;
         if let Some(wanted) = wanted {
-            self.check_password((scope, share), wanted, password)
-                .await?;
+            self.check_password(scope, share, wanted, password).await?;
         }
         Ok(Link {
             document,
@@ -174,7 +173,8 @@ impl Documents {
 
     async fn check_password(
         &self,
-        (scope, share): (Scope, ShareId),
+        scope: Scope,
+        share: ShareId,
         wanted: String,
         given: Option<&str>,
     ) -> Result<(), LinkError> {

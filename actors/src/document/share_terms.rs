@@ -41,15 +41,15 @@ pub fn same_hash(one: &SecretHash, other: &SecretHash) -> bool {
 /// What a link holds as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareTerms {
-    /// The token's hash.
+    /// The hash of the link's token.
     pub token: SecretHash,
     /// What it lets its holder do; never owner.
     pub role: DocumentRole,
     /// From this instant on it opens nothing.
     pub expires_at: Option<Timestamp>,
-    /// How often it opens.
+    /// How often it opens; none: any number of times.
     pub max_uses: Option<u64>,
-    /// How often it has.
+    /// How often it has been opened.
     pub uses: u64,
     /// The password's hash, as [`hash_password`] gave it.
     pub password: Option<String>,
@@ -68,13 +68,13 @@ pub struct ShareWanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct BadTerms {
-    /// The parameter.
+    /// The parameter's name.
     pub field: &'static str,
     /// What it must be.
     pub reason: &'static str,
 }
 
-/// What a link is to its holder.
+/// Whether a link opens, and with what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// Expired or used up: as if it had never been.
@@ -86,7 +86,7 @@ pub enum Opening {
 }
 
 impl ShareTerms {
-    /// The terms of a new link.
+    /// Checks the parameters of a new link, and gives its terms.
     ///
     /// # Errors
     /// The parameter that can't be taken.
@@ -202,7 +202,7 @@ const WINDOW_MS: i64 = 60_000;
 /// is one of them.
 const LINKS_MAX: usize = 10_000;
 
-/// No more tries for now.
+/// Too many wrong passwords were given: none is looked at for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many tries; the next one in {retry_after_seconds} s")]
 pub struct TooManyTries {
@@ -240,7 +240,7 @@ impl<K: Copy + Eq + Hash> PasswordTries<K> {
             .map_or(Ok(()), |tries| let_in(tries, now_ms))
     }
 
-    /// Counts a wrong one.
+    /// Counts a wrong password.
     pub fn was_wrong(&self, link: K, now_ms: i64) {
         let mut links = self.links.lock();
         if !links.contains_key(&link) && links.len() >= self.links_max {

@@ -38,7 +38,7 @@ pub(super) struct Live {
     pub(super) id: DocumentId,
     pub(super) scope: Scope,
     pub(super) sequence: u64,
-    /// When what it shows changed last.
+    /// When what the document shows changed last, in Unix milliseconds.
     pub(super) updated_at: i64,
     pub(super) facts: Facts,
     /// Oldest first, so that a version's number is its place. Shared with what a decision makes of
@@ -47,7 +47,7 @@ pub(super) struct Live {
     pub(super) comments: Comments,
 }
 
-/// What stands in a document's header, beside its versions and comments.
+/// A document's header: all of it but its versions and comments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Facts {
     pub(super) title: String,
@@ -71,7 +71,7 @@ pub(super) struct Facts {
     pub(super) last_at: i64,
 }
 
-/// A share link.
+/// A share link of the document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Share {
     pub(super) id: ShareId,
@@ -95,7 +95,7 @@ pub(super) enum Change {
 }
 
 impl Document {
-    /// How the store names it.
+    /// The name under which the store keeps a document.
     #[must_use]
     pub fn subject(id: DocumentId) -> Subject {
         Subject {
@@ -219,7 +219,7 @@ impl Live {
         }
     }
 
-    /// The document out of the store.
+    /// Restores a document from the store.
     ///
     /// # Errors
     /// A part of it can't be read, which is told.
@@ -333,7 +333,7 @@ impl Live {
         })
     }
 
-    /// What it holds in memory beside itself.
+    /// Bytes that it holds in memory beside itself.
     pub(super) fn bytes(&self) -> usize {
         let Facts {
             permissions,
@@ -351,7 +351,7 @@ impl Live {
 }
 
 impl Facts {
-    /// The facts out of a stored header.
+    /// Reads the facts from a stored header.
     ///
     /// # Errors
     /// The header can't be read, which is told.

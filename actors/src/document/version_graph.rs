@@ -74,7 +74,7 @@ impl Ahead {
     }
 }
 
-/// What a merge starts from.
+/// The text that a merge starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// The empty text.
@@ -88,7 +88,7 @@ pub enum Base {
 /// A merge of common ancestors, of which another merge starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BaseMerge {
-    /// What its sides started from.
+    /// The text that its sides started from.
     pub base: Base,
     /// The older ancestors.
     pub ours: Base,
@@ -153,12 +153,14 @@ impl<'g, P: Fn(u64) -> &'g [u64]> Planner<P> {
         let mut base = Base::Version(*oldest);
         for (place, next) in newer.iter().enumerate() {
             let merged = bases.get(..=place).unwrap_or_default();
-            base = self.merge((merged, base), *next, depth + 1);
+            base = self.merge(merged, base, *next, depth + 1);
         }
         base
     }
 
-    fn merge(&mut self, (merged, ours): (&[u64], Base), theirs: u64, depth: usize) -> Base {
+    /// Plans the merge of `theirs` into `ours`, which the versions `merged` were merged into, unless
+    /// it is planned already.
+    fn merge(&mut self, merged: &[u64], ours: Base, theirs: u64, depth: usize) -> Base {
         let key = (merged.to_vec(), theirs, depth);
         if let Some(known) = self.known.get(&key) {
             self.left += 1;

@@ -14,18 +14,18 @@ use colloquy_model::time::Timestamp;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Document)]
 pub struct DocumentView<'a> {
-    /// Names it.
+    /// The document's identifier.
     pub id: DocumentId,
     /// 1 to 500 characters.
     pub title: &'a str,
-    /// What it says; where a list shows it, left out.
+    /// The head's content; left out where a list shows the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<&'a str>,
     /// What the content is written in.
     pub content_type: ContentType,
     /// The caller's own data.
     pub metadata: &'a Metadata,
-    /// Whose it is; null: the account's.
+    /// The user who owns it; null: the account does.
     pub owner_id: Option<UserId>,
     /// The head; in events of versions, that version.
     #[schema(value_type = VersionId)]
@@ -34,13 +34,13 @@ pub struct DocumentView<'a> {
     pub version_number: u64,
     /// What the caller may do; in events null.
     pub role: Option<DocumentRole>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
-    /// Who made it.
+    /// The user who created it.
     pub created_by: Option<UserId>,
-    /// Who changed it last.
+    /// The user who changed it last.
     pub updated_by: Option<UserId>,
 }
 
@@ -58,23 +58,23 @@ pub enum VersionShown<'a> {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = DocumentVersion)]
 pub struct VersionView<'a> {
-    /// Names it.
+    /// The version's identifier.
     pub id: VersionId,
-    /// Where it stands.
+    /// The version's document.
     pub document_id: DocumentId,
     /// 1, 2, 3 … in its document.
     pub number: u64,
-    /// Its own name.
+    /// Its label, if it has one.
     pub label: Option<&'a str>,
-    /// Its line.
+    /// Its branch; `main` is the head's.
     pub branch: &'a str,
-    /// What it was made from.
+    /// The versions that it was made from.
     pub parents: Vec<VersionId>,
-    /// What it is about.
+    /// What its author says of it.
     pub message: Option<&'a str>,
-    /// Who wrote it.
+    /// The user who wrote it.
     pub author: Option<UserId>,
-    /// When.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
@@ -82,7 +82,7 @@ pub struct VersionView<'a> {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq, ToSchema)]
 #[schema(as = Comment)]
 pub struct CommentView {
-    /// Names it.
+    /// The comment's identifier.
     pub comment_id: CommentId,
     /// The version in which its lines stand.
     pub version: VersionId,
@@ -90,15 +90,15 @@ pub struct CommentView {
     pub start_line: u64,
     /// Its last line.
     pub end_line: u64,
-    /// What it says.
+    /// The comment's text.
     pub body: String,
-    /// Who wrote it.
+    /// The user who wrote it.
     pub author: Option<UserId>,
-    /// Whether it is settled.
+    /// Whether it is resolved.
     pub resolved: bool,
     /// Whether its lines are no longer what they were.
     pub outdated: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
@@ -108,19 +108,19 @@ pub struct CommentView {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Share)]
 pub struct ShareView {
-    /// Names it.
+    /// The link's identifier.
     pub share_id: ShareId,
     /// What its holder may do.
     pub role: DocumentRole,
-    /// Until when it opens.
+    /// The instant from which on it opens nothing.
     pub expires_at: Option<Timestamp>,
-    /// How often it opens.
+    /// How often it opens; null: any number of times.
     pub max_uses: Option<u64>,
-    /// How often it has.
+    /// How often it has been opened.
     pub uses: u64,
     /// Whether a password must be given.
     pub has_password: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
@@ -128,17 +128,17 @@ pub struct ShareView {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = NewShare)]
 pub struct NewShareView<'a> {
-    /// The link.
+    /// The new link.
     #[serde(flatten)]
     pub share: ShareView,
     /// Where it opens, shown this once; null where the same request is repeated.
     pub url: Option<&'a str>,
 }
 
-/// What a merge that is refused tells.
+/// The details of a merge that is refused because of conflicts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MergeConflict {
-    /// One for each block of markers.
+    /// The conflicts, one for each block of markers.
     pub conflicts: Vec<Conflict>,
     /// The text with the markers.
     pub merged: String,

@@ -78,7 +78,8 @@ impl Desk {
     fn content(&self, number: u64) -> String {
         unpack(
             &self.frames_of(number),
-            (Document::subject(self.document.id), number),
+            Document::subject(self.document.id),
+            number,
         )
         .unwrap()
         .0
@@ -162,7 +163,8 @@ impl Desk {
         let read = async |number: u64| {
             let (content, frame) = unpack(
                 &self.frames_of(number),
-                (Document::subject(self.document.id), number),
+                Document::subject(self.document.id),
+                number,
             )
             .unwrap();
             Ok((Arc::from(content), frame))

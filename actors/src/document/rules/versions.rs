@@ -36,7 +36,8 @@ struct Place {
 struct Sides {
     source: u64,
     target: u64,
-    names: (String, String),
+    source_name: String,
+    target_name: String,
 }
 
 fn invalid(field: &'static str, reason: impl Into<String>) -> DocumentError {
@@ -502,13 +503,11 @@ impl Live {
         let sides = Sides {
             source: side(&merge.source).ok_or_else(unknown("source"))?,
             target: side(&target).ok_or_else(unknown("target"))?,
-            names: (
-                merge
-                    .target
-                    .as_ref()
-                    .map_or_else(|| HEAD.to_owned(), VersionName::to_string),
-                merge.source.to_string(),
-            ),
+            source_name: merge.source.to_string(),
+            target_name: merge
+                .target
+                .as_ref()
+                .map_or_else(|| HEAD.to_owned(), VersionName::to_string),
         };
         if self.is_tip(sides.target) {
             Ok(sides)
@@ -553,8 +552,10 @@ impl Live {
                 .following()
                 .filter(|following| following.head == sides.target),
             versions: Arc::clone(&self.versions),
-            ids: (self.found(sides.source).id, self.found(sides.target).id),
-            names: sides.names,
+            source_id: self.found(sides.source).id,
+            target_id: self.found(sides.target).id,
+            target_name: sides.target_name,
+            source_name: sides.source_name,
             dry_run: merge.dry_run,
             style: merge.style.unwrap_or_default(),
             strategy: merge.strategy.unwrap_or_default(),

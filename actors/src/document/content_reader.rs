@@ -1,5 +1,5 @@
-//! Contents of versions on their way from the store, with a turn to compute over them: who waits
-//! for a turn over large ones does not hold them meanwhile.
+//! Contents of versions on their way from the store, with a permit to compute over them: who waits
+//! for a permit over large ones does not hold them meanwhile.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(super) enum ContentError {
     Unavailable,
     /// What is stored can't be read; that was told where it was found.
     Unreadable,
-    /// Too much else is read or computed: the turn did not come in time.
+    /// Too much else is read or computed: there was no permit in time.
     Overloaded,
 }
 
@@ -77,10 +77,10 @@ impl From<ContentError> for LoadError {
     }
 }
 
-/// Versions in the order of the numbers, and a turn to compute over their contents.
+/// Versions in the order of the numbers, and a permit to compute over their contents.
 ///
 /// # Errors
-/// One is not there, the store is unavailable, or the turn did not come in time.
+/// One is not there, the store is unavailable, or there was no permit in time.
 pub(super) async fn read(
     store: &Arc<dyn Store>,
     wanted: ContentQuery,

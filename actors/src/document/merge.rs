@@ -251,7 +251,7 @@ impl MergeJob {
         numbers
     }
 
-    /// Computes it in this turn; `read` gives a version's content.
+    /// Computes the merge under this permit; `read` gives a version's content.
     pub(super) async fn compute<R>(
         self,
         plan: &Plan,

@@ -35,7 +35,7 @@ struct BaseMerger<R> {
     read: R,
 }
 
-/// Computes the text that a plan ends in, in this turn; `read` gives the content of a version.
+/// Computes the text that a plan ends in, under this permit; `read` gives the content of a version.
 ///
 /// # Errors
 /// A content can't be read, or the computation crashed.

@@ -74,7 +74,7 @@ fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
             let other = (line + 1 + other.index(lines - 1)) % lines;
             goes_on = vec![(line, Some(tips[other])), (other, Some(tips[line]))];
         }
-        for (permit, (line, other)) in goes_on.into_iter().enumerate() {
+        for (turn, (line, other)) in goes_on.into_iter().enumerate() {
             let of = |number: u64| &versions[usize::try_from(number).unwrap() - 1];
             let mut version = Version {
                 parents: vec![tips[line]],
@@ -84,11 +84,11 @@ fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
                 other.filter(|other| !contains(tips[line], *other, |number| &of(number).parents))
             {
                 version.parents.push(other);
-                if step.takes_other[permit] {
+                if step.takes_other[turn] {
                     version.words = of(other).words;
                 }
             }
-            for (place, word) in step.edits.iter().skip(permit) {
+            for (place, word) in step.edits.iter().skip(turn) {
                 version.words[place.index(PLACES)] = *word;
             }
             versions.push(version);

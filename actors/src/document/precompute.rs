@@ -87,7 +87,7 @@ pub struct EncodedVersion {
 /// Reads the contents that the job needs, and computes it off the arbiter.
 ///
 /// # Errors
-/// A content can't be read, or the computation crashed or did not get its turn in time.
+/// A content can't be read, or the computation crashed or got no permit in time.
 pub(super) fn run(
     store: Arc<dyn Store>,
     job: Precompute,

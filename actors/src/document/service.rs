@@ -201,7 +201,7 @@ impl Documents {
         Ok(Answer { body, ..answer })
     }
 
-    /// What is made of a version and its content, in one turn.
+    /// What is made of a version and its content, under one permit.
     pub(super) async fn with_content_of<T: Send + 'static>(
         &self,
         id: DocumentId,

@@ -225,14 +225,7 @@ impl System {
             keys: builder.records(),
             users: builder.records(),
             customers: builder.records(),
-            events: Events {
-                store: store.clone(),
-                feed: Arc::clone(&views.feed),
-                is_user: {
-                    let identity = Arc::clone(&views.identity);
-                    Box::new(move |scope, user| identity.user(scope, user).is_some())
-                },
-            },
+            events: builder.events(),
             idempotency: Idempotency::new(Arc::clone(&views.keys), store.clone()),
             limiter: RateLimiter::new(Vec::new()),
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
@@ -381,6 +374,15 @@ impl Builder<'_> {
             .unwrap_or(&self.settings.policy)
             .clone();
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
+    }
+
+    fn events(&self) -> Events {
+        let identity = Arc::clone(&self.views.identity);
+        Events {
+            store: self.store.clone(),
+            feed: Arc::clone(&self.views.feed),
+            is_user: Box::new(move |scope, user| identity.user(scope, user).is_some()),
+        }
     }
 
     fn documents(&self) -> Result<Documents, SearchError> {

@@ -102,6 +102,15 @@ impl Counts {
 /// A salt and the salted hash of each row's payload, made before the writer is reached.
 pub(super) type PayloadDigests = Vec<([u8; 16], [u8; 32])>;
 
+/// Adds one row.
+const INSERT_ROW: &str = "INSERT INTO rows(
+    pos, entity, seq, happened, scope, number, at, from_customer, from_agent,
+    from_system, last_message_at, channel, priority, assignee, sender, edit, by_key,
+    by_user, by_address, by_request, salt, hash, key, request, done, answer_id,
+    etag, answer, payload)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+    ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
+
 type CounterKey = (i64, Counted, i64, i64);
 
 /// What a slice left behind, and where each of its answers stands.
@@ -330,15 +339,7 @@ impl<'c> Batch<'c> {
         };
         let digest = digests.get(index);
         let address = commit.by.address.map(|address| address.to_string());
-        let mut insert = self.connection.prepare_cached(
-            "INSERT INTO rows(
-             pos, entity, seq, happened, scope, number, at, from_customer, from_agent,
-             from_system, last_message_at, channel, priority, assignee, sender, edit, by_key,
-             by_user, by_address, by_request, salt, hash, key, request, done, answer_id,
-             etag, answer, payload)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-             ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
-        )?;
+        let mut insert = self.connection.prepare_cached(INSERT_ROW)?;
         insert.execute(params![
             pos,
             entity,
@@ -375,14 +376,21 @@ impl<'c> Batch<'c> {
             &row.payload[..],
         ])?;
         if let Some(original) = row.edits {
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO edits(entity, original, number, pos) SELECT ?1, ?2, coalesce(max(number), 0) + 1, ?3 FROM edits
-                     WHERE entity = ?1 AND original = ?2",
-                )?
-                .execute(params![entity, int(original), pos])?;
+            self.insert_edit(entity, original, pos)?;
         }
         self.sequences.insert(commit.subject.number, sequence);
+        Ok(())
+    }
+
+    /// Notes the next edit of a message, which stands at this position.
+    fn insert_edit(&self, entity: i64, original: u64, pos: i64) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached(
+                "INSERT INTO edits(entity, original, number, pos)
+                 SELECT ?1, ?2, coalesce(max(number), 0) + 1, ?3 FROM edits
+                 WHERE entity = ?1 AND original = ?2",
+            )?
+            .execute(params![entity, int(original), pos])?;
         Ok(())
     }
 

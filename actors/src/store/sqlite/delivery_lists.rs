@@ -284,28 +284,7 @@ pub(super) fn page(
         Start::After(_) | Start::Before(_) => 0,
     };
     let limit = usize::try_from(paging.limit).unwrap_or(0);
-    let (direction, compare) = (scan.direction(), scan.compare());
-    let bound = scan
-        .bound
-        .map_or_else(String::new, |_| format!(" AND d {compare} ?3"));
-    let mut parts = Vec::new();
-    for kind in EventKind::EVENTS
-        .iter()
-        .filter(|kind| happened.is_none_or(|wanted| wanted == **kind))
-    {
-        for stored in stored_as(state) {
-            parts.push(format!(
-                "SELECT d FROM (SELECT d FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1
-                 AND happened = {} AND state = {stored}{bound} AND ?2 <> -1 ORDER BY d {direction} LIMIT ?4)",
-                *kind as i64
-            ));
-        }
-    }
-    let sql = format!(
-        "SELECT {DELIVERY} FROM deliveries WHERE d IN (SELECT d FROM ({}) ORDER BY d {direction} LIMIT ?4)
-         ORDER BY d {direction} LIMIT -1 OFFSET ?5",
-        parts.join(" UNION ALL ")
-    );
+    let sql = page_sql(&scan, happened, state);
     let most = int(skip)
         .saturating_add(i64::from(paging.limit))
         .saturating_add(1);
@@ -326,6 +305,33 @@ pub(super) fn page(
         total,
         skip > 0 || scan.bound.is_some(),
     )))
+}
+
+/// The statement of a page: of the endpoint ?1, which gave up those before ?2, from ?3 on, at most
+/// ?4 of each kind and state, without the first ?5.
+fn page_sql(scan: &Scan, kind: Option<EventKind>, state: Option<DeliveryState>) -> String {
+    let (direction, compare) = (scan.direction(), scan.compare());
+    let bound = scan
+        .bound
+        .map_or_else(String::new, |_| format!(" AND d {compare} ?3"));
+    let kinds = EventKind::EVENTS
+        .iter()
+        .filter(|one| kind.is_none_or(|wanted| wanted == **one));
+    let part = |kind: EventKind, stored: &str| {
+        format!(
+            "SELECT d FROM (SELECT d FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1
+             AND happened = {} AND state = {stored}{bound} AND ?2 <> -1 ORDER BY d {direction} LIMIT ?4)",
+            kind as i64
+        )
+    };
+    let parts: Vec<String> = kinds
+        .flat_map(|kind| stored_as(state).iter().map(|stored| part(*kind, stored)))
+        .collect();
+    format!(
+        "SELECT {DELIVERY} FROM deliveries WHERE d IN (SELECT d FROM ({}) ORDER BY d {direction} LIMIT ?4)
+         ORDER BY d {direction} LIMIT -1 OFFSET ?5",
+        parts.join(" UNION ALL ")
+    )
 }
 
 /// How the rows of a state are found: as the row says it, and what may stand behind.

@@ -678,24 +678,7 @@ pub(super) fn activity(
     if let Some(until) = query.until {
         filter.and("at < ?", until);
     }
-    // Nor have sequences.
-    let all = query.action.is_none()
-        && query.actor.is_none()
-        && query.since.is_none()
-        && query.until.is_none();
-    let count = if all {
-        "coalesce(max(seq), 0)"
-    } else {
-        "count(*)"
-    };
-    let sql = format!(
-        "SELECT {count} FROM rows WHERE {}",
-        filter.conditions.join(" AND ")
-    );
-    let mut count = connection.prepare_cached(&sql)?;
-    let total = count
-        .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
-        .map(uint)?;
+    let total = activity_total(connection, query, &filter)?;
     if let Some((at, field)) = query.paging.start.cursor() {
         let Some(seq) = identifiers::activity(connection, query.document, at)? else {
             return Ok(Err(field));
@@ -726,6 +709,32 @@ pub(super) fn activity(
         total,
         skip > 0 || scan.bound.is_some(),
     )))
+}
+
+/// How many rows pass the filter. Sequences have no gap, so all of them are as many as the last
+/// one's.
+fn activity_total(
+    connection: &Connection,
+    query: &ActivityQuery,
+    filter: &Where,
+) -> rusqlite::Result<u64> {
+    let all = query.action.is_none()
+        && query.actor.is_none()
+        && query.since.is_none()
+        && query.until.is_none();
+    let count = if all {
+        "coalesce(max(seq), 0)"
+    } else {
+        "count(*)"
+    };
+    let sql = format!(
+        "SELECT {count} FROM rows WHERE {}",
+        filter.conditions.join(" AND ")
+    );
+    connection
+        .prepare_cached(&sql)?
+        .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
+        .map(uint)
 }
 
 fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {

@@ -296,16 +296,7 @@ fn by_update(
     }
     let known_to_lag: HashMap<u64, DirtyHeader> = lagging.iter().copied().collect();
     let is_behind = |n: u64, seq: u64| known_to_lag.get(&n).is_some_and(|lag| lag.seq > seq);
-    let mut filter = filters(query);
-    if let Some(status) = query.facets.status {
-        filter.and("status = ?", status.code());
-    }
-    let narrow = query.facets.customer.is_some() || query.facets.assignee.is_some();
-    let index = if narrow {
-        index(&query.facets)
-    } else {
-        "conversations_by_update"
-    };
+    let (mut filter, index) = filters_by_update(query);
     let columns = format!("SELECT {STATE}, {LISTED} FROM conversations");
     let conditions = filter.conditions.join(" AND ");
     let direction = if ascending { "ASC" } else { "DESC" };
@@ -344,6 +335,21 @@ fn by_update(
         .take(limit + 1)
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(scan.page(items, limit, total, skip > 0))
+}
+
+/// What a list in order of the last change is filtered by, and the index that it is read from.
+fn filters_by_update(query: &ConversationQuery) -> (Where, &'static str) {
+    let mut filter = filters(query);
+    if let Some(status) = query.facets.status {
+        filter.and("status = ?", status.code());
+    }
+    let narrow = query.facets.customer.is_some() || query.facets.assignee.is_some();
+    let index = if narrow {
+        index(&query.facets)
+    } else {
+        "conversations_by_update"
+    };
+    (filter, index)
 }
 
 /// The next of two lists in the order of the last change; an error comes first.

@@ -226,11 +226,8 @@ impl SqliteStore {
         let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
         connection.busy_timeout(BUSY_MAX)?;
         let checkpointing = Checkpointing::start(path, &mut connection)?;
-        let (lagging, counters, healthy) = (
-            Arc::new(DirtyHeaders::default()),
-            Arc::new(WriterCounters::default()),
-            Arc::new(AtomicBool::new(true)),
-        );
+        let (lagging, counters) = (Arc::default(), Arc::<WriterCounters>::default());
+        let healthy = Arc::new(AtomicBool::new(true));
         let slicing = SegmentWriter::default();
         let fresh = slicing.fresh();
         let writer = Writer {

@@ -200,53 +200,7 @@ impl Writer {
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
-        let mut verdicts = Vec::with_capacity(works.len());
-        let mut lost = HashMap::new();
-        let mut batch = Batch::new(&self.connection, &mut self.counts, &mut self.sequences);
-        for work in works {
-            let verdict = match work {
-                Work::Commit {
-                    incarnation,
-                    commit,
-                    digests,
-                    ..
-                } => {
-                    let entity = commit.subject.number;
-                    if is_banned(&self.banned, entity, *incarnation)
-                        || is_banned(&lost, entity, *incarnation)
-                    {
-                        Err(CommitFailure::Unavailable)
-                    } else {
-                        match batch.apply(commit, digests)? {
-                            Verdict::Written(first) => Ok(Done::Rows(first)),
-                            Verdict::Broken(broken) => Err(CommitFailure::Violated(broken)),
-                            Verdict::RevisionConflict => {
-                                ban(&mut lost, entity, *incarnation);
-                                Err(CommitFailure::Conflict)
-                            }
-                        }
-                    }
-                }
-                Work::ChoreDone { chore } => {
-                    super::housekeeping::done(&self.connection, *chore)?;
-                    Ok(Done::Nothing)
-                }
-                Work::Deliver { slice, .. } => Ok(Done::Slice(batch.deliver(
-                    slice,
-                    &mut self.tidying,
-                    care,
-                )?)),
-                Work::BeginDeliveries { .. } => {
-                    super::deliveries::forget_gone(&self.connection)?;
-                    Ok(Done::Nothing)
-                }
-                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => {
-                    Ok(Done::Nothing)
-                }
-            };
-            verdicts.push(verdict);
-        }
-        batch.finish()?;
+        let verdicts = self.apply_all(works, care)?;
         if !due.is_empty() {
             // The rows of this batch are not known to `fold` yet: a restart has to look from its
             // begin.
@@ -269,6 +223,55 @@ impl Writer {
         if !due.is_empty() {
             self.counts.written();
         }
+        Ok(verdicts)
+    }
+
+    /// Applies each of them within the running transaction, in order.
+    fn apply_all(&mut self, works: &[Work], care: Care) -> rusqlite::Result<Vec<Outcome>> {
+        let mut lost = HashMap::new();
+        let mut batch = Batch::new(&self.connection, &mut self.counts, &mut self.sequences);
+        let mut verdicts = Vec::with_capacity(works.len());
+        for work in works {
+            verdicts.push(match work {
+                Work::Commit {
+                    incarnation,
+                    commit,
+                    digests,
+                    ..
+                } => {
+                    let entity = commit.subject.number;
+                    let is_lost = |bans| is_banned(bans, entity, *incarnation);
+                    if is_lost(&self.banned) || is_lost(&lost) {
+                        verdicts.push(Err(CommitFailure::Unavailable));
+                        continue;
+                    }
+                    match batch.apply(commit, digests)? {
+                        Verdict::Written(first) => Ok(Done::Rows(first)),
+                        Verdict::Broken(broken) => Err(CommitFailure::Violated(broken)),
+                        Verdict::RevisionConflict => {
+                            ban(&mut lost, entity, *incarnation);
+                            Err(CommitFailure::Conflict)
+                        }
+                    }
+                }
+                Work::ChoreDone { chore } => {
+                    super::housekeeping::done(&self.connection, *chore)?;
+                    Ok(Done::Nothing)
+                }
+                Work::Deliver { slice, .. } => {
+                    let delivered = batch.deliver(slice, &mut self.tidying, care)?;
+                    Ok(Done::Slice(delivered))
+                }
+                Work::BeginDeliveries { .. } => {
+                    super::deliveries::forget_gone(&self.connection)?;
+                    Ok(Done::Nothing)
+                }
+                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => {
+                    Ok(Done::Nothing)
+                }
+            });
+        }
+        batch.finish()?;
         Ok(verdicts)
     }
 

@@ -161,13 +161,15 @@ impl Document {
             ),
             (
                 "into the bin and out",
-                least(async || {
-                    c.delete(&self.at).await.expect(204);
-                    post("restore", json!({})).await.expect(200);
-                })
-                .await,
+                least(async || self.through_the_bin(c).await).await,
             ),
         ]
+    }
+
+    async fn through_the_bin(&self, c: &Client) {
+        c.delete(&self.at).await.expect(204);
+        let restore = format!("{}/restore", self.at);
+        c.post(&restore, json!({})).await.expect(200);
     }
 }
 

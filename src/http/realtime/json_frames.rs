@@ -412,7 +412,6 @@ mod tests {
 
     #[test]
     fn what_can_not_be_read_is_named() {
-        let id = ConversationId::new(1);
         for (text, field, reference) in [
             ("x".to_owned(), "", None),
             ("[]".to_owned(), "", None),
@@ -423,6 +422,24 @@ mod tests {
                 "type",
                 Some("a"),
             ),
+        ] {
+            is_unreadable(&text, field, reference);
+        }
+    }
+
+    fn is_unreadable(text: &str, field: &str, reference: Option<&str>) {
+        let unreadable = parse(text).unwrap_err();
+        assert_eq!(
+            (&*unreadable.problem.field, unreadable.reference.as_deref()),
+            (field, reference),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_field_that_can_not_be_read_is_named() {
+        let id = ConversationId::new(1);
+        for (text, field, reference) in [
             (r#"{"type":"ping","x":1}"#.to_owned(), "x", None),
             (r#"{"type":"ping","type":"ping"}"#.to_owned(), "type", None),
             (
@@ -467,12 +484,7 @@ mod tests {
                 None,
             ),
         ] {
-            let unreadable = parse(&text).unwrap_err();
-            assert_eq!(
-                (&*unreadable.problem.field, unreadable.reference.as_deref()),
-                (field, reference),
-                "{text}"
-            );
+            is_unreadable(&text, field, reference);
         }
     }
 

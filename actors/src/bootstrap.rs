@@ -11,7 +11,7 @@ use crate::store::sqlite::OpenError;
 use crate::views::Views;
 use colloquy_model::account::AccountNumber;
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::id::{AccountId, Id, KeyId};
 use colloquy_model::key::KeyType;
 use colloquy_model::text::Name;
@@ -56,7 +56,7 @@ pub(crate) fn first_start(
         store,
         views,
         account,
-        Scope::OPERATORS,
+        Tenant::OPERATORS,
         AccountRequest::Create(new, number),
     )?;
     let key = |kind: KeyType, name: &str| {
@@ -74,7 +74,7 @@ pub(crate) fn first_start(
             store,
             views,
             KeyId::new(now),
-            Scope::account(number.0),
+            Tenant::account(number.0),
             request,
         )?;
         let shown: serde_json::Value =
@@ -97,12 +97,12 @@ fn create<R: RecordSpec>(
     store: &dyn CommitLog,
     views: &Views,
     id: Id<R::Named>,
-    scope: Scope,
+    tenant: Tenant,
     request: R::Request,
 ) -> Result<Answer, OpenError> {
     let caller = Caller {
-        scope,
-        by: By::server("first start"),
+        tenant,
+        by: Actor::server("first start"),
     };
     let identity = Arc::clone(&views.identity);
     let command = RecordCommand {

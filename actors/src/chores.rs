@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::store::{ConversationQuery, Facets, Store};
-use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::Chore;
 use colloquy_model::id::UserId;
 use colloquy_model::page::{Order, Paging, Start};
@@ -49,11 +49,11 @@ pub(crate) fn start(
 
 async fn do_all(store: &dyn Store, conversations: &Conversations) {
     for chore in store.chores().await.unwrap_or_default() {
-        let Chore::Unassign(scope, user) = chore;
-        let account = scope.account_number();
+        let Chore::Unassign(tenant, user) = chore;
+        let account = tenant.account_number();
         let mut done = true;
         for mode in [Mode::Live, Mode::Test] {
-            done &= unassign(store, conversations, Scope::of(account, mode), user).await;
+            done &= unassign(store, conversations, Tenant::of(account, mode), user).await;
         }
         if done {
             store.chore_done(chore);
@@ -61,11 +61,11 @@ async fn do_all(store: &dyn Store, conversations: &Conversations) {
     }
 }
 
-/// Takes every conversation of this scope from the user; whether none is left.
+/// Takes every conversation of this tenant from the user; whether none is left.
 async fn unassign(
     store: &dyn Store,
     conversations: &Conversations,
-    scope: Scope,
+    tenant: Tenant,
     user: UserId,
 ) -> bool {
     let facets = Facets {
@@ -81,7 +81,7 @@ async fn unassign(
             order: Order::Asc,
         };
         let query = ConversationQuery {
-            scope,
+            tenant,
             facets,
             by_update: false,
             paging,
@@ -94,8 +94,8 @@ async fn unassign(
         }
         for header in page.items {
             let caller = Caller {
-                scope,
-                by: By::server("a user was deleted"),
+                tenant,
+                by: Actor::server("a user was deleted"),
             };
             let asked = conversations
                 .ask(header.id, caller, None, None, Request::Unassign(user))

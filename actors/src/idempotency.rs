@@ -15,7 +15,7 @@ use crate::store::{
     CommitLog, KeptRow, KeyCache, KeyFilter, KeySlice, ListFailure, ReadError, ShortKey, short_key,
 };
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::idempotency::{
     Fingerprint, KEPT_MS, KeyHash, Reservation, ReservedKeys, key_hash,
 };
@@ -270,11 +270,11 @@ impl Idempotency {
     /// The store is away.
     pub async fn look(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         key: &str,
         request: Fingerprint,
     ) -> Result<Known, ListFailure> {
-        let hash = key_hash(scope, key);
+        let hash = key_hash(tenant, key);
         loop {
             let position = match self.keys.look(hash, request) {
                 Looked::Fresh(reservation, slices) => match self.older(hash, slices).await? {

@@ -30,7 +30,7 @@ use crate::views::Views;
 use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
 use crate::{bootstrap, chores};
 use colloquy_model::account::AccountNumber;
-use colloquy_model::caller::{By, Caller};
+use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::key::SecretHash;
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
@@ -381,7 +381,7 @@ impl Builder<'_> {
         Events {
             store: self.store.clone(),
             feed: Arc::clone(&self.views.feed),
-            is_user: Box::new(move |scope, user| identity.user(scope, user).is_some()),
+            is_user: Box::new(move |tenant, user| identity.user(tenant, user).is_some()),
         }
     }
 
@@ -409,12 +409,12 @@ impl Builder<'_> {
         webhooks: &Arc<Records<Webhook>>,
     ) -> std::io::Result<Deliveries> {
         let webhooks = Arc::clone(webhooks);
-        let disable = move |id, scope, reason| -> Later<bool> {
+        let disable = move |id, tenant, reason| -> Later<bool> {
             let webhooks = Arc::clone(&webhooks);
             Box::pin(async move {
                 let caller = Caller {
-                    scope,
-                    by: By::server("webhooks"),
+                    tenant,
+                    by: Actor::server("webhooks"),
                 };
                 webhooks
                     .ask(id, caller, None, None, WebhookRequest::Disable(reason))

@@ -16,7 +16,7 @@ use crate::accounts::Identity;
 use crate::conversation::Conversations;
 use crate::conversation::messages::Request;
 use crate::store::{Timed, TimedQuery, TimerStore, Timing};
-use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::AskError;
 use colloquy_runtime::alarm::Alarm;
@@ -65,7 +65,7 @@ impl Default for Walk {
     }
 }
 
-/// When a scope's idle conversations are looked at.
+/// When a tenant's idle conversations are looked at.
 #[derive(Default)]
 struct Plan {
     after_ms: i64,
@@ -109,14 +109,14 @@ impl Timers {
         }
     }
 
-    /// Closes what is idle, of each scope at most a page, so that no sleeper waits for all of it;
+    /// Closes what is idle, of each tenant at most a page, so that no sleeper waits for all of it;
     /// gives the time at which there is more to do.
-    async fn close_idle(&self, plans: &mut HashMap<Scope, Plan>) -> i64 {
+    async fn close_idle(&self, plans: &mut HashMap<Tenant, Plan>) -> i64 {
         let mut next = i64::MAX;
         for (account, minutes) in self.identity.auto_closing() {
             let after_ms = i64::from(minutes) * MINUTE_MS;
-            for scope in [Mode::Live, Mode::Test].map(|mode| Scope::of(account, mode)) {
-                let plan = plans.entry(scope).or_default();
+            for tenant in [Mode::Live, Mode::Test].map(|mode| Tenant::of(account, mode)) {
+                let plan = plans.entry(tenant).or_default();
                 if plan.after_ms != after_ms {
                     *plan = Plan {
                         after_ms,
@@ -129,7 +129,7 @@ impl Timers {
                 let latest = now + after_ms + IDLE_STEP_MS;
                 if plan.look_at <= now || plan.look_at > latest {
                     let more = self
-                        .step(Timing::Inactivity(scope), after_ms, &mut plan.walk)
+                        .step(Timing::Inactivity(tenant), after_ms, &mut plan.walk)
                         .await;
                     plan.look_at = more.map_or(now, |at| at.clamp(now + IDLE_STEP_MS, latest));
                 }
@@ -177,9 +177,9 @@ impl Timers {
     fn is_wanted(&self, timing: Timing, after_ms: i64) -> bool {
         match timing {
             Timing::Snooze => true,
-            Timing::Inactivity(scope) => self
+            Timing::Inactivity(tenant) => self
                 .identity
-                .auto_close_minutes(scope)
+                .auto_close_minutes(tenant)
                 .is_some_and(|minutes| i64::from(minutes) * MINUTE_MS == after_ms),
         }
     }
@@ -200,8 +200,8 @@ impl Timers {
                     Timing::Inactivity(_) => (Request::CloseIdle { after_ms }, "inactivity"),
                 };
                 let caller = Caller {
-                    scope: one.scope,
-                    by: By::server(chore),
+                    tenant: one.tenant,
+                    by: Actor::server(chore),
                 };
                 asked.spawn(async move {
                     let answer = conversations.ask(one.id, caller, None, None, request).await;

@@ -16,7 +16,7 @@ use crate::document::redacted;
 use crate::feed::{Batch, Feed};
 use crate::idempotency::Keys;
 use crate::store::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, StoredRecord};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Effect, Header};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
@@ -47,7 +47,7 @@ impl CommitSink for Views {
     fn recovered_record(&self, record: &StoredRecord, last_used: i64) -> serde_json::Result<()> {
         let StoredRecord {
             subject,
-            scope,
+            tenant,
             body,
             ..
         } = record;
@@ -64,14 +64,14 @@ impl CommitSink for Views {
                 }
                 Err(Unreadable) => self
                     .identity
-                    .put_unreadable_key(Id::from_parts(number, tail), scope.account_number()),
+                    .put_unreadable_key(Id::from_parts(number, tail), tenant.account_number()),
             },
             Kind::User => {
                 // Left out, the user would go from whatever names it; as an agent, a user may do
                 // the least.
-                let unknown = (*scope, Id::from_parts(number, tail), Role::Agent);
+                let unknown = (*tenant, Id::from_parts(number, tail), Role::Agent);
                 let (account, id, role) =
-                    restore_user(body, *scope).map_err(told).unwrap_or(unknown);
+                    restore_user(body, *tenant).map_err(told).unwrap_or(unknown);
                 self.identity.put_user(account, id, role);
             }
             Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
@@ -79,8 +79,8 @@ impl CommitSink for Views {
         Ok(())
     }
 
-    fn recovered_endpoint(&self, id: WebhookId, scope: Scope) {
-        self.feed.recovered_endpoint(id, scope);
+    fn recovered_endpoint(&self, id: WebhookId, tenant: Tenant) {
+        self.feed.recovered_endpoint(id, tenant);
     }
 
     fn recovered_name(&self, customer: u64, name: &str, revision: u64) {
@@ -164,14 +164,14 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
     }
     publish_endpoints(commit, first, published);
     if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document)
-        || !published.wants(commit.scope, commit.subject)
+        || !published.wants(commit.tenant, commit.subject)
     {
         return;
     }
     for ((row, index), position) in commit.rows.iter().zip(0..).zip(first.position..) {
         let place = Place {
             position,
-            scope: commit.scope,
+            tenant: commit.tenant,
             number: first.number + index,
             entity: commit.subject.number,
             sequence: commit.expected + 1 + index,

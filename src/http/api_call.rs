@@ -6,7 +6,7 @@ use actix_web::HttpRequest;
 use actix_web::http::header::AUTHORIZATION;
 use colloquy_actors::accounts::Principal;
 use colloquy_model::answer::Precondition;
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::id::{Id, Prefix, UserId};
 use colloquy_model::idempotency::{Fingerprint, Reservation};
 use colloquy_model::time::Timestamp;
@@ -91,14 +91,14 @@ impl ApiCall {
     }
 
     /// The account's own scope, for what belongs to it in both modes.
-    pub(crate) fn account_wide(&self) -> Scope {
-        self.caller.scope.account_wide()
+    pub(crate) fn account_wide(&self) -> Tenant {
+        self.caller.tenant.account_wide()
     }
 
     /// The sender as the records of an account's both modes take it.
     pub(crate) fn account_caller(&self) -> Caller {
         Caller {
-            scope: self.account_wide(),
+            tenant: self.account_wide(),
             by: self.caller.by.clone(),
         }
     }

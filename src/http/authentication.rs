@@ -204,7 +204,7 @@ pub(super) fn permit(
         None => acting(app, principal, headers)?,
         Some(None) => (Acting::Nobody, None),
         Some(Some(user)) => {
-            let role = app.system.identity.user(principal.scope(), user);
+            let role = app.system.identity.user(principal.tenant(), user);
             let role = role
                 .ok_or_else(|| Problem::forbidden("the user for whom the key acts is no more"))?;
             (Acting::User(user), Some(role))
@@ -233,7 +233,7 @@ fn acting(
 ) -> Result<(Acting, Option<Role>), Problem> {
     let mut named = headers.get_all(ACTING_USER);
     let first = named.next();
-    let role_of = |user| app.system.identity.user(principal.scope(), user);
+    let role_of = |user| app.system.identity.user(principal.tenant(), user);
     let id: Option<UserId> = first
         .filter(|_| named.next().is_none())
         .and_then(|text| text.to_str().ok()?.parse().ok());

@@ -332,7 +332,7 @@ impl RawBody {
             return self.read_and_hash(identity.as_ref());
         }
         let bytes = self.bytes.len();
-        let parsed = offload::run_linear(call.caller.scope, bytes, move || {
+        let parsed = offload::run_linear(call.caller.tenant, bytes, move || {
             self.read_and_hash(identity.as_ref())
         });
         parsed.await.unwrap_or_else(|error| match error {

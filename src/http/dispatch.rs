@@ -13,7 +13,7 @@ use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
 use colloquy_actors::accounts::Principal;
 use colloquy_actors::limiter::RateLimitStatus;
-use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 
@@ -371,16 +371,16 @@ impl RequestContext {
 
     fn caller(&self, target: &Target<'_>, acting: Acting) -> Result<Caller, Problem> {
         let key = |principal: &Principal| principal.key.view.key_id;
-        let (scope, key) = match &target.credential {
-            Credential::None | Credential::Operator => (Scope::OPERATORS, None),
+        let (tenant, key) = match &target.credential {
+            Credential::None | Credential::Operator => (Tenant::OPERATORS, None),
             Credential::Key(principal) | Credential::Ticket(principal, _) => {
-                (principal.scope(), Some(key(principal)))
+                (principal.tenant(), Some(key(principal)))
             }
         };
         let request_id = Arc::clone(&self.request_id);
         Ok(Caller {
-            scope,
-            by: By {
+            tenant,
+            by: Actor {
                 key,
                 user: acting.known()?,
                 address: Some(target.arrival.address),

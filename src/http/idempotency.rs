@@ -3,7 +3,7 @@
 use actix_web::http::Method;
 use colloquy_actors::idempotency::Known;
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_model::idempotency::{Fingerprint, RequestHead, Reservation};
 use serde_json::value::RawValue;
@@ -65,7 +65,7 @@ pub(super) async fn reserve(call: &mut ApiCall) -> Result<Option<Output>, Proble
     let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
         return Ok(None);
     };
-    match look(&call.app, call.caller.scope, key, request).await? {
+    match look(&call.app, call.caller.tenant, key, request).await? {
         Ok(reservation) => {
             call.reservation = Some(reservation);
             Ok(None)
@@ -77,11 +77,11 @@ pub(super) async fn reserve(call: &mut ApiCall) -> Result<Option<Output>, Proble
 /// Reserves a key for a request, or gives the first answer.
 pub(super) async fn look(
     app: &AppState,
-    scope: Scope,
+    tenant: Tenant,
     key: &str,
     request: Fingerprint,
 ) -> Result<Result<Reservation, Answer>, Problem> {
-    match app.system.idempotency.look(scope, key, request).await? {
+    match app.system.idempotency.look(tenant, key, request).await? {
         Known::Fresh(reservation) => Ok(Ok(reservation)),
         Known::Replay(answer) => Ok(Err(answer)),
         Known::Running => Err(running()),
@@ -124,7 +124,7 @@ pub(super) async fn reserve_parts(
             .app
             .system
             .idempotency
-            .look(call.caller.scope, &key, request)
+            .look(call.caller.tenant, &key, request)
             .await?
         {
             Known::Fresh(reservation) => places.push(PartState::Pending(Some(reservation))),

@@ -489,7 +489,7 @@ async fn completed(call: &ApiCall, replay: Output) -> Result<Output, Problem> {
             .app
             .system
             .documents
-            .completed(call.caller.scope, answer.clone())
+            .completed(call.caller.tenant, answer.clone())
             .await?
             .into());
     }

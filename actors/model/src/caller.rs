@@ -20,29 +20,29 @@ pub enum Mode {
 
 /// Whose data something is: an account's in one mode, an account's in both, or the operators'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Scope(i64);
+pub struct Tenant(i64);
 
-impl Scope {
+impl Tenant {
     /// Belongs to no account: accounts themselves.
-    pub const OPERATORS: Scope = Scope(0);
+    pub const OPERATORS: Tenant = Tenant(0);
 
     /// What belongs to the account in one mode. `account` is the small number that the store gave
     /// it.
     #[must_use]
     pub fn of(account: u32, mode: Mode) -> Self {
-        Scope(i64::from(account) * 4 + if mode == Mode::Live { 1 } else { 2 })
+        Tenant(i64::from(account) * 4 + if mode == Mode::Live { 1 } else { 2 })
     }
 
     /// What belongs to the account in both modes: users and keys.
     #[must_use]
     pub fn account(account: u32) -> Self {
-        Scope(i64::from(account) * 4)
+        Tenant(i64::from(account) * 4)
     }
 
     /// The account-wide scope that this one lies in.
     #[must_use]
     pub fn account_wide(self) -> Self {
-        Scope(self.0 & !3)
+        Tenant(self.0 & !3)
     }
 
     /// The small number of the account that it belongs to; 0: to none.
@@ -57,16 +57,16 @@ impl Scope {
         self.0
     }
 
-    /// Reads back what [`Scope::number`] gave.
+    /// Reads back what [`Tenant::number`] gave.
     #[must_use]
     pub fn from_number(number: i64) -> Self {
-        Scope(number)
+        Tenant(number)
     }
 }
 
 /// Who did it: stands in the row of every change.
 #[derive(Debug, Clone)]
-pub struct By {
+pub struct Actor {
     /// The key that was used; none for an operator and for the server itself.
     pub key: Option<KeyId>,
     /// The user that acted.
@@ -77,11 +77,11 @@ pub struct By {
     pub request_id: Arc<str>,
 }
 
-impl By {
+impl Actor {
     /// The server itself, by a chore of this name.
     #[must_use]
     pub fn server(chore: &'static str) -> Self {
-        By {
+        Actor {
             key: None,
             user: None,
             address: None,
@@ -94,7 +94,7 @@ impl By {
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// What it may see and change.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Who it is.
-    pub by: By,
+    pub by: Actor,
 }

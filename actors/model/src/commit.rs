@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::account::AccountView;
 use crate::answer::Done;
-use crate::caller::{By, Caller, Scope};
+use crate::caller::{Actor, Caller, Tenant};
 use crate::conversation::{ConversationState, MessageCounts, Seen};
 use crate::document::DocumentHeader;
 use crate::endpoint::Endpoint;
@@ -80,7 +80,7 @@ pub enum NameField {
 }
 
 impl NameField {
-    /// Whether one value may be used once only in a scope.
+    /// Whether one value may be used once only in a tenant.
     #[must_use]
     pub fn unique(self) -> bool {
         match self {
@@ -154,9 +154,9 @@ pub enum Effect {
     /// A key as it is now, with the secrets that hold.
     Key(Box<KeyView>, u32, Secrets),
     /// A user as it is now.
-    User(Scope, UserId, Role),
+    User(Tenant, UserId, Role),
     /// A user that is no more.
-    UserGone(Scope, UserId),
+    UserGone(Tenant, UserId),
     /// A customer's new name.
     CustomerRenamed(CustomerId, Box<str>),
     /// A webhook endpoint as it is now.
@@ -171,7 +171,7 @@ pub enum Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chore {
     /// Take every conversation from this user, who is no more.
-    Unassign(Scope, UserId),
+    Unassign(Tenant, UserId),
 }
 
 /// Everything that one command changes.
@@ -182,9 +182,9 @@ pub struct Commit {
     /// The sequence of its last row before.
     pub expected: u64,
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Who did it.
-    pub by: By,
+    pub by: Actor,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// Its events, in order; none: only an answer is kept.
@@ -208,11 +208,11 @@ impl Commit {
     /// A command of this caller at this instant, on the entity as it is behind this sequence. As it
     /// stands it changes nothing.
     pub fn new(subject: Subject, expected: u64, caller: Caller, at: i64) -> Self {
-        let Caller { scope, by } = caller;
+        let Caller { tenant, by } = caller;
         Commit {
             subject,
             expected,
-            scope,
+            tenant,
             by,
             at,
             rows: Vec::new(),

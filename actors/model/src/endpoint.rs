@@ -1,6 +1,6 @@
 //! An endpoint as deliveries see it: where to, what it wants, what it is signed with.
 
-use crate::caller::Scope;
+use crate::caller::Tenant;
 use crate::conversation::{Channel, Priority};
 use crate::event::Event;
 use crate::event_kind::EventKind;
@@ -12,7 +12,7 @@ pub struct Endpoint {
     /// The identifier of the webhook endpoint.
     pub id: WebhookId,
     /// Whose it is; it gets events of this account and mode only.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Where deliveries go.
     pub url: String,
     /// Which events.

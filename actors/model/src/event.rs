@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 
-use crate::caller::Scope;
+use crate::caller::Tenant;
 use crate::conversation::{Channel, Priority};
 use crate::event_kind::EventKind;
 use crate::id::EventId;
@@ -17,7 +17,7 @@ pub struct Event {
     /// Where it stands among everything that was ever committed.
     pub position: i64,
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Its number in its account and mode: 1, 2, 3 …
     pub number: u64,
     /// The number of the entity's identifier.
@@ -55,7 +55,7 @@ impl Event {
     pub fn new(place: Place, happened: EventKind, at: i64, seen: SeenNow, payload: Bytes) -> Self {
         let Place {
             position,
-            scope,
+            tenant,
             number,
             entity,
             sequence,
@@ -68,7 +68,7 @@ impl Event {
         let body = OnceLock::new();
         Event {
             position,
-            scope,
+            tenant,
             number,
             entity,
             sequence,
@@ -120,7 +120,7 @@ impl Event {
 #[expect(missing_docs, reason = "as in `Event`")]
 pub struct Place {
     pub position: i64,
-    pub scope: Scope,
+    pub tenant: Tenant,
     pub number: u64,
     pub entity: u64,
     pub sequence: u64,

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::caller::Scope;
+use crate::caller::Tenant;
 
-/// What identifies a key in its scope: a hash, so that a key's text is kept nowhere.
+/// What identifies a key in its tenant: a hash, so that a key's text is kept nowhere.
 pub type KeyHash = [u8; 16];
 
 /// The hash under which a key is known: per account and mode, on the operators' side per operator.
 #[must_use]
-pub fn key_hash(scope: Scope, key: &str) -> KeyHash {
+pub fn key_hash(tenant: Tenant, key: &str) -> KeyHash {
     let mut hasher = Sha256::new();
-    hasher.update(scope.number().to_le_bytes());
+    hasher.update(tenant.number().to_le_bytes());
     hasher.update(key.as_bytes());
     beginning(&hasher.finalize())
 }

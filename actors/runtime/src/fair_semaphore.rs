@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::fair_queue::{FairQueue, QueueBounds, Queued};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 
 /// Callers of one account that may wait at a semaphore …
 const WAITERS_EACH: usize = 256;
@@ -99,12 +99,17 @@ impl FairSemaphore {
 
     /// Waits for a permit for this account; `None` when too many callers wait or it took longer
     /// than `wait`.
-    pub async fn acquire(&self, scope: Scope, bytes: usize, wait: Duration) -> Option<FairPermit> {
+    pub async fn acquire(
+        &self,
+        tenant: Tenant,
+        bytes: usize,
+        wait: Duration,
+    ) -> Option<FairPermit> {
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.state.lock();
             state.waiting.push(
-                scope.account_number(),
+                tenant.account_number(),
                 Waiter {
                     bytes: bytes.min(self.bytes),
                     grant,
@@ -116,9 +121,9 @@ impl FairSemaphore {
     }
 
     /// Takes a permit for this account if one is free for it now.
-    pub fn try_acquire(&self, scope: Scope, bytes: usize) -> Option<FairPermit> {
+    pub fn try_acquire(&self, tenant: Tenant, bytes: usize) -> Option<FairPermit> {
         let mut state = self.state.lock();
-        let (account, bytes) = (scope.account_number(), bytes.min(self.bytes));
+        let (account, bytes) = (tenant.account_number(), bytes.min(self.bytes));
         let found = state.next.is_none()
             && state.free > 0
             && state.free_bytes >= bytes
@@ -217,8 +222,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn account(number: u32) -> Scope {
-        Scope::of(number, Mode::Live)
+    fn account(number: u32) -> Tenant {
+        Tenant::of(number, Mode::Live)
     }
 
     /// The output of a future that is ready at the first poll.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use tokio::sync::oneshot;
 
 use crate::cores::{self, BatchPin, ReservedCore};
@@ -32,12 +32,12 @@ static LIMITS: OnceLock<ComputeLimits> = OnceLock::new();
 /// [`ComputeError`]: there is no result, and `work` had no effect but what it did before it
 /// panicked.
 pub async fn run_linear<T: Send + 'static>(
-    scope: Scope,
+    tenant: Tenant,
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ComputeError> {
     let request = ComputeRequest {
-        scope,
+        tenant,
         effort: Effort::Linear,
         bytes,
     };
@@ -58,7 +58,7 @@ pub enum ComputeError {
 #[derive(Debug, Clone, Copy)]
 pub struct ComputeRequest {
     /// The account that takes its turn with it.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// How the time depends on the bytes.
     pub effort: Effort,
     /// How many bytes are computed over.
@@ -86,7 +86,7 @@ impl ComputeRequest {
             return Some(ComputePermit::IN_PLACE);
         };
         let permit = semaphore
-            .acquire(self.scope, self.bytes, ComputeLimits::get().wait_max)
+            .acquire(self.tenant, self.bytes, ComputeLimits::get().wait_max)
             .await;
         permit.map(|permit| self.with(permit))
     }
@@ -97,7 +97,7 @@ impl ComputeRequest {
             return Some(ComputePermit::IN_PLACE);
         };
         semaphore
-            .try_acquire(self.scope, self.bytes)
+            .try_acquire(self.tenant, self.bytes)
             .map(|permit| self.with(permit))
     }
 
@@ -239,7 +239,7 @@ impl Drop for SetOnDrop {
 /// when they are too few to need one.
 pub fn wait_for_permit(bytes: usize) -> Option<ComputePermit> {
     let request = ComputeRequest {
-        scope: Scope::OPERATORS,
+        tenant: Tenant::OPERATORS,
         effort: Effort::Linear,
         bytes,
     };

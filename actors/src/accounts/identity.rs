@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use colloquy_model::account::AccountView;
-use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::id::{AccountId, KeyId, UserId};
 use colloquy_model::key::{KeyType, KeyView, SecretHash, Secrets, secret_hash};
 use colloquy_model::user::Role;
@@ -51,13 +51,13 @@ pub struct Principal {
 impl Principal {
     /// Whose data in which mode.
     #[must_use]
-    pub fn scope(&self) -> Scope {
+    pub fn tenant(&self) -> Tenant {
         let mode = if self.key.view.kind == KeyType::Test {
             Mode::Test
         } else {
             Mode::Live
         };
-        Scope::of(self.account.number, mode)
+        Tenant::of(self.account.number, mode)
     }
 }
 
@@ -70,7 +70,7 @@ struct Tables {
     accounts: HashMap<AccountId, Arc<KnownAccount>>,
     /// By number: those that have set it.
     auto_closing: HashMap<u32, u32>,
-    users: HashMap<(Scope, UserId), Role>,
+    users: HashMap<(Tenant, UserId), Role>,
 }
 
 /// The view of all keys, accounts and users.
@@ -119,13 +119,13 @@ impl Identity {
         })
     }
 
-    /// Tells whenever a right in this scope's account may have been taken away, because the
+    /// Tells whenever a right in this tenant's account may have been taken away, because the
     /// account, a key or a user of it was changed or deleted.
     #[must_use]
-    pub fn changes(&self, scope: Scope) -> watch::Receiver<u64> {
+    pub fn changes(&self, tenant: Tenant) -> watch::Receiver<u64> {
         self.changes
             .lock()
-            .entry(scope.account_number())
+            .entry(tenant.account_number())
             .or_default()
             .subscribe()
     }
@@ -163,14 +163,14 @@ impl Identity {
             .collect()
     }
 
-    /// After how many minutes conversations of this scope's account close by themselves; none where
+    /// After how many minutes conversations of this tenant's account close by themselves; none where
     /// they don't.
     #[must_use]
-    pub fn auto_close_minutes(&self, scope: Scope) -> Option<u32> {
+    pub fn auto_close_minutes(&self, tenant: Tenant) -> Option<u32> {
         self.tables
             .read()
             .auto_closing
-            .get(&scope.account_number())
+            .get(&tenant.account_number())
             .copied()
     }
 
@@ -214,13 +214,13 @@ impl Identity {
         self.tables.write().unreadable_keys.insert(id, account);
     }
 
-    /// What a user of this scope's account may do; none where there is no such user.
+    /// What a user of this tenant's account may do; none where there is no such user.
     #[must_use]
-    pub fn user(&self, scope: Scope, id: UserId) -> Option<Role> {
+    pub fn user(&self, tenant: Tenant, id: UserId) -> Option<Role> {
         self.tables
             .read()
             .users
-            .get(&(scope.account_wide(), id))
+            .get(&(tenant.account_wide(), id))
             .copied()
     }
 
@@ -250,7 +250,7 @@ impl Identity {
     }
 
     /// Takes in a user.
-    pub fn put_user(&self, account: Scope, id: UserId, role: Role) {
+    pub fn put_user(&self, account: Tenant, id: UserId, role: Role) {
         let before = self
             .tables
             .write()
@@ -262,7 +262,7 @@ impl Identity {
     }
 
     /// Lets go of a user.
-    pub fn drop_user(&self, account: Scope, id: UserId) {
+    pub fn drop_user(&self, account: Tenant, id: UserId) {
         self.tables
             .write()
             .users

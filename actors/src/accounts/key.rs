@@ -192,7 +192,7 @@ impl Key {
                 revoked_at: None,
                 key: None,
             },
-            account: u32::try_from(setting.scope.number() / 4).unwrap_or(0),
+            account: u32::try_from(setting.tenant.number() / 4).unwrap_or(0),
             secrets: Vec::new(),
             label: String::new(),
         };

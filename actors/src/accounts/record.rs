@@ -14,7 +14,7 @@ use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored};
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::commit::{
     Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow,
 };
@@ -102,7 +102,7 @@ pub struct CommandContext<R: RecordSpec> {
     /// Its identifier.
     pub id: Id<R::Named>,
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// When, in Unix milliseconds.
     pub now: i64,
 }
@@ -169,7 +169,7 @@ pub struct Record<R: RecordSpec> {
 
 #[derive(Debug, Clone)]
 struct Held<R> {
-    scope: Scope,
+    tenant: Tenant,
     state: R,
 }
 
@@ -190,7 +190,7 @@ impl<R: RecordSpec> Record<R> {
             identity,
         } = command;
         let current = self.held.as_ref();
-        if current.is_some_and(|held| held.scope != caller.scope) {
+        if current.is_some_and(|held| held.tenant != caller.tenant) {
             return Err(RecordError::NotFound);
         }
         let etag = self.sequence.to_string();
@@ -199,7 +199,7 @@ impl<R: RecordSpec> Record<R> {
         }
         let setting = CommandContext {
             id: self.id,
-            scope: caller.scope,
+            tenant: caller.tenant,
             now,
         };
         let step = R::judge(current.map(|held| &held.state), request, &setting)?;
@@ -304,7 +304,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         };
         let effects = state.effects(before, &self.setting);
         let held = Some(Held {
-            scope: self.setting.scope,
+            tenant: self.setting.tenant,
             state,
         });
         let conditional = !conditions.is_empty()
@@ -365,7 +365,7 @@ impl<R: RecordSpec> Turn<'_, R> {
             body,
         });
         let caller = Caller {
-            scope: self.setting.scope,
+            tenant: self.setting.tenant,
             by: self.caller.by,
         };
         let commit = Commit::new(
@@ -495,7 +495,7 @@ impl<R: RecordSpec> Kept for Record<R> {
         Ok(Record {
             id,
             held: Some(Held {
-                scope: record.scope,
+                tenant: record.tenant,
                 state,
             }),
             sequence: record.sequence,

@@ -18,7 +18,7 @@ use crate::accounts::{
     UserRequest, set_plans,
 };
 use colloquy_model::account::AccountNumber;
-use colloquy_model::caller::{By, Mode};
+use colloquy_model::caller::{Actor, Mode};
 use colloquy_model::id::AccountId;
 use colloquy_model::key::secret_hash;
 
@@ -34,10 +34,10 @@ struct Play<R: RecordSpec> {
 type Turned = Result<(Value, Option<Commit>), RecordError>;
 
 impl<R: RecordSpec> Play<R> {
-    fn new(scope: Scope) -> Self {
+    fn new(tenant: Tenant) -> Self {
         let caller = Caller {
-            scope,
-            by: By::server("a test"),
+            tenant,
+            by: Actor::server("a test"),
         };
         Play {
             record: Record::vacant(Id::new(1)),
@@ -96,8 +96,8 @@ fn from<T: DeserializeOwned>(json: Value) -> T {
 
 /// A key of an account that the view knows, and its secret.
 fn key() -> (Play<Key>, String) {
-    let mut play = Play::<Key>::new(Scope::account(7));
-    let mut account = Play::<Account>::new(Scope::OPERATORS);
+    let mut play = Play::<Key>::new(Tenant::account(7));
+    let mut account = Play::<Account>::new(Tenant::OPERATORS);
     let id: AccountId = account.record.id;
     account
         .ask(AccountRequest::Create(
@@ -183,7 +183,7 @@ proptest! {
             "pro" => Some((500, 750)),
             _ => None,
         };
-        let mut play = Play::<Account>::new(Scope::OPERATORS);
+        let mut play = Play::<Account>::new(Tenant::OPERATORS);
         play.ask(AccountRequest::Create(from(json!({"name": "A"})), AccountNumber(1))).unwrap();
         for (plan, rate, burst) in changes {
             let mut change = json!({"plan": plan});
@@ -219,7 +219,7 @@ proptest! {
     fn names_are_those_of_now(
         changes in proptest::collection::vec((prop::option::of("[a-c]{1,2}"), prop::option::of(prop::option::of("[A-C]{1,2}"))), 1..10)
     ) {
-        let mut play = Play::<Customer>::new(Scope::of(1, Mode::Live));
+        let mut play = Play::<Customer>::new(Tenant::of(1, Mode::Live));
         let (mut shown, _) = play.ask(CustomerRequest::Create(from(json!({"name": "a", "metadata": {"k": 1}})))).unwrap();
         for (name, external) in changes {
             let mut change = json!({});
@@ -247,7 +247,7 @@ proptest! {
 
 #[test]
 fn a_deleted_user_leaves_a_chore_and_no_name() {
-    let mut play = Play::<User>::new(Scope::account(1));
+    let mut play = Play::<User>::new(Tenant::account(1));
     let new = from(json!({"name": "Ada", "email": "Ada@Example.org", "role": "admin"}));
     let (_, commit) = play.ask(UserRequest::Create(new)).unwrap();
     let Header::Record { names, .. } = commit.unwrap().header else {
@@ -262,7 +262,7 @@ fn a_deleted_user_leaves_a_chore_and_no_name() {
     assert!(matches!(commit.header, Header::RecordGone));
     assert_eq!(
         commit.chore,
-        Some(Chore::Unassign(Scope::account(1), play.record.id))
+        Some(Chore::Unassign(Tenant::account(1), play.record.id))
     );
 }
 

@@ -8,7 +8,7 @@ use super::Identity;
 use super::record::{Record, RecordCommand, RecordError, RecordSpec, Secret};
 use crate::store::{ListFailure, RecordQuery, Store};
 use colloquy_model::answer::{Answer, Precondition};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::commit::NameField;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
@@ -67,7 +67,7 @@ impl<R: RecordSpec> Records<R> {
     /// The store is away, or the list took too long.
     pub async fn list(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         filter: Filter,
         paging: Paging,
     ) -> Result<Page, ListFailure> {
@@ -84,7 +84,7 @@ impl<R: RecordSpec> Records<R> {
         let found = self
             .store
             .records(RecordQuery {
-                scope,
+                tenant,
                 kind: R::KIND,
                 names,
                 paging,

@@ -4,7 +4,7 @@ use super::account::Account;
 use super::identity::{KnownAccount, KnownKey};
 use super::key::Key;
 use super::user::User;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::id::UserId;
 use colloquy_model::key::Secrets;
 use colloquy_model::user::Role;
@@ -29,6 +29,6 @@ pub fn restore_key(body: &str) -> serde_json::Result<(KnownKey, Secrets)> {
 ///
 /// # Errors
 /// It is no user.
-pub fn restore_user(body: &str, scope: Scope) -> serde_json::Result<(Scope, UserId, Role)> {
-    serde_json::from_str::<User>(body).map(|user| (scope, user.user_id, user.role))
+pub fn restore_user(body: &str, tenant: Tenant) -> serde_json::Result<(Tenant, UserId, Role)> {
+    serde_json::from_str::<User>(body).map(|user| (tenant, user.user_id, user.role))
 }

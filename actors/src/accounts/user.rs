@@ -97,12 +97,12 @@ impl RecordSpec for User {
                 Ok(Step::Put(user, Vec::new()))
             }
             (Some(_), UserRequest::Delete) => {
-                let gone = Effect::UserGone(setting.scope, setting.id);
+                let gone = Effect::UserGone(setting.tenant, setting.id);
                 let conditions = vec![Condition::NoDocuments(setting.id)];
                 Ok(Step::Delete(
                     conditions,
                     vec![gone],
-                    Some(Chore::Unassign(setting.scope, setting.id)),
+                    Some(Chore::Unassign(setting.tenant, setting.id)),
                 ))
             }
             (None | Some(_), _) => Err(RecordError::NotFound),
@@ -122,6 +122,6 @@ impl RecordSpec for User {
     }
 
     fn effects(&self, _: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect> {
-        vec![Effect::User(setting.scope, self.user_id, self.role)]
+        vec![Effect::User(setting.tenant, self.user_id, self.role)]
     }
 }

@@ -22,7 +22,7 @@ impl Conversation {
     fn restored(id: ConversationId, stored: StoredConversation, names: &Names) -> Self {
         let (name, revision) = &stored.customer_name;
         let live = Live {
-            scope: stored.scope,
+            tenant: stored.tenant,
             customer: names.cell(stored.state.customer.number(), name, *revision),
             state: stored.state,
             sequence: stored.sequence,
@@ -61,7 +61,7 @@ impl Entity for Conversation {
         let mine = self
             .live
             .as_ref()
-            .is_some_and(|live| live.scope == command.caller.scope);
+            .is_some_and(|live| live.tenant == command.caller.tenant);
         match &command.request {
             Request::Edit(message, _) | Request::Redact(message) if mine => {
                 Some((self.id, *message))

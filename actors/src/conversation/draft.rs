@@ -222,7 +222,7 @@ impl Draft {
         };
         let effects = snoozed_until.map(Effect::Snoozed).into_iter().collect();
         let caller = Caller {
-            scope: self.live.scope,
+            tenant: self.live.tenant,
             by: asked.caller.by,
         };
         let commit = Commit::new(

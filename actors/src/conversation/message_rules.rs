@@ -7,7 +7,7 @@ use super::state::{Asked, Conversation, Decided, Found, Live};
 use crate::store::StoredMessage;
 use colloquy_model::answer::{Answer, Invalid, Precondition};
 use colloquy_model::bounds::Bounds;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Header;
 use colloquy_model::conversation::{MessageType, SenderId, SenderType, Status};
 use colloquy_model::id::{MessageId, UserId};
@@ -46,7 +46,7 @@ impl Conversation {
         if_match: Option<&Precondition>,
         found: Found,
     ) -> Decided {
-        let held = held(id, live.scope, found)?;
+        let held = held(id, live.tenant, found)?;
         check(&held, if_match)?;
         if held.now.redacted {
             return Err(ConversationError::Redacted);
@@ -83,7 +83,7 @@ impl Conversation {
         if_match: Option<&Precondition>,
         found: Found,
     ) -> Decided {
-        let mut held = held(id, live.scope, found)?;
+        let mut held = held(id, live.tenant, found)?;
         check(&held, if_match)?;
         let answer = Answer::deleted();
         if held.now.redacted {
@@ -98,8 +98,8 @@ impl Conversation {
 }
 
 /// The message as it stands, if it is this very one and the caller's own.
-fn held(id: MessageId, scope: Scope, found: Found) -> Result<StoredMessage, ConversationError> {
-    let found = found.filter(|found| found.scope == scope && found.now.message_id == id);
+fn held(id: MessageId, tenant: Tenant, found: Found) -> Result<StoredMessage, ConversationError> {
+    let found = found.filter(|found| found.tenant == tenant && found.now.message_id == id);
     found.ok_or(ConversationError::MessageNotFound)
 }
 
@@ -123,10 +123,10 @@ fn answer(held: &StoredMessage) -> Answer {
 /// There is no such message for this caller.
 pub(super) fn read_message(
     id: MessageId,
-    scope: Scope,
+    tenant: Tenant,
     found: Found,
 ) -> Result<Answer, ConversationError> {
-    held(id, scope, found).map(|held| answer(&held))
+    held(id, tenant, found).map(|held| answer(&held))
 }
 
 /// What a message is to say.

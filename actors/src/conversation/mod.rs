@@ -28,7 +28,7 @@ use crate::store::{
     RevisionQuery, Store, Stored, StoredPage,
 };
 use colloquy_model::answer::{Answer, Invalid, Precondition};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::conversation::{Channel, MessageView, Priority, SenderId, SenderType, Status};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
@@ -85,7 +85,7 @@ impl Conversations {
     ) -> Result<Answer, AskError<ConversationError>> {
         let customer = self
             .customer(
-                caller.scope,
+                caller.tenant,
                 new.customer_id,
                 "customer_id",
                 "must be a valid customer ID",
@@ -118,10 +118,10 @@ impl Conversations {
         request: Request,
     ) -> Result<Answer, AskError<ConversationError>> {
         match &request {
-            Request::Send(send) => self.check_sender(caller.scope, send.sender_id).await?,
+            Request::Send(send) => self.check_sender(caller.tenant, send.sender_id).await?,
             Request::Change(change) => {
                 let user = change.assignee_id.flatten();
-                if user.is_some_and(|user| self.identity.user(caller.scope, user).is_none()) {
+                if user.is_some_and(|user| self.identity.user(caller.tenant, user).is_none()) {
                     return Err(refused("assignee_id", "must be a valid user ID"));
                 }
                 if change
@@ -171,15 +171,15 @@ impl Conversations {
 
     async fn check_sender(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         sender: Option<SenderId>,
     ) -> Result<(), AskError<ConversationError>> {
         match sender {
             None => Ok(()),
-            Some(SenderId::User(user)) if self.identity.user(scope, user).is_some() => Ok(()),
+            Some(SenderId::User(user)) if self.identity.user(tenant, user).is_some() => Ok(()),
             Some(SenderId::User(_)) => Err(refused("sender_id", "must be a valid user ID")),
             Some(SenderId::Customer(id)) => self
-                .customer(scope, id, "sender_id", "must be a valid customer ID")
+                .customer(tenant, id, "sender_id", "must be a valid customer ID")
                 .await
                 .map(|_| ()),
         }
@@ -188,7 +188,7 @@ impl Conversations {
     /// The customer that a body names.
     async fn customer(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         id: CustomerId,
         field: &'static str,
         reason: &str,
@@ -200,7 +200,7 @@ impl Conversations {
         };
         let found = self.store.load(subject).await?;
         match found {
-            Some(Stored::Record(record)) if record.scope == scope => {
+            Some(Stored::Record(record)) if record.tenant == tenant => {
                 let name = self.names.cell(id.number(), &record.name, record.sequence);
                 Ok(CustomerShown { id, name })
             }
@@ -212,9 +212,9 @@ impl Conversations {
     ///
     /// # Errors
     /// A filter names what is not there, the store is away, or the list took too long.
-    pub async fn list(&self, scope: Scope, query: ConversationList) -> Result<Page, ListFailure> {
+    pub async fn list(&self, tenant: Tenant, query: ConversationList) -> Result<Page, ListFailure> {
         if let Some(user) = query.assignee
-            && self.identity.user(scope, user).is_none()
+            && self.identity.user(tenant, user).is_none()
         {
             return Err(ListFailure::Invalid(Invalid::new(
                 "assignee_id",
@@ -232,7 +232,7 @@ impl Conversations {
         };
         if let Some(customer) = query.customer {
             self.customer(
-                scope,
+                tenant,
                 customer,
                 "customer_id",
                 "must be a valid customer ID",
@@ -241,7 +241,7 @@ impl Conversations {
             .map_err(in_a_list)?;
         }
         let query = ConversationQuery {
-            scope,
+            tenant,
             facets,
             by_update: query.by_update,
             paging: query.paging,
@@ -255,7 +255,7 @@ impl Conversations {
         let shown: Vec<Shown<'_>> = found
             .items
             .iter()
-            .map(|header| self.shown(scope, header))
+            .map(|header| self.shown(tenant, header))
             .collect();
         let views: Vec<ConversationView<'_>> = shown.iter().map(Shown::view).collect();
         let mut data = Vec::with_capacity(1024 * (views.len() + 1));
@@ -264,11 +264,11 @@ impl Conversations {
         Ok(page(data.into(), first, last, &found))
     }
 
-    fn shown<'h>(&self, scope: Scope, header: &'h ConversationHeader) -> Shown<'h> {
+    fn shown<'h>(&self, tenant: Tenant, header: &'h ConversationHeader) -> Shown<'h> {
         let assignee = header
             .state
             .assignee
-            .filter(|user| self.identity.user(scope, *user).is_some());
+            .filter(|user| self.identity.user(tenant, *user).is_some());
         Shown {
             header,
             assignee,
@@ -282,12 +282,12 @@ impl Conversations {
     /// The conversation is not there, the store is away, or the list took too long.
     pub async fn messages(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         conversation: ConversationId,
         query: MessageList,
     ) -> Result<Page, ListFailure> {
         let query = MessageQuery {
-            scope,
+            tenant,
             conversation: Conversation::subject(conversation),
             sender: query.sender_type,
             after_seq: query.after_seq,
@@ -322,7 +322,7 @@ impl Conversations {
     /// It is not there for this caller, or the store is away.
     pub async fn message(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         id: ConversationId,
         message: MessageId,
     ) -> Result<Answer, AskError<ConversationError>> {
@@ -330,7 +330,7 @@ impl Conversations {
             .store
             .message(Conversation::subject(id), message)
             .await?;
-        read_message(message, scope, found).map_err(AskError::Refused)
+        read_message(message, tenant, found).map_err(AskError::Refused)
     }
 
     /// A page of a message's earlier texts.
@@ -339,13 +339,13 @@ impl Conversations {
     /// It is not there for this caller, or the store is away.
     pub async fn revisions(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         id: ConversationId,
         message: MessageId,
         paging: Paging,
     ) -> Result<Page, ListFailure> {
         let query = RevisionQuery {
-            scope,
+            tenant,
             conversation: Conversation::subject(id),
             message,
             paging,

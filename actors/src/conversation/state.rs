@@ -13,7 +13,7 @@ use crate::accounts::Identity;
 use crate::customer_names::CustomerName;
 use crate::store::StoredMessage;
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::commit::{Condition, Header};
 use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, MessageType, Priority, SenderId, SenderType, Status,
@@ -36,7 +36,7 @@ pub struct Conversation {
 /// One that is there.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
-    pub(super) scope: Scope,
+    pub(super) tenant: Tenant,
     pub(super) state: ConversationState,
     pub(super) customer: Arc<CustomerName>,
     pub(super) sequence: u64,
@@ -89,7 +89,7 @@ impl Conversation {
             request,
             people,
         } = command;
-        let scope = caller.scope;
+        let tenant = caller.tenant;
         let asked = Asked {
             caller,
             reservation,
@@ -98,7 +98,7 @@ impl Conversation {
         };
         let decided = match (&self.live, request) {
             (None, Request::Create { new, customer }) => Ok(self.create(asked, &new, &customer)),
-            (Some(live), request) if live.scope == scope => {
+            (Some(live), request) if live.tenant == tenant => {
                 self.go_on(live, request, asked, if_match.as_ref(), found)
             }
             (None | Some(_), _) => Err(ConversationError::NotFound),
@@ -171,7 +171,7 @@ impl Conversation {
             activated_at: self.id.created_ms(),
         };
         let before = Live {
-            scope: asked.caller.scope,
+            tenant: asked.caller.tenant,
             state,
             customer: Arc::clone(&customer.name),
             sequence: 0,
@@ -344,7 +344,7 @@ impl Live {
     }
 
     fn is_user(&self, people: &Identity, user: UserId) -> bool {
-        people.user(self.scope, user).is_some()
+        people.user(self.tenant, user).is_some()
     }
 
     /// What it holds in memory beside itself.

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::idempotency::{Keys, Looked};
-use colloquy_model::caller::{By, Mode};
+use colloquy_model::caller::{Actor, Mode};
 use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::MessageView;
 use colloquy_model::id::{CustomerId, MessageId};
@@ -115,10 +115,10 @@ struct Play {
 impl Play {
     fn new() -> Self {
         let people = Arc::new(Identity::default());
-        let scope = Scope::of(1, Mode::Live);
+        let tenant = Tenant::of(1, Mode::Live);
         let users = [UserId::new(1), UserId::new(1)];
         for user in users {
-            people.put_user(scope, user, colloquy_model::user::Role::Agent);
+            people.put_user(tenant, user, colloquy_model::user::Role::Agent);
         }
         let id = ConversationId::new(1_000_000);
         // Other tests may have made later identifiers.
@@ -126,8 +126,8 @@ impl Play {
         let mut play = Play {
             conversation: Conversation { id, live: None },
             caller: Caller {
-                scope,
-                by: By::server("a test"),
+                tenant,
+                by: Actor::server("a test"),
             },
             people,
             users,
@@ -204,7 +204,7 @@ impl Play {
         let now = serde_json::from_slice(payload).unwrap();
         let edits = u64::try_from(texts.len()).unwrap() - 1;
         Some(StoredMessage {
-            scope: self.caller.scope,
+            tenant: self.caller.tenant,
             sequence,
             latest,
             edits,
@@ -604,7 +604,7 @@ fn nothing_changed_is_kept_only_with_a_key() {
     let empty = || Request::Change(Box::default());
     assert!(matches!(play.decide(empty(), None), Decision::Answer(_)));
     let keys = Arc::new(Keys::default());
-    let hash = key_hash(play.caller.scope, "a key");
+    let hash = key_hash(play.caller.tenant, "a key");
     let Looked::Fresh(reservation, _) = keys.look(hash, crate::idempotency::numbered(0)) else {
         panic!("a new key")
     };
@@ -634,7 +634,7 @@ fn nothing_changed_is_kept_only_with_a_key() {
 #[test]
 fn a_stranger_finds_nothing() {
     let mut play = Play::new();
-    play.caller.scope = Scope::of(1, Mode::Test);
+    play.caller.tenant = Tenant::of(1, Mode::Test);
     for request in [
         Request::Read,
         Request::Reopen,

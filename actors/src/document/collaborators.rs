@@ -9,7 +9,7 @@ use super::state::{tag, to_json};
 use crate::store::{RecordQuery, Stored};
 use bytes::Bytes;
 use colloquy_model::answer::{Answer, Precondition};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::NameField;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
@@ -25,20 +25,20 @@ impl Documents {
     /// # Errors
     /// The document is not there for this caller, or the role does not allow it.
     pub async fn permissions(&self, id: DocumentId, meta: CommandMeta) -> Result<Answer, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let answer = self.ask(id, meta, ReadPermissions).await?;
-        self.permissions_shown(scope, answer).await
+        self.permissions_shown(tenant, answer).await
     }
 
     /// A permission set with its collaborators' e-mail addresses.
-    async fn permissions_shown(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
+    async fn permissions_shown(&self, tenant: Tenant, answer: Answer) -> Result<Answer, Failure> {
         let mut set: Value = serde_json::from_slice(&answer.body)
             .map_err(|_| AskError::impossible("a permission set that is none"))?;
         let stored = tag(&answer.body);
         if let Some(Value::Array(list)) = set.get_mut("collaborators") {
-            list.retain(|one| self.has_user(scope, one));
+            list.retain(|one| self.has_user(tenant, one));
             for one in list {
-                self.add_email(scope, one).await?;
+                self.add_email(tenant, one).await?;
             }
         }
         let body = to_json(&set);
@@ -59,7 +59,7 @@ impl Documents {
         mut meta: CommandMeta,
         set: SetPermissions,
     ) -> Result<Answer, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         if let Some(Precondition::OneOf(tags)) = &meta.if_match {
             // The document knows its half of the tag; the other half is the e-mail addresses.
             let before = CommandMeta::new(meta.caller.clone(), meta.requester);
@@ -69,7 +69,7 @@ impl Documents {
             meta.if_match = Some(Precondition::OneOf(stored.into_iter().collect()));
         }
         let answer = self.ask(id, meta, set).await?;
-        self.permissions_shown(scope, answer).await
+        self.permissions_shown(tenant, answer).await
     }
 
     /// Changes a collaborator's role.
@@ -82,14 +82,14 @@ impl Documents {
         meta: CommandMeta,
         change: ChangeRole,
     ) -> Result<Answer, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let answer = self.ask(id, meta, change).await?;
-        let body = self.with_email(scope, answer.body).await?;
+        let body = self.with_email(tenant, answer.body).await?;
         Ok(Answer { body, ..answer })
     }
 
-    fn has_user(&self, scope: Scope, collaborator: &Value) -> bool {
-        user_of(collaborator).is_some_and(|user| self.identity.user(scope, user).is_some())
+    fn has_user(&self, tenant: Tenant, collaborator: &Value) -> bool {
+        user_of(collaborator).is_some_and(|user| self.identity.user(tenant, user).is_some())
     }
 
     /// A collaborator, in JSON, with the e-mail address.
@@ -98,18 +98,18 @@ impl Documents {
     /// The store is unavailable.
     pub(super) async fn with_email(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         collaborator: Bytes,
     ) -> Result<Bytes, Failure> {
         let mut shown: Value = serde_json::from_slice(&collaborator)
             .map_err(|_| AskError::impossible("a collaborator that is none"))?;
-        self.add_email(scope, &mut shown).await?;
+        self.add_email(tenant, &mut shown).await?;
         Ok(to_json(&shown))
     }
 
-    async fn add_email(&self, scope: Scope, collaborator: &mut Value) -> Result<(), Failure> {
+    async fn add_email(&self, tenant: Tenant, collaborator: &mut Value) -> Result<(), Failure> {
         let email = match user_of(collaborator) {
-            Some(id) => self.email(scope, id).await?,
+            Some(id) => self.email(tenant, id).await?,
             None => None,
         };
         if let Value::Object(fields) = collaborator {
@@ -128,29 +128,29 @@ impl Documents {
         meta: CommandMeta,
         new: AddCollaborator,
     ) -> Result<Answer, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         // Who may not do it learns nothing of who is a user.
         let before = CommandMeta::new(meta.caller.clone(), meta.requester);
         self.ask(id, before, ReadPermissions).await?;
         let user = match (new.user_id, &new.email) {
             (Some(user), None) => user,
-            (None, Some(email)) => self.user_of(scope, email).await?,
+            (None, Some(email)) => self.user_of(tenant, email).await?,
             (Some(_), Some(_)) => return Err(invalid("email", "must not stand beside user_id")),
             (None, None) => return Err(invalid("user_id", "must be given, or email")),
         };
-        let email = self.email(scope, user).await?;
+        let email = self.email(tenant, user).await?;
         let role = new.role;
         self.ask(id, meta, GrantRole { user, role, email }).await
     }
 
-    async fn email(&self, scope: Scope, id: UserId) -> Result<Option<String>, Failure> {
+    async fn email(&self, tenant: Tenant, id: UserId) -> Result<Option<String>, Failure> {
         let subject = Subject {
             kind: Kind::User,
             number: id.number(),
             tail: id.tail(),
         };
         match self.store.load(subject).await? {
-            Some(Stored::Record(record)) if record.scope == scope.account_wide() => {
+            Some(Stored::Record(record)) if record.tenant == tenant.account_wide() => {
                 let user: Value = serde_json::from_str(&record.body)
                     .map_err(|error| Unreadable::found(subject, error))?;
                 Ok(user.get("email").and_then(Value::as_str).map(str::to_owned))
@@ -160,7 +160,7 @@ impl Documents {
     }
 
     /// The user with this e-mail address.
-    async fn user_of(&self, scope: Scope, email: &Email) -> Result<UserId, Failure> {
+    async fn user_of(&self, tenant: Tenant, email: &Email) -> Result<UserId, Failure> {
         let paging = Paging {
             limit: 1,
             start: Start::Offset(0),
@@ -168,7 +168,7 @@ impl Documents {
         };
         let names = vec![(NameField::UserEmail, email.to_lowercase())];
         let query = RecordQuery {
-            scope: scope.account_wide(),
+            tenant: tenant.account_wide(),
             kind: Kind::User,
             names,
             paging,

@@ -9,7 +9,7 @@ use super::frames::{Frame, decode_chain};
 use super::messages::DocumentError;
 use super::service::{Failure, unavailable};
 use crate::store::{ReadError, Store, StoredVersion};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_runtime::offload::{ComputePermit, ComputeRequest, Effort};
@@ -20,7 +20,7 @@ use colloquy_runtime::{AskError, Cause, LoadError};
 pub(super) struct ContentQuery {
     pub(super) document: Subject,
     /// The tenant for whom is computed: tenants take turns.
-    pub(super) scope: Scope,
+    pub(super) tenant: Tenant,
     pub(super) effort: Effort,
     /// Bytes beside the contents that the computation goes over.
     pub(super) extra_bytes: usize,
@@ -93,7 +93,7 @@ pub(super) async fn read(
     };
     let contents: usize = found.iter().map(|(_, frames)| bytes(frames)).sum();
     let request = ComputeRequest {
-        scope: wanted.scope,
+        tenant: wanted.tenant,
         effort: wanted.effort,
         bytes: contents.saturating_add(wanted.extra_bytes),
     };
@@ -117,7 +117,7 @@ async fn frames(
 ) -> Result<Vec<Framed>, ContentError> {
     let readings: Vec<_> = numbers
         .iter()
-        .map(|number| store.version(wanted.scope, wanted.document, *number))
+        .map(|number| store.version(wanted.tenant, wanted.document, *number))
         .collect();
     let mut found = Vec::with_capacity(readings.len());
     for reading in readings {

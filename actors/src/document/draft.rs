@@ -408,7 +408,7 @@ fn commit(live: &Live, context: CommandContext, header: Header, reply: &Answer) 
         body: Some(reply.body.clone()),
     });
     let caller = Caller {
-        scope: live.scope,
+        tenant: live.tenant,
         by: context.caller.by,
     };
     let commit = Commit::new(

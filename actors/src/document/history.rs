@@ -14,7 +14,7 @@ use colloquy_merge::StepBudget;
 use colloquy_merge::diff::{self, TooLong};
 use colloquy_model::answer::Answer;
 use colloquy_model::bounds::Bounds;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::id::{DocumentId, VersionId};
 use colloquy_model::page::{Page, Paging};
 use colloquy_model::time::Timestamp;
@@ -77,7 +77,7 @@ impl Documents {
         meta: CommandMeta,
         name: VersionName,
     ) -> Result<Answer, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let versions = vec![name];
         let seen = self.ask(id, meta, ReadDocument { versions }).await?;
         let found = seen
@@ -88,7 +88,7 @@ impl Documents {
             .ok_or(AskError::Refused(DocumentError::NotFound))?;
         let wanted = ContentQuery {
             document: Document::subject(id),
-            scope,
+            tenant,
             effort: Effort::Linear,
             extra_bytes: 0,
         };
@@ -96,7 +96,7 @@ impl Documents {
         let (stored, frames) = read
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
-        let parents = self.parents(scope, id, &stored).await?;
+        let parents = self.parents(tenant, id, &stored).await?;
         let written = permit.run(move || {
             let (content, _) = unpack(&frames, wanted.document, found.number)?;
             Some(to_json(&VersionWithContent {
@@ -113,13 +113,13 @@ impl Documents {
 
     async fn parents(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         id: DocumentId,
         version: &StoredVersion,
     ) -> Result<Vec<VersionId>, Failure> {
         let found = self
             .store
-            .version_ids(scope, Document::subject(id), version.parents.clone())
+            .version_ids(tenant, Document::subject(id), version.parents.clone())
             .await;
         Ok(found.map_err(LoadError::from)?)
     }
@@ -136,12 +136,12 @@ impl Documents {
         asked: Comparison,
     ) -> Result<Bytes, Failure> {
         let versions = asked.from.iter().chain(asked.to.iter()).cloned().collect();
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let seen = self.ask(id, meta, ReadDocument { versions }).await?;
         let numbers = asked.numbers(&seen)?;
         let wanted = ContentQuery {
             document: Document::subject(id),
-            scope,
+            tenant,
             effort: Effort::Comparison,
             extra_bytes: 0,
         };
@@ -184,7 +184,7 @@ impl Documents {
         branch: Option<VersionName>,
         paging: Paging,
     ) -> Result<Page, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         self.ask(id, meta, ReadDocument::default()).await?;
         let branch = match branch {
             None => None,
@@ -196,7 +196,7 @@ impl Documents {
         };
         let is_side_line = branch.as_ref().is_some_and(|branch| !branch.is_empty());
         let query = VersionQuery {
-            scope,
+            tenant,
             document: Document::subject(id),
             branch,
             paging,
@@ -212,7 +212,7 @@ impl Documents {
             .collect();
         let parents = self
             .store
-            .version_ids(scope, Document::subject(id), numbers)
+            .version_ids(tenant, Document::subject(id), numbers)
             .await
             .map_err(LoadError::from)?;
         let mut parents = parents.into_iter();

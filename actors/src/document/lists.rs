@@ -14,7 +14,7 @@ use crate::store::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::Invalid;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
@@ -109,13 +109,13 @@ impl Documents {
     /// too long.
     pub async fn list(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         requester: Requester,
         query: DocumentList,
     ) -> Result<Page, ListFailure> {
         if query
             .owner
-            .is_some_and(|user| self.identity.user(scope, user).is_none())
+            .is_some_and(|user| self.identity.user(tenant, user).is_none())
         {
             return Err(ListFailure::Invalid(Invalid::new(
                 "owner_id",
@@ -128,7 +128,7 @@ impl Documents {
         };
         let nobody = reader.is_none() && query.role.is_some_and(|role| role != DocumentRole::Owner);
         let wanted = DocumentQuery {
-            scope,
+            tenant,
             reader,
             role: query
                 .role
@@ -174,7 +174,7 @@ impl Documents {
         };
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let search = DocumentSearch {
-            scope: wanted.scope,
+            tenant: wanted.tenant,
             deleted: wanted.deleted,
             words,
             limit: if filtered {
@@ -219,13 +219,13 @@ impl Documents {
         meta: CommandMeta,
         paging: Paging,
     ) -> Result<Page, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let mut all = self.ask(id, meta, ListCollaborators).await?;
-        all.retain(|one| self.identity.user(scope, one.user_id).is_some());
+        all.retain(|one| self.identity.user(tenant, one.user_id).is_some());
         let found = part(all, paging);
         let mut shown = Vec::with_capacity(found.items.len());
         for collaborator in &found.items {
-            shown.push(self.with_email(scope, to_json(collaborator)).await?);
+            shown.push(self.with_email(tenant, to_json(collaborator)).await?);
         }
         Ok(page(&shown, Ends::default(), &found))
     }
@@ -255,10 +255,10 @@ impl Documents {
         meta: CommandMeta,
         list: ListComments,
     ) -> Result<Page, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let CommentPage { comments, total } = self.ask(id, meta, list).await?;
         let bytes = comments.iter().map(|one| one.comment.body.len()).sum();
-        let written = run_linear(scope, bytes, move || {
+        let written = run_linear(tenant, bytes, move || {
             let skip = list.skip();
             let after = skip.saturating_add(comments.len()) < total;
             let shown: Vec<Bytes> = comments.iter().map(|one| to_json(&one.view())).collect();
@@ -283,7 +283,7 @@ impl Documents {
         meta: CommandMeta,
         list: ActivityList,
     ) -> Result<Page, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let role = self.ask(id, meta, ReadDocument::default()).await?.role;
         let ActivityList {
             action,
@@ -293,7 +293,7 @@ impl Documents {
             paging,
         } = list;
         let query = ActivityQuery {
-            scope,
+            tenant,
             document: Document::subject(id),
             action,
             actor: actor.map(ActivityActor::subject),

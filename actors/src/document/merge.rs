@@ -25,7 +25,7 @@ use super::views::MergeConflict;
 use crate::store::StoredVersion;
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::bounds::Bounds;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::id::{DocumentId, VersionId};
 use colloquy_runtime::offload::{self, ComputePermit, Effort};
 use colloquy_runtime::{AskError, Cause, LoadError};
@@ -128,7 +128,7 @@ impl Documents {
             };
             let job = self.ask(id, meta.without_reservation(), prepare).await?;
             let computed = match job {
-                Some(job) => Some(self.computed(id, meta.caller.scope, *job).await?),
+                Some(job) => Some(self.computed(id, meta.caller.tenant, *job).await?),
                 None => None,
             };
             let computed = match computed {
@@ -163,12 +163,12 @@ impl Documents {
     async fn computed(
         &self,
         id: DocumentId,
-        scope: Scope,
+        tenant: Tenant,
         job: MergeJob,
     ) -> Result<ComputedMerge, Failure> {
         let in_time = timeout(
             self.directory.policy().ask_timeout,
-            self.compute(id, scope, job),
+            self.compute(id, tenant, job),
         )
         .await;
         in_time.unwrap_or(Err(unavailable(Cause::TimedOut)))
@@ -177,13 +177,13 @@ impl Documents {
     async fn compute(
         &self,
         id: DocumentId,
-        scope: Scope,
+        tenant: Tenant,
         job: MergeJob,
     ) -> Result<ComputedMerge, Failure> {
-        let plan = job.planned(scope).await?;
+        let plan = job.planned(tenant).await?;
         let wanted = ContentQuery {
             document: Document::subject(id),
-            scope,
+            tenant,
             effort: Effort::Comparison,
             extra_bytes: 0,
         };
@@ -201,7 +201,7 @@ impl Documents {
                     Some((_, frames)) => frames.clone(),
                     None => {
                         let found = store
-                            .version(scope, wanted.document, number)
+                            .version(tenant, wanted.document, number)
                             .await
                             .map_err(LoadError::from)?;
                         found.ok_or(AskError::Refused(DocumentError::NotFound))?.1
@@ -224,7 +224,7 @@ impl Documents {
 
 impl MergeJob {
     /// Plans the text that the merge starts from.
-    pub(super) async fn planned(&self, scope: Scope) -> Result<Plan, Failure> {
+    pub(super) async fn planned(&self, tenant: Tenant) -> Result<Plan, Failure> {
         let MergeBasis { source, target, .. } = self.basis;
         let versions = Arc::clone(&self.versions);
         let bytes = size_of_val(versions.as_slice());
@@ -237,7 +237,7 @@ impl MergeJob {
             };
             version_graph::plan(target, source, |number| parents(number).unwrap_or_default())
         };
-        Ok(offload::run_linear(scope, bytes, planning).await?)
+        Ok(offload::run_linear(tenant, bytes, planning).await?)
     }
 
     /// The versions that are compared with each other, each once.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_runtime::fair_queue::{FairQueue, QueueBounds, Queued};
 
 /// Callers of one link that may wait: as many as may come at once in a minute, by default.
@@ -33,7 +33,7 @@ pub struct HashSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HashClaim {
     /// The account that the link belongs to.
-    pub(crate) account: Scope,
+    pub(crate) account: Tenant,
     /// The link, or the document of one that is being made: one password of it at a time.
     pub(crate) link: u128,
 }
@@ -82,7 +82,7 @@ struct Queue {
     /// Claims that have a place: as few as there are places.
     running: Vec<HashClaim>,
     /// Who waits: the next account first, and in it the links in turn.
-    accounts: VecDeque<(Scope, FairQueue<u128, Waiting>)>,
+    accounts: VecDeque<(Tenant, FairQueue<u128, Waiting>)>,
 }
 
 impl HashPermits {
@@ -222,7 +222,7 @@ mod tests {
 
     fn claim(account: i64, link: u128) -> HashClaim {
         HashClaim {
-            account: Scope::from_number(account),
+            account: Tenant::from_number(account),
             link,
         }
     }

@@ -15,7 +15,7 @@ use super::content_reader::{self, ContentQuery, unpack};
 use super::frames::{Base, Frame, encode};
 use crate::store::Store;
 use colloquy_model::bounds::Bounds;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Subject;
 use colloquy_runtime::offload::Effort;
 use colloquy_runtime::{BoxFuture, LoadError};
@@ -25,7 +25,7 @@ use colloquy_runtime::{BoxFuture, LoadError};
 pub struct Precompute {
     pub(super) document: Subject,
     /// The tenant for whom is computed: tenants take turns.
-    pub(super) scope: Scope,
+    pub(super) tenant: Tenant,
     pub(super) task: Task,
     /// Comments that are to follow, where a new head is made.
     pub(super) following: Option<Following>,
@@ -96,7 +96,7 @@ pub(super) fn run(
         let numbers = job.needs();
         let wanted = ContentQuery {
             document: job.document,
-            scope: job.scope,
+            tenant: job.tenant,
             effort: job.effort(),
             extra_bytes: job.extra_bytes(),
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::access::Requester;
 use super::messages::{CommandMeta, PurgeDocument};
 use super::service::Documents;
-use colloquy_model::caller::{By, Caller};
+use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::threads::BackgroundThread;
@@ -52,11 +52,11 @@ async fn empty(documents: &Documents, keep: Duration) -> bool {
         if overdue.is_empty() {
             return true;
         }
-        for (subject, scope) in overdue {
+        for (subject, tenant) in overdue {
             let id = DocumentId::from_parts(subject.number, subject.tail);
             let caller = Caller {
-                scope,
-                by: By::server("the bin is emptied"),
+                tenant,
+                by: Actor::server("the bin is emptied"),
             };
             let meta = CommandMeta::new(caller, Requester::Account(None));
             let purge = PurgeDocument {

@@ -14,7 +14,7 @@ use super::state::Facts;
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::search::{Closed, Entry, Found, INDEXER, Search, SearchError};
 use crate::store::{FeedRow, ListFailure, ReadError, Store};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
 use colloquy_runtime::fair_queue::QueueBounds;
@@ -53,7 +53,7 @@ struct Shared {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DocumentSearch<'q> {
     /// Whose documents.
-    pub(crate) scope: Scope,
+    pub(crate) tenant: Tenant,
     /// Whether those in the bin are searched, in place of the others.
     pub(crate) deleted: bool,
     /// The words, as the caller wrote them.
@@ -112,8 +112,8 @@ impl SearchIndexer {
             .await
             .map_err(|_| ListFailure::Away)?;
         let partition = match search.deleted {
-            true => deleted(search.scope),
-            false => search.scope,
+            true => deleted(search.tenant),
+            false => search.tenant,
         };
         let found = index.find(partition, search.words, search.limit, search.offset);
         Ok(tokio::time::timeout(SEARCH_MAX, found)
@@ -219,14 +219,14 @@ impl Follower<'_> {
             match item {
                 Item::Event(event) => {
                     last = last.max(event.position);
-                    touched.insert(event.entity, event.scope);
+                    touched.insert(event.entity, event.tenant);
                 }
                 Item::Reached(reached) => last = last.max(reached),
                 Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {}
             }
         }
-        for (number, scope) in touched {
-            self.hand_in(position, scope, number).await?;
+        for (number, tenant) in touched {
+            self.hand_in(position, tenant, number).await?;
         }
         self.index.reached(last).await?;
         Ok(last)
@@ -243,8 +243,8 @@ impl Follower<'_> {
                 return Ok(());
             };
             behind = *last;
-            for (number, scope) in page {
-                self.hand_in(0, scope, number).await?;
+            for (number, tenant) in page {
+                self.hand_in(0, tenant, number).await?;
             }
         }
     }
@@ -270,7 +270,7 @@ impl Follower<'_> {
                 }
             }
             for (number, event) in touched {
-                self.hand_in(position, event.scope, number).await?;
+                self.hand_in(position, event.tenant, number).await?;
             }
             position = if full { last } else { until };
         }
@@ -279,9 +279,9 @@ impl Follower<'_> {
 
     /// Hands in a document as it is now, or that it is not to be found; everything up to the
     /// position was handed in.
-    async fn hand_in(&self, position: i64, scope: Scope, number: u64) -> Result<(), Closed> {
+    async fn hand_in(&self, position: i64, tenant: Tenant, number: u64) -> Result<(), Closed> {
         loop {
-            match self.entry(scope, number).await {
+            match self.entry(tenant, number).await {
                 Ok(Some(entry)) => return self.index.put(position, entry).await,
                 // What can't be read is not found, and does not keep the others out.
                 Ok(None) | Err(ReadError::Unreadable) => {
@@ -293,9 +293,9 @@ impl Follower<'_> {
     }
 
     /// What is to be found of a document.
-    async fn entry(&self, scope: Scope, number: u64) -> Result<Option<Entry>, ReadError> {
+    async fn entry(&self, tenant: Tenant, number: u64) -> Result<Option<Entry>, ReadError> {
         let store = &self.shared.store;
-        let Some((row, is_deleted)) = store.document(scope, number).await? else {
+        let Some((row, is_deleted)) = store.document(tenant, number).await? else {
             return Ok(None);
         };
         let facts = Facts::stored(
@@ -303,7 +303,7 @@ impl Follower<'_> {
             &row.body,
         )?;
         let Some((_, frames)) = store
-            .version(Scope::OPERATORS, row.subject, facts.head)
+            .version(Tenant::OPERATORS, row.subject, facts.head)
             .await?
         else {
             return Ok(None);
@@ -311,7 +311,7 @@ impl Follower<'_> {
         let bytes = unpacked_bytes(&frames);
         // In the house's own name: what the index waits for, no account's requests hold up.
         let request = ComputeRequest {
-            scope: Scope::OPERATORS,
+            tenant: Tenant::OPERATORS,
             effort: Effort::Linear,
             bytes,
         };
@@ -330,9 +330,9 @@ impl Follower<'_> {
         drop(permit);
         Ok(Some(Entry {
             number,
-            scope: match is_deleted {
-                true => deleted(scope),
-                false => scope,
+            tenant: match is_deleted {
+                true => deleted(tenant),
+                false => tenant,
             },
             title: facts.title,
             content,
@@ -357,6 +357,6 @@ impl Follower<'_> {
 
 /// The partition of the index that holds a tenant's documents in the bin: they are kept apart, so
 /// that a search meets the ones or the others.
-fn deleted(scope: Scope) -> Scope {
-    Scope::from_number(!scope.number())
+fn deleted(tenant: Tenant) -> Tenant {
+    Tenant::from_number(!tenant.number())
 }

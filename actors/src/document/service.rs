@@ -17,7 +17,7 @@ use crate::accounts::Identity;
 use crate::store::{Store, StoredVersion};
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::{Answer, Invalid};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{DocumentId, ShareId, VersionId};
 use colloquy_model::text::DocumentContent;
@@ -62,7 +62,7 @@ impl Documents {
     pub fn requester(&self, caller: &Caller) -> Requester {
         match caller.by.user {
             None => Requester::Account(None),
-            Some(user) if self.identity.user(caller.scope, user) == Some(Role::Admin) => {
+            Some(user) if self.identity.user(caller.tenant, user) == Some(Role::Admin) => {
                 Requester::Account(Some(user))
             }
             Some(user) => Requester::User(user),
@@ -84,9 +84,9 @@ impl Documents {
         let id = DocumentId::new(Timestamp::now().0);
         let content = new.content.as_ref();
         let content = content.map_or_else(|| Arc::from(""), DocumentContent::shared);
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let answer = self.ask(id, meta, new).await?;
-        completed_with(scope, answer, content).await
+        completed_with(tenant, answer, content).await
     }
 
     /// Updates a document.
@@ -100,12 +100,12 @@ impl Documents {
         update: UpdateDocument,
     ) -> Result<Answer, Failure> {
         let content = update.content.as_ref().map(DocumentContent::shared);
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let answer = self.ask(id, meta, update).await?;
         match content {
             // What was given is the head's content now.
-            Some(content) => completed_with(scope, answer, content).await,
-            None => self.completed(scope, answer.0).await,
+            Some(content) => completed_with(tenant, answer, content).await,
+            None => self.completed(tenant, answer.0).await,
         }
     }
 
@@ -114,9 +114,9 @@ impl Documents {
     /// # Errors
     /// Its refusal, or why it could not be asked.
     pub async fn restore(&self, id: DocumentId, meta: CommandMeta) -> Result<Answer, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let answer = self.ask(id, meta, RestoreDocument).await?;
-        self.completed(scope, answer.0).await
+        self.completed(tenant, answer.0).await
     }
 
     /// Sends a request to a document, and waits for the reply of the request's type.
@@ -148,7 +148,7 @@ impl Documents {
         meta: CommandMeta,
         version: Option<VersionName>,
     ) -> Result<Answer, Failure> {
-        let scope = meta.caller.scope;
+        let tenant = meta.caller.tenant;
         let versions = version.iter().cloned().collect();
         let seen = self.ask(id, meta, ReadDocument { versions }).await?;
         let shown = match version {
@@ -159,7 +159,7 @@ impl Documents {
             None => seen.head,
         };
         let document = seen.document;
-        let body = self.with_content_of(id, scope, shown, move |_, content| {
+        let body = self.with_content_of(id, tenant, shown, move |_, content| {
             with_content(&document, Some(content))
         });
         let body = body.await?;
@@ -176,7 +176,7 @@ impl Documents {
     ///
     /// # Errors
     /// The content can't be read.
-    pub async fn completed(&self, scope: Scope, answer: Answer) -> Result<Answer, Failure> {
+    pub async fn completed(&self, tenant: Tenant, answer: Answer) -> Result<Answer, Failure> {
         let shown: Value = serde_json::from_slice(&answer.body)
             .map_err(|error| Unreadable::found("an answer that shows a document", error))?;
         let text = |field: &str| shown.get(field).and_then(Value::as_str);
@@ -191,7 +191,7 @@ impl Documents {
             parent: None,
         };
         let document = answer.body.clone();
-        let body = self.with_content_of(id, scope, found, move |_, content| {
+        let body = self.with_content_of(id, tenant, found, move |_, content| {
             with_content(&document, Some(content))
         });
         let body = match body.await {
@@ -205,13 +205,13 @@ impl Documents {
     pub(super) async fn with_content_of<T: Send + 'static>(
         &self,
         id: DocumentId,
-        scope: Scope,
+        tenant: Tenant,
         version: VersionFound,
         make: impl FnOnce(StoredVersion, &str) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let wanted = ContentQuery {
             document: Document::subject(id),
-            scope,
+            tenant,
             effort: Effort::Linear,
             extra_bytes: 0,
         };
@@ -233,12 +233,12 @@ impl Documents {
 
 /// An answer that shows a document, with this content.
 async fn completed_with(
-    scope: Scope,
+    tenant: Tenant,
     WithoutContent(answer): WithoutContent,
     content: Arc<str>,
 ) -> Result<Answer, Failure> {
     let shown = answer.body.clone();
-    let body = offload::run_linear(scope, content.len(), move || {
+    let body = offload::run_linear(tenant, content.len(), move || {
         with_content(&shown, Some(&content))
     })
     .await?;

@@ -13,7 +13,7 @@ use super::service::{Documents, Failure};
 use super::share_terms::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{DocumentId, ShareId};
 use colloquy_model::time::Timestamp;
@@ -27,7 +27,7 @@ pub struct Link {
     /// The link itself.
     pub share: ShareId,
     /// The document's tenant.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The link's holder, as far as roles in the document go.
     pub requester: Requester,
 }
@@ -65,10 +65,10 @@ impl Link {
     /// What goes with a request of the link's holder: a caller of the document's account and mode,
     /// with neither key nor user.
     #[must_use]
-    pub fn meta(&self, by: &By) -> CommandMeta {
+    pub fn meta(&self, by: &Actor) -> CommandMeta {
         let caller = Caller {
-            scope: self.scope,
-            by: By {
+            tenant: self.tenant,
+            by: Actor {
                 key: None,
                 user: None,
                 ..by.clone()
@@ -94,7 +94,7 @@ impl Documents {
                 // Hashing costs: who may not make a link is told before.
                 let before = CommandMeta::new(meta.caller.clone(), meta.requester);
                 self.ask(id, before, ListShares).await?;
-                let place = self.hash_permit(meta.caller.scope, id.bits()).await?;
+                let place = self.hash_permit(meta.caller.tenant, id.bits()).await?;
                 let hashed =
                     offload::run_on_batch_cores(place, move || hash_password(&password)).await;
                 Some(
@@ -136,7 +136,7 @@ impl Documents {
         &self,
         token: &str,
         password: Option<&str>,
-        by: &By,
+        by: &Actor,
     ) -> Result<Link, LinkError> {
         let hash = token_hash(token).ok_or(LinkError::Gone)?;
         let found = self
@@ -144,11 +144,11 @@ impl Documents {
             .link(hash)
             .await
             .map_err(|error| LinkError::Unknown(LoadError::from(error).into()))?;
-        let (Subject { number, tail, .. }, scope) = found.ok_or(LinkError::Gone)?;
+        let (Subject { number, tail, .. }, tenant) = found.ok_or(LinkError::Gone)?;
         let document = DocumentId::from_parts(number, tail);
         let caller = Caller {
-            scope,
-            by: By {
+            tenant,
+            by: Actor {
                 key: None,
                 user: None,
                 ..by.clone()
@@ -161,19 +161,19 @@ impl Documents {
             password: wanted,
         } = self.ask(document, meta, OpenShare { token: hash }).await?;
         if let Some(wanted) = wanted {
-            self.check_password(scope, share, wanted, password).await?;
+            self.check_password(tenant, share, wanted, password).await?;
         }
         Ok(Link {
             document,
             share,
-            scope,
+            tenant,
             requester: Requester::Link(role, share),
         })
     }
 
     async fn check_password(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         share: ShareId,
         wanted: String,
         given: Option<&str>,
@@ -185,7 +185,7 @@ impl Documents {
         self.tries
             .look(share, Timestamp::now().0)
             .map_err(LinkError::TooManyTries)?;
-        let place = self.hash_permit(scope, share.bits()).await?;
+        let place = self.hash_permit(tenant, share.bits()).await?;
         // Again: of one link one is hashed at a time, and those before it may have been wrong.
         self.tries
             .look(share, Timestamp::now().0)
@@ -207,11 +207,11 @@ impl Documents {
         }
     }
 
-    async fn hash_permit(&self, scope: Scope, link: u128) -> Result<HashPermit, Failure> {
+    async fn hash_permit(&self, tenant: Tenant, link: u128) -> Result<HashPermit, Failure> {
         let place = self
             .hashes
             .place(HashClaim {
-                account: scope.account_wide(),
+                account: tenant.account_wide(),
                 link,
             })
             .await;
@@ -231,7 +231,7 @@ impl Documents {
     ///
     /// # Errors
     /// It has been used up or taken back meanwhile, or why it could not be asked.
-    pub async fn use_link(&self, link: &Link, by: &By) -> Result<(), LinkError> {
+    pub async fn use_link(&self, link: &Link, by: &Actor) -> Result<(), LinkError> {
         let share = link.share;
         self.ask(link.document, link.meta(by), UseShare { share })
             .await?;

@@ -18,7 +18,7 @@ use super::share_terms::ShareTerms;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
 use crate::store::{StoredDocument, StoredVersion};
 use colloquy_model::answer::{Answer, Done, Invalid};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
@@ -36,7 +36,7 @@ pub struct Document {
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     pub(super) id: DocumentId,
-    pub(super) scope: Scope,
+    pub(super) tenant: Tenant,
     pub(super) sequence: u64,
     /// When what the document shows changed last, in Unix milliseconds.
     pub(super) updated_at: i64,
@@ -108,10 +108,10 @@ impl Document {
     /// The state that a command is about: the document of the command's tenant, or a blank one
     /// where it is to be created. None: there is no such document for the caller.
     pub(super) fn target(&self, command: &DocumentCommand) -> Option<Cow<'_, Live>> {
-        let scope = command.meta.caller.scope;
+        let tenant = command.meta.caller.tenant;
         match (&self.live, &command.request) {
-            (Some(live), _) if live.scope == scope => Some(Cow::Borrowed(live)),
-            (None, Request::CreateDocument(_)) => Some(Cow::Owned(Live::blank(self.id, scope))),
+            (Some(live), _) if live.tenant == tenant => Some(Cow::Borrowed(live)),
+            (None, Request::CreateDocument(_)) => Some(Cow::Owned(Live::blank(self.id, tenant))),
             (Some(_) | None, _) => None,
         }
     }
@@ -119,10 +119,10 @@ impl Document {
 
 impl Live {
     /// A document before it is created, with nothing in it.
-    fn blank(id: DocumentId, scope: Scope) -> Self {
+    fn blank(id: DocumentId, tenant: Tenant) -> Self {
         Live {
             id,
-            scope,
+            tenant,
             sequence: 0,
             updated_at: id.created_ms(),
             facts: Facts {
@@ -240,7 +240,7 @@ impl Live {
         }
         Ok(Live {
             id,
-            scope: stored.scope,
+            tenant: stored.tenant,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
             comments: Comments::restored(

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::{Cursor, EventReader, Falling, Feed, Source};
 use crate::store::{EventLog, EventQuery, ListFailure, Span};
 use colloquy_model::answer::Invalid;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::id::UserId;
 
@@ -38,7 +38,7 @@ pub struct Events {
     pub(crate) store: Arc<dyn EventLog>,
     pub(crate) feed: Arc<Feed>,
     /// Whether there is such a user in the account of this tenant.
-    pub(crate) is_user: Box<dyn Fn(Scope, UserId) -> bool + Send + Sync>,
+    pub(crate) is_user: Box<dyn Fn(Tenant, UserId) -> bool + Send + Sync>,
 }
 
 impl Events {
@@ -48,8 +48,8 @@ impl Events {
     /// There is no such entity for this caller, a filter names what is not there, the cursor has
     /// expired, the store is away, or the list took too long.
     pub async fn list(&self, source: Source, list: EventList) -> Result<EventListing, ListFailure> {
-        let (span, scope) = span(source);
-        self.check(scope, &list.filter)?;
+        let (span, tenant) = span(source);
+        self.check(tenant, &list.filter)?;
         let EventList {
             filter,
             after,
@@ -78,7 +78,7 @@ impl Events {
         data.put_u8(b']');
         let next = match source {
             Source::Entity(..) => page.cursor.to_string(),
-            Source::Scope(_) => Cursor(page.cursor).to_string(),
+            Source::Tenant(_) => Cursor(page.cursor).to_string(),
         };
         Ok(EventListing {
             data: data.freeze(),
@@ -98,8 +98,8 @@ impl Events {
         after: u64,
         falling: Falling,
     ) -> Result<EventReader, ListFailure> {
-        let (span, scope) = span(source);
-        self.check(scope, &filter)?;
+        let (span, tenant) = span(source);
+        self.check(tenant, &filter)?;
         // Whatever a list would refuse is refused before the stream begins.
         let probe = EventQuery {
             span,
@@ -143,15 +143,15 @@ impl Events {
         // Places follow one another without a gap, behind those that retention has taken.
         let first = page.events.first().map(|event| match source {
             Source::Entity(..) => event.sequence,
-            Source::Scope(_) => event.number,
+            Source::Tenant(_) => event.number,
         });
         Ok(first.map_or(page.cursor, |first| first + page.total.saturating_sub(1)))
     }
 
-    fn check(&self, scope: Scope, filter: &EventFilter) -> Result<(), ListFailure> {
+    fn check(&self, tenant: Tenant, filter: &EventFilter) -> Result<(), ListFailure> {
         if filter
             .assignee
-            .is_some_and(|user| !(self.is_user)(scope, user))
+            .is_some_and(|user| !(self.is_user)(tenant, user))
         {
             return Err(ListFailure::Invalid(Invalid::new(
                 "assignee_id",
@@ -162,9 +162,9 @@ impl Events {
     }
 }
 
-fn span(source: Source) -> (Span, Scope) {
+fn span(source: Source) -> (Span, Tenant) {
     match source {
-        Source::Entity(scope, subject) => (Span::Entity(scope, subject), scope),
-        Source::Scope(scope) => (Span::Scope(scope), scope),
+        Source::Entity(tenant, subject) => (Span::Entity(tenant, subject), tenant),
+        Source::Tenant(tenant) => (Span::Tenant(tenant), tenant),
     }
 }

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::inbox::Inbox;
 use super::queue::{Put, Queue, Share};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
@@ -27,9 +27,9 @@ use colloquy_runtime::{cores, threads};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Interest {
     /// Those of one entity of an account and mode, by the number of its identifier.
-    Entity(Scope, u64),
+    Entity(Tenant, u64),
     /// Those of one account and mode.
-    Scope(Scope),
+    Tenant(Tenant),
     /// Those of every account and mode that has a webhook endpoint, and what becomes of endpoints.
     Webhooks,
     /// Those of documents, of every account and mode.
@@ -134,8 +134,8 @@ struct Table {
     /// How many listen to what.
     wanted: HashMap<Interest, usize>,
     /// How many webhook endpoints an account and mode has.
-    endpoints: HashMap<Scope, usize>,
-    known: HashMap<WebhookId, Scope>,
+    endpoints: HashMap<Tenant, usize>,
+    known: HashMap<WebhookId, Tenant>,
     /// The last position that was published.
     last: i64,
     subscriptions: u64,
@@ -211,8 +211,8 @@ impl Feed {
     }
 
     /// Notes a webhook endpoint that was in the store when it was opened.
-    pub(crate) fn recovered_endpoint(&self, id: WebhookId, scope: Scope) {
-        self.0.table.lock().endpoint(id, scope);
+    pub(crate) fn recovered_endpoint(&self, id: WebhookId, tenant: Tenant) {
+        self.0.table.lock().endpoint(id, tenant);
     }
 
     /// Opens the one batch that is being published; only the writer does.
@@ -295,20 +295,20 @@ impl Default for Feed {
 }
 
 impl Table {
-    fn endpoint(&mut self, id: WebhookId, scope: Scope) {
-        if self.known.insert(id, scope).is_none() {
-            *self.endpoints.entry(scope).or_default() += 1;
+    fn endpoint(&mut self, id: WebhookId, tenant: Tenant) {
+        if self.known.insert(id, tenant).is_none() {
+            *self.endpoints.entry(tenant).or_default() += 1;
         }
     }
 
     fn endpoint_gone(&mut self, id: WebhookId) {
-        let Some(scope) = self.known.remove(&id) else {
+        let Some(tenant) = self.known.remove(&id) else {
             return;
         };
-        if let Some(count) = self.endpoints.get_mut(&scope) {
+        if let Some(count) = self.endpoints.get_mut(&tenant) {
             *count -= 1;
             if *count == 0 {
-                self.endpoints.remove(&scope);
+                self.endpoints.remove(&tenant);
             }
         }
     }
@@ -323,14 +323,14 @@ pub(crate) struct Batch<'f> {
 
 impl Batch<'_> {
     /// Whether anybody wants events of this entity.
-    pub(crate) fn wants(&self, scope: Scope, entity: Subject) -> bool {
+    pub(crate) fn wants(&self, tenant: Tenant, entity: Subject) -> bool {
         let Table {
             wanted, endpoints, ..
         } = &*self.table;
         let wanted = |interest| wanted.contains_key(&interest);
-        endpoints.contains_key(&scope)
-            || wanted(Interest::Entity(scope, entity.number))
-            || wanted(Interest::Scope(scope))
+        endpoints.contains_key(&tenant)
+            || wanted(Interest::Entity(tenant, entity.number))
+            || wanted(Interest::Tenant(tenant))
             || (entity.kind == Kind::Document && wanted(Interest::Documents))
     }
 
@@ -341,7 +341,7 @@ impl Batch<'_> {
 
     /// Publishes an endpoint as it is from this position on.
     pub(crate) fn endpoint(&mut self, position: i64, endpoint: Arc<Endpoint>) {
-        self.table.endpoint(endpoint.id, endpoint.scope);
+        self.table.endpoint(endpoint.id, endpoint.tenant);
         self.items.push(Item::Endpoint(position, endpoint));
     }
 
@@ -383,7 +383,7 @@ impl Interest {
     /// subscribers.
     fn account(self) -> Option<u32> {
         match self {
-            Interest::Entity(scope, _) | Interest::Scope(scope) => Some(scope.account_number()),
+            Interest::Entity(tenant, _) | Interest::Tenant(tenant) => Some(tenant.account_number()),
             Interest::Webhooks | Interest::Documents => None,
         }
     }
@@ -447,13 +447,16 @@ impl Listeners {
     /// Gives an event to the streams and sockets that want it.
     fn give_lines(&mut self, event: &Event, item: &Item, share_max: usize) {
         for interest in [
-            Interest::Entity(event.scope, event.entity),
-            Interest::Scope(event.scope),
+            Interest::Entity(event.tenant, event.entity),
+            Interest::Tenant(event.tenant),
         ] {
             let Some(some) = self.by_interest.get_mut(&interest) else {
                 continue;
             };
-            let share = self.shares.entry(event.scope.account_number()).or_default();
+            let share = self
+                .shares
+                .entry(event.tenant.account_number())
+                .or_default();
             let held = share.hold(item);
             some.retain(|listener| match listener.queue.put(item, Some(&held)) {
                 Put::Waits => true,

@@ -71,7 +71,7 @@ impl Pending {
         let mut sums: HashMap<u32, usize> = HashMap::new();
         for item in self.messages.iter().flat_map(Message::items) {
             if let Item::Event(event) = item {
-                *sums.entry(event.scope.account_number()).or_default() += item.bytes();
+                *sums.entry(event.tenant.account_number()).or_default() += item.bytes();
             }
         }
         let Some((account, _)) = sums.into_iter().max_by_key(|(_, bytes)| *bytes) else {
@@ -81,7 +81,7 @@ impl Pending {
             account,
             "events of this account come faster than they are handed out: its readers go on from the store"
         );
-        let of_it = |event: &Event| event.scope.account_number() == account;
+        let of_it = |event: &Event| event.tenant.account_number() == account;
         let mut kept = VecDeque::with_capacity(self.messages.len());
         for message in self.messages.drain(..) {
             let Message::Batch(mut items) = message else {
@@ -124,15 +124,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use colloquy_model::caller::{Mode, Scope};
+    use colloquy_model::caller::{Mode, Tenant};
     use colloquy_model::event::{Place, SeenNow};
     use colloquy_model::event_kind::EventKind;
 
     fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
-        let scope = Scope::of(account, Mode::Live);
+        let tenant = Tenant::of(account, Mode::Live);
         let place = Place {
             position: 1,
-            scope,
+            tenant,
             number: 1,
             entity: 1,
             sequence: 1,
@@ -157,7 +157,7 @@ mod tests {
     fn words(inbox: &Inbox) -> Vec<String> {
         inbox.end();
         let word = |item: &Item| match item {
-            Item::Event(event) => format!("event of {}", event.scope.account_number()),
+            Item::Event(event) => format!("event of {}", event.tenant.account_number()),
             Item::Reached(position) => format!("reached {position}"),
             Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => "other".to_owned(),
         };

@@ -2,16 +2,16 @@
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use super::*;
-use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::event::{Event, Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
 
 /// An event at this position with so many bytes of data.
 fn event(position: i64, bytes: usize) -> Item {
-    let scope = Scope::of(1, Mode::Live);
+    let tenant = Tenant::of(1, Mode::Live);
     let place = Place {
         position,
-        scope,
+        tenant,
         number: 1,
         entity: 1,
         sequence: 1,

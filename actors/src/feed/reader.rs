@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Ended, Feed, Interest, Item, Subscription};
 use crate::store::{EventLog, EventPage, EventQuery, Later, ReadError, Span};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
@@ -15,17 +15,17 @@ use colloquy_model::id::ConversationId;
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
     /// One entity's; a cursor is a `seq`.
-    Entity(Scope, Subject),
+    Entity(Tenant, Subject),
     /// An account and mode's; a cursor is a number.
-    Scope(Scope),
+    Tenant(Tenant),
 }
 
 impl Source {
     /// A conversation's.
     #[must_use]
-    pub fn conversation(scope: Scope, id: ConversationId) -> Self {
+    pub fn conversation(tenant: Tenant, id: ConversationId) -> Self {
         Source::Entity(
-            scope,
+            tenant,
             Subject {
                 kind: Kind::Conversation,
                 number: id.number(),
@@ -161,7 +161,7 @@ impl EventReader {
     fn place(&self, event: &Event) -> u64 {
         match self.source {
             Source::Entity(..) => event.sequence,
-            Source::Scope(_) => event.number,
+            Source::Tenant(_) => event.number,
         }
     }
 
@@ -179,8 +179,8 @@ impl EventReader {
 
     fn join(&mut self) {
         let interest = match self.source {
-            Source::Entity(scope, subject) => Interest::Entity(scope, subject.number),
-            Source::Scope(scope) => Interest::Scope(scope),
+            Source::Entity(tenant, subject) => Interest::Entity(tenant, subject.number),
+            Source::Tenant(tenant) => Interest::Tenant(tenant),
         };
         let subscription = self.feed.subscribe(interest, QUEUE);
         self.until = Some(subscription.joined);
@@ -189,8 +189,8 @@ impl EventReader {
 
     fn query(&self) -> EventQuery {
         let span = match self.source {
-            Source::Entity(scope, subject) => Span::Entity(scope, subject),
-            Source::Scope(scope) => Span::Scope(scope),
+            Source::Entity(tenant, subject) => Span::Entity(tenant, subject),
+            Source::Tenant(tenant) => Span::Tenant(tenant),
         };
         let (filter, until) = (self.filter.clone(), self.until);
         EventQuery {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::mailbox::{Mailbox, Presence, Signal};
 use super::signals::{Listener, Said, Told, run};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_runtime::threads;
 
@@ -31,7 +31,7 @@ pub struct TooManyPresences;
 /// All open lines.
 #[derive(Debug)]
 pub struct Hub {
-    told: Sender<(Scope, Told)>,
+    told: Sender<(Tenant, Told)>,
     /// Told and not yet taken in.
     waiting: Arc<AtomicUsize>,
     last: AtomicU64,
@@ -44,7 +44,7 @@ pub struct Hub {
 #[derive(Debug)]
 pub struct Connection {
     hub: Arc<Hub>,
-    scope: Scope,
+    tenant: Tenant,
     line: u64,
     mailbox: Arc<Mailbox>,
     listens_to_all: bool,
@@ -73,7 +73,7 @@ impl Hub {
     }
 
     /// One whose thread is somebody else's.
-    pub(super) fn with(presences_max: usize) -> (Arc<Self>, Receiver<(Scope, Told)>) {
+    pub(super) fn with(presences_max: usize) -> (Arc<Self>, Receiver<(Tenant, Told)>) {
         let (sender, told) = channel();
         let hub = Hub {
             told: sender,
@@ -87,12 +87,12 @@ impl Hub {
 
     /// A new line, which listens to nothing yet.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, scope: Scope) -> Connection {
+    pub fn enter(self: &Arc<Self>, tenant: Tenant) -> Connection {
         let line = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (mailbox, rooms) = (Arc::default(), HashMap::new());
         Connection {
             hub: Arc::clone(self),
-            scope,
+            tenant,
             line,
             mailbox,
             listens_to_all: false,
@@ -100,15 +100,15 @@ impl Hub {
         }
     }
 
-    fn tell(&self, scope: Scope, told: Told) {
+    fn tell(&self, tenant: Tenant, told: Told) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // An error means that there is no thread, which was reported.
-        let _ = self.told.send((scope, told));
+        let _ = self.told.send((tenant, told));
     }
 
-    fn take_presence(&self, scope: Scope) -> Result<(), TooManyPresences> {
+    fn take_presence(&self, tenant: Tenant) -> Result<(), TooManyPresences> {
         let mut presences = self.presences.lock();
-        let count = presences.entry(scope.account_number()).or_default();
+        let count = presences.entry(tenant.account_number()).or_default();
         if *count >= self.presences_max {
             return Err(TooManyPresences);
         }
@@ -116,12 +116,12 @@ impl Hub {
         Ok(())
     }
 
-    fn give_back_presences(&self, scope: Scope, given: usize) {
+    fn give_back_presences(&self, tenant: Tenant, given: usize) {
         let mut presences = self.presences.lock();
-        if let Some(count) = presences.get_mut(&scope.account_number()) {
+        if let Some(count) = presences.get_mut(&tenant.account_number()) {
             *count = count.saturating_sub(given);
             if *count == 0 {
-                presences.remove(&scope.account_number());
+                presences.remove(&tenant.account_number());
             }
         }
     }
@@ -183,11 +183,11 @@ impl Connection {
         match (was, is) {
             (false, false) => return Ok(()),
             (false, true) => {
-                self.hub.take_presence(self.scope)?;
+                self.hub.take_presence(self.tenant)?;
                 self.rooms.entry(conversation).or_default().is_present = true;
             }
             (true, false) => {
-                self.hub.give_back_presences(self.scope, 1);
+                self.hub.give_back_presences(self.tenant, 1);
                 if let Some(part) = self.rooms.get_mut(&conversation) {
                     part.is_present = false;
                     if !part.listens {
@@ -233,14 +233,14 @@ impl Connection {
     }
 
     fn tell(&self, told: Told) {
-        self.hub.tell(self.scope, told);
+        self.hub.tell(self.tenant, told);
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         let present = self.rooms.values().filter(|part| part.is_present).count();
-        self.hub.give_back_presences(self.scope, present);
+        self.hub.give_back_presences(self.tenant, present);
         if self.listens_to_all || !self.rooms.is_empty() {
             let rooms = std::mem::take(&mut self.rooms).into_keys().collect();
             self.tell(Told::Leave(self.line, rooms));

@@ -11,10 +11,10 @@ use colloquy_model::caller::Mode;
 /// A hub and the thread's side of it, with a clock of its own.
 struct TenantTopics {
     hub: Arc<Hub>,
-    told: Receiver<(Scope, Told)>,
+    told: Receiver<(Tenant, Told)>,
     table: Table,
     now: Instant,
-    scope: Scope,
+    tenant: Tenant,
 }
 
 fn id(number: u32) -> ConversationId {
@@ -35,18 +35,18 @@ impl TenantTopics {
             told,
             table: Table::default(),
             now: Instant::now(),
-            scope: Scope::of(1, Mode::Live),
+            tenant: Tenant::of(1, Mode::Live),
         }
     }
 
     fn line(&self) -> Connection {
-        self.hub.enter(self.scope)
+        self.hub.enter(self.tenant)
     }
 
     /// Takes in all that was told.
     fn take(&mut self) {
-        for (scope, told) in self.told.try_iter() {
-            self.table.take(scope, told, self.now);
+        for (tenant, told) in self.told.try_iter() {
+            self.table.take(tenant, told, self.now);
         }
     }
 
@@ -85,7 +85,7 @@ fn a_line_keeps_no_conversation_that_it_has_left() {
 fn typing_reaches_every_other_line_once_and_no_other_account() {
     let mut house = TenantTopics::new();
     let (mut writer, mut reader) = (house.line(), house.line());
-    let mut stranger = house.hub.enter(Scope::of(2, Mode::Live));
+    let mut stranger = house.hub.enter(Tenant::of(2, Mode::Live));
     writer.listen(id(1));
     reader.listen(id(1));
     reader.listen_to_all();
@@ -166,7 +166,7 @@ fn an_account_is_present_in_so_many_conversations() {
     line.say(id(0), user, Presence::Away).unwrap();
     line.say(id(0), user, Presence::Offline).unwrap();
     other.say(id(9), user, Presence::Away).unwrap();
-    let mut stranger = house.hub.enter(Scope::of(2, Mode::Live));
+    let mut stranger = house.hub.enter(Tenant::of(2, Mode::Live));
     stranger.say(id(9), user, Presence::Away).unwrap();
     drop((line, other, stranger));
     assert!(house.hub.presences.lock().is_empty());

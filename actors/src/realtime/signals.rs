@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Presence, Signal};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::id::{ConversationId, UserId};
 
 /// The time between two rounds.
@@ -249,14 +249,14 @@ fn present(conversation: ConversationId, room: &Topic, line: u64, to: &Mailbox) 
 /// All accounts and modes. Dropped, it lets every listener go.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    houses: HashMap<Scope, TenantTopics>,
-    due: HashSet<Scope>,
+    houses: HashMap<Tenant, TenantTopics>,
+    due: HashSet<Tenant>,
 }
 
 impl Table {
     /// Takes in what a line tells.
-    pub(super) fn take(&mut self, scope: Scope, told: Told, now: Instant) {
-        let house = self.houses.entry(scope).or_default();
+    pub(super) fn take(&mut self, tenant: Tenant, told: Told, now: Instant) {
+        let house = self.houses.entry(tenant).or_default();
         match told {
             Told::Listen(conversation, listener) => house.listen(conversation, listener),
             Told::Unlisten(conversation, line) => house.unlisten(conversation, line),
@@ -265,23 +265,23 @@ impl Table {
             Told::Leave(line, conversations) => house.leave(line, conversations),
         }
         if house.is_due() {
-            self.due.insert(scope);
+            self.due.insert(tenant);
         } else if house.is_empty() {
-            self.houses.remove(&scope);
+            self.houses.remove(&tenant);
         }
     }
 
     /// One round: tells what is due in each account and mode.
     pub(super) fn tell(&mut self, now: Instant) {
-        for scope in std::mem::take(&mut self.due) {
-            let Some(house) = self.houses.get_mut(&scope) else {
+        for tenant in std::mem::take(&mut self.due) {
+            let Some(house) = self.houses.get_mut(&tenant) else {
                 continue;
             };
             house.tell(now);
             if house.is_due() {
-                self.due.insert(scope);
+                self.due.insert(tenant);
             } else if house.is_empty() {
-                self.houses.remove(&scope);
+                self.houses.remove(&tenant);
             }
         }
     }
@@ -310,7 +310,7 @@ impl Drop for Table {
 
 /// The thread: takes in what is told and tells it in rounds, until nobody can tell it anything.
 /// `waiting` counts what has not been taken in.
-pub(super) fn run(told: &Receiver<(Scope, Told)>, waiting: &AtomicUsize) {
+pub(super) fn run(told: &Receiver<(Tenant, Told)>, waiting: &AtomicUsize) {
     let mut table = Table::default();
     let mut next_round = Instant::now();
     loop {
@@ -322,9 +322,9 @@ pub(super) fn run(told: &Receiver<(Scope, Told)>, waiting: &AtomicUsize) {
         let now = Instant::now();
         match first {
             Ok(first) => {
-                for (scope, told) in std::iter::once(first).chain(told.try_iter().take(TAKEN)) {
+                for (tenant, told) in std::iter::once(first).chain(told.try_iter().take(TAKEN)) {
                     waiting.fetch_sub(1, Ordering::Relaxed);
-                    table.take(scope, told, now);
+                    table.take(tenant, told, now);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use super::{Entry, Found, Hit, words};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 
 /// Marks the file as ours: "CoQs".
 const APPLICATION_ID: i32 = 0x436f_5173;
@@ -138,8 +138,8 @@ pub(super) fn files(path: &Path) -> [PathBuf; 3] {
 pub(super) fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
     let number = key(entry.number);
     let (title, content) = (
-        words::indexed(entry.scope, &entry.title),
-        words::indexed(entry.scope, &entry.content),
+        words::indexed(entry.tenant, &entry.title),
+        words::indexed(entry.tenant, &entry.content),
     );
     let before = words_of(connection, number)?;
     if before
@@ -241,11 +241,11 @@ pub(super) fn erase(connection: &Connection) -> rusqlite::Result<bool> {
 /// What fits a query, best first; of equal ones the newest first.
 pub(super) fn find(
     connection: &Connection,
-    scope: Scope,
+    tenant: Tenant,
     typed: &str,
     (limit, offset): (usize, usize),
 ) -> rusqlite::Result<Found> {
-    let Some(query) = words::query(scope, typed) else {
+    let Some(query) = words::query(tenant, typed) else {
         return Ok(Found {
             hits: Vec::new(),
             total: 0,

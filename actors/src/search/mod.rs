@@ -49,7 +49,7 @@ use self::dirty_marker::DirtyMarker;
 use self::writer::{Shared, Task, Work, Writer};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::threads;
 
@@ -85,7 +85,7 @@ pub struct Entry {
     /// Names it, in all scopes: an identifier's number.
     pub number: u64,
     /// Whose it is: found by nobody else.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Counts more than the content.
     pub title: String,
     /// The whole text.
@@ -280,22 +280,22 @@ impl Search {
         }
     }
 
-    /// What fits in this scope: `limit` texts from the `offset`-th on. All words of the query must
+    /// What fits in this tenant: `limit` texts from the `offset`-th on. All words of the query must
     /// be in title or content, whatever their case and accents; those in quotation marks one behind
     /// the other; the last may go on. No query is wrong: one without a word finds nothing.
     #[must_use]
     pub fn find(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         query: &str,
         limit: usize,
         offset: usize,
     ) -> Later<Result<Found, ReadError>> {
         let (query, shared) = (query.to_owned(), Arc::clone(&self.shared));
         // A scope and its complement, which has an account's other texts, are one account's.
-        let account = Scope::from_number(scope.number().max(!scope.number())).account_number();
+        let account = Tenant::from_number(tenant.number().max(!tenant.number())).account_number();
         let found = self.readers.read(account, move |connection| {
-            let found = index::find(connection, scope, &query, (limit, offset));
+            let found = index::find(connection, tenant, &query, (limit, offset));
             found.inspect_err(|error| shared.note(error))
         });
         // A damaged index is made anew: soon it answers.

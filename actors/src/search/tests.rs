@@ -29,8 +29,8 @@ fn fast() -> Pace {
     }
 }
 
-fn mine() -> Scope {
-    Scope::of(1, Mode::Live)
+fn mine() -> Tenant {
+    Tenant::of(1, Mode::Live)
 }
 
 /// An index in a folder of its own.
@@ -63,11 +63,11 @@ impl Desk {
         (Desk { search, ..self }, position)
     }
 
-    async fn put_in(&mut self, scope: Scope, number: u64, title: &str, content: &str) {
+    async fn put_in(&mut self, tenant: Tenant, number: u64, title: &str, content: &str) {
         self.position += 1;
         let entry = Entry {
             number,
-            scope,
+            tenant,
             title: title.into(),
             content: content.into(),
         };
@@ -83,9 +83,9 @@ impl Desk {
         self.search.remove(self.position, number).await.unwrap();
     }
 
-    async fn found_in(&self, scope: Scope, query: &str) -> Vec<u64> {
+    async fn found_in(&self, tenant: Tenant, query: &str) -> Vec<u64> {
         self.search.wait_for(self.position, SOON).await.unwrap();
-        let found = self.search.find(scope, query, 10_000, 0).await.unwrap();
+        let found = self.search.find(tenant, query, 10_000, 0).await.unwrap();
         assert_eq!(found.total, found.hits.len() as u64);
         found.hits.iter().map(|hit| hit.number).collect()
     }
@@ -177,8 +177,8 @@ async fn words_phrases_and_beginnings_are_found_whatever_their_case_and_accents(
 #[tokio::test]
 async fn nothing_is_found_by_another_account_or_in_the_other_mode() {
     let mut desk = Desk::new();
-    let test = Scope::of(1, Mode::Test);
-    let other = Scope::of(16, Mode::Live);
+    let test = Tenant::of(1, Mode::Test);
+    let other = Tenant::of(16, Mode::Live);
     desk.put_in(mine(), 1, "shared word", "").await;
     desk.put_in(test, 2, "shared word", "").await;
     desk.put_in(other, 3, "shared word", "").await;
@@ -186,7 +186,7 @@ async fn nothing_is_found_by_another_account_or_in_the_other_mode() {
     assert_eq!(desk.found_in(test, "shared word").await, [2]);
     assert_eq!(desk.found_in(other, "\"shared word\"").await, [3]);
     assert_eq!(
-        desk.found_in(Scope::of(2, Mode::Live), "shared").await,
+        desk.found_in(Tenant::of(2, Mode::Live), "shared").await,
         [0_u64; 0]
     );
 }
@@ -204,7 +204,7 @@ async fn how_rare_a_word_is_elsewhere_moves_nothing() {
     };
     assert!(ranks(&desk).await.abs() < 1e-9);
     for number in 10..60 {
-        desk.put_in(Scope::of(2, Mode::Live), number, "beta", "")
+        desk.put_in(Tenant::of(2, Mode::Live), number, "beta", "")
             .await;
     }
     assert!(ranks(&desk).await.abs() < 1e-9);

@@ -2,7 +2,7 @@
 //! only.
 //!
 //! The index gets words, not texts: folded here (case, width, ligatures, the accents of Latin,
-//! Greek and Cyrillic), each with its scope before it. So one account's words are other words than
+//! Greek and Cyrillic), each with its tenant before it. So one account's words are other words than
 //! any other's: a search costs what its own account holds, and how rare a word is elsewhere moves
 //! nothing. In writing that sets no spaces (Chinese, Japanese, Korean, Thai …) each character is a
 //! word, and what stands together is searched as a phrase: any part of a text is found.
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 
 /// Characters of a word that count. What is longer is no word; without a bound one of 8 MiB would
 /// be one.
@@ -22,10 +22,10 @@ pub(super) const QUERY_WORDS_MAX: usize = 256;
 /// Stands between scope and word. Not a hexadecimal digit, so no scope is another's beginning.
 const BEHIND_SCOPE: char = 'z';
 
-/// A text as the index takes it: its words, folded, each with its scope, a space between them.
-pub(super) fn indexed(scope: Scope, text: &str) -> String {
+/// A text as the index takes it: its words, folded, each with its tenant, a space between them.
+pub(super) fn indexed(tenant: Tenant, text: &str) -> String {
     let mut words = String::with_capacity(text.len() * 2);
-    let prefix = prefix_of(scope);
+    let prefix = prefix_of(tenant);
     for chunk in text.split_whitespace() {
         each_word(chunk, &mut |word| {
             if !words.is_empty() {
@@ -44,8 +44,8 @@ pub(super) fn indexed(scope: Scope, text: &str) -> String {
 ///
 /// Nothing of what was typed is in there but letters, digits and marks, all of it quoted: no input
 /// is a syntax error.
-pub(super) fn query(scope: Scope, typed: &str) -> Option<String> {
-    let prefix = prefix_of(scope);
+pub(super) fn query(tenant: Tenant, typed: &str) -> Option<String> {
+    let prefix = prefix_of(tenant);
     let mut phrases: Vec<String> = Vec::new();
     let mut room = QUERY_WORDS_MAX;
     let mut add = |part: &str| {
@@ -94,8 +94,8 @@ pub(super) fn query(scope: Scope, typed: &str) -> Option<String> {
     (!expression.is_empty()).then_some(expression)
 }
 
-fn prefix_of(scope: Scope) -> String {
-    format!("{:x}{BEHIND_SCOPE}", scope.number())
+fn prefix_of(tenant: Tenant) -> String {
+    format!("{:x}{BEHIND_SCOPE}", tenant.number())
 }
 
 /// Calls `found` with each word of a text without spaces.
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    const SCOPE: Scope = Scope::OPERATORS;
+    const SCOPE: Tenant = Tenant::OPERATORS;
 
     /// The words of a text without their scope.
     fn words(text: &str) -> String {

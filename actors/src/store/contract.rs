@@ -259,10 +259,10 @@ pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
 pub(super) fn positions_and_numbers_have_no_gap<B: Bench>() {
     let house = House::<B>::new();
     let mut settles = Vec::new();
-    for scope in [live(), test(), other()] {
-        let customer = house.customer(scope, "Ada");
+    for tenant in [live(), test(), other()] {
+        let customer = house.customer(tenant, "Ada");
         for _ in 0..5 {
-            let mut conversation = house.conversation(scope, customer, Some("one"));
+            let mut conversation = house.conversation(tenant, customer, Some("one"));
             settles.push(conversation.prepare(message("two")));
             settles.push(conversation.prepare(change(json!({"status": "pending"}))));
         }
@@ -485,12 +485,12 @@ pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
         house.customer(other(), "Eve"),
     );
     let mut sleepers = Vec::new();
-    for (scope, customer, until) in [
+    for (tenant, customer, until) in [
         (live(), here, 3000),
         (other(), there, 1000),
         (live(), here, 2000),
     ] {
-        let mut conversation = house.conversation(scope, customer, None);
+        let mut conversation = house.conversation(tenant, customer, None);
         conversation.ask(snoozed_until(until)).unwrap();
         sleepers.push((conversation, until));
     }
@@ -507,12 +507,12 @@ pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
         assert!(found.iter().all(|one| one.at == one.listed_at));
         found
             .into_iter()
-            .map(|one| (one.id, one.scope, one.at))
+            .map(|one| (one.id, one.tenant, one.at))
             .collect::<Vec<_>>()
     };
     let all: Vec<_> = sleepers
         .iter()
-        .map(|(sleeper, until)| (sleeper.id, sleeper.scope, *until))
+        .map(|(sleeper, until)| (sleeper.id, sleeper.tenant, *until))
         .collect();
     assert_eq!(found(&house, query(5000, None, 10)), all);
     assert_eq!(
@@ -645,11 +645,11 @@ pub(super) fn change(change: serde_json::Value) -> Request {
 
 impl<B: Bench> House<B> {
     /// What a key turns out to be for a request that is told apart by `request`.
-    fn look(&self, scope: colloquy_model::caller::Scope, key: &str, request: u8) -> Known {
+    fn look(&self, tenant: colloquy_model::caller::Tenant, key: &str, request: u8) -> Known {
         let idempotency = Idempotency::new(self.views.keys.clone(), self.store());
         wait(async move {
             idempotency
-                .look(scope, key, crate::idempotency::numbered(request))
+                .look(tenant, key, crate::idempotency::numbered(request))
                 .await
         })
         .unwrap()

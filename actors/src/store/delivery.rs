@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::stored::StoredRecord;
 use colloquy_model::attempt::Attempt;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DeliveryId, EventId, WebhookId};
@@ -143,7 +143,7 @@ pub struct Replay {
     /// The endpoint that it goes to.
     pub endpoint: u64,
     /// The entity, or the tenant, whose events are read.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Behind this number of the account and mode's feed.
     pub next: u64,
     /// None behind this position.
@@ -284,7 +284,7 @@ impl StoredDelivery {
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryQuery {
     /// The account and mode that asks: its reads take turns with others'.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Of which endpoint.
     pub endpoint: u64,
     /// In this state.

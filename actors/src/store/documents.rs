@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Subject;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{UserId, VersionId};
@@ -45,7 +45,7 @@ impl StoredVersion {
 #[derive(Debug)]
 pub struct StoredDocument {
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The sequence of its last row.
     pub sequence: u64,
     /// When what it shows changed last, in Unix milliseconds.
@@ -92,7 +92,7 @@ pub enum DocumentOrder {
 #[derive(Debug, Clone)]
 pub struct DocumentQuery {
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Only what this user may read; none: everything.
     pub reader: Option<UserId>,
     /// Only where that user, or whoever asks, has one of these roles, by code; none: whatever the
@@ -118,7 +118,7 @@ pub struct DocumentQuery {
 #[derive(Debug, Clone)]
 pub struct VersionQuery {
     /// The account and mode that asks: its reads take turns with others'.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// Of which document.
     pub document: Subject,
     /// Of this line only; empty: the head's.
@@ -131,7 +131,7 @@ pub struct VersionQuery {
 #[derive(Debug, Clone)]
 pub struct ActivityQuery {
     /// The account and mode that asks: its reads take turns with others'.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// To which.
     pub document: Subject,
     /// Only this.

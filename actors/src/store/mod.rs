@@ -43,7 +43,7 @@ pub use stored::{
     StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Broken, Chore, Commit};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
@@ -197,7 +197,7 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// itself.
     fn document(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         number: u64,
     ) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>>;
 
@@ -205,7 +205,7 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// the turn of this account, or the server's own.
     fn version(
         &self,
-        whom: Scope,
+        whom: Tenant,
         document: Subject,
         number: u64,
     ) -> Later<Result<Option<FramedVersion>, ReadError>>;
@@ -214,7 +214,7 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// account.
     fn version_ids(
         &self,
-        whom: Scope,
+        whom: Tenant,
         document: Subject,
         numbers: Vec<u64>,
     ) -> Later<Result<Vec<VersionId>, ReadError>>;
@@ -223,21 +223,21 @@ pub trait DocumentStore: Send + Sync + 'static {
     fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>>;
 
     /// The document to which the share link with this hash leads.
-    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>>;
+    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Tenant)>, ReadError>>;
 
     /// Documents that have been in the bin since before this instant, oldest first.
     fn overdue_documents(
         &self,
         before: i64,
         most: u32,
-    ) -> Later<Result<Vec<(Subject, Scope)>, ReadError>>;
+    ) -> Later<Result<Vec<(Subject, Tenant)>, ReadError>>;
 
     /// Documents of all accounts, those in the bin too, by number, behind this one.
     fn documents_behind(
         &self,
         number: u64,
         most: u32,
-    ) -> Later<Result<Vec<(u64, Scope)>, ReadError>>;
+    ) -> Later<Result<Vec<(u64, Tenant)>, ReadError>>;
 }
 
 /// Deliveries to webhook endpoints: the queue, and what became of each.

@@ -1,7 +1,7 @@
 //! What a store tells of what it holds and commits. It knows nobody who listens: the system gives
 //! it one sink, and every store tells that one the same.
 
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::id::{KeyId, WebhookId};
 use colloquy_model::idempotency::KeyHash;
@@ -20,7 +20,7 @@ pub trait CommitSink: Send + Sync + 'static {
     fn recovered_record(&self, record: &StoredRecord, last_used: i64) -> serde_json::Result<()>;
 
     /// Takes in a webhook endpoint that stood in the store when it was opened.
-    fn recovered_endpoint(&self, id: WebhookId, scope: Scope);
+    fn recovered_endpoint(&self, id: WebhookId, tenant: Tenant);
 
     /// Takes in a customer's new name that some headers did not show when the store was opened,
     /// with the customer's revision that gave it.
@@ -105,7 +105,7 @@ impl CommitSink for NoSink {
     fn recovered_record(&self, _: &StoredRecord, _: i64) -> serde_json::Result<()> {
         Ok(())
     }
-    fn recovered_endpoint(&self, _: WebhookId, _: Scope) {}
+    fn recovered_endpoint(&self, _: WebhookId, _: Tenant) {}
     fn recovered_name(&self, _: u64, _: &str, _: u64) {}
     fn opened(&self, _: i64) {}
     fn committed(&self, _: CommittedBatch) {}

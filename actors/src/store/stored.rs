@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::documents::StoredDocument;
 use colloquy_model::answer::Done;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::NameField;
 use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, MessageView, Priority, SenderType, Status,
@@ -32,7 +32,7 @@ pub enum Stored {
 #[derive(Debug)]
 pub struct StoredConversation {
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The header.
     pub state: ConversationState,
     /// The customer's name now, and its revision.
@@ -51,7 +51,7 @@ pub struct StoredRecord {
     /// The one that is meant.
     pub subject: Subject,
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The sequence of its last row.
     pub sequence: u64,
     /// The name that people call it by.
@@ -81,7 +81,7 @@ pub struct ConversationHeader {
 #[derive(Debug, Clone)]
 pub struct StoredMessage {
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The sequence of the message's own row.
     pub sequence: u64,
     /// The sequence of the row that it stands in: that of its last edit, or its own.
@@ -96,7 +96,7 @@ pub struct StoredMessage {
 #[derive(Debug, Clone, Copy)]
 pub struct RevisionQuery {
     /// The account and mode that asks.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The message's conversation.
     pub conversation: Subject,
     /// The message whose earlier texts are listed.
@@ -160,7 +160,7 @@ pub struct Facets {
 #[derive(Debug, Clone, Copy)]
 pub struct ConversationQuery {
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The filter that the items of the list pass.
     pub facets: Facets,
     /// In the order of their last change, not of their creation.
@@ -173,7 +173,7 @@ pub struct ConversationQuery {
 #[derive(Debug, Clone, Copy)]
 pub struct MessageQuery {
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// In which conversation.
     pub conversation: Subject,
     /// From whom.
@@ -190,9 +190,9 @@ pub struct MessageQuery {
 #[derive(Debug, Clone, Copy)]
 pub enum Span {
     /// One entity's; a place in it is a `seq`.
-    Entity(Scope, Subject),
+    Entity(Tenant, Subject),
     /// An account and mode's; a place in it is a number.
-    Scope(Scope),
+    Tenant(Tenant),
 }
 
 /// Events, oldest first.
@@ -233,8 +233,8 @@ pub struct EventPage {
 pub enum Timing {
     /// It sleeps until then, whosever it is.
     Snooze,
-    /// It has not been active since then; open ones of this scope that don't sleep.
-    Inactivity(Scope),
+    /// It has not been active since then; open ones of this tenant that don't sleep.
+    Inactivity(Tenant),
 }
 
 /// Conversations in the order of a time, earliest first.
@@ -256,7 +256,7 @@ pub struct Timed {
     /// The identifier of the conversation.
     pub id: ConversationId,
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// By which it is sorted: its header's, which may be older than what is known.
     pub listed_at: i64,
     /// As far as it is known.
@@ -283,7 +283,7 @@ pub enum FeedRow {
 #[derive(Debug, Clone)]
 pub struct RecordQuery {
     /// The tenant that the data belongs to: an account in one mode.
-    pub scope: Scope,
+    pub tenant: Tenant,
     /// The kind of the entity.
     pub kind: colloquy_model::entity::Kind,
     /// With this name.

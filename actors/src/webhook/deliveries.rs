@@ -28,7 +28,7 @@ use crate::store::{
     StoredRecord,
 };
 use colloquy_model::answer::{Answer, Invalid};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
@@ -115,18 +115,18 @@ impl Deliveries {
     /// There is no such endpoint for this caller, nobody delivers now, or the list took too long.
     pub async fn list(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         webhook: WebhookId,
         list: DeliveryList,
     ) -> Result<Page, ListFailure> {
-        self.reach(scope, webhook).await?;
+        self.reach(tenant, webhook).await?;
         let DeliveryList {
             status: state,
             event: happened,
             paging,
         } = list;
         let query = DeliveryQuery {
-            scope,
+            tenant,
             endpoint: webhook.number(),
             state,
             happened,
@@ -157,11 +157,11 @@ impl Deliveries {
     /// There is no such endpoint or delivery for this caller, or nobody delivers now.
     pub async fn read(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         webhook: WebhookId,
         id: DeliveryId,
     ) -> Result<Answer, ListFailure> {
-        self.reach(scope, webhook).await?;
+        self.reach(tenant, webhook).await?;
         let found = self.store.delivery(webhook.number(), id.position()).await?;
         let found = found
             .filter(|found| found.id() == id)
@@ -326,10 +326,10 @@ impl Deliveries {
     }
 
     /// The store tells all that concerns this endpoint's deliveries up to now.
-    async fn reach(&self, scope: Scope, webhook: WebhookId) -> Result<(), ListFailure> {
+    async fn reach(&self, tenant: Tenant, webhook: WebhookId) -> Result<(), ListFailure> {
         self.record(webhook)
             .await?
-            .filter(|record| record.scope == scope)
+            .filter(|record| record.tenant == tenant)
             .ok_or(ListFailure::NotFound)?;
         let (reply, reached) = oneshot::channel();
         self.tell(Message::Reach(reply));
@@ -410,7 +410,7 @@ fn view(
     disabled_reason: Option<DisabledReason>,
     accounts: &HashMap<u32, AccountId>,
 ) -> Option<HealthView> {
-    let account = u32::try_from(health.scope.number() / 4).ok()?;
+    let account = u32::try_from(health.tenant.number() / 4).ok()?;
     let last_success = health
         .last_success
         .into_iter()

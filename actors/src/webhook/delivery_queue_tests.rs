@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::store::{DueQuery, LIVE, Waiting};
-use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::event::{Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
 
@@ -141,7 +141,7 @@ impl Model {
 fn event(position: i64, entity: u64) -> Arc<Event> {
     let place = Place {
         position,
-        scope: Scope::of(1, Mode::Live),
+        tenant: Tenant::of(1, Mode::Live),
         number: u64::try_from(position).unwrap(),
         entity,
         sequence: u64::try_from(position).unwrap(),

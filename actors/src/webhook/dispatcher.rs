@@ -28,7 +28,7 @@ use crate::store::{
     DeliverySlice, DueLanes, EventPage, Later, Matched, ReadError, Replay, Store, StoredDelivery,
     StoredEndpoint, Unwritten, WebhookState, Written,
 };
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
@@ -53,7 +53,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Disables an endpoint; false where that could not be done now.
 pub(crate) type Disable =
-    Arc<dyn Fn(WebhookId, Scope, DisabledReason) -> Later<bool> + Send + Sync>;
+    Arc<dyn Fn(WebhookId, Tenant, DisabledReason) -> Later<bool> + Send + Sync>;
 
 /// What it works with.
 #[derive(Clone)]
@@ -75,8 +75,8 @@ pub(super) enum Message {
     Refilled(Refill, Option<DueLanes>),
     Written(Result<Written, Unwritten>),
     WriteAgain(Box<DeliverySlice>),
-    Disable(WebhookId, Scope, DisabledReason),
-    Disabled(WebhookId, Scope, DisabledReason, bool),
+    Disable(WebhookId, Tenant, DisabledReason),
+    Disabled(WebhookId, Tenant, DisabledReason, bool),
     Wake,
     Open,
     ReplayRead(i64, Result<Option<EventPage>, ReadError>),
@@ -148,15 +148,15 @@ impl ThreadActor for Dispatcher {
             Message::Refilled(refill, found) => self.queue.refilled(&refill, found, now_ms()),
             Message::Written(written) => self.written(written, context),
             Message::WriteAgain(slice) => self.write(slice, context),
-            Message::Disable(id, scope, reason) => self.disable(id, scope, reason, context),
-            Message::Disabled(id, scope, reason, done) => {
+            Message::Disable(id, tenant, reason) => self.disable(id, tenant, reason, context),
+            Message::Disabled(id, tenant, reason, done) => {
                 if !done
                     && self
                         .targets
                         .get(&id.number())
                         .is_some_and(|target| target.enabled)
                 {
-                    context.send_after(PAUSE, Message::Disable(id, scope, reason));
+                    context.send_after(PAUSE, Message::Disable(id, tenant, reason));
                 }
             }
             Message::Wake => self.wakes_at = None,
@@ -201,7 +201,7 @@ impl Dispatcher {
     /// asker's own.
     pub(super) fn target_of(&self, asker: &Asker) -> Option<&Arc<Endpoint>> {
         let target = self.targets.get(&asker.webhook.number());
-        target.filter(|target| target.id == asker.webhook && target.scope == asker.caller.scope)
+        target.filter(|target| target.id == asker.webhook && target.tenant == asker.caller.tenant)
     }
 
     fn open(&self, context: &mut Context<Message>) {
@@ -249,14 +249,14 @@ impl Dispatcher {
             };
             let number = target.id.number();
             self.queue.open(
-                (target.scope.account_number(), number),
+                (target.tenant.account_number(), number),
                 stored.pending,
                 stored.failing_since,
             );
             self.queue.pause(number, !target.enabled);
             let version = stored.as_matched.as_ref();
             if let Some(Ok(version)) =
-                version.map(|row| restore_endpoint(row, target.id, target.scope))
+                version.map(|row| restore_endpoint(row, target.id, target.tenant))
             {
                 self.matcher.begin_with(Arc::new(version));
             }
@@ -273,7 +273,7 @@ impl Dispatcher {
         match restore_endpoint(
             stored.record.body.as_bytes(),
             stored.id(),
-            stored.record.scope,
+            stored.record.tenant,
         ) {
             Ok(endpoint) => {
                 let endpoint = Arc::new(endpoint);
@@ -423,8 +423,8 @@ impl Dispatcher {
         if let (Some(reason), Some(target)) =
             (outcome.disable, self.targets.get(&shipment.endpoint))
         {
-            let (id, scope) = (target.id, target.scope);
-            self.disable(id, scope, reason, context);
+            let (id, tenant) = (target.id, target.tenant);
+            self.disable(id, tenant, reason, context);
         }
     }
 
@@ -433,7 +433,7 @@ impl Dispatcher {
     fn disable(
         &mut self,
         id: WebhookId,
-        scope: Scope,
+        tenant: Tenant,
         reason: DisabledReason,
         context: &mut Context<Message>,
     ) {
@@ -446,8 +446,8 @@ impl Dispatcher {
             return;
         }
         self.queue.pause(id.number(), true);
-        let done = (self.means.disable)(id, scope, reason);
-        context.spawn(async move { Message::Disabled(id, scope, reason, done.await) });
+        let done = (self.means.disable)(id, tenant, reason);
+        context.spawn(async move { Message::Disabled(id, tenant, reason, done.await) });
     }
 
     /// Writes what has gathered, when it is time to.
@@ -571,7 +571,7 @@ async fn attempt(
         now_ms: began.0,
         attempt,
     });
-    let account = target.scope.account_number();
+    let account = target.tenant.account_number();
     let post = courier.post(OutboundRequest {
         account,
         url: target.url.clone(),

@@ -21,7 +21,7 @@ use crate::store::sqlite::{SqliteStore, StoreSettings};
 use crate::views::Views;
 use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, WebhookRequest};
 use colloquy_model::answer::Done;
-use colloquy_model::caller::{By, Caller, Mode};
+use colloquy_model::caller::{Actor, Caller, Mode};
 use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
@@ -66,8 +66,8 @@ struct Desk {
     id: WebhookId,
 }
 
-fn scope() -> Scope {
-    Scope::of(1, Mode::Live)
+fn tenant() -> Tenant {
+    Tenant::of(1, Mode::Live)
 }
 
 fn settings() -> WebhookSettings {
@@ -122,8 +122,8 @@ impl Desk {
 
     fn ask(&mut self, request: WebhookRequest) {
         let caller = Caller {
-            scope: scope(),
-            by: By::server("a test"),
+            tenant: tenant(),
+            by: Actor::server("a test"),
         };
         let identity = Arc::clone(&self.views.identity);
         let command = RecordCommand {
@@ -172,8 +172,8 @@ impl Desk {
                 tail: 1,
             };
             let caller = Caller {
-                scope: scope(),
-                by: By::server("a test"),
+                tenant: tenant(),
+                by: Actor::server("a test"),
             };
             self.commit(Commit {
                 rows: vec![row],
@@ -214,7 +214,7 @@ impl Desk {
         // While it begins anew there is nobody to ask.
         let asked = || {
             self.runtime
-                .block_on(deliveries.list(scope(), self.id, list))
+                .block_on(deliveries.list(tenant(), self.id, list))
                 .ok()
         };
         std::iter::repeat_with(asked)
@@ -310,8 +310,8 @@ fn what_happened_before_is_delivered_again_in_order() {
     desk.events(1..=150);
     desk.until(&deliveries, 150);
     let caller = Caller {
-        scope: scope(),
-        by: By::server("a test"),
+        tenant: tenant(),
+        by: Actor::server("a test"),
     };
     let replay = deliveries.replay(desk.id, ReplayEvents::default(), caller, None);
     assert_eq!(desk.runtime.block_on(replay).unwrap().done, Done::Accepted);

@@ -188,7 +188,7 @@ impl Dispatcher {
             } => {
                 // One that has gone since got nothing that anybody could see.
                 let target = self.targets.get(&number)?;
-                let version = restore_endpoint(&body, target.id, target.scope).ok()?;
+                let version = restore_endpoint(&body, target.id, target.tenant).ok()?;
                 Some(Unmatched::Endpoint(position, Arc::new(version)))
             }
         }
@@ -246,7 +246,7 @@ impl Dispatcher {
     }
 
     fn moved(&mut self, position: i64, version: Arc<Endpoint>) {
-        let (account, number) = (version.scope.account_number(), version.id.number());
+        let (account, number) = (version.tenant.account_number(), version.id.number());
         match self.matcher.endpoint(position, version) {
             Moved::No => {}
             Moved::Open => {

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::store::Matched;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
 
@@ -16,7 +16,7 @@ use colloquy_model::event::Event;
 pub(super) struct Matcher {
     matched: Matched,
     endpoints: HashMap<u64, Arc<Endpoint>>,
-    by_scope: HashMap<Scope, BTreeSet<u64>>,
+    by_scope: HashMap<Tenant, BTreeSet<u64>>,
 }
 
 /// What a change of an endpoint means to its deliveries.
@@ -63,7 +63,7 @@ impl Matcher {
     pub(super) fn begin_with(&mut self, endpoint: Arc<Endpoint>) {
         let number = endpoint.id.number();
         self.by_scope
-            .entry(endpoint.scope)
+            .entry(endpoint.tenant)
             .or_default()
             .insert(number);
         self.endpoints.insert(number, endpoint);
@@ -79,7 +79,7 @@ impl Matcher {
         let behind = (Bound::Excluded(self.matched.within), Bound::Unbounded);
         let candidates = self
             .by_scope
-            .get(&event.scope)
+            .get(&event.tenant)
             .into_iter()
             .flat_map(|numbers| numbers.range(behind));
         let gets = |number: &&u64| {
@@ -125,11 +125,11 @@ impl Matcher {
         }
         self.reached(position);
         if let Some(endpoint) = self.endpoints.remove(&number)
-            && let Some(some) = self.by_scope.get_mut(&endpoint.scope)
+            && let Some(some) = self.by_scope.get_mut(&endpoint.tenant)
         {
             some.remove(&number);
             if some.is_empty() {
-                self.by_scope.remove(&endpoint.scope);
+                self.by_scope.remove(&endpoint.tenant);
             }
         }
         true
@@ -146,8 +146,8 @@ mod tests {
     use colloquy_model::event_kind::EventKind;
     use colloquy_model::id::WebhookId;
 
-    fn scope() -> Scope {
-        Scope::of(1, Mode::Live)
+    fn tenant() -> Tenant {
+        Tenant::of(1, Mode::Live)
     }
 
     fn endpoint(id: WebhookId, enabled: bool, kinds: &[EventKind]) -> Arc<Endpoint> {
@@ -157,7 +157,7 @@ mod tests {
         };
         Arc::new(Endpoint {
             id,
-            scope: scope(),
+            tenant: tenant(),
             url: String::new(),
             wants,
             enabled,
@@ -165,10 +165,10 @@ mod tests {
         })
     }
 
-    fn event(position: i64, happened: EventKind, scope: Scope) -> Event {
+    fn event(position: i64, happened: EventKind, tenant: Tenant) -> Event {
         let place = Place {
             position,
-            scope,
+            tenant,
             number: 1,
             entity: 7,
             sequence: 1,
@@ -188,7 +188,7 @@ mod tests {
             within: 0,
         });
         let most = usize::MAX;
-        let message = |position| event(position, EventKind::MessageCreated, scope());
+        let message = |position| event(position, EventKind::MessageCreated, tenant());
         assert_eq!(
             matcher.event(&message(11), most),
             [0; 0],
@@ -203,7 +203,7 @@ mod tests {
         );
         assert_eq!(
             matcher.event(
-                &event(14, EventKind::MessageCreated, Scope::of(1, Mode::Test)),
+                &event(14, EventKind::MessageCreated, Tenant::of(1, Mode::Test)),
                 most
             ),
             [0; 0]
@@ -243,7 +243,7 @@ mod tests {
                 .for_each(|id| matcher.begin_with(endpoint(*id, true, &[])));
             matcher
         };
-        let message = event(20, EventKind::MessageCreated, scope());
+        let message = event(20, EventKind::MessageCreated, tenant());
         let mut matcher = fresh(Matched::default());
         let mut found = Vec::new();
         while matcher.position() < 20 {

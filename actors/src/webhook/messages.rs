@@ -10,7 +10,7 @@ use super::record::DisabledReason;
 use crate::store::{DeliveryState, StoredDelivery};
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::attempt::Attempt;
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::commit::{Commit, KeptAnswer};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
@@ -222,7 +222,7 @@ pub(super) struct ReplayAsk {
 #[derive(Debug, Clone)]
 pub(super) struct Health {
     pub(super) id: WebhookId,
-    pub(super) scope: Scope,
+    pub(super) tenant: Tenant,
     pub(super) url: String,
     pub(super) enabled: bool,
     pub(super) in_flight: usize,

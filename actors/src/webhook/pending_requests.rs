@@ -165,7 +165,7 @@ impl Dispatcher {
             let line = self.queue.line(target.id.number());
             let health = Health {
                 id: target.id,
-                scope: target.scope,
+                tenant: target.tenant,
                 url: target.url.clone(),
                 enabled: target.enabled,
                 in_flight: line.map_or(0, |line| line.in_flight),

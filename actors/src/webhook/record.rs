@@ -12,7 +12,7 @@ use crate::accounts::Identity;
 use crate::accounts::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
 use colloquy_model::answer::Invalid;
 use colloquy_model::bounds::Bounds;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Condition, Effect};
 use colloquy_model::endpoint::{Endpoint, Wants};
 use colloquy_model::entity::Kind;
@@ -177,12 +177,12 @@ const OVERLAP_SECONDS_MAX: u32 = 31_536_000;
 
 impl Webhook {
     /// As deliveries see it.
-    pub(super) fn endpoint(&self, id: WebhookId, scope: Scope) -> Endpoint {
+    pub(super) fn endpoint(&self, id: WebhookId, tenant: Tenant) -> Endpoint {
         let view = &self.view;
         let filter = view.filter.clone().unwrap_or_default();
         Endpoint {
             id,
-            scope,
+            tenant,
             url: view.url.clone(),
             wants: Wants {
                 kinds: view.events.kinds().to_vec(),
@@ -338,7 +338,7 @@ impl RecordSpec for Webhook {
 
     fn effects(&self, _: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect> {
         vec![Effect::Endpoint(Arc::new(
-            self.endpoint(setting.id, setting.scope),
+            self.endpoint(setting.id, setting.tenant),
         ))]
     }
 }

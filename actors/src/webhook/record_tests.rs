@@ -15,12 +15,12 @@ use super::super::restore_endpoint;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
 use crate::idempotency::{Keys, Looked};
-use colloquy_model::caller::{By, Caller, Mode};
+use colloquy_model::caller::{Actor, Caller, Mode};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::key_hash;
 use colloquy_runtime::{Decision, Entity};
 
-const SCOPE: Scope = Scope::OPERATORS;
+const SCOPE: Tenant = Tenant::OPERATORS;
 
 fn from<T: DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).unwrap()
@@ -33,7 +33,7 @@ fn refused<T: DeserializeOwned>(json: Value) -> bool {
 fn setting(id: WebhookId, now: i64) -> CommandContext<Webhook> {
     CommandContext {
         id,
-        scope: SCOPE,
+        tenant: SCOPE,
         now,
     }
 }
@@ -295,19 +295,19 @@ struct Play {
 impl Play {
     fn decide(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         key: &str,
         request: WebhookRequest,
     ) -> Decision<Record<Webhook>> {
         let Looked::Fresh(reservation, _) = self
             .keys
-            .look(key_hash(scope, key), crate::idempotency::numbered(0))
+            .look(key_hash(tenant, key), crate::idempotency::numbered(0))
         else {
             panic!("{key}")
         };
         let caller = Caller {
-            scope,
-            by: By::server("a test"),
+            tenant,
+            by: Actor::server("a test"),
         };
         let identity = Arc::new(Identity::default());
         let reservation = Some(reservation);
@@ -336,7 +336,7 @@ fn made() -> Play {
         keys: Arc::default(),
     };
     let new = WebhookRequest::Create(from(json!({"url": "https://example.com"})));
-    let Decision::Change { change, .. } = play.decide(Scope::of(1, Mode::Test), "new", new) else {
+    let Decision::Change { change, .. } = play.decide(Tenant::of(1, Mode::Test), "new", new) else {
         panic!()
     };
     play.record.apply(change);
@@ -349,9 +349,9 @@ fn a_kept_answer_has_no_secret() {
         record: Record::vacant(WebhookId::new(1)),
         keys: Arc::default(),
     };
-    let scope = Scope::of(1, Mode::Test);
+    let tenant = Tenant::of(1, Mode::Test);
     let new = WebhookRequest::Create(from(json!({"url": "https://example.com"})));
-    let Decision::Change { commit, reply, .. } = play.decide(scope, "a", new) else {
+    let Decision::Change { commit, reply, .. } = play.decide(tenant, "a", new) else {
         panic!()
     };
     let secret = parsed(&reply.body)["secret"].as_str().unwrap().to_owned();
@@ -362,18 +362,18 @@ fn a_kept_answer_has_no_secret() {
         panic!()
     };
     assert_eq!(
-        (&endpoint.secrets, endpoint.scope),
-        (&vec![(secret, None)], scope)
+        (&endpoint.secrets, endpoint.tenant),
+        (&vec![(secret, None)], tenant)
     );
 }
 
 #[test]
 fn a_test_is_kept_without_a_change_while_its_endpoint_is_there() {
     let mut play = made();
-    let scope = Scope::of(1, Mode::Test);
+    let tenant = Tenant::of(1, Mode::Test);
     let attempt = Bytes::from_static(b"{}");
     let tested = || WebhookRequest::Tested(attempt.clone());
-    let Decision::Keep { commit, reply } = play.decide(scope, "b", tested()) else {
+    let Decision::Keep { commit, reply } = play.decide(tenant, "b", tested()) else {
         panic!()
     };
     assert_eq!(
@@ -389,10 +389,10 @@ fn a_test_is_kept_without_a_change_while_its_endpoint_is_there() {
         commit.answer.and_then(|kept| kept.body),
         Some(attempt.clone())
     );
-    let elsewhere = play.decide(Scope::of(1, Mode::Live), "c", tested());
+    let elsewhere = play.decide(Tenant::of(1, Mode::Live), "c", tested());
     assert!(matches!(elsewhere, Decision::Refuse(RecordError::NotFound)));
 
-    let Decision::Change { change, commit, .. } = play.decide(scope, "d", WebhookRequest::Delete)
+    let Decision::Change { change, commit, .. } = play.decide(tenant, "d", WebhookRequest::Delete)
     else {
         panic!()
     };
@@ -402,7 +402,7 @@ fn a_test_is_kept_without_a_change_while_its_endpoint_is_there() {
     ));
     play.record.apply(change);
     assert!(matches!(
-        play.decide(scope, "e", tested()),
+        play.decide(tenant, "e", tested()),
         Decision::Refuse(RecordError::NotFound)
     ));
 }

@@ -10,7 +10,7 @@ use super::delivery_queue::Keep;
 use super::dispatcher::{Dispatcher, Message, now_ms};
 use super::messages::{Asker, DeliveryError, ReplayAsk};
 use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange, Span};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_runtime::{Context, LoadError};
 
@@ -114,7 +114,7 @@ impl Dispatcher {
         let mut replay = Replay {
             lane: self.jobs.next_lane(now_ms()),
             endpoint: ask.asker.webhook.number(),
-            scope: ask.asker.caller.scope,
+            tenant: ask.asker.caller.tenant,
             next: 0,
             last: self.means.feed.last(),
             since: ask.since.map(|since| since.0),
@@ -123,7 +123,7 @@ impl Dispatcher {
         };
         let store = Arc::clone(&self.means.store);
         context.spawn(async move {
-            let next = first_behind(&*store, replay.scope, 0, replay.since).await;
+            let next = first_behind(&*store, replay.tenant, 0, replay.since).await;
             Message::ReplayBegins(
                 Box::new(ask),
                 next.map(|next| {
@@ -184,7 +184,7 @@ impl Dispatcher {
                 ..EventFilter::default()
             };
             let query = EventQuery {
-                span: Span::Scope(job.replay.scope),
+                span: Span::Tenant(job.replay.tenant),
                 after: job.replay.next,
                 until: Some(job.replay.last),
                 filter,
@@ -278,10 +278,10 @@ async fn read_on(
 ) -> Result<Option<EventPage>, ReadError> {
     match store.events(query.clone()).await {
         Err(ReadError::Expired) => {
-            let Span::Scope(scope) = query.span else {
+            let Span::Tenant(tenant) = query.span else {
                 return Ok(None);
             };
-            query.after = first_behind(store, scope, query.after, None).await?;
+            query.after = first_behind(store, tenant, query.after, None).await?;
             store.events(query).await
         }
         read => read,
@@ -292,7 +292,7 @@ async fn read_on(
 /// left, is found.
 async fn first_behind(
     store: &dyn EventLog,
-    scope: Scope,
+    tenant: Tenant,
     low: u64,
     since: Option<i64>,
 ) -> Result<u64, ReadError> {
@@ -301,7 +301,7 @@ async fn first_behind(
     while low < high {
         let middle = low + (high - low) / 2;
         let query = EventQuery {
-            span: Span::Scope(scope),
+            span: Span::Tenant(tenant),
             after: middle,
             until: None,
             filter: EventFilter::default(),

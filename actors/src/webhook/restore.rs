@@ -1,7 +1,7 @@
 //! An endpoint out of the store, as deliveries see it.
 
 use super::record::Webhook;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::id::WebhookId;
 
@@ -9,6 +9,10 @@ use colloquy_model::id::WebhookId;
 ///
 /// # Errors
 /// It is no endpoint.
-pub fn restore_endpoint(json: &[u8], id: WebhookId, scope: Scope) -> serde_json::Result<Endpoint> {
-    serde_json::from_slice::<Webhook>(json).map(|webhook| webhook.endpoint(id, scope))
+pub fn restore_endpoint(
+    json: &[u8],
+    id: WebhookId,
+    tenant: Tenant,
+) -> serde_json::Result<Endpoint> {
+    serde_json::from_slice::<Webhook>(json).map(|webhook| webhook.endpoint(id, tenant))
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::event::{Event, Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
@@ -28,12 +28,12 @@ impl Prefix for CommentKind {
 }
 
 /// A sample of this kind, as of now.
-pub(super) fn sample(happened: EventKind, scope: Scope, now: Timestamp) -> Event {
+pub(super) fn sample(happened: EventKind, tenant: Tenant, now: Timestamp) -> Event {
     // So large that no real position is like it: the event's identifier is made of it.
     let position = i64::try_from(colloquy_model::random::u64() >> 2).unwrap_or(i64::MAX);
     let place = Place {
         position,
-        scope,
+        tenant,
         number: 1,
         entity: 1,
         sequence: 1,
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn every_kind_has_a_sample_in_the_shape_of_an_event() {
         for kind in EventKind::EVENTS {
-            let event = sample(*kind, Scope::OPERATORS, Timestamp(1_773_570_600_000));
+            let event = sample(*kind, Tenant::OPERATORS, Timestamp(1_773_570_600_000));
             let body: Value = serde_json::from_slice(&event.body()).unwrap();
             assert_eq!(
                 (&body["event"], &body["seq"]),

@@ -67,7 +67,7 @@ impl Records<Webhook> {
         };
         match self.store.load(subject).await? {
             Some(Stored::Record(record)) => {
-                let endpoint = restore_endpoint(record.body.as_bytes(), id, record.scope);
+                let endpoint = restore_endpoint(record.body.as_bytes(), id, record.tenant);
                 endpoint.map_err(|error| Unreadable::found(id, error).into())
             }
             Some(Stored::Conversation(_) | Stored::Document(_)) | None => {
@@ -79,7 +79,7 @@ impl Records<Webhook> {
 
 async fn attempt(endpoint: &Endpoint, event: EventKind, courier: &dyn Courier) -> Attempt {
     let sent_at = Timestamp::now();
-    let event = sample(event, endpoint.scope, sent_at);
+    let event = sample(event, endpoint.tenant, sent_at);
     let body = event.body();
     let signing = Signing {
         secrets: &endpoint.secrets,
@@ -88,7 +88,7 @@ async fn attempt(endpoint: &Endpoint, event: EventKind, courier: &dyn Courier) -
         now_ms: sent_at.0,
         attempt: 1,
     };
-    let account = endpoint.scope.account_number();
+    let account = endpoint.tenant.account_number();
     let parcel = OutboundRequest {
         account,
         url: endpoint.url.clone(),

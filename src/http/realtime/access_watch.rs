@@ -75,7 +75,7 @@ impl ConnectionAuth {
             .view
             .user_id
             .is_none_or(|own| user == Some(own));
-        let known = |user| app.system.identity.user(principal.scope(), user).is_some();
+        let known = |user| app.system.identity.user(principal.tenant(), user).is_some();
         let allowed = self
             .needs
             .iter()
@@ -104,7 +104,7 @@ pub(crate) struct AccessWatch {
 
 impl AccessWatch {
     pub(crate) fn new(app: Arc<AppState>, auth: ConnectionAuth, shows: Visibility) -> Self {
-        let changes = app.system.identity.changes(auth.caller.scope);
+        let changes = app.system.identity.changes(auth.caller.tenant);
         // The first look is due at once.
         let waking = std::future::ready(Wake::Look).boxed_local();
         AccessWatch {

@@ -143,7 +143,7 @@ async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Pr
         RequestIdentity::of_message(send.conversation, caller.by.user).fingerprint(&send.message);
     // The answer echoes it as it came; as a key it is the same with and without quotes.
     let key = conditions::sound_key(&send.reference).unwrap_or(&send.reference);
-    let reservation = match idempotency::look(app, caller.scope, key, request).await? {
+    let reservation = match idempotency::look(app, caller.tenant, key, request).await? {
         Ok(reservation) => reservation,
         Err(first_answer) => return Ok(first_answer.body),
     };

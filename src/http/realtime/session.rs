@@ -70,7 +70,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(app: Arc<AppState>, auth: ConnectionAuth) -> Self {
-        let member = app.system.lines.enter(auth.caller.scope);
+        let member = app.system.lines.enter(auth.caller.tenant);
         let access = AccessWatch::new(Arc::clone(&app), auth.clone(), Visibility::Nothing);
         let caller = auth.caller.clone();
         Session {
@@ -401,10 +401,10 @@ impl Session {
 }
 
 fn source(peer: &SocketPeer, target: SubscriptionTarget) -> Source {
-    let scope = peer.caller.scope;
+    let tenant = peer.caller.tenant;
     match target {
-        SubscriptionTarget::Account => Source::Scope(scope),
-        SubscriptionTarget::Conversation(id) => Source::conversation(scope, id),
+        SubscriptionTarget::Account => Source::Tenant(tenant),
+        SubscriptionTarget::Conversation(id) => Source::conversation(tenant, id),
     }
 }
 

@@ -193,7 +193,7 @@ fn write(out: &mut BytesMut, cursor_kind: CursorKind, event: &Event) {
 
 #[cfg(test)]
 mod tests {
-    use colloquy_model::caller::{Mode, Scope};
+    use colloquy_model::caller::{Mode, Tenant};
     use colloquy_model::event::{Place, SeenNow};
     use colloquy_model::event_kind::EventKind;
 
@@ -203,7 +203,7 @@ mod tests {
     fn an_event_is_an_id_a_kind_and_one_line_of_data() {
         let place = Place {
             position: 7,
-            scope: Scope::of(1, Mode::Live),
+            tenant: Tenant::of(1, Mode::Live),
             number: 5,
             entity: 9,
             sequence: 3,

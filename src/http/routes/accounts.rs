@@ -26,7 +26,7 @@ pub(super) async fn list(call: ApiCall, query: PlainQuery) -> Result<Output, Pro
         .app
         .system
         .accounts
-        .list(call.caller.scope, Filter::default(), paging)
+        .list(call.caller.tenant, Filter::default(), paging)
         .await?;
     Ok(Output::Page(Listing {
         page,

@@ -122,7 +122,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         .app
         .system
         .conversations
-        .list(call.caller.scope, wanted)
+        .list(call.caller.tenant, wanted)
         .await?;
     Ok(Output::Page(Listing {
         page,

@@ -55,7 +55,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         .app
         .system
         .customers
-        .list(call.caller.scope, filter, paging)
+        .list(call.caller.tenant, filter, paging)
         .await?;
     Ok(Output::Page(Listing {
         page,

@@ -61,7 +61,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         .app
         .system
         .deliveries
-        .list(call.caller.scope, webhook, wanted)
+        .list(call.caller.tenant, webhook, wanted)
         .await?;
     Ok(Output::Page(Listing {
         page,
@@ -76,7 +76,7 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
         .app
         .system
         .deliveries
-        .read(call.caller.scope, webhook, id)
+        .read(call.caller.tenant, webhook, id)
         .await?
         .into())
 }

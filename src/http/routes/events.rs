@@ -100,7 +100,7 @@ pub(super) struct EventShown {
 }
 
 pub(super) async fn of_account(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
-    let source = Source::Scope(call.caller.scope);
+    let source = Source::Tenant(call.caller.tenant);
     answer(call, source, CursorKind::Account, query).await
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn of_conversation(call: ApiCall, query: ListQuery) -> Result<O
     let id = call.id::<ConversationKind>(0);
     place(cursor_kind, &call, &query)?;
     limit(&query)?;
-    let source = Source::conversation(call.caller.scope, id?);
+    let source = Source::conversation(call.caller.tenant, id?);
     answer(call, source, cursor_kind, query).await
 }
 

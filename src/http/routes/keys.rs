@@ -1,7 +1,7 @@
 //! Keys, as operators see them: each belongs to an account, whose scope its requests carry.
 
 use colloquy_actors::accounts::{ChangeKey, CreateKey, Filter, KeyRequest, RotateKey};
-use colloquy_model::caller::{Caller, Scope};
+use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::id::{AccountKind, KeyId, KeyKind};
 use colloquy_model::page::Order;
 
@@ -22,7 +22,7 @@ pub(super) async fn create(call: ApiCall, Json(new): Json<CreateKey>) -> Result<
     let id = KeyId::new(call.now.0);
     ask(
         call,
-        Scope::account(account.number),
+        Tenant::account(account.number),
         id,
         KeyRequest::Create(new, account.view.account_id),
     )
@@ -37,12 +37,12 @@ pub(super) async fn list(call: ApiCall, query: PlainQuery) -> Result<Output, Pro
         .identity
         .account(call.id::<AccountKind>(0)?)
         .ok_or_else(Problem::not_found)?;
-    let scope = Scope::account(account.number);
+    let tenant = Tenant::account(account.number);
     let page = call
         .app
         .system
         .keys
-        .list(scope, Filter::default(), paging)
+        .list(tenant, Filter::default(), paging)
         .await?;
     Ok(Output::Page(Listing {
         page,
@@ -81,12 +81,12 @@ async fn ask_named(call: ApiCall, request: KeyRequest) -> Result<Output, Problem
         .identity
         .account_of_key(id)
         .ok_or_else(Problem::not_found)?;
-    ask(call, Scope::account(account), id, request).await
+    ask(call, Tenant::account(account), id, request).await
 }
 
 async fn ask(
     call: ApiCall,
-    scope: Scope,
+    tenant: Tenant,
     id: KeyId,
     request: KeyRequest,
 ) -> Result<Output, Problem> {
@@ -98,7 +98,7 @@ async fn ask(
         ..
     } = call;
     let caller = Caller {
-        scope,
+        tenant,
         by: caller.by,
     };
     Ok(app

@@ -113,7 +113,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         .app
         .system
         .conversations
-        .messages(call.caller.scope, id, wanted)
+        .messages(call.caller.tenant, id, wanted)
         .await?;
     let style = if by_sequence {
         LinkStyle::Sequence
@@ -133,7 +133,7 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
         .app
         .system
         .conversations
-        .message(call.caller.scope, id, message)
+        .message(call.caller.tenant, id, message)
         .await?
         .into())
 }
@@ -164,7 +164,7 @@ pub(super) async fn revisions(call: ApiCall, query: RevisionsQuery) -> Result<Ou
         .app
         .system
         .conversations
-        .revisions(call.caller.scope, id, message, paging)
+        .revisions(call.caller.tenant, id, message, paging)
         .await?;
     Ok(Output::Page(Listing {
         page,

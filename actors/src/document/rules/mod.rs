@@ -119,7 +119,7 @@ pub(super) struct CommandContext {
 
 impl CommandContext {
     fn is_user(&self, user: UserId) -> bool {
-        self.users.user(self.caller.scope, user).is_some()
+        self.users.user(self.caller.tenant, user).is_some()
     }
 }
 

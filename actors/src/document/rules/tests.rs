@@ -21,7 +21,7 @@ use crate::document::merge::ComputedMerge;
 use crate::document::messages::{MergeReply, OpenedShare, WithoutContent};
 use crate::document::views::MergeConflict;
 use colloquy_model::answer::{Answer, Precondition};
-use colloquy_model::caller::{By, Mode, Scope};
+use colloquy_model::caller::{Actor, Mode, Tenant};
 use colloquy_model::commit::Header;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::DocumentId;
@@ -36,7 +36,7 @@ const ACCOUNT: Requester = Requester::Account(None);
 struct Desk {
     document: Document,
     users: Arc<Identity>,
-    scope: Scope,
+    tenant: Tenant,
     now: i64,
     /// By number: the version that the frame stands on, and the frame.
     frames: Vec<(Option<u64>, Bytes)>,
@@ -49,7 +49,7 @@ impl Desk {
         let mut desk = Desk {
             document: Document { id, live: None },
             users: Arc::default(),
-            scope: Scope::of(1, Mode::Live),
+            tenant: Tenant::of(1, Mode::Live),
             now: id.created_ms(),
             frames: Vec::new(),
             events: Vec::new(),
@@ -60,7 +60,7 @@ impl Desk {
 
     fn user(&self) -> UserId {
         let user = UserId::new(1);
-        self.users.put_user(self.scope, user, Role::Agent);
+        self.users.put_user(self.tenant, user, Role::Agent);
         user
     }
 
@@ -97,8 +97,8 @@ impl Desk {
     ) -> Result<R::Reply, DocumentError> {
         self.now += 1;
         let caller = Caller {
-            scope: self.scope,
-            by: By::server("a test"),
+            tenant: self.tenant,
+            by: Actor::server("a test"),
         };
         let meta = CommandMeta {
             if_match: if_match.map(|tag| Precondition::OneOf(vec![tag.to_owned()])),
@@ -173,7 +173,7 @@ impl Desk {
             .build()
             .unwrap();
         let computed = runtime.block_on(async {
-            let plan = job.planned(self.scope).await?;
+            let plan = job.planned(self.tenant).await?;
             job.compute(&plan, &ComputePermit::IN_PLACE, read).await
         });
         Ok(Some(Box::new(computed.unwrap())))
@@ -487,7 +487,7 @@ fn a_role_is_asked_before_anything_is_computed() {
     });
     desk.ask_as(Requester::User(viewer), None, write()).unwrap();
     assert_eq!(desk.live().facts.updated_by, Some(viewer));
-    desk.scope = Scope::of(2, Mode::Live);
+    desk.tenant = Tenant::of(2, Mode::Live);
     assert_eq!(
         desk.ask(write()).unwrap_err(),
         DocumentError::NotFound,

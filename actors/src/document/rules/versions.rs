@@ -388,7 +388,7 @@ impl Live {
     pub(super) fn precompute(&self, task: Task) -> Precompute {
         Precompute {
             document: Document::subject(self.id),
-            scope: self.scope,
+            tenant: self.tenant,
             task,
             following: None,
         }

@@ -112,7 +112,7 @@ fn list<B: Bench>(
         order: Order::Desc,
     };
     wait(house.store().deliveries(DeliveryQuery {
-        scope: live(),
+        tenant: live(),
         endpoint: ENDPOINT,
         state,
         happened: None,
@@ -243,7 +243,7 @@ pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: 
         order: Order::Desc,
     };
     let query = DeliveryQuery {
-        scope: live(),
+        tenant: live(),
         endpoint: ENDPOINT,
         state: None,
         happened: None,
@@ -419,7 +419,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
     let replay = Replay {
         lane: 9,
         endpoint: ENDPOINT,
-        scope: live(),
+        tenant: live(),
         next: 3,
         last: 40,
         since: Some(1),
@@ -490,7 +490,7 @@ pub(in crate::store) fn what_is_left_of_an_endpoint_that_is_no_more_goes<B: Benc
     let replay = Replay {
         lane: 9,
         endpoint: ENDPOINT,
-        scope: live(),
+        tenant: live(),
         next: 3,
         last: 40,
         since: None,

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use super::fixture::{Bench, Failed, House, live, other, wait};
 use crate::accounts::UserRequest;
 use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
-use colloquy_model::caller::{By, Caller};
+use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::commit::{Broken, Commit, Header, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
@@ -92,8 +92,8 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
         edits: None,
     };
     let caller = Caller {
-        scope: live(),
-        by: By::server("a test"),
+        tenant: live(),
+        by: Actor::server("a test"),
     };
     Commit {
         rows: vec![row],
@@ -141,7 +141,7 @@ impl<B: Bench> House<B> {
 
 fn all() -> DocumentQuery {
     DocumentQuery {
-        scope: live(),
+        tenant: live(),
         reader: None,
         role: None,
         owner: None,
@@ -196,7 +196,7 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
         panic!("no document")
     };
     assert_eq!(
-        (found.sequence, found.body.as_str(), found.scope),
+        (found.sequence, found.body.as_str(), found.tenant),
         (3, "{\"title\":\"c\"}", live())
     );
     assert_eq!(found.comments, [(2, "\"two\"".to_owned())]);
@@ -227,7 +227,7 @@ pub(in crate::store) fn a_version_comes_back_with_the_frames_that_make_its_conte
     assert_eq!(frames, ["one", "two", "three"]);
     assert!(read(4).is_none());
     let side = VersionQuery {
-        scope: live(),
+        tenant: live(),
         document: subject(id),
         branch: Some("side".to_owned()),
         paging: all().paging,
@@ -287,7 +287,7 @@ pub(in crate::store) fn lists_of_documents_hold_and_count_what_one_may_read<B: B
     let four = FourDocuments::<B>::new();
     assert_eq!(four.list(all()), ("abCd".to_owned(), 4));
     let elsewhere = DocumentQuery {
-        scope: other(),
+        tenant: other(),
         ..all()
     };
     assert_eq!(four.list(elsewhere), (String::new(), 0));

@@ -18,7 +18,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use super::fixture::{Bench, House, live, other, test, wait};
 use crate::feed::{EventReader, Falling, ReadEnd, Source};
 use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span, Store};
-use colloquy_model::caller::{By, Caller, Scope};
+use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::commit::{Commit, Header, NewRow};
 use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, Priority, Seen, SenderType, Status,
@@ -33,7 +33,7 @@ use colloquy_runtime::Incarnation;
 /// What an event is, as the model knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
-    scope: Scope,
+    tenant: Tenant,
     entity: u64,
     seq: u64,
     number: u64,
@@ -59,7 +59,7 @@ impl Known {
 
 /// A conversation of which rows are committed as they come, without its rules.
 struct Talk {
-    scope: Scope,
+    tenant: Tenant,
     subject: Subject,
     customer: CustomerId,
     seq: u64,
@@ -71,7 +71,7 @@ struct Talk {
 type Said = (EventKind, Channel, Option<UserId>);
 
 impl Talk {
-    fn new(scope: Scope, customer: CustomerId) -> Self {
+    fn new(tenant: Tenant, customer: CustomerId) -> Self {
         let id = ConversationId::new(Timestamp::now().0);
         let subject = Subject {
             kind: Kind::Conversation,
@@ -80,7 +80,7 @@ impl Talk {
         };
         let incarnation = Incarnation::next();
         Talk {
-            scope,
+            tenant,
             subject,
             customer,
             seq: 0,
@@ -120,8 +120,8 @@ impl Talk {
             put
         };
         let caller = Caller {
-            scope: self.scope,
-            by: By::server("a test"),
+            tenant: self.tenant,
+            by: Actor::server("a test"),
         };
         Commit {
             rows,
@@ -172,7 +172,7 @@ impl Talk {
 #[derive(Debug, Clone)]
 enum Step {
     Begin {
-        scope: usize,
+        tenant: usize,
     },
     Happens {
         talk: usize,
@@ -201,7 +201,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let assignee = prop_oneof![20 => Just(0_usize), 6 => Just(1_usize), 1 => Just(2_usize)];
     let rows = proptest::collection::vec((kind, 0..3_usize, assignee), 1..4);
     let step = prop_oneof![
-        2 => (0..6_usize).prop_map(|scope| Step::Begin { scope }),
+        2 => (0..6_usize).prop_map(|tenant| Step::Begin { tenant }),
         40 => (0..1000_usize, rows).prop_map(|(talk, rows)| Step::Happens { talk, rows }),
         1 => Just(Step::Crash),
     ];
@@ -247,13 +247,15 @@ struct Model<B> {
 
 const SCOPES: usize = 3;
 
-fn scopes() -> [Scope; SCOPES] {
+fn scopes() -> [Tenant; SCOPES] {
     [live(), test(), other()]
 }
 
 impl<B: Bench> Model<B> {
     fn new(house: House<B>) -> Self {
-        let customers = scopes().map(|scope| house.customer(scope, "Ada")).to_vec();
+        let customers = scopes()
+            .map(|tenant| house.customer(tenant, "Ada"))
+            .to_vec();
         let users = (0..2)
             .map(|index| {
                 house
@@ -273,11 +275,11 @@ impl<B: Bench> Model<B> {
 
     fn take(mut self, step: Step) -> Self {
         match step {
-            Step::Begin { scope } => {
-                // Most of it happens in one scope.
-                let scope = scope.saturating_sub(3);
+            Step::Begin { tenant } => {
+                // Most of it happens in one tenant.
+                let tenant = tenant.saturating_sub(3);
                 self.talks
-                    .push(Talk::new(scopes()[scope], self.customers[scope]));
+                    .push(Talk::new(scopes()[tenant], self.customers[tenant]));
                 let talk = self.talks.len() - 1;
                 self.happens(
                     talk,
@@ -310,18 +312,18 @@ impl<B: Bench> Model<B> {
         let talk = &mut self.talks[talk];
         let first = talk.seq + 1;
         assert!(talk.submit(&*self.house.store(), &rows, at).recv().unwrap());
-        let (scope, entity) = (talk.scope, talk.subject.number);
+        let (tenant, entity) = (talk.tenant, talk.subject.number);
         let number = self
             .known
             .iter()
-            .filter(|known| known.scope == scope)
+            .filter(|known| known.tenant == tenant)
             .count();
         for ((seq, number), (happened, channel, assignee)) in (first..)
             .zip(1 + u64::try_from(number).unwrap()..)
             .zip(rows)
         {
             self.known.push(Known {
-                scope,
+                tenant,
                 entity,
                 seq,
                 number,
@@ -348,8 +350,8 @@ impl<B: Bench> Model<B> {
                 position = event.position;
                 known.position = position;
                 assert_eq!(
-                    (event.scope, event.entity, event.sequence),
-                    (known.scope, known.entity, known.seq)
+                    (event.tenant, event.entity, event.sequence),
+                    (known.tenant, known.entity, known.seq)
                 );
                 assert_eq!(
                     (event.number, event.happened),
@@ -371,20 +373,20 @@ impl<B: Bench> Model<B> {
 
     /// The events in which a question looks, in their order, and how the store is asked for them.
     fn span(&self, question: &Question) -> (Span, Vec<&Known>) {
-        let scope = scopes()[question.span];
+        let tenant = scopes()[question.span];
         let talk = question
             .talk
             .and_then(|talk| self.talks.get(talk.checked_rem(self.talks.len())?));
         let all = self.known.iter();
         match talk {
             Some(talk) => (
-                Span::Entity(talk.scope, talk.subject),
+                Span::Entity(talk.tenant, talk.subject),
                 all.filter(|known| known.entity == talk.subject.number)
                     .collect(),
             ),
             None => (
-                Span::Scope(scope),
-                all.filter(|known| known.scope == scope).collect(),
+                Span::Tenant(tenant),
+                all.filter(|known| known.tenant == tenant).collect(),
             ),
         }
     }
@@ -517,9 +519,9 @@ pub(in crate::store) fn events_and_their_totals_are_what_the_model_says<B: Bench
     }
 }
 
-fn of_scope(scope: Scope, after: u64) -> EventQuery {
+fn of_scope(tenant: Tenant, after: u64) -> EventQuery {
     EventQuery {
-        span: Span::Scope(scope),
+        span: Span::Tenant(tenant),
         after,
         until: None,
         filter: EventFilter::default(),
@@ -620,7 +622,7 @@ fn places_read(
                 }
             });
             let Some(event) = next else { continue };
-            places.push(if matches!(source, Source::Scope(_)) {
+            places.push(if matches!(source, Source::Tenant(_)) {
                 event.number
             } else {
                 event.sequence
@@ -660,8 +662,8 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
         }
         let after = u64::from(turn % 2 != 0);
         for (source, filter, all, first_is_of_it) in [
-            (Source::Scope(live()), &any, 2102, true),
-            (Source::Scope(live()), &rare, 300, false),
+            (Source::Tenant(live()), &any, 2102, true),
+            (Source::Tenant(live()), &rare, 300, false),
             (own, &any, 1051, true),
             (own, &often, 901, true),
         ] {
@@ -717,8 +719,8 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
             .unwrap()
     );
     let all = || EventFilter::default();
-    let mut idle = reader(&house, Source::Scope(live()), all(), 2, Falling::Behind);
-    let mut read = reader(&house, Source::Scope(live()), all(), 0, Falling::Behind);
+    let mut idle = reader(&house, Source::Tenant(live()), all(), 2, Falling::Behind);
+    let mut read = reader(&house, Source::Tenant(live()), all(), 0, Falling::Behind);
     assert_eq!(wait(read.next()).unwrap().number, 1);
     let feed = Arc::clone(&house.views.feed);
     let closing = std::thread::spawn(move || {
@@ -732,7 +734,7 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
     closing.join().unwrap();
     assert_eq!(wait(read.next()).unwrap().number, 2, "it had been read");
     assert_eq!(wait(read.next()).unwrap_err(), ReadEnd::Closed);
-    let mut late = reader(&house, Source::Scope(live()), all(), 0, Falling::Out);
+    let mut late = reader(&house, Source::Tenant(live()), all(), 0, Falling::Out);
     assert_eq!(wait(late.next()).unwrap_err(), ReadEnd::Closed);
 }
 
@@ -753,7 +755,7 @@ impl<B: Bench> Trimmed<B> {
         let (now, days) = (Timestamp::now().0, i64::try_from(day.as_millis()).unwrap());
         let mut talks: Vec<Talk> = [live(), live(), test()]
             .into_iter()
-            .map(|scope| Talk::new(scope, house.customer(scope, "Ada")))
+            .map(|tenant| Talk::new(tenant, house.customer(tenant, "Ada")))
             .collect();
         let user = house.user(live(), "ada@example.org").unwrap().id;
         let changed = (EventKind::ConversationUpdated, Channel::Email, Some(user));
@@ -764,9 +766,9 @@ impl<B: Bench> Trimmed<B> {
                 assert!(sent.recv().unwrap());
             }
         }
-        for (scope, last_expired) in [(live(), 59), (test(), 29)] {
+        for (tenant, last_expired) in [(live(), 59), (test(), 29)] {
             house.until("the floor has moved", || {
-                page(&house, of_scope(scope, last_expired)).is_err()
+                page(&house, of_scope(tenant, last_expired)).is_err()
             });
         }
         house.is_sound();

@@ -28,7 +28,7 @@ use crate::store::{
 use crate::views::Views;
 use colloquy_model::account::AccountNumber;
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::Broken;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::Subject;
@@ -39,18 +39,18 @@ use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Decision, Incarnation};
 
 /// Live data of account 1.
-pub(super) fn live() -> Scope {
-    Scope::of(1, Mode::Live)
+pub(super) fn live() -> Tenant {
+    Tenant::of(1, Mode::Live)
 }
 
 /// Its test data.
-pub(super) fn test() -> Scope {
-    Scope::of(1, Mode::Test)
+pub(super) fn test() -> Tenant {
+    Tenant::of(1, Mode::Test)
 }
 
 /// Live data of account 2.
-pub(super) fn other() -> Scope {
-    Scope::of(2, Mode::Live)
+pub(super) fn other() -> Tenant {
+    Tenant::of(2, Mode::Live)
 }
 
 /// Waits for what a store gives later.
@@ -225,7 +225,7 @@ impl<B: Bench> House<B> {
 
     pub(in crate::store) fn list(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         facets: Facets,
     ) -> StoredPage<ConversationHeader> {
         let paging = Paging {
@@ -234,7 +234,7 @@ impl<B: Bench> House<B> {
             order: Order::Desc,
         };
         wait(self.store.conversations(ConversationQuery {
-            scope,
+            tenant,
             facets,
             by_update: false,
             paging,
@@ -242,9 +242,9 @@ impl<B: Bench> House<B> {
         .unwrap()
     }
 
-    pub(in crate::store) fn counted(&self, scope: Scope, status: Option<Status>) -> u64 {
+    pub(in crate::store) fn counted(&self, tenant: Tenant, status: Option<Status>) -> u64 {
         self.list(
-            scope,
+            tenant,
             Facets {
                 status,
                 ..Facets::default()
@@ -261,7 +261,7 @@ impl<B: Bench> House<B> {
 
     pub(in crate::store) fn transcript(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         id: ConversationId,
     ) -> StoredPage<Arc<str>> {
         let paging = Paging {
@@ -271,7 +271,7 @@ impl<B: Bench> House<B> {
         };
         let conversation = Conversation::subject(id);
         let query = MessageQuery {
-            scope,
+            tenant,
             conversation,
             sender: None,
             after_seq: None,
@@ -281,20 +281,20 @@ impl<B: Bench> House<B> {
         wait(self.store.messages(query)).unwrap().unwrap()
     }
 
-    pub(in crate::store) fn vacant<R: RecordSpec>(&self, scope: Scope) -> Acting<Record<R>> {
-        self.acting(scope, Id::new(Timestamp::now().0), None)
+    pub(in crate::store) fn vacant<R: RecordSpec>(&self, tenant: Tenant) -> Acting<Record<R>> {
+        self.acting(tenant, Id::new(Timestamp::now().0), None)
     }
 
     pub(in crate::store) fn record<R: RecordSpec>(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         id: Id<R::Named>,
     ) -> Acting<Record<R>> {
-        self.acting(scope, id, self.load::<Record<R>>(id))
+        self.acting(tenant, id, self.load::<Record<R>>(id))
     }
 
-    pub(in crate::store) fn customer(&self, scope: Scope, name: &str) -> CustomerId {
-        let mut customer = self.vacant::<Customer>(scope);
+    pub(in crate::store) fn customer(&self, tenant: Tenant, name: &str) -> CustomerId {
+        let mut customer = self.vacant::<Customer>(tenant);
         let new = serde_json::from_value(json!({"name": name})).unwrap();
         customer.ask(CustomerRequest::Create(new)).unwrap();
         customer.id
@@ -307,22 +307,22 @@ impl<B: Bench> House<B> {
 
     pub(in crate::store) fn user(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         email: &str,
     ) -> Result<Acting<Record<User>>, Failed<crate::accounts::record::RecordError>> {
-        let mut user = self.vacant::<User>(scope.account_wide());
+        let mut user = self.vacant::<User>(tenant.account_wide());
         user.ask(UserRequest::Create(self.new_user(email)))?;
         Ok(user)
     }
 
     /// An account's key and its secret.
     pub(in crate::store) fn key(&self) -> (KeyId, String) {
-        let mut account = self.vacant::<Account>(Scope::OPERATORS);
+        let mut account = self.vacant::<Account>(Tenant::OPERATORS);
         let new = serde_json::from_value(json!({"name": "An account"})).unwrap();
         account
             .ask(AccountRequest::Create(new, AccountNumber(1)))
             .unwrap();
-        let mut key = self.vacant::<Key>(Scope::account(1));
+        let mut key = self.vacant::<Key>(Tenant::account(1));
         let new = serde_json::from_value(json!({"type": "test"})).unwrap();
         let shown = key.ask(KeyRequest::Create(new, account.id)).unwrap();
         let shown: serde_json::Value = serde_json::from_slice(&shown.body).unwrap();
@@ -334,30 +334,30 @@ impl<B: Bench> House<B> {
 
     pub(in crate::store) fn conversation(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         customer: CustomerId,
         first: Option<&str>,
     ) -> Acting<Conversation> {
-        self.try_conversation(scope, customer, first).unwrap()
+        self.try_conversation(tenant, customer, first).unwrap()
     }
 
     pub(in crate::store) fn try_conversation(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         customer: CustomerId,
         first: Option<&str>,
     ) -> Result<Acting<Conversation>, Failed<ConversationError>> {
         let new = json!({"customer_id": customer, "initial_message": first});
-        self.create(scope, customer, new)
+        self.create(tenant, customer, new)
     }
 
     pub(in crate::store) fn create(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         customer: CustomerId,
         new: serde_json::Value,
     ) -> Result<Acting<Conversation>, Failed<ConversationError>> {
-        let mut conversation = self.acting(scope, ConversationId::new(Timestamp::now().0), None);
+        let mut conversation = self.acting(tenant, ConversationId::new(Timestamp::now().0), None);
         let subject = Subject {
             kind: colloquy_model::entity::Kind::Customer,
             number: customer.number(),
@@ -385,7 +385,7 @@ impl<B: Bench> House<B> {
         else {
             panic!("{id} is not there")
         };
-        self.acting(stored.scope, id, self.load::<Conversation>(id))
+        self.acting(stored.tenant, id, self.load::<Conversation>(id))
     }
 
     fn load<E: Kept>(&self, id: E::Id) -> Option<E> {
@@ -393,12 +393,12 @@ impl<B: Bench> House<B> {
         Some(E::restore(id, stored, &self.views.names).unwrap())
     }
 
-    fn acting<E: Kept>(&self, scope: Scope, id: E::Id, held: Option<E>) -> Acting<E> {
+    fn acting<E: Kept>(&self, tenant: Tenant, id: E::Id, held: Option<E>) -> Acting<E> {
         Acting {
             id,
             entity: held.unwrap_or_else(|| E::vacant(id)),
             incarnation: Incarnation::next(),
-            scope,
+            tenant,
             store: self.store(),
             views: self.views.clone(),
         }
@@ -408,7 +408,7 @@ impl<B: Bench> House<B> {
 /// One copy of an entity: what its actor would do, one command after the other.
 pub(in crate::store) struct Acting<E: Kept> {
     pub(in crate::store) id: E::Id,
-    pub(in crate::store) scope: Scope,
+    pub(in crate::store) tenant: Tenant,
     entity: E,
     incarnation: Incarnation,
     store: Opened,
@@ -483,8 +483,8 @@ impl<E: Asked> Acting<E> {
 
     fn caller(&self) -> Caller {
         Caller {
-            scope: self.scope,
-            by: By::server("a test"),
+            tenant: self.tenant,
+            by: Actor::server("a test"),
         }
     }
 
@@ -519,7 +519,7 @@ impl<E: Asked> Acting<E> {
         let looked = self
             .views
             .keys
-            .look(key_hash(self.scope, key), crate::idempotency::numbered(1));
+            .look(key_hash(self.tenant, key), crate::idempotency::numbered(1));
         let Looked::Fresh(reservation, _) = looked else {
             panic!("{key} has been used")
         };

@@ -15,7 +15,7 @@ use crate::accounts::{Customer, CustomerRequest};
 use crate::conversation::Conversation;
 use crate::conversation::messages::Request;
 use crate::store::{ConversationQuery, Facets, MessageQuery, RecordQuery, StoredPage};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, MessageView, Priority, SenderType, Status};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{CustomerId, Id, MessageId, Prefix, UserId};
@@ -191,7 +191,7 @@ pub(in crate::store) fn lists_totals_and_transcripts_are_what_the_model_says<B: 
 
 struct Model<B> {
     house: House<B>,
-    customers: Vec<(Scope, CustomerId, String)>,
+    customers: Vec<(Tenant, CustomerId, String)>,
     users: Vec<UserId>,
     talks: Vec<Talk>,
     texts: usize,
@@ -205,11 +205,11 @@ impl<B: Bench> Model<B> {
     fn new(house: House<B>) -> Self {
         let customers = (0..CUSTOMERS)
             .map(|index| {
-                let (scope, name) = (
+                let (tenant, name) = (
                     if index == 0 { test() } else { live() },
                     format!("customer {index}"),
                 );
-                (scope, house.customer(scope, &name), name)
+                (tenant, house.customer(tenant, &name), name)
             })
             .collect();
         let users = (0..2)
@@ -259,11 +259,11 @@ impl<B: Bench> Model<B> {
 
     fn create(&mut self, customer: usize, first: bool, (channel, priority): (usize, usize)) {
         let customer = customer % CUSTOMERS;
-        let (scope, id, _) = self.customers[customer];
+        let (tenant, id, _) = self.customers[customer];
         let (channel, priority) = (pick(Channel::ALL, channel), pick(Priority::ALL, priority));
         let content = first.then_some("the first");
         let new = json!({"customer_id": id, "initial_message": content, "channel": channel, "priority": priority});
-        let acting = self.house.create(scope, id, new).unwrap();
+        let acting = self.house.create(tenant, id, new).unwrap();
         let mut talk = Talk {
             acting,
             customer,
@@ -276,7 +276,7 @@ impl<B: Bench> Model<B> {
         };
         if let Some(content) = content {
             // Its identifier is not in the answer; the transcript has it.
-            let page = self.house.transcript(scope, talk.acting.id);
+            let page = self.house.transcript(tenant, talk.acting.id);
             let message: MessageView = serde_json::from_str(&page.items[0]).unwrap();
             talk.said.push(Said {
                 id: message.message_id,
@@ -289,13 +289,13 @@ impl<B: Bench> Model<B> {
     }
 
     fn rename(&mut self, index: usize) {
-        let (scope, id, _) = self.customers[index];
+        let (tenant, id, _) = self.customers[index];
         self.texts += 1;
         let name = format!("renamed {}", self.texts);
         let change =
             CustomerRequest::Change(serde_json::from_value(json!({"name": name})).unwrap());
         self.house
-            .record::<Customer>(scope, id)
+            .record::<Customer>(tenant, id)
             .ask(change)
             .unwrap();
         self.customers[index].2 = name;
@@ -310,7 +310,7 @@ impl<B: Bench> Model<B> {
     }
 
     fn compare_list(&self, question: &Question) -> Result<(), TestCaseError> {
-        let scope = if question.live { live() } else { test() };
+        let tenant = if question.live { live() } else { test() };
         let instant = |index: Option<usize>| {
             index.map(|index| {
                 self.talks
@@ -330,7 +330,7 @@ impl<B: Bench> Model<B> {
         let mut wanted: Vec<&Talk> = self
             .talks
             .iter()
-            .filter(|talk| talk.matches(scope, &facets, self))
+            .filter(|talk| talk.matches(tenant, &facets, self))
             .collect();
         if question.by_update {
             wanted.sort_by_key(|talk| (talk.updated_at, talk.acting.id));
@@ -341,14 +341,14 @@ impl<B: Bench> Model<B> {
         let of_scope = self
             .talks
             .iter()
-            .filter(|talk| talk.matches(scope, &Facets::default(), self));
+            .filter(|talk| talk.matches(tenant, &Facets::default(), self));
         let start = question.start_among(
             of_scope.map(|talk| cursor(talk.acting.id)).collect(),
             question.by_update,
         );
         let paging = question.paging(start);
         let query = ConversationQuery {
-            scope,
+            tenant,
             facets,
             by_update: question.by_update,
             paging,
@@ -398,7 +398,7 @@ impl<B: Bench> Model<B> {
         let paging = question.paging(start);
         let conversation = Conversation::subject(talk.acting.id);
         let query = MessageQuery {
-            scope: talk.acting.scope,
+            tenant: talk.acting.tenant,
             conversation,
             sender,
             after_seq,
@@ -423,8 +423,8 @@ impl<B: Bench> Model<B> {
     }
 
     fn compare_customers(&self, question: &Question) -> Result<(), TestCaseError> {
-        let scope = if question.live { live() } else { test() };
-        let of_scope = self.customers.iter().filter(|(of, _, _)| *of == scope);
+        let tenant = if question.live { live() } else { test() };
+        let of_scope = self.customers.iter().filter(|(of, _, _)| *of == tenant);
         let mut wanted: Vec<(u64, String)> = of_scope
             .map(|(_, id, name)| (id.number(), name.clone()))
             .collect();
@@ -440,7 +440,7 @@ impl<B: Bench> Model<B> {
         );
         let paging = question.paging(start);
         let query = RecordQuery {
-            scope,
+            tenant,
             kind: Kind::Customer,
             names: Vec::new(),
             paging,
@@ -685,10 +685,10 @@ impl Talk {
         self.updated_at = updated_at;
     }
 
-    fn matches<B>(&self, scope: Scope, facets: &Facets, model: &Model<B>) -> bool {
+    fn matches<B>(&self, tenant: Tenant, facets: &Facets, model: &Model<B>) -> bool {
         let customer = model.customers[self.customer].1;
         let made = self.acting.id.created_ms();
-        self.acting.scope == scope
+        self.acting.tenant == tenant
             && facets.status.is_none_or(|status| status == self.status)
             && facets.channel.is_none_or(|channel| channel == self.channel)
             && facets

@@ -11,7 +11,7 @@ use super::deliveries::{Care, Tidying};
 use super::dirty_headers::DirtyHeader;
 use super::redacting;
 use crate::store::{DeliverySlice, FirstRow, Written};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Broken, Chore, Commit, Condition, Effect, Header, NameField, NewRow};
 use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
@@ -68,29 +68,29 @@ impl Counts {
     /// The transaction was rolled back: the counts are those of its begin.
     pub(super) fn rewind(&mut self) {
         self.next_pos = self.begun_at;
-        for (scope, number) in self.replaced.drain(..).rev() {
-            self.numbers.insert(scope, number);
+        for (tenant, number) in self.replaced.drain(..).rev() {
+            self.numbers.insert(tenant, number);
         }
     }
 
-    fn next_number(&mut self, scope: i64) -> i64 {
-        let number = self.numbers.entry(scope).or_insert(0);
-        self.replaced.push((scope, *number));
+    fn next_number(&mut self, tenant: i64) -> i64 {
+        let number = self.numbers.entry(tenant).or_insert(0);
+        self.replaced.push((tenant, *number));
         *number += 1;
-        self.moved.insert(scope);
+        self.moved.insert(tenant);
         *number
     }
 
-    /// The number that comes next in this scope.
-    fn number_after(&self, scope: i64) -> u64 {
-        uint(self.numbers.get(&scope).copied().unwrap_or(0)) + 1
+    /// The number that comes next in this tenant.
+    fn number_after(&self, tenant: i64) -> u64 {
+        uint(self.numbers.get(&tenant).copied().unwrap_or(0)) + 1
     }
 
     /// The last number of each account and mode that has moved since [`Counts::written`].
     pub(super) fn moved(&self) -> impl Iterator<Item = (i64, i64)> {
         self.moved
             .iter()
-            .filter_map(|scope| Some((*scope, *self.numbers.get(scope)?)))
+            .filter_map(|tenant| Some((*tenant, *self.numbers.get(tenant)?)))
     }
 
     /// What has moved is written down.
@@ -172,7 +172,7 @@ impl<'c> Batch<'c> {
             return Ok(Verdict::RevisionConflict);
         }
         for condition in &commit.conditions {
-            if let Some(broken) = self.broken(commit.scope, *condition)? {
+            if let Some(broken) = self.broken(commit.tenant, *condition)? {
                 return Ok(Verdict::Broken(broken));
             }
         }
@@ -183,7 +183,7 @@ impl<'c> Batch<'c> {
         }
         let first = FirstRow {
             position: self.counts.next_pos,
-            number: self.counts.number_after(commit.scope.number()),
+            number: self.counts.number_after(commit.tenant.number()),
         };
         if commit.rows.is_empty() && commit.answer.is_some() {
             self.insert_answer(commit)?;
@@ -216,10 +216,10 @@ impl<'c> Batch<'c> {
         let mut upsert = self.connection.prepare_cached(
             "INSERT INTO counters(scope, field, value, status, total) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
         )?;
-        for ((scope, field, value, status), delta) in
+        for ((tenant, field, value, status), delta) in
             self.counters.iter().filter(|(_, delta)| **delta != 0)
         {
-            upsert.execute(params![scope, *field as i64, value, status, delta])?;
+            upsert.execute(params![tenant, *field as i64, value, status, delta])?;
         }
         Ok(())
     }
@@ -237,15 +237,15 @@ impl<'c> Batch<'c> {
         Ok(last)
     }
 
-    fn broken(&self, scope: Scope, condition: Condition) -> rusqlite::Result<Option<Broken>> {
+    fn broken(&self, tenant: Tenant, condition: Condition) -> rusqlite::Result<Option<Broken>> {
         Ok(match condition {
             Condition::CustomerExists(id) => {
-                let found = self.record_exists(Kind::Customer, scope, id.number(), id.tail())?;
+                let found = self.record_exists(Kind::Customer, tenant, id.number(), id.tail())?;
                 (!found).then_some(Broken::NoCustomer)
             }
             Condition::UserExists(id) => {
                 let found =
-                    self.record_exists(Kind::User, scope.account_wide(), id.number(), id.tail())?;
+                    self.record_exists(Kind::User, tenant.account_wide(), id.number(), id.tail())?;
                 (!found).then_some(Broken::NoUser)
             }
             Condition::NoConversations(id) => {
@@ -269,17 +269,23 @@ impl<'c> Batch<'c> {
                 let mut last = self.connection.prepare_cached(
                     "SELECT 1 FROM records WHERE scope = ?1 AND kind = ?2 LIMIT 1 OFFSET ?3",
                 )?;
-                last.exists(params![scope.number(), kind as i64, behind])?
+                last.exists(params![tenant.number(), kind as i64, behind])?
                     .then_some(Broken::Full(most))
             }
         })
     }
 
-    fn record_exists(&self, kind: Kind, scope: Scope, n: u64, tail: u64) -> rusqlite::Result<bool> {
+    fn record_exists(
+        &self,
+        kind: Kind,
+        tenant: Tenant,
+        n: u64,
+        tail: u64,
+    ) -> rusqlite::Result<bool> {
         let mut query = self.connection.prepare_cached(
             "SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4",
         )?;
-        query.exists(params![int(n), int(tail), kind as i64, scope.number()])
+        query.exists(params![int(n), int(tail), kind as i64, tenant.number()])
     }
 
     fn taken(
@@ -292,7 +298,7 @@ impl<'c> Batch<'c> {
         )?;
         for (field, value) in names.iter().filter(|(field, _)| field.unique()) {
             if query.exists(params![
-                commit.scope.number(),
+                commit.tenant.number(),
                 *field as i64,
                 value,
                 int(commit.subject.number)
@@ -314,7 +320,7 @@ impl<'c> Batch<'c> {
         if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document) {
             return None;
         }
-        Some(self.counts.next_number(commit.scope.number()))
+        Some(self.counts.next_number(commit.tenant.number()))
     }
 
     fn insert_row(
@@ -345,7 +351,7 @@ impl<'c> Batch<'c> {
             entity,
             int(sequence),
             row.happened as i64,
-            commit.scope.number(),
+            commit.tenant.number(),
             number,
             commit.at,
             int(row.tallies.customer),
@@ -405,7 +411,7 @@ impl<'c> Batch<'c> {
         insert.execute(params![
             pos,
             int(commit.subject.number),
-            commit.scope.number(),
+            commit.tenant.number(),
             commit.at,
             &*commit.by.request_id,
             kept.map(|kept| kept.reservation.hash()),
@@ -450,7 +456,7 @@ impl<'c> Batch<'c> {
             Header::RecordGone => self.delete_record(commit),
             Header::Document(header) => {
                 let moves = super::documents::put(self.connection, commit, header)?;
-                self.count(commit.scope, moves);
+                self.count(commit.tenant, moves);
                 Ok(())
             }
             Header::LinkUsed { share, uses } => {
@@ -458,7 +464,7 @@ impl<'c> Batch<'c> {
             }
             Header::DocumentGone => {
                 let moves = super::documents::delete(self.connection, commit)?;
-                self.count(commit.scope, moves);
+                self.count(commit.tenant, moves);
                 Ok(())
             }
         }
@@ -487,7 +493,7 @@ impl<'c> Batch<'c> {
         insert.execute(params![
             int(commit.subject.number),
             int(commit.subject.tail),
-            commit.scope.number(),
+            commit.tenant.number(),
             int(after.customer.number()),
             int(after.customer.tail()),
             name,
@@ -506,7 +512,7 @@ impl<'c> Batch<'c> {
             after.snoozed_until,
             after.activated_at,
         ])?;
-        self.count_conversation(commit.scope, after, 1);
+        self.count_conversation(commit.tenant, after, 1);
         Ok(())
     }
 
@@ -538,17 +544,17 @@ impl<'c> Batch<'c> {
             after.snoozed_until,
             after.activated_at,
         ])?;
-        self.count_conversation(commit.scope, before, -1);
-        self.count_conversation(commit.scope, after, 1);
+        self.count_conversation(commit.tenant, before, -1);
+        self.count_conversation(commit.tenant, after, 1);
         Ok(())
     }
 
-    fn count_conversation(&mut self, scope: Scope, state: &ConversationState, delta: i64) {
+    fn count_conversation(&mut self, tenant: Tenant, state: &ConversationState, delta: i64) {
         let status = state.status.code();
         let mut count = |field, value| {
             *self
                 .counters
-                .entry((scope.number(), field, value, status))
+                .entry((tenant.number(), field, value, status))
                 .or_insert(0) += delta
         };
         count(Counted::All, 0);
@@ -560,11 +566,11 @@ impl<'c> Batch<'c> {
         }
     }
 
-    fn count(&mut self, scope: Scope, moves: impl IntoIterator<Item = (Counted, i64, i64)>) {
+    fn count(&mut self, tenant: Tenant, moves: impl IntoIterator<Item = (Counted, i64, i64)>) {
         for (field, value, delta) in moves {
             *self
                 .counters
-                .entry((scope.number(), field, value, 0))
+                .entry((tenant.number(), field, value, 0))
                 .or_insert(0) += delta;
         }
     }
@@ -577,7 +583,7 @@ impl<'c> Batch<'c> {
         names: &[(NameField, String)],
     ) -> rusqlite::Result<()> {
         let Subject { kind, number, tail } = commit.subject;
-        let (n, scope) = (int(number), commit.scope.number());
+        let (n, tenant) = (int(number), commit.tenant.number());
         let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO records(n, tail, kind, scope, seq, name, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
@@ -585,7 +591,7 @@ impl<'c> Batch<'c> {
                 n,
                 int(tail),
                 kind as i64,
-                scope,
+                tenant,
                 sequence,
                 name,
                 body
@@ -593,7 +599,7 @@ impl<'c> Batch<'c> {
         if new {
             *self
                 .counters
-                .entry((scope, Counted::Records, kind as i64, 0))
+                .entry((tenant, Counted::Records, kind as i64, 0))
                 .or_insert(0) += 1;
         } else {
             self.connection
@@ -604,7 +610,7 @@ impl<'c> Batch<'c> {
             .connection
             .prepare_cached("INSERT INTO names(scope, field, value, n) VALUES (?1, ?2, ?3, ?4)")?;
         for (field, value) in names {
-            insert.execute(params![scope, *field as i64, value, n])?;
+            insert.execute(params![tenant, *field as i64, value, n])?;
         }
         Ok(())
     }
@@ -624,7 +630,7 @@ impl<'c> Batch<'c> {
             .prepare_cached("DELETE FROM records WHERE n = ?1")?
             .execute([n])?;
         let key = (
-            commit.scope.number(),
+            commit.tenant.number(),
             Counted::Records,
             commit.subject.kind as i64,
             0,
@@ -634,13 +640,13 @@ impl<'c> Batch<'c> {
     }
 
     fn insert_chore(&self, chore: Chore) -> rusqlite::Result<()> {
-        let Chore::Unassign(scope, user) = chore;
+        let Chore::Unassign(tenant, user) = chore;
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO chores(scope, kind, n, tail) VALUES (?1, 1, ?2, ?3)",
             )?
             .execute(params![
-                scope.number(),
+                tenant.number(),
                 int(user.number()),
                 int(user.tail())
             ])?;
@@ -665,7 +671,7 @@ pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
         last_message_at, ..
     } = last.tallies;
     Some(DirtyHeader {
-        scope: commit.scope.number(),
+        tenant: commit.tenant.number(),
         seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),
         messages: last.tallies.total(),
         last_message_at,
@@ -675,7 +681,7 @@ pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
 
 fn empty_lag(commit: &Commit) -> DirtyHeader {
     DirtyHeader {
-        scope: commit.scope.number(),
+        tenant: commit.tenant.number(),
         seq: commit.expected,
         messages: 0,
         last_message_at: None,

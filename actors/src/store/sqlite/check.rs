@@ -169,21 +169,21 @@ fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut query = connection.prepare("SELECT scope, number, floor FROM scopes")?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let (scope, number, floor) = (row.get(0)?, uint(row.get(1)?), uint(row.get(2)?));
+        let (tenant, number, floor) = (row.get(0)?, uint(row.get(1)?), uint(row.get(2)?));
         if floor > number {
             findings.push(format!(
-                "scope {scope}: the floor is {floor}, the last number {number}"
+                "scope {tenant}: the floor is {floor}, the last number {number}"
             ));
         }
         let mut chain = Chain {
             connection,
-            scope,
+            tenant,
             findings: &mut findings,
         };
         let end = chain.walk(slices::first_of(floor))?;
         if end != number + 1 {
             findings.push(format!(
-                "scope {scope}: ends before {end}, not behind {number}"
+                "scope {tenant}: ends before {end}, not behind {number}"
             ));
         }
     }
@@ -197,17 +197,17 @@ fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// The slices of one scope, one after the other.
+/// The slices of one tenant, one after the other.
 struct Chain<'c> {
     connection: &'c Connection,
-    scope: i64,
+    tenant: i64,
     findings: &'c mut Vec<String>,
 }
 
 impl Chain<'_> {
     fn found(&mut self, first: u64, what: &str) {
         self.findings
-            .push(format!("scope {}, slice {first}: {what}", self.scope));
+            .push(format!("scope {}, slice {first}: {what}", self.tenant));
     }
 
     /// Looks at all of them, which must begin at `latest` or before; gives the number behind the
@@ -218,7 +218,7 @@ impl Chain<'_> {
         let mut listed = 0;
         while let Some(slice) = slices::oldest(
             self.connection,
-            self.scope,
+            self.tenant,
             next.as_ref().map_or(0, |next| next.0),
         )? {
             match &next {
@@ -241,7 +241,7 @@ impl Chain<'_> {
         }
         let stored: i64 = self.connection.query_row(
             "SELECT count(*) FROM feed_assignees WHERE scope = ?1",
-            [self.scope],
+            [self.tenant],
             |row| row.get(0),
         )?;
         if stored != listed {
@@ -271,7 +271,7 @@ impl Chain<'_> {
                     },
                 ))
             };
-            if query.query_row([entry.pos, self.scope], row).optional()?
+            if query.query_row([entry.pos, self.tenant], row).optional()?
                 != Some((Some(number), *entry))
             {
                 self.found(slice.first, "an entry is not as its row");
@@ -295,7 +295,7 @@ impl Chain<'_> {
         let mut listed = 0;
         for (assignee, here) in here {
             listed += 1;
-            let share = slices::share_until(self.connection, self.scope, assignee, slice.first)?;
+            let share = slices::share_until(self.connection, self.tenant, assignee, slice.first)?;
             let sound = share.filter(|share| share.first == slice.first && share.here == here);
             let sound = sound.filter(|share| {
                 shares

@@ -6,7 +6,7 @@ use rusqlite::{ErrorCode, Row, types::Type};
 use serde_json::value::RawValue;
 
 use crate::store::{ConversationHeader, ReadError, StoredRecord};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, ConversationState, MessageCounts, Priority, Status};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
@@ -161,7 +161,7 @@ pub(super) fn record(row: &Row<'_>, kind: Kind) -> rusqlite::Result<StoredRecord
             number: uint(row.get(0)?),
             tail: uint(row.get(1)?),
         },
-        scope: Scope::from_number(row.get(2)?),
+        tenant: Tenant::from_number(row.get(2)?),
         sequence: uint(row.get(3)?),
         name: row.get(4)?,
         body: row.get(5)?,
@@ -178,7 +178,7 @@ pub(super) enum Counted {
     Assignee = 4,
     Records = 10,
     Documents = 11,
-    /// Deliveries: the scope is the endpoint's number, the value what happened, the status where
+    /// Deliveries: the tenant is the endpoint's number, the value what happened, the status where
     /// they stand.
     Deliveries = 20,
 }

@@ -534,7 +534,7 @@ impl Pen<'_> {
                     .execute(params![
                         replay.lane,
                         int(replay.endpoint),
-                        replay.scope.number(),
+                        replay.tenant.number(),
                         int(replay.next),
                         replay.last,
                         replay.since,

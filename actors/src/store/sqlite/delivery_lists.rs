@@ -11,7 +11,7 @@ use crate::store::{
     DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, LaneKey, Matched, Replay,
     StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
 };
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
@@ -99,7 +99,7 @@ fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
         let replay = Replay {
             lane,
             endpoint: uint(row.get(1)?),
-            scope: Scope::from_number(row.get(2)?),
+            tenant: Tenant::from_number(row.get(2)?),
             next: uint(row.get(3)?),
             last: row.get(4)?,
             since: row.get(5)?,

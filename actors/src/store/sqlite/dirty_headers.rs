@@ -14,7 +14,7 @@ const HELD: Duration = Duration::from_secs(10);
 /// A header's numbers as they are now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirtyHeader {
-    pub(super) scope: i64,
+    pub(super) tenant: i64,
     pub(super) seq: u64,
     pub(super) messages: u64,
     pub(super) last_message_at: Option<i64>,
@@ -50,15 +50,15 @@ impl DirtyHeaders {
         self.shard(n).read().get(&n).map(|entry| entry.lag)
     }
 
-    /// All entries of a scope, newest change first.
-    pub(super) fn in_scope(&self, scope: i64) -> Vec<(u64, DirtyHeader)> {
+    /// All entries of a tenant, newest change first.
+    pub(super) fn in_scope(&self, tenant: i64) -> Vec<(u64, DirtyHeader)> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
             all.extend(
                 shard
                     .iter()
-                    .filter(|(_, entry)| entry.lag.scope == scope)
+                    .filter(|(_, entry)| entry.lag.tenant == tenant)
                     .map(|(n, entry)| (*n, entry.lag)),
             );
         }

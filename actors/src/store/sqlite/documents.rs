@@ -14,7 +14,7 @@ use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
     StoredDocument, StoredPage, StoredVersion, VersionQuery,
 };
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::document::{DocumentHeader, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
@@ -47,7 +47,7 @@ pub(super) fn put(
         .execute(params![
             n,
             int(tail),
-            commit.scope.number(),
+            commit.tenant.number(),
             sequence,
             header.updated_at,
             listed.title,
@@ -71,7 +71,7 @@ pub(super) fn put(
             "INSERT INTO links(hash, document, document_tail, scope) VALUES (?1, ?2, ?3, ?4)",
         )?;
         for hash in links {
-            insert.execute(params![hash, n, int(tail), commit.scope.number()])?;
+            insert.execute(params![hash, n, int(tail), commit.tenant.number()])?;
         }
     }
     if let Some(version) = &header.version {
@@ -232,14 +232,14 @@ pub(super) fn load(
         )?
         .query_row([n, int(subject.tail)], |row| {
             Ok((
-                Scope::from_number(row.get(0)?),
+                Tenant::from_number(row.get(0)?),
                 uint(row.get(1)?),
                 row.get(2)?,
                 row.get(3)?,
             ))
         })
         .optional()?;
-    let Some((scope, sequence, updated_at, body)) = header else {
+    let Some((tenant, sequence, updated_at, body)) = header else {
         return Ok(None);
     };
     let versions = connection
@@ -261,7 +261,7 @@ pub(super) fn load(
         .query_row([n], |row| row.get(0))
         .optional()?;
     Ok(Some(StoredDocument {
-        scope,
+        tenant,
         sequence,
         updated_at,
         body,
@@ -324,7 +324,7 @@ fn long_frame(
 pub(super) fn link(
     connection: &Connection,
     hash: &[u8; 32],
-) -> rusqlite::Result<Option<(Subject, Scope)>> {
+) -> rusqlite::Result<Option<(Subject, Tenant)>> {
     connection
         .prepare_cached("SELECT document, document_tail, scope FROM links WHERE hash = ?1")?
         .query_row([hash], |row| {
@@ -333,7 +333,7 @@ pub(super) fn link(
                 number: uint(row.get(0)?),
                 tail: uint(row.get(1)?),
             };
-            Ok((subject, Scope::from_number(row.get(2)?)))
+            Ok((subject, Tenant::from_number(row.get(2)?)))
         })
         .optional()
 }
@@ -343,14 +343,14 @@ pub(super) fn overdue(
     connection: &Connection,
     before: i64,
     most: u32,
-) -> rusqlite::Result<Vec<(Subject, Scope)>> {
+) -> rusqlite::Result<Vec<(Subject, Tenant)>> {
     connection
         .prepare_cached(
             "SELECT n, tail, scope FROM documents WHERE deleted_at IS NOT NULL AND deleted_at < ?1 ORDER BY deleted_at LIMIT ?2",
         )?
         .query_map(params![before, most], |row| {
             let subject = Subject { kind: Kind::Document, number: uint(row.get(0)?), tail: uint(row.get(1)?) };
-            Ok((subject, Scope::from_number(row.get(2)?)))
+            Ok((subject, Tenant::from_number(row.get(2)?)))
         })?
         .collect()
 }
@@ -360,11 +360,11 @@ pub(super) fn behind(
     connection: &Connection,
     number: u64,
     most: u32,
-) -> rusqlite::Result<Vec<(u64, Scope)>> {
+) -> rusqlite::Result<Vec<(u64, Tenant)>> {
     connection
         .prepare_cached("SELECT n, scope FROM documents WHERE n > ?1 ORDER BY n LIMIT ?2")?
         .query_map(params![int(number), most], |row| {
-            Ok((uint(row.get(0)?), Scope::from_number(row.get(1)?)))
+            Ok((uint(row.get(0)?), Tenant::from_number(row.get(1)?)))
         })?
         .collect()
 }
@@ -372,7 +372,7 @@ pub(super) fn behind(
 /// What a list is filtered by.
 fn filters(query: &DocumentQuery) -> Where {
     let mut filter = Where::default();
-    filter.and("scope = ?", query.scope.number());
+    filter.and("scope = ?", query.tenant.number());
     filter.and("deleted = ?", i64::from(query.deleted));
     if let Some(reader) = query.reader {
         let user = filter.value(int(reader.number()));
@@ -411,14 +411,14 @@ fn is_plain(query: &DocumentQuery) -> bool {
 /// A document, and whether it is in the bin.
 pub(super) fn row(
     connection: &Connection,
-    scope: Scope,
+    tenant: Tenant,
     number: u64,
 ) -> rusqlite::Result<Option<(DocumentRow, bool)>> {
     connection
         .prepare_cached(&format!(
             "SELECT {ROW}, deleted FROM documents WHERE n = ?1 AND scope = ?2"
         ))?
-        .query_row([int(number), scope.number()], |row| {
+        .query_row([int(number), tenant.number()], |row| {
             Ok((row_of(row)?, row.get(5)?))
         })
         .optional()
@@ -452,9 +452,9 @@ pub(super) fn list(
         };
         // By creation, an identifier says its place even when what it named is gone: its events are
         // still there.
-        let known = identifiers::is_there(connection, query.scope, subject)?
+        let known = identifiers::is_there(connection, query.tenant, subject)?
             || (query.sort == DocumentOrder::Creation
-                && identifiers::was_document(connection, query.scope, subject)?);
+                && identifiers::was_document(connection, query.tenant, subject)?);
         if !known {
             return Ok(Err(field));
         }
@@ -472,10 +472,10 @@ fn sorted(
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = filters(query);
     let total = if is_plain(query) {
-        let scope = query.scope.number();
+        let tenant = query.tenant.number();
         counted(
             connection,
-            scope,
+            tenant,
             Counted::Documents,
             i64::from(query.deleted),
             None,

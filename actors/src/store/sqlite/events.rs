@@ -12,7 +12,7 @@ use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted};
 use super::timeline::{self, Places};
 use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::{Event, Place, SeenNow};
@@ -37,7 +37,7 @@ fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
     let happened = codec::word("what an event is", row.get(5)?, EventKind::from_code)?;
     let place = Place {
         position: row.get(0)?,
-        scope: Scope::from_number(row.get(1)?),
+        tenant: Tenant::from_number(row.get(1)?),
         number: uint(row.get(2)?),
         entity: uint(row.get(3)?),
         sequence: uint(row.get(4)?),
@@ -67,11 +67,11 @@ pub(super) fn page(
     fresh: Option<(u64, Vec<Entry>)>,
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
-    let scope = match query.span {
-        Span::Entity(scope, subject) => return of_entity(connection, (scope, subject), query),
-        Span::Scope(scope) => scope.number(),
+    let tenant = match query.span {
+        Span::Entity(tenant, subject) => return of_entity(connection, (tenant, subject), query),
+        Span::Tenant(tenant) => tenant.number(),
     };
-    let places = match timeline::page(connection, fresh, (scope, query))? {
+    let places = match timeline::page(connection, fresh, (tenant, query))? {
         Ok(places) => places,
         Err(error) => return Ok(Err(error)),
     };
@@ -329,18 +329,18 @@ const MATCHING: &str = "entity = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 >> happen
 /// A page of one entity's events; none where the entity is not there.
 fn of_entity(
     connection: &Connection,
-    (scope, subject): (Scope, Subject),
+    (tenant, subject): (Tenant, Subject),
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
     // Of all entities, conversations alone show theirs one by one.
-    if subject.kind != Kind::Conversation || !identifiers::is_there(connection, scope, subject)? {
+    if subject.kind != Kind::Conversation || !identifiers::is_there(connection, tenant, subject)? {
         return Ok(Ok(None));
     }
     let log = Log::open(connection, int(subject.number))?;
     if query.after > log.last {
         return Ok(Err(ReadError::NoCursor("after")));
     }
-    let floor = slices::floor(connection, scope.number())?;
+    let floor = slices::floor(connection, tenant.number())?;
     let trimmed = if floor == 0 {
         0
     } else {

@@ -16,7 +16,7 @@ use super::renames::{self, Renames};
 use super::retention::Retention;
 use super::{erasing, redacting};
 use crate::store::CommitSink;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Chore;
 use colloquy_model::time::Timestamp;
 
@@ -346,8 +346,8 @@ pub(super) fn fold_into(
     let mut scopes = connection.prepare_cached(
         "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
     )?;
-    for (scope, number) in counts.moved() {
-        scopes.execute([scope, number])?;
+    for (tenant, number) in counts.moved() {
+        scopes.execute([tenant, number])?;
     }
     Ok(())
 }
@@ -382,7 +382,7 @@ pub(super) fn list(connection: &Connection) -> rusqlite::Result<Vec<Chore>> {
         connection.prepare_cached("SELECT scope, n, tail FROM chores WHERE kind = 1")?;
     let unassign = |row: &rusqlite::Row<'_>| {
         Ok(Chore::Unassign(
-            Scope::from_number(row.get(0)?),
+            Tenant::from_number(row.get(0)?),
             id(row.get(1)?, row.get(2)?),
         ))
     };
@@ -391,9 +391,9 @@ pub(super) fn list(connection: &Connection) -> rusqlite::Result<Vec<Chore>> {
 
 /// Takes a chore off the list.
 pub(super) fn done(connection: &Connection, chore: Chore) -> rusqlite::Result<()> {
-    let Chore::Unassign(scope, user) = chore;
+    let Chore::Unassign(tenant, user) = chore;
     connection
         .prepare_cached("DELETE FROM chores WHERE scope = ?1 AND kind = 1 AND n = ?2")?
-        .execute([scope.number(), int(user.number())])?;
+        .execute([tenant.number(), int(user.number())])?;
     Ok(())
 }

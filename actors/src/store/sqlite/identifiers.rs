@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::codec::{self, int, uint};
 use crate::store::StoredMessage;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::MessageView;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
@@ -19,7 +19,7 @@ use colloquy_model::page::Cursor;
 pub(super) fn scope_of(
     connection: &Connection,
     subject: Subject,
-) -> rusqlite::Result<Option<Scope>> {
+) -> rusqlite::Result<Option<Tenant>> {
     let sql = match subject.kind {
         Kind::Conversation => {
             "SELECT scope FROM conversations WHERE n = ?1 AND tail = ?2 AND ?3 = 5"
@@ -33,18 +33,18 @@ pub(super) fn scope_of(
         .prepare_cached(sql)?
         .query_row(
             params![int(subject.number), int(subject.tail), subject.kind as i64],
-            |row| Ok(Scope::from_number(row.get(0)?)),
+            |row| Ok(Tenant::from_number(row.get(0)?)),
         )
         .optional()
 }
 
-/// Whether this very thing is there for callers of this scope.
+/// Whether this very thing is there for callers of this tenant.
 pub(super) fn is_there(
     connection: &Connection,
-    scope: Scope,
+    tenant: Tenant,
     subject: Subject,
 ) -> rusqlite::Result<bool> {
-    Ok(scope_of(connection, subject)? == Some(scope))
+    Ok(scope_of(connection, subject)? == Some(tenant))
 }
 
 /// Whether this very user or key is of the document's account, or was a user before it was deleted.
@@ -53,7 +53,7 @@ pub(super) fn is_actor(
     document: Subject,
     actor: Subject,
 ) -> rusqlite::Result<bool> {
-    let account = |scope: Option<Scope>| scope.map(Scope::account_number);
+    let account = |tenant: Option<Tenant>| tenant.map(Tenant::account_number);
     if let Some(own) = account(scope_of(connection, actor)?) {
         return Ok(account(scope_of(connection, document)?) == Some(own));
     }
@@ -65,7 +65,7 @@ pub(super) fn is_actor(
 /// Whether this very document is there, or was: its first event names it.
 pub(super) fn was_document(
     connection: &Connection,
-    scope: Scope,
+    tenant: Tenant,
     subject: Subject,
 ) -> rusqlite::Result<bool> {
     /// All that is to be known of it here.
@@ -75,7 +75,7 @@ pub(super) fn was_document(
     }
     let first: Option<Option<Vec<u8>>> = connection
         .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = 1 AND scope = ?2 AND happened = ?3")?
-        .query_row([int(subject.number), scope.number(), EventKind::DocumentCreated as i64], |row| row.get(0))
+        .query_row([int(subject.number), tenant.number(), EventKind::DocumentCreated as i64], |row| row.get(0))
         .optional()?;
     // Retention takes a first event away.
     let Some(first) = first.flatten() else {
@@ -94,7 +94,7 @@ pub(super) fn message(
     conversation: Subject,
     id: MessageId,
 ) -> rusqlite::Result<Option<StoredMessage>> {
-    let Some(scope) = scope_of(connection, conversation)? else {
+    let Some(tenant) = scope_of(connection, conversation)? else {
         return Ok(None);
     };
     let found = connection
@@ -106,7 +106,7 @@ pub(super) fn message(
         .query_row([int(conversation.number), int(id.sequence())], |row| {
             let now = text(row, 1).map_err(|error| codec::damaged(id, error))?;
             let (latest, edits) = (uint(row.get(0)?), uint(row.get(2)?));
-            Ok(StoredMessage { scope, sequence: id.sequence(), latest, edits, now })
+            Ok(StoredMessage { tenant, sequence: id.sequence(), latest, edits, now })
         })
         .optional()?;
     Ok(found.filter(|found| found.now.message_id == id))

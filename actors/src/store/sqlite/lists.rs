@@ -134,7 +134,7 @@ fn filters(query: &ConversationQuery) -> Where {
         ..
     } = query.facets;
     let mut filter = Where::default();
-    filter.and("scope = ?", query.scope.number());
+    filter.and("scope = ?", query.tenant.number());
     if let Some(customer) = customer {
         filter.and("customer = ?", int(customer.number()));
     }
@@ -183,7 +183,7 @@ pub(super) fn conversations(
             number: at.number,
             tail: at.tail,
         };
-        if !identifiers::is_there(connection, query.scope, subject)? {
+        if !identifiers::is_there(connection, query.tenant, subject)? {
             return Ok(Err(field));
         }
     }
@@ -290,7 +290,7 @@ fn by_update(
     if rows_read(query.paging.limit, offset(query.paging.start), total) == 0 {
         return Ok(scan.page(Vec::new(), limit, total, skip > 0));
     }
-    let mut lagging = lagging.in_scope(query.scope.number());
+    let mut lagging = lagging.in_scope(query.tenant.number());
     if ascending {
         lagging.reverse();
     }
@@ -393,7 +393,7 @@ fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result
     let (first, second) = (given.next(), given.next());
     if second.is_none() && created_after.is_none() && created_before.is_none() {
         let (field, value) = first.unwrap_or((Counted::All, 0));
-        return counted(connection, query.scope.number(), field, value, status);
+        return counted(connection, query.tenant.number(), field, value, status);
     }
     let mut filter = filters(query);
     if let Some(status) = status {
@@ -411,7 +411,7 @@ fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result
 
 pub(super) fn counted(
     connection: &Connection,
-    scope: i64,
+    tenant: i64,
     field: Counted,
     value: i64,
     status: Option<Status>,
@@ -419,7 +419,7 @@ pub(super) fn counted(
     let (low, high) = status.map_or((0, i64::MAX), |status| (status.code(), status.code()));
     connection
         .prepare_cached("SELECT coalesce(sum(total), 0) FROM counters WHERE scope = ?1 AND field = ?2 AND value = ?3 AND status BETWEEN ?4 AND ?5")?
-        .query_row([scope, field as i64, value, low, high], |row| row.get(0))
+        .query_row([tenant, field as i64, value, low, high], |row| row.get(0))
         .map(uint)
 }
 
@@ -430,20 +430,20 @@ pub(super) fn records(
 ) -> rusqlite::Result<StoredPage<StoredRecord>> {
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = Where::default();
-    filter.and("scope = ?", query.scope.number());
+    filter.and("scope = ?", query.tenant.number());
     filter.and("kind = ?", query.kind as i64);
     for (field, value) in &query.names {
-        let scope = filter.value(query.scope.number());
+        let tenant = filter.value(query.tenant.number());
         let field = filter.value(*field as i64);
         let value = filter.value(value.clone());
         filter
             .conditions
-            .push(format!("n IN (SELECT n FROM names WHERE scope = {scope} AND field = {field} AND value = {value})"));
+            .push(format!("n IN (SELECT n FROM names WHERE scope = {tenant} AND field = {field} AND value = {value})"));
     }
     let total = if query.names.is_empty() {
         counted(
             connection,
-            query.scope.number(),
+            query.tenant.number(),
             Counted::Records,
             query.kind as i64,
             None,

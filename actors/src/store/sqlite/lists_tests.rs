@@ -10,7 +10,7 @@ use super::super::dirty_headers::HeaderFlusher;
 use super::super::{connect, documents, schema};
 use super::*;
 use crate::store::{DocumentOrder, DocumentQuery};
-use colloquy_model::caller::{Mode, Scope};
+use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::page::{Cursor, Paging};
 
 /// A conversation: what its header says, and what the writer has told beside it, each with a
@@ -31,8 +31,8 @@ impl Talk {
     }
 }
 
-fn scope() -> Scope {
-    Scope::of(1, Mode::Live)
+fn tenant() -> Tenant {
+    Tenant::of(1, Mode::Live)
 }
 
 fn talks() -> impl Strategy<Value = Vec<Talk>> {
@@ -91,11 +91,11 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
         let n = number(index);
         let (seq, at) = talk.header;
         insert
-            .execute([int(n), scope().number(), talk.status, int(seq), at])
+            .execute([int(n), tenant().number(), talk.status, int(seq), at])
             .unwrap();
         if let Some((seq, updated_at)) = talk.told {
             let lag = DirtyHeader {
-                scope: scope().number(),
+                tenant: tenant().number(),
                 seq,
                 messages: seq,
                 last_message_at: None,
@@ -151,7 +151,7 @@ proptest! {
             loop {
                 let start = Start::Offset(u64::try_from(found.len()).unwrap());
                 let paging = Paging { limit, start, order };
-                let query = ConversationQuery { scope: scope(), facets, by_update: true, paging };
+                let query = ConversationQuery { tenant: tenant(), facets, by_update: true, paging };
                 let page = conversations(&connection, &lagging, &query).unwrap().unwrap();
                 prop_assert_eq!(page.total, u64::try_from(wanted.len()).unwrap());
                 prop_assert_eq!(page.before, !found.is_empty());
@@ -176,7 +176,7 @@ proptest! {
             let mut insert = connection
                 .prepare_cached("INSERT INTO documents VALUES (?1, 1, ?2, 1, ?3, ?4, 0, NULL, 0, NULL, '{}')")
                 .unwrap();
-            insert.execute(params![int(number(index)), scope().number(), at, title]).unwrap();
+            insert.execute(params![int(number(index)), tenant().number(), at, title]).unwrap();
         }
         connection
             .execute("INSERT INTO counters SELECT scope, 11, 0, 0, count(*) FROM documents GROUP BY scope", [])
@@ -206,7 +206,7 @@ proptest! {
                     Some(_) | None => Start::Offset(u64::try_from(found.len()).unwrap()),
                 };
                 let query = DocumentQuery {
-                    scope: scope(),
+                    tenant: tenant(),
                     reader: None,
                     role: None,
                     owner: None,

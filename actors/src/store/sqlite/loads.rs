@@ -6,7 +6,7 @@ use super::codec::{self, RECORD, STATE, STATE_COLUMNS, TALLIES, int, uint};
 use super::redacting::Veil;
 use crate::store::{KeptRow, Stored, StoredConversation, StoredRecord};
 use colloquy_model::answer::Done;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 
 /// An entity as it is committed.
@@ -46,20 +46,20 @@ fn conversation(
     let header = connection
         .prepare_cached(&sql)?
         .query_row([int(subject.number), int(subject.tail)], |row| {
-            let (scope, name, revision): (i64, Option<Box<str>>, Option<i64>) = (
+            let (tenant, name, revision): (i64, Option<Box<str>>, Option<i64>) = (
                 row.get(STATE_COLUMNS)?,
                 row.get(STATE_COLUMNS + 1)?,
                 row.get(STATE_COLUMNS + 2)?,
             );
             Ok((
                 codec::state(row)?,
-                scope,
+                tenant,
                 name.unwrap_or_default(),
                 uint(revision.unwrap_or(0)),
             ))
         })
         .optional()?;
-    let Some((state, scope, name, revision)) = header else {
+    let Some((state, tenant, name, revision)) = header else {
         return Ok(None);
     };
     codec::check_metadata(codec::id(int(subject.number), int(subject.tail)), &state)?;
@@ -69,7 +69,7 @@ fn conversation(
         .prepare_cached(&sql)?
         .query_row([int(subject.number)], |row| {
             Ok(Some(StoredConversation {
-                scope: Scope::from_number(scope),
+                tenant: Tenant::from_number(tenant),
                 state,
                 customer_name: (name, revision),
                 sequence: uint(row.get(0)?),

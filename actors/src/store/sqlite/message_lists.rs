@@ -38,7 +38,7 @@ pub(super) fn messages(
     connection: &Connection,
     query: &MessageQuery,
 ) -> rusqlite::Result<Result<Messages, &'static str>> {
-    if !identifiers::is_there(connection, query.scope, query.conversation)? {
+    if !identifiers::is_there(connection, query.tenant, query.conversation)? {
         return Ok(Ok(None));
     }
     let entity = int(query.conversation.number);

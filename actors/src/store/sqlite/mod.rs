@@ -66,7 +66,7 @@ use self::wal_preallocation::WalPreallocation;
 use self::writer::{Work, Writer};
 use self::writer_metrics::WriterCounters;
 use crate::store::CommitSink;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::key::SecretHash;
 use colloquy_runtime::fair_queue::QueueBounds;
@@ -130,8 +130,8 @@ enum ReadClass {
 impl ReadClass {
     const SERVER: ReadClass = ReadClass::Account(0);
 
-    fn of(scope: Scope) -> Self {
-        ReadClass::Account(scope.account_number())
+    fn of(tenant: Tenant) -> Self {
+        ReadClass::Account(tenant.account_number())
     }
 }
 

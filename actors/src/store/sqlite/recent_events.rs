@@ -36,11 +36,11 @@ impl Tail {
 pub(super) struct RecentEvents(RwLock<HashMap<i64, Tail>>);
 
 impl RecentEvents {
-    /// The newest entries of a scope, with the number of the first. To be asked before the file is.
-    pub(super) fn of(&self, scope: i64) -> Option<(u64, Vec<Entry>)> {
+    /// The newest entries of a tenant, with the number of the first. To be asked before the file is.
+    pub(super) fn of(&self, tenant: i64) -> Option<(u64, Vec<Entry>)> {
         self.0
             .read()
-            .get(&scope)
+            .get(&tenant)
             .map(|tail| (tail.first, tail.entries.iter().copied().collect()))
     }
 }
@@ -48,10 +48,10 @@ impl RecentEvents {
 /// Entries that are due to be written.
 #[derive(Debug)]
 pub(super) struct PendingSegment {
-    scope: i64,
+    tenant: i64,
     from: u64,
     entries: Vec<Entry>,
-    /// Where what is left of the scope begins.
+    /// Where what is left of the tenant begins.
     left: Option<i64>,
 }
 
@@ -91,7 +91,7 @@ impl SegmentWriter {
                 happened: row.happened as u8,
                 channel: channel_code(row.seen.map(|seen| seen.channel.code())),
             };
-            self.noted.push((commit.scope.number(), number, entry));
+            self.noted.push((commit.tenant.number(), number, entry));
         }
     }
 
@@ -102,9 +102,9 @@ impl SegmentWriter {
         }
         let mut tails = self.fresh.0.write();
         let now = Instant::now();
-        for (scope, number, entry) in self.noted.drain(..) {
-            let tail = tails.entry(scope).or_insert_with(|| {
-                self.waiting.insert(entry.pos, scope);
+        for (tenant, number, entry) in self.noted.drain(..) {
+            let tail = tails.entry(tenant).or_insert_with(|| {
+                self.waiting.insert(entry.pos, tenant);
                 Tail {
                     first: number,
                     entries: VecDeque::new(),
@@ -112,7 +112,7 @@ impl SegmentWriter {
                 }
             });
             tail.entries.push_back(entry);
-            if number % SLICE == 0 && self.full.insert(scope) {
+            if number % SLICE == 0 && self.full.insert(tenant) {
                 self.full_since.get_or_insert(now);
             }
         }
@@ -121,10 +121,10 @@ impl SegmentWriter {
     /// Whole slices, however new.
     pub(super) fn whole(&self) -> Vec<PendingSegment> {
         let tails = self.fresh.0.read();
-        let whole = |scope: &i64| {
+        let whole = |tenant: &i64| {
             tails
-                .get(scope)
-                .map(|tail| PendingSegment::of(*scope, tail, tail.whole()))
+                .get(tenant)
+                .map(|tail| PendingSegment::of(*tenant, tail, tail.whole()))
         };
         self.full.iter().take(MOST).filter_map(whole).collect()
     }
@@ -140,15 +140,15 @@ impl SegmentWriter {
             Vec::new()
         };
         let tails = self.fresh.0.read();
-        for scope in self.waiting.values() {
-            let Some(tail) = tails.get(scope) else {
+        for tenant in self.waiting.values() {
+            let Some(tail) = tails.get(tenant) else {
                 continue;
             };
             if due.len() >= MOST || tail.since.elapsed() < age {
                 break;
             }
-            due.retain(|due| due.scope != *scope);
-            due.push(PendingSegment::of(*scope, tail, tail.entries.len()));
+            due.retain(|due| due.tenant != *tenant);
+            due.push(PendingSegment::of(*tenant, tail, tail.entries.len()));
         }
         due
     }
@@ -161,7 +161,7 @@ impl SegmentWriter {
         end: i64,
     ) -> rusqlite::Result<()> {
         for due in due {
-            slices::append(connection, due.scope, due.from, &due.entries)?;
+            slices::append(connection, due.tenant, due.from, &due.entries)?;
         }
         let mark = self.low_water(due, end);
         connection
@@ -172,11 +172,11 @@ impl SegmentWriter {
 
     /// Where a restart has to begin to look when this is written too.
     fn low_water(&self, due: &[PendingSegment], end: i64) -> i64 {
-        let writing = |scope: i64| due.iter().any(|due| due.scope == scope);
+        let writing = |tenant: i64| due.iter().any(|due| due.tenant == tenant);
         let waiting = self
             .waiting
             .iter()
-            .find(|(_, scope)| !writing(**scope))
+            .find(|(_, tenant)| !writing(**tenant))
             .map(|(pos, _)| *pos);
         due.iter()
             .filter_map(|due| due.left)
@@ -189,16 +189,16 @@ impl SegmentWriter {
     pub(super) fn wrote(&mut self, due: &[PendingSegment]) {
         let mut tails = self.fresh.0.write();
         for PendingSegment {
-            scope,
+            tenant,
             entries,
             left,
             ..
         } in due
         {
-            let Some(tail) = tails.get_mut(scope) else {
+            let Some(tail) = tails.get_mut(tenant) else {
                 continue;
             };
-            self.full.remove(scope);
+            self.full.remove(tenant);
             if let Some(first) = tail.entries.front() {
                 self.waiting.remove(&first.pos);
             }
@@ -207,10 +207,10 @@ impl SegmentWriter {
             match left {
                 Some(pos) => {
                     tail.since = Instant::now();
-                    self.waiting.insert(*pos, *scope);
+                    self.waiting.insert(*pos, *tenant);
                 }
                 None => {
-                    tails.remove(scope);
+                    tails.remove(tenant);
                 }
             }
         }
@@ -223,10 +223,10 @@ impl SegmentWriter {
 }
 
 impl PendingSegment {
-    fn of(scope: i64, tail: &Tail, count: usize) -> Self {
+    fn of(tenant: i64, tail: &Tail, count: usize) -> Self {
         let entries = tail.entries.iter().take(count).copied().collect();
         PendingSegment {
-            scope,
+            tenant,
             from: tail.first,
             entries,
             left: tail.entries.get(count).map(|entry| entry.pos),

@@ -10,7 +10,7 @@ use super::codec::{self, RECORD, uint};
 use super::slices::{self, Entry};
 use super::{OpenError, Operator, older_keys};
 use crate::store::CommitSink;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
 use colloquy_model::key::secret_hash;
 use colloquy_model::secret;
@@ -39,8 +39,8 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
                 None => query.query([])?,
             };
             while let Some(row) = rows.next()? {
-                let (scope, number): (i64, i64) = (row.get(0)?, row.get(1)?);
-                let held = numbers.entry(scope).or_insert(0);
+                let (tenant, number): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let held = numbers.entry(tenant).or_insert(0);
                 *held = number.max(*held);
             }
             Ok(())
@@ -58,10 +58,10 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
         "UPDATE meta SET value = ?1 WHERE key = 'folded'",
         [next_pos],
     )?;
-    for (scope, number) in &numbers {
+    for (tenant, number) in &numbers {
         transaction.execute(
             "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
-            [scope, number],
+            [tenant, number],
         )?;
     }
     let newest: Option<i64> =
@@ -87,8 +87,8 @@ fn feed(connection: &mut Connection, next_pos: i64) -> rusqlite::Result<()> {
     while from < next_pos {
         let to = from.saturating_add(FED_AT_ONCE).min(next_pos);
         let transaction = connection.transaction()?;
-        for (scope, (first, entries)) in unfed(&transaction, from, to)? {
-            slices::append(&transaction, scope, first, &entries)?;
+        for (tenant, (first, entries)) in unfed(&transaction, from, to)? {
+            slices::append(&transaction, tenant, first, &entries)?;
         }
         transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'fed'", [to])?;
         transaction.commit()?;
@@ -110,7 +110,7 @@ fn unfed(
     let mut rows = query.query([from, to])?;
     let mut found = HashMap::new();
     while let Some(row) = rows.next()? {
-        let (scope, number, assignee): (i64, i64, Option<i64>) =
+        let (tenant, number, assignee): (i64, i64, Option<i64>) =
             (row.get(0)?, row.get(1)?, row.get(4)?);
         let entry = Entry {
             pos: row.get(2)?,
@@ -120,7 +120,7 @@ fn unfed(
             channel: slices::channel_code(row.get(6)?),
         };
         found
-            .entry(scope)
+            .entry(tenant)
             .or_insert_with(|| (uint(number), Vec::new()))
             .1
             .push(entry);
@@ -160,7 +160,7 @@ fn tell_endpoints(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::R
     let mut rows = query.query([Kind::Webhook as i64])?;
     while let Some(row) = rows.next()? {
         let id = codec::id(row.get(0)?, row.get(1)?);
-        sink.recovered_endpoint(id, Scope::from_number(row.get(2)?));
+        sink.recovered_endpoint(id, Tenant::from_number(row.get(2)?));
     }
     Ok(())
 }

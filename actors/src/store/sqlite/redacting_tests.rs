@@ -20,7 +20,7 @@ use crate::conversation::messages::Request;
 use crate::idempotency::{Idempotency, Known};
 use crate::store::contract::{Bench, House, wait};
 use crate::store::{EventQuery, FeedRow, RevisionQuery, Span, StoredMessage, StoredPage};
-use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::{MessageCounts, MessageView};
 use colloquy_model::entity::{Kind, Subject};
@@ -36,8 +36,8 @@ const MARKER: &str = "hocus-pocus-27182";
 /// Some slices more than one transaction erases.
 const EDITS: usize = 3_000;
 
-fn scope() -> Scope {
-    Scope::of(1, Mode::Live)
+fn tenant() -> Tenant {
+    Tenant::of(1, Mode::Live)
 }
 
 /// A message that was edited very often, as the rules of today would not have it.
@@ -52,8 +52,8 @@ struct Often {
 impl Often {
     fn new() -> Self {
         let house = House::<Folder>::new();
-        let customer = house.customer(scope(), "Ada");
-        let mut conversation = house.conversation(scope(), customer, None);
+        let customer = house.customer(tenant(), "Ada");
+        let mut conversation = house.conversation(tenant(), customer, None);
         let text = json!({"content": format!("{MARKER} 0"), "metadata": {"note": MARKER}});
         let text = Request::Send(Box::new(serde_json::from_value(text).unwrap()));
         let sent = conversation.ask_with_key("its key", text).unwrap();
@@ -127,8 +127,8 @@ impl Often {
         };
         self.sequence += 1;
         let caller = Caller {
-            scope: scope(),
-            by: By::server("a test"),
+            tenant: tenant(),
+            by: Actor::server("a test"),
         };
         Commit {
             rows: vec![row],
@@ -148,7 +148,10 @@ impl Often {
     fn shown(&self) -> Vec<Bytes> {
         let connection = &self.bare.writer.connection;
         let mut shown = Vec::new();
-        for span in [Span::Entity(scope(), self.subject()), Span::Scope(scope())] {
+        for span in [
+            Span::Entity(tenant(), self.subject()),
+            Span::Tenant(tenant()),
+        ] {
             let filter = EventFilter::default();
             let query = EventQuery {
                 span,
@@ -159,7 +162,7 @@ impl Often {
                 total: true,
             };
             let fresh = match query.span {
-                Span::Scope(scope) => self.bare.writer.slicing.fresh().of(scope.number()),
+                Span::Tenant(tenant) => self.bare.writer.slicing.fresh().of(tenant.number()),
                 Span::Entity(..) => None,
             };
             let page = events::page(connection, fresh, &query)
@@ -197,7 +200,7 @@ impl Often {
             order,
         };
         let query = RevisionQuery {
-            scope: scope(),
+            tenant: tenant(),
             conversation: self.subject(),
             message: self.id(),
             paging,
@@ -273,7 +276,7 @@ fn a_redaction_in_slices_shows_nothing_meanwhile_and_goes_on_after_a_crash() {
     for request in [1, 2] {
         let known = wait(async {
             idempotency
-                .look(scope(), "its key", crate::idempotency::numbered(request))
+                .look(tenant(), "its key", crate::idempotency::numbered(request))
                 .await
         });
         let Known::Replay(again) = known.unwrap() else {

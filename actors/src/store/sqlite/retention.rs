@@ -63,12 +63,12 @@ impl Retention {
         let until = now.0.saturating_sub(kept);
         for _ in 0..SCOPES {
             let behind = self.behind.unwrap_or(i64::MIN);
-            let Some(scope) = next_scope(connection, behind)? else {
+            let Some(tenant) = next_scope(connection, behind)? else {
                 self.behind = None;
                 self.next_at = Instant::now() + self.patience();
                 return Ok(true);
             };
-            let trimmed = match trim(connection, scope, until, now) {
+            let trimmed = match trim(connection, tenant, until, now) {
                 // Told where it was found. The floors of other accounts move on, and so does what
                 // comes behind this.
                 Err(error) if connection.is_autocommit() && codec::unreadable(&error).is_some() => {
@@ -77,10 +77,10 @@ impl Retention {
                 trimmed => trimmed?,
             };
             if trimmed {
-                self.behind = Some(scope.saturating_sub(1));
+                self.behind = Some(tenant.saturating_sub(1));
                 return Ok(true);
             }
-            self.behind = Some(scope);
+            self.behind = Some(tenant);
         }
         Ok(true)
     }
@@ -95,15 +95,20 @@ fn next_scope(connection: &Connection, behind: i64) -> rusqlite::Result<Option<i
 
 /// Moves the floor over what is older than `until` and frees one slice below it; whether there was
 /// anything to do.
-fn trim(connection: &Connection, scope: i64, until: i64, now: Timestamp) -> rusqlite::Result<bool> {
-    let before = slices::floor(connection, scope)?;
-    let floor = reached(connection, scope, before, until)?;
+fn trim(
+    connection: &Connection,
+    tenant: i64,
+    until: i64,
+    now: Timestamp,
+) -> rusqlite::Result<bool> {
+    let before = slices::floor(connection, tenant)?;
+    let floor = reached(connection, tenant, before, until)?;
     // An answer that is kept may be the payload of its row.
     let free_until = until.min(now.0 - KEPT_MS);
     let free = |slice: &Slice| {
         slice.first < first_of(floor) && slice.entries.iter().all(|entry| entry.at < free_until)
     };
-    let freed = slices::oldest(connection, scope, 0)?.filter(free);
+    let freed = slices::oldest(connection, tenant, 0)?.filter(free);
     if floor == before && freed.is_none() {
         return Ok(false);
     }
@@ -113,10 +118,10 @@ fn trim(connection: &Connection, scope: i64, until: i64, now: Timestamp) -> rusq
             "INSERT INTO scopes(scope, number, floor) VALUES (?1, ?2, ?2)
              ON CONFLICT DO UPDATE SET floor = excluded.floor",
         )?
-        .execute([scope, int(floor)])?;
+        .execute([tenant, int(floor)])?;
     if let Some(slice) = freed {
         free_rows(connection, &slice)?;
-        slices::delete(connection, scope, &slice)?;
+        slices::delete(connection, tenant, &slice)?;
     }
     connection.execute_batch("COMMIT")?;
     Ok(true)
@@ -125,12 +130,12 @@ fn trim(connection: &Connection, scope: i64, until: i64, now: Timestamp) -> rusq
 /// How far the floor gets: up to the first event that is not older.
 fn reached(
     connection: &Connection,
-    scope: i64,
+    tenant: i64,
     mut floor: u64,
     until: i64,
 ) -> rusqlite::Result<u64> {
     for _ in 0..SLICES {
-        let Some(slice) = slices::read(connection, scope, first_of(floor + 1))? else {
+        let Some(slice) = slices::read(connection, tenant, first_of(floor + 1))? else {
             break;
         };
         let behind = slice.numbered().skip_while(|(number, _)| *number <= floor);

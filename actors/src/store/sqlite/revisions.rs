@@ -17,7 +17,7 @@ pub(super) fn page(
     query: &RevisionQuery,
 ) -> rusqlite::Result<Option<StoredPage<Bytes>>> {
     let found = identifiers::message(connection, query.conversation, query.message)?;
-    let Some(message) = found.filter(|found| found.scope == query.scope) else {
+    let Some(message) = found.filter(|found| found.tenant == query.tenant) else {
         return Ok(None);
     };
     let skip = match query.paging.start {

@@ -18,7 +18,7 @@ use crate::store::{
     TimerStore, Unwritten, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
@@ -100,7 +100,7 @@ impl Lists for SqliteStore {
         query: RevisionQuery,
     ) -> Later<Result<Option<StoredPage<Bytes>>, ReadError>> {
         self.lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 revisions::page(connection, &query)
             })
     }
@@ -111,7 +111,7 @@ impl Lists for SqliteStore {
     ) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>> {
         let page = self
             .lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 message_lists::messages(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
@@ -124,7 +124,7 @@ impl Lists for SqliteStore {
         let lagging = Arc::clone(&self.lagging);
         let page = self
             .lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 lists::conversations(connection, &lagging, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
@@ -132,7 +132,7 @@ impl Lists for SqliteStore {
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {
         self.lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 lists::records(connection, &query)
             })
     }
@@ -141,17 +141,17 @@ impl Lists for SqliteStore {
 impl EventLog for SqliteStore {
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
         let fresh = Arc::clone(&self.fresh);
-        let (Span::Scope(scope) | Span::Entity(scope, _)) = query.span;
+        let (Span::Tenant(tenant) | Span::Entity(tenant, _)) = query.span;
         // Whoever follows needs no total, and must not wait for those who list.
         let readers = if query.total {
             &self.lists
         } else {
             &self.streams
         };
-        let page = readers.read(ReadClass::of(scope), move |connection| {
+        let page = readers.read(ReadClass::of(tenant), move |connection| {
             // Before anything is read: what memory has let go by then is in the file.
             let fresh = match query.span {
-                Span::Scope(scope) => fresh.of(scope.number()),
+                Span::Tenant(tenant) => fresh.of(tenant.number()),
                 Span::Entity(..) => None,
             };
             events::page(connection, fresh, &query)
@@ -176,7 +176,7 @@ impl DocumentStore for SqliteStore {
     fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>> {
         let page = self
             .lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 documents::list(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
@@ -185,7 +185,7 @@ impl DocumentStore for SqliteStore {
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>> {
         let page = self
             .lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 documents::versions(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
@@ -193,17 +193,17 @@ impl DocumentStore for SqliteStore {
 
     fn document(
         &self,
-        scope: Scope,
+        tenant: Tenant,
         number: u64,
     ) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
-            documents::row(connection, scope, number)
+            documents::row(connection, tenant, number)
         })
     }
 
     fn version(
         &self,
-        whom: Scope,
+        whom: Tenant,
         document: Subject,
         number: u64,
     ) -> Later<Result<Option<FramedVersion>, ReadError>> {
@@ -214,7 +214,7 @@ impl DocumentStore for SqliteStore {
 
     fn version_ids(
         &self,
-        whom: Scope,
+        whom: Tenant,
         document: Subject,
         numbers: Vec<u64>,
     ) -> Later<Result<Vec<VersionId>, ReadError>> {
@@ -226,13 +226,13 @@ impl DocumentStore for SqliteStore {
     fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>> {
         let page = self
             .lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 documents::activity(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Scope)>, ReadError>> {
+    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Tenant)>, ReadError>> {
         self.loads.read(ReadClass::Links, move |connection| {
             documents::link(connection, &hash)
         })
@@ -242,7 +242,7 @@ impl DocumentStore for SqliteStore {
         &self,
         before: i64,
         most: u32,
-    ) -> Later<Result<Vec<(Subject, Scope)>, ReadError>> {
+    ) -> Later<Result<Vec<(Subject, Tenant)>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
             documents::overdue(connection, before, most)
         })
@@ -252,7 +252,7 @@ impl DocumentStore for SqliteStore {
         &self,
         number: u64,
         most: u32,
-    ) -> Later<Result<Vec<(u64, Scope)>, ReadError>> {
+    ) -> Later<Result<Vec<(u64, Tenant)>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
             documents::behind(connection, number, most)
         })
@@ -291,7 +291,7 @@ impl DeliveryStore for SqliteStore {
     ) -> Later<Result<StoredPage<StoredDelivery>, ReadError>> {
         let page = self
             .lists
-            .read(ReadClass::of(query.scope), move |connection| {
+            .read(ReadClass::of(query.tenant), move |connection| {
                 delivery_lists::page(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })

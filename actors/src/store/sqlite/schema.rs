@@ -62,7 +62,7 @@ INSERT INTO meta VALUES ('folded', 0);
 
 /// The feed by account, webhooks, timers.
 ///
-/// `feed` holds, in slices of consecutive numbers of one scope, where each event stands and what
+/// `feed` holds, in slices of consecutive numbers of one tenant, where each event stands and what
 /// filters see of it, `at` is the newest instant in it; its `before` and that of `feed_assignees`
 /// hold totals up to the slice, so that a page and a total cost the same wherever they begin. Rows
 /// before the position `fed` are in there. `scopes.floor` is the last number that retention took

@@ -1,4 +1,4 @@
-//! The feed by account, written behind: slices of consecutive numbers of one scope. Each holds
+//! The feed by account, written behind: slices of consecutive numbers of one tenant. Each holds
 //! where its events stand and what filters see of them, and before them the totals up to it, so
 //! that how many match is a difference of two slices and where the next match stands is a search
 //! over totals, however much lies between.
@@ -189,7 +189,7 @@ impl Entry {
     }
 }
 
-/// Consecutive entries of one scope.
+/// Consecutive entries of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Slice {
     /// The number of the first entry.
@@ -265,29 +265,29 @@ fn slice(row: &rusqlite::Row<'_>) -> rusqlite::Result<Slice> {
 /// The slice that begins with this number.
 pub(super) fn read(
     connection: &Connection,
-    scope: i64,
+    tenant: i64,
     first: u64,
 ) -> rusqlite::Result<Option<Slice>> {
     let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first = ?2");
     connection
         .prepare_cached(&sql)?
-        .query_row([scope, int(first)], slice)
+        .query_row([tenant, int(first)], slice)
         .optional()
 }
 
 /// The newest slice.
-pub(super) fn newest(connection: &Connection, scope: i64) -> rusqlite::Result<Option<Slice>> {
+pub(super) fn newest(connection: &Connection, tenant: i64) -> rusqlite::Result<Option<Slice>> {
     let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 ORDER BY first DESC LIMIT 1");
     connection
         .prepare_cached(&sql)?
-        .query_row([scope], slice)
+        .query_row([tenant], slice)
         .optional()
 }
 
 /// The oldest slice, from this number on.
 pub(super) fn oldest(
     connection: &Connection,
-    scope: i64,
+    tenant: i64,
     from: u64,
 ) -> rusqlite::Result<Option<Slice>> {
     let sql = format!(
@@ -295,29 +295,29 @@ pub(super) fn oldest(
     );
     connection
         .prepare_cached(&sql)?
-        .query_row([scope, int(from)], slice)
+        .query_row([tenant, int(from)], slice)
         .optional()
 }
 
 /// The totals before a slice.
 pub(super) fn totals(
     connection: &Connection,
-    scope: i64,
+    tenant: i64,
     first: u64,
 ) -> rusqlite::Result<Option<Totals>> {
     connection
         .prepare_cached("SELECT before FROM feed WHERE scope = ?1 AND first = ?2")?
-        .query_row([scope, int(first)], |row| {
+        .query_row([tenant, int(first)], |row| {
             Ok(Totals::from_bytes(row.get_ref(0)?.as_blob()?))
         })
         .optional()
 }
 
 /// The last number that retention took away.
-pub(super) fn floor(connection: &Connection, scope: i64) -> rusqlite::Result<u64> {
+pub(super) fn floor(connection: &Connection, tenant: i64) -> rusqlite::Result<u64> {
     let floor: Option<i64> = connection
         .prepare_cached("SELECT floor FROM scopes WHERE scope = ?1")?
-        .query_row([scope], |row| row.get(0))
+        .query_row([tenant], |row| row.get(0))
         .optional()?;
     Ok(uint(floor.unwrap_or(0)))
 }
@@ -326,11 +326,11 @@ pub(super) fn floor(connection: &Connection, scope: i64) -> rusqlite::Result<u64
 /// written already is left out. In the caller's transaction.
 pub(super) fn append(
     connection: &Connection,
-    scope: i64,
+    tenant: i64,
     from: u64,
     entries: &[Entry],
 ) -> rusqlite::Result<()> {
-    let mut open = match newest(connection, scope) {
+    let mut open = match newest(connection, tenant) {
         Ok(newest) => newest.unwrap_or_else(Slice::beginning),
         // Told; its account's lists answer with that. The commits of all others, which it goes
         // along with, go on.
@@ -339,7 +339,7 @@ pub(super) fn append(
     };
     if from > open.end() {
         tracing::error!(
-            scope,
+            tenant,
             from,
             written = open.end(),
             "the feed by account has a gap; run `colloquy check`"
@@ -361,7 +361,7 @@ pub(super) fn append(
         let (now, later) =
             left.split_at(left.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
         open.entries.extend_from_slice(now);
-        put(connection, scope, &open, now)?;
+        put(connection, tenant, &open, now)?;
         left = later;
     }
     Ok(())
@@ -369,7 +369,7 @@ pub(super) fn append(
 
 fn put(
     connection: &Connection,
-    scope: i64,
+    tenant: i64,
     slice: &Slice,
     added: &[Entry],
 ) -> rusqlite::Result<()> {
@@ -378,7 +378,7 @@ fn put(
     connection
         .prepare_cached("INSERT OR REPLACE INTO feed(scope, first, at, before, entries) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![
-            scope,
+            tenant,
             int(slice.first),
             newest_at,
             slice.before.bytes(),
@@ -401,7 +401,7 @@ fn put(
             .filter(|entry| entry.assignee == assignee)
             .count();
         upsert.execute(params![
-            scope,
+            tenant,
             int(assignee),
             int(slice.first),
             i64::try_from(here).unwrap_or(i64::MAX)
@@ -421,25 +421,25 @@ pub(super) struct Share {
 /// The assignee's last slice that begins with this number or before.
 pub(super) fn share_until(
     c: &Connection,
-    scope: i64,
+    tenant: i64,
     assignee: u64,
     first: u64,
 ) -> rusqlite::Result<Option<Share>> {
     let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first <= ?3
                ORDER BY first DESC LIMIT 1";
-    share(c, sql, [scope, int(assignee), int(first)])
+    share(c, sql, [tenant, int(assignee), int(first)])
 }
 
 /// The assignee's first slice that begins behind this number.
 pub(super) fn share_behind(
     c: &Connection,
-    scope: i64,
+    tenant: i64,
     assignee: u64,
     first: u64,
 ) -> rusqlite::Result<Option<Share>> {
     let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first > ?3
                ORDER BY first LIMIT 1";
-    share(c, sql, [scope, int(assignee), int(first)])
+    share(c, sql, [tenant, int(assignee), int(first)])
 }
 
 fn share(connection: &Connection, sql: &str, values: [i64; 3]) -> rusqlite::Result<Option<Share>> {
@@ -457,16 +457,16 @@ fn share(connection: &Connection, sql: &str, values: [i64; 3]) -> rusqlite::Resu
 }
 
 /// Deletes a slice that retention has taken whole.
-pub(super) fn delete(connection: &Connection, scope: i64, slice: &Slice) -> rusqlite::Result<()> {
+pub(super) fn delete(connection: &Connection, tenant: i64, slice: &Slice) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM feed WHERE scope = ?1 AND first = ?2")?
-        .execute([scope, int(slice.first)])?;
+        .execute([tenant, int(slice.first)])?;
     let mut delete = connection.prepare_cached(
         "DELETE FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first = ?3",
     )?;
     let assignees: HashSet<u64> = slice.entries.iter().map(|entry| entry.assignee).collect();
     for assignee in assignees {
-        delete.execute([scope, int(assignee), int(slice.first)])?;
+        delete.execute([tenant, int(assignee), int(slice.first)])?;
     }
     Ok(())
 }

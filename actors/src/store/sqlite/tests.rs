@@ -29,7 +29,7 @@ use super::{ReadClass, SqliteStore, StoreSettings, check, connect, log_of, recov
 use crate::store::contract::{Bench, House, Opened, contract, wait};
 use crate::store::{CommitLog, EventQuery, ReadError, Span, Store};
 use crate::views::Views;
-use colloquy_model::caller::{By, Caller, Mode, Scope};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::{Broken, Commit, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
@@ -297,8 +297,8 @@ pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
         tail: 1,
     };
     let caller = Caller {
-        scope: Scope::of(1, Mode::Live),
-        by: By::server("a test"),
+        tenant: Tenant::of(1, Mode::Live),
+        by: Actor::server("a test"),
     };
     Commit {
         rows: vec![row],
@@ -442,11 +442,11 @@ fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
 fn a_damaged_slice_of_one_accounts_events_keeps_no_commit_out() {
     let mut bare = Bare::new();
     let of = |account: u32, expected: u64| {
-        let scope = Scope::of(account, Mode::Live);
+        let tenant = Tenant::of(account, Mode::Live);
         (
             Incarnation::next(),
             Commit {
-                scope,
+                tenant,
                 ..row_of(account.into(), expected, 10)
             },
         )
@@ -471,7 +471,9 @@ fn a_damaged_slice_of_one_accounts_events_keeps_no_commit_out() {
     let slices: i64 = bare
         .writer
         .connection
-        .query_row(whole, [Scope::of(2, Mode::Live).number()], |row| row.get(0))
+        .query_row(whole, [Tenant::of(2, Mode::Live).number()], |row| {
+            row.get(0)
+        })
         .unwrap();
     assert_eq!(
         (slices, bare.rows()),
@@ -508,7 +510,7 @@ fn a_commit_that_can_not_be_written_fails_alone() {
 fn the_low_water_mark_never_passes_what_is_not_folded() {
     let (lagging, mut fold) = (DirtyHeaders::default(), HeaderFlusher::default());
     let lag = |seq| DirtyHeader {
-        scope: 1,
+        tenant: 1,
         seq,
         messages: seq,
         last_message_at: None,
@@ -545,9 +547,9 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
 fn a_reader_of_older_pages_holds_up_neither_commits_nor_for_ever_the_redaction() {
     const MARKER: &str = "abracadabra-314159";
     let house = House::<Folder>::new();
-    let scope = Scope::of(1, Mode::Live);
-    let customer = house.customer(scope, "Ada");
-    let mut conversation = house.conversation(scope, customer, None);
+    let tenant = Tenant::of(1, Mode::Live);
+    let customer = house.customer(tenant, "Ada");
+    let mut conversation = house.conversation(tenant, customer, None);
     let id = conversation
         .send(MARKER)
         .unwrap()
@@ -712,10 +714,10 @@ fn contains(bytes: &[u8], text: &str) -> bool {
 #[test]
 fn a_check_finds_what_was_altered() {
     let house = House::<Folder>::new();
-    let scope = Scope::of(1, Mode::Live);
-    let customer = house.customer(scope, "Ada");
-    let assignee = house.user(scope, "ada@example.org").unwrap().id;
-    let mut conversation = house.conversation(scope, customer, Some("one"));
+    let tenant = Tenant::of(1, Mode::Live);
+    let customer = house.customer(tenant, "Ada");
+    let assignee = house.user(tenant, "ada@example.org").unwrap().id;
+    let mut conversation = house.conversation(tenant, customer, Some("one"));
     let id = conversation
         .send("two")
         .unwrap()
@@ -777,7 +779,7 @@ const FIRST_ROWS: i64 = 2_000;
 /// Every so many of them is a change of a conversation.
 const RARE: i64 = 97;
 
-/// Which of five conversations the event at a position is about, and the scope of that.
+/// Which of five conversations the event at a position is about, and the tenant of that.
 fn entity_and_scope(pos: i64) -> (i64, i64) {
     let entity = pos * 7 % 5;
     (entity, if entity < 3 { 1 } else { 2 })
@@ -798,9 +800,9 @@ fn file_of_the_first_version() -> Folder {
         .unwrap();
     let (mut sequences, mut numbers) = (HashMap::new(), HashMap::new());
     for pos in 1..=FIRST_ROWS {
-        let (entity, scope) = entity_and_scope(pos);
+        let (entity, tenant) = entity_and_scope(pos);
         let sequence: &mut i64 = sequences.entry(entity).or_default();
-        let number: &mut i64 = numbers.entry(scope).or_default();
+        let number: &mut i64 = numbers.entry(tenant).or_default();
         *sequence += 1;
         *number += 1;
         let happened = if pos % RARE == 0 {
@@ -815,7 +817,7 @@ fn file_of_the_first_version() -> Folder {
                 100 + entity,
                 *sequence,
                 happened,
-                scope,
+                tenant,
                 *number,
                 pos % 3,
                 assignee
@@ -839,7 +841,7 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
             ..EventFilter::default()
         };
         let query = EventQuery {
-            span: Span::Scope(Scope::of(0, mode)),
+            span: Span::Tenant(Tenant::of(0, mode)),
             after: 0,
             until: None,
             filter,

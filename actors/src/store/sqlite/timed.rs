@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use super::codec::{id, int, uint};
 use super::dirty_headers::DirtyHeaders;
 use crate::store::{Timed, TimedQuery, Timing};
-use colloquy_model::caller::Scope;
+use colloquy_model::caller::Tenant;
 
 /// The next of them; the last is the first that is not due.
 pub(super) fn timed(
@@ -16,7 +16,7 @@ pub(super) fn timed(
 ) -> rusqlite::Result<Vec<Timed>> {
     match query.timing {
         Timing::Snooze => snoozed(connection, query),
-        Timing::Inactivity(scope) => idle(connection, lagging, scope, query),
+        Timing::Inactivity(tenant) => idle(connection, lagging, tenant, query),
     }
 }
 
@@ -44,7 +44,7 @@ fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<
 fn idle(
     connection: &Connection,
     lagging: &DirtyHeaders,
-    scope: Scope,
+    tenant: Tenant,
     query: &TimedQuery,
 ) -> rusqlite::Result<Vec<Timed>> {
     let (at, n) = query.behind.unwrap_or((i64::MIN, 0));
@@ -57,7 +57,7 @@ fn idle(
            AND (max(roused_at, ifnull(last_message_at, 0)) > ?2 OR n > ?3)
          ORDER BY max(roused_at, ifnull(last_message_at, 0)), n LIMIT ?4",
     )?;
-    let mut rows = statement.query(params![scope.number(), at, int(n), query.limit])?;
+    let mut rows = statement.query(params![tenant.number(), at, int(n), query.limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let mut one = read(row)?;
@@ -79,7 +79,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Timed> {
     let at = row.get(3)?;
     Ok(Timed {
         id: id(row.get(0)?, row.get(1)?),
-        scope: Scope::from_number(row.get(2)?),
+        tenant: Tenant::from_number(row.get(2)?),
         listed_at: at,
         at,
     })

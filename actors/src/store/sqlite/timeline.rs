@@ -20,10 +20,10 @@ pub(super) struct Places {
     pub(super) more: bool,
 }
 
-/// One scope's events as of one moment.
+/// One tenant's events as of one moment.
 struct Timeline<'c> {
     connection: &'c Connection,
-    scope: i64,
+    tenant: i64,
     /// From the last slice's first number to the newest event. Everything before stands in full
     /// slices.
     tail: Slice,
@@ -35,17 +35,17 @@ struct Timeline<'c> {
 pub(super) fn page(
     connection: &Connection,
     fresh: Option<(u64, Vec<Entry>)>,
-    (scope, query): (i64, &EventQuery),
+    (tenant, query): (i64, &EventQuery),
 ) -> rusqlite::Result<Result<Places, ReadError>> {
-    let mut tail = slices::newest(connection, scope)?.unwrap_or_else(Slice::beginning);
+    let mut tail = slices::newest(connection, tenant)?.unwrap_or_else(Slice::beginning);
     if let Some((first, entries)) = fresh {
         let written = usize::try_from(tail.end().saturating_sub(first)).unwrap_or(usize::MAX);
         tail.entries.extend(entries.into_iter().skip(written));
     }
-    let floor = slices::floor(connection, scope)?;
+    let floor = slices::floor(connection, tenant)?;
     let timeline = Timeline {
         connection,
-        scope,
+        tenant,
         tail,
         floor,
         wanted: Wanted::new(&query.filter),
@@ -118,7 +118,7 @@ impl Timeline<'_> {
         let mut next = Some(first_of(start + 1).min(self.tail.first));
         while let Some(first) = next.filter(|first| *first <= end) {
             let read = if first < self.tail.first {
-                slices::read(self.connection, self.scope, first)?
+                slices::read(self.connection, self.tenant, first)?
             } else {
                 None
             };
@@ -143,7 +143,7 @@ impl Timeline<'_> {
     /// The next slice behind this one in which something may match.
     fn next_slice(&self, behind: u64) -> rusqlite::Result<u64> {
         if let Some(assignee) = self.wanted.assignee {
-            let share = slices::share_behind(self.connection, self.scope, assignee, behind)?;
+            let share = slices::share_behind(self.connection, self.tenant, assignee, behind)?;
             return Ok(share.map_or(self.tail.first, |share| share.first.min(self.tail.first)));
         }
         let mut low = behind + SLICE;
@@ -180,7 +180,7 @@ impl Timeline<'_> {
         if first >= self.tail.first {
             return Ok(self.tail.before.of(&self.wanted));
         }
-        let totals = slices::totals(self.connection, self.scope, first)?;
+        let totals = slices::totals(self.connection, self.tenant, first)?;
         Ok(totals
             .as_ref()
             .map_or(0, |totals: &Totals| totals.of(&self.wanted)))
@@ -206,7 +206,7 @@ impl Timeline<'_> {
     fn count(&self, upto: u64) -> rusqlite::Result<u64> {
         let first = first_of(upto).min(self.tail.first);
         let read = if first < self.tail.first {
-            slices::read(self.connection, self.scope, first)?
+            slices::read(self.connection, self.tenant, first)?
         } else {
             None
         };
@@ -220,12 +220,12 @@ impl Timeline<'_> {
 
     /// How many of an assignee's stand before a slice.
     fn assigned_before(&self, assignee: u64, first: u64) -> rusqlite::Result<u64> {
-        let earlier = slices::share_until(self.connection, self.scope, assignee, first - 1)?;
+        let earlier = slices::share_until(self.connection, self.tenant, assignee, first - 1)?;
         if let Some(share) = earlier {
             return Ok(share.before + share.here);
         }
         // Retention may have taken the slices that the later ones count from.
-        let later = slices::share_behind(self.connection, self.scope, assignee, first - 1)?;
+        let later = slices::share_behind(self.connection, self.tenant, assignee, first - 1)?;
         Ok(later.map_or(0, |share| share.before))
     }
 
@@ -239,13 +239,13 @@ impl Timeline<'_> {
         {
             return Ok(last_within(&self.tail, position));
         }
-        let oldest = slices::oldest(self.connection, self.scope, 0)?
+        let oldest = slices::oldest(self.connection, self.tenant, 0)?
             .map_or(self.tail.first, |slice| slice.first);
         let (mut low, mut high) = (oldest, self.tail.first);
         let mut found = oldest - 1;
         while low < high {
             let middle = low + (high - low) / SLICE / 2 * SLICE;
-            let Some(slice) = slices::read(self.connection, self.scope, middle)? else {
+            let Some(slice) = slices::read(self.connection, self.tenant, middle)? else {
                 break;
             };
             if slice

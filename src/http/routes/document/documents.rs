@@ -137,7 +137,11 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         paging,
     };
     let page = documents
-        .list(call.caller.scope, documents.requester(&call.caller), wanted)
+        .list(
+            call.caller.tenant,
+            documents.requester(&call.caller),
+            wanted,
+        )
         .await?;
     Ok(Output::Page(Listing {
         page,

@@ -69,7 +69,7 @@ pub(super) async fn comment(
         // U+0000.
         Some((key, request)) => {
             let key = format!("{}\0{key}", call.segment(0));
-            match idempotency::look(&call.app, link.scope, &key, request).await? {
+            match idempotency::look(&call.app, link.tenant, &key, request).await? {
                 Ok(reservation) => Some(reservation),
                 Err(answer) => return Ok(answer.into()),
             }

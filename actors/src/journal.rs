@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::customer_names::Names;
 use crate::store::{Store, Stored};
-use colloquy_model::commit::{Broken, Commit};
+use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
 
 /// An entity that the store keeps.
-pub trait Kept: Entity<Commit = Commit, Violation = Broken> {
+pub trait Kept: Entity<Commit = Commit, Violation = ConstraintViolation> {
     /// The entity as the store names it.
     fn subject(id: Self::Id) -> Subject;
 
@@ -70,11 +70,16 @@ impl<E: Kept> Journal<E> for StoreJournal {
         E::find(Arc::clone(&self.store), lookup)
     }
 
-    fn submit(&self, incarnation: Incarnation, commit: Commit, settle: Settle<Broken>) {
+    fn submit(
+        &self,
+        incarnation: Incarnation,
+        commit: Commit,
+        settle: Settle<ConstraintViolation>,
+    ) {
         self.store.submit(incarnation, commit, settle);
     }
 
-    fn barrier(&self, id: E::Id, incarnation: Incarnation, settle: Settle<Broken>) {
+    fn barrier(&self, id: E::Id, incarnation: Incarnation, settle: Settle<ConstraintViolation>) {
         self.store.barrier(E::subject(id), incarnation, settle);
     }
 }

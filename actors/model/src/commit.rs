@@ -116,7 +116,7 @@ pub enum Condition {
 
 /// A condition that did not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum ConstraintViolation {
     /// There is no such customer.
     NoCustomer,
     /// There is no such user.

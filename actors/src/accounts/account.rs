@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::Identity;
 use super::identity::KnownAccount;
 use super::network::{networks, networks_present};
-use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
+use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
 use colloquy_model::account::{AccountNumber, AccountView, Plan};
 use colloquy_model::answer::Invalid;
 use colloquy_model::commit::Effect;
@@ -222,7 +222,7 @@ impl RecordSpec for Account {
         current: Option<&Self>,
         request: AccountRequest,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError> {
+    ) -> Result<Outcome<Self>, RecordError> {
         match (current, request) {
             (None, AccountRequest::Create(new, number)) => {
                 let plan = new.plan.unwrap_or(Plan::Basic);
@@ -238,9 +238,9 @@ impl RecordSpec for Account {
                     created_at: made,
                     updated_at: made,
                 };
-                Ok(Step::Put(account, Vec::new()))
+                Ok(Outcome::Put(account, Vec::new()))
             }
-            (Some(_), AccountRequest::Read) => Ok(Step::Show),
+            (Some(_), AccountRequest::Read) => Ok(Outcome::Show),
             (Some(held), AccountRequest::Change(change)) => {
                 let mut account = held.clone();
                 account.plan = change.plan.unwrap_or(held.plan);
@@ -260,10 +260,10 @@ impl RecordSpec for Account {
                     account.auto_close_after_minutes = auto_close(minutes)?;
                 }
                 if account == *held {
-                    return Ok(Step::Show);
+                    return Ok(Outcome::Show);
                 }
                 account.updated_at = Timestamp(setting.now.max(held.updated_at.0));
-                Ok(Step::Put(account, Vec::new()))
+                Ok(Outcome::Put(account, Vec::new()))
             }
             (None | Some(_), _) => Err(RecordError::NotFound),
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Identity;
-use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
+use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
 use colloquy_model::answer::Invalid;
 use colloquy_model::commit::{Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
@@ -101,7 +101,7 @@ impl RecordSpec for Customer {
         current: Option<&Self>,
         request: CustomerRequest,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError> {
+    ) -> Result<Outcome<Self>, RecordError> {
         match (current, request) {
             (None, CustomerRequest::Create(new)) => {
                 let made = Timestamp(setting.id.created_ms());
@@ -114,11 +114,11 @@ impl RecordSpec for Customer {
                     created_at: made,
                     updated_at: made,
                 };
-                Ok(Step::Put(customer, Vec::new()))
+                Ok(Outcome::Put(customer, Vec::new()))
             }
-            (Some(_), CustomerRequest::Read) => Ok(Step::Show),
+            (Some(_), CustomerRequest::Read) => Ok(Outcome::Show),
             (Some(held), CustomerRequest::Change(change)) => held.changed(change, setting),
-            (Some(_), CustomerRequest::Delete) => Ok(Step::Delete(
+            (Some(_), CustomerRequest::Delete) => Ok(Outcome::Delete(
                 vec![Condition::NoConversations(setting.id)],
                 Vec::new(),
                 None,
@@ -159,7 +159,7 @@ impl CustomerView {
         &self,
         change: ChangeCustomer,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError> {
+    ) -> Result<Outcome<Self>, RecordError> {
         let mut customer = self.clone();
         customer.name = change.name.map_or(customer.name, Text::into_string);
         customer.email = change
@@ -173,9 +173,9 @@ impl CustomerView {
             customer.metadata = customer.metadata.patched(patch.as_ref()).map_err(refused)?;
         }
         if customer == *self {
-            return Ok(Step::Show);
+            return Ok(Outcome::Show);
         }
         customer.updated_at = Timestamp(setting.now.max(self.updated_at.0));
-        Ok(Step::Put(customer, Vec::new()))
+        Ok(Outcome::Put(customer, Vec::new()))
     }
 }

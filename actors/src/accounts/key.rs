@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::Identity;
 use super::identity::KnownKey;
 use super::network::{networks, networks_present};
-use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
+use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
 use colloquy_model::answer::Invalid;
 use colloquy_model::commit::{Condition, Effect};
 use colloquy_model::entity::Kind;
@@ -94,7 +94,7 @@ pub enum KeyRequest {
     /// Give it a new secret.
     Rotate(RotateKey),
     /// Keep the answer to a request that made something of it which is not stored.
-    Tell {
+    KeepAnswer {
         /// What the answer shows, this once.
         shown: Bytes,
         /// What it shows to whoever asks again.
@@ -167,7 +167,7 @@ impl Key {
         new: CreateKey,
         account: AccountId,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError> {
+    ) -> Result<Outcome<Self>, RecordError> {
         if new.expires_at.is_some_and(|at| at.0 <= setting.now) {
             return Err(RecordError::Invalid(Invalid::new(
                 "expires_at",
@@ -198,14 +198,14 @@ impl Key {
         };
         key.label = key.view.name.clone().unwrap_or_default();
         let secret = key.new_secret();
-        Ok(Step::PutSecret(
+        Ok(Outcome::PutSecret(
             key,
             new.user_id.map(Condition::UserExists).into_iter().collect(),
             secret,
         ))
     }
 
-    fn change(&self, change: ChangeKey) -> Step<Self> {
+    fn change(&self, change: ChangeKey) -> Outcome<Self> {
         let mut key = self.clone();
         if let Some(name) = change.name {
             key.view.name = name.map(Text::into_string);
@@ -216,18 +216,18 @@ impl Key {
         key.view.expires_at = change.expires_at.unwrap_or(key.view.expires_at);
         key.view.user_id = change.user_id.unwrap_or(key.view.user_id);
         if key == *self {
-            return Step::Show;
+            return Outcome::Show;
         }
         let condition = key
             .view
             .user_id
             .filter(|_| key.view.user_id != self.view.user_id)
             .map(Condition::UserExists);
-        Step::Put(key, condition.into_iter().collect())
+        Outcome::Put(key, condition.into_iter().collect())
     }
 
     /// The old secret holds for the overlap; every earlier one ends now.
-    fn rotate(&self, rotate: &RotateKey, now: i64) -> Result<Step<Self>, RecordError> {
+    fn rotate(&self, rotate: &RotateKey, now: i64) -> Result<Outcome<Self>, RecordError> {
         let overlap = rotate.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
         if overlap > OVERLAP_SECONDS_MAX {
             return Err(RecordError::Invalid(Invalid::new(
@@ -241,7 +241,7 @@ impl Key {
             old.until = Some(now.saturating_add(i64::from(overlap) * 1000));
         }
         let secret = key.new_secret();
-        Ok(Step::PutSecret(key, Vec::new(), secret))
+        Ok(Outcome::PutSecret(key, Vec::new(), secret))
     }
 }
 
@@ -255,24 +255,26 @@ impl RecordSpec for Key {
         current: Option<&Self>,
         request: KeyRequest,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError> {
+    ) -> Result<Outcome<Self>, RecordError> {
         let revoked = current.is_some_and(|key| key.view.revoked_at.is_some());
         match (current, request) {
             (None, KeyRequest::Create(new, account)) => Key::create(new, account, setting),
-            (Some(_), KeyRequest::Read) => Ok(Step::Show),
-            (Some(_), KeyRequest::Tell { shown, kept }) => Ok(Step::Tell { shown, kept }),
-            (Some(_), KeyRequest::Revoke) if revoked => Ok(Step::Quiet),
+            (Some(_), KeyRequest::Read) => Ok(Outcome::Show),
+            (Some(_), KeyRequest::KeepAnswer { shown, kept }) => {
+                Ok(Outcome::ShowBodyOnce { shown, kept })
+            }
+            (Some(_), KeyRequest::Revoke) if revoked => Ok(Outcome::NoContent),
             (Some(held), KeyRequest::Revoke) => {
                 let mut key = held.clone();
                 key.view.revoked_at = Some(Timestamp(setting.now));
-                Ok(Step::PutQuietly(key))
+                Ok(Outcome::PutWithoutContent(key))
             }
             (Some(_), KeyRequest::Rotate(_)) if revoked => Err(RecordError::InUse {
                 reason: "the key is revoked",
             }),
             (Some(held), KeyRequest::Change(change)) => {
                 let step = held.change(change);
-                let refused = revoked && !matches!(step, Step::Show);
+                let refused = revoked && !matches!(step, Outcome::Show);
                 if refused {
                     Err(RecordError::InUse {
                         reason: "the key is revoked",

@@ -16,7 +16,7 @@ use crate::store::{Store, Stored};
 use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::commit::{
-    Broken, Chore, Commit, Condition, Effect, Header, KeptAnswer, NameField, NewRow,
+    Chore, Commit, Condition, ConstraintViolation, Effect, Header, KeptAnswer, NameField, NewRow,
 };
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::damage::Unreadable;
@@ -79,7 +79,7 @@ pub trait RecordSpec:
         current: Option<&Self>,
         request: Self::Request,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError>;
+    ) -> Result<Outcome<Self>, RecordError>;
 
     /// As the interface shows it, in JSON; `secret` is shown once.
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes;
@@ -114,34 +114,34 @@ pub enum Secret<'a> {
     Hidden,
     /// It was shown before: null.
     Withheld,
-    /// This once.
+    /// What this answer shows.
     Shown(&'a str),
 }
 
-/// What a request comes to.
+/// What a request to a record comes to.
 #[derive(Debug)]
-pub enum Step<R> {
+pub enum Outcome<R> {
     /// Show it as it is.
     Show,
-    /// It becomes this.
+    /// The record becomes this.
     Put(R, Vec<Condition>),
     /// It becomes this, and the answer shows a new secret.
     PutSecret(R, Vec<Condition>, String),
     /// It becomes this, and the answer shows nothing.
-    PutQuietly(R),
+    PutWithoutContent(R),
     /// Nothing changes, and the answer shows nothing.
-    Quiet,
+    NoContent,
     /// Nothing changes, and the answer is this.
-    Say(Bytes),
+    ShowBody(Bytes),
     /// Nothing changes; the answer shows something made elsewhere, and the kept one this in its
     /// place.
-    Tell {
+    ShowBodyOnce {
         /// This once.
         shown: Bytes,
         /// To whoever asks again.
         kept: Bytes,
     },
-    /// It goes.
+    /// The record is deleted.
     Delete(Vec<Condition>, Vec<Effect>, Option<Chore>),
 }
 
@@ -211,22 +211,28 @@ impl<R: RecordSpec> Record<R> {
             reservation,
         };
         Ok(match (step, current) {
-            (Step::Show, Some(held)) => {
+            (Outcome::Show, Some(held)) => {
                 let body = held.state.show(&turn.identity, Secret::Hidden);
                 turn.unchanged(Answer::ok(Some(etag), body))
             }
-            (Step::Quiet, Some(_)) => turn.unchanged(gone()),
-            (Step::Say(body), Some(_)) => turn.unchanged(Answer::ok(None, body)),
-            (Step::Tell { shown, kept }, Some(_)) => turn.tell(shown, kept),
-            (Step::Show | Step::Quiet | Step::Say(_) | Step::Tell { .. }, None) => {
+            (Outcome::NoContent, Some(_)) => turn.unchanged(gone()),
+            (Outcome::ShowBody(body), Some(_)) => turn.unchanged(Answer::ok(None, body)),
+            (Outcome::ShowBodyOnce { shown, kept }, Some(_)) => turn.tell(shown, kept),
+            (
+                Outcome::Show
+                | Outcome::NoContent
+                | Outcome::ShowBody(_)
+                | Outcome::ShowBodyOnce { .. },
+                None,
+            ) => {
                 return Err(RecordError::NotFound);
             }
-            (Step::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
-            (Step::PutSecret(state, conditions, secret), _) => {
+            (Outcome::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
+            (Outcome::PutSecret(state, conditions, secret), _) => {
                 turn.put(state, conditions, Showing::Secret(secret))
             }
-            (Step::PutQuietly(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
-            (Step::Delete(conditions, effects, chore), _) => {
+            (Outcome::PutWithoutContent(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
+            (Outcome::Delete(conditions, effects, chore), _) => {
                 turn.delete(conditions, effects, chore)
             }
         })
@@ -415,7 +421,7 @@ impl<R: RecordSpec> Entity for Record<R> {
     type Found = std::convert::Infallible;
     type Change = Changed<R>;
     type Commit = Commit;
-    type Violation = Broken;
+    type Violation = ConstraintViolation;
 
     fn vacant(id: Self::Id) -> Self {
         Record {
@@ -447,22 +453,22 @@ impl<R: RecordSpec> Entity for Record<R> {
         self.sequence = change.sequence;
     }
 
-    fn refused(broken: Broken) -> RecordError {
+    fn refused(broken: ConstraintViolation) -> RecordError {
         match broken {
-            Broken::Taken(field) => RecordError::Taken {
+            ConstraintViolation::Taken(field) => RecordError::Taken {
                 field: field.field(),
             },
-            Broken::HasConversations => RecordError::InUse {
+            ConstraintViolation::HasConversations => RecordError::InUse {
                 reason: "the customer has conversations",
             },
-            Broken::HasDocuments => RecordError::InUse {
+            ConstraintViolation::HasDocuments => RecordError::InUse {
                 reason: "the user owns documents: transfer or delete them first",
             },
-            Broken::Full(most) => RecordError::Full { most },
-            Broken::NoUser => {
+            ConstraintViolation::Full(most) => RecordError::Full { most },
+            ConstraintViolation::NoUser => {
                 RecordError::Invalid(Invalid::new("user_id", "must be a valid user ID"))
             }
-            Broken::NoCustomer => {
+            ConstraintViolation::NoCustomer => {
                 RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID"))
             }
         }

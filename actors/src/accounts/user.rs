@@ -5,7 +5,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Identity;
-use super::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
+use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
 use colloquy_model::commit::{Chore, Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
@@ -70,7 +70,7 @@ impl RecordSpec for User {
         current: Option<&Self>,
         request: UserRequest,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError> {
+    ) -> Result<Outcome<Self>, RecordError> {
         match (current, request) {
             (None, UserRequest::Create(new)) => {
                 let made = Timestamp(setting.id.created_ms());
@@ -82,24 +82,24 @@ impl RecordSpec for User {
                     created_at: made,
                     updated_at: made,
                 };
-                Ok(Step::Put(user, Vec::new()))
+                Ok(Outcome::Put(user, Vec::new()))
             }
-            (Some(_), UserRequest::Read) => Ok(Step::Show),
+            (Some(_), UserRequest::Read) => Ok(Outcome::Show),
             (Some(held), UserRequest::Change(change)) => {
                 let mut user = held.clone();
                 user.name = change.name.map_or(user.name, Text::into_string);
                 user.email = change.email.map_or(user.email, Text::into_string);
                 user.role = change.role.unwrap_or(user.role);
                 if user == *held {
-                    return Ok(Step::Show);
+                    return Ok(Outcome::Show);
                 }
                 user.updated_at = Timestamp(setting.now.max(held.updated_at.0));
-                Ok(Step::Put(user, Vec::new()))
+                Ok(Outcome::Put(user, Vec::new()))
             }
             (Some(_), UserRequest::Delete) => {
                 let gone = Effect::UserGone(setting.tenant, setting.id);
                 let conditions = vec![Condition::NoDocuments(setting.id)];
-                Ok(Step::Delete(
+                Ok(Outcome::Delete(
                     conditions,
                     vec![gone],
                     Some(Chore::Unassign(setting.tenant, setting.id)),

@@ -10,7 +10,7 @@ use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored, StoredConversation};
 use colloquy_model::answer::{Answer, Invalid};
-use colloquy_model::commit::{Broken, Commit};
+use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, MessageId};
@@ -47,7 +47,7 @@ impl Entity for Conversation {
     type Found = Found;
     type Change = Changed;
     type Commit = Commit;
-    type Violation = Broken;
+    type Violation = ConstraintViolation;
 
     fn vacant(id: ConversationId) -> Self {
         Conversation { id, live: None }
@@ -93,14 +93,14 @@ impl Entity for Conversation {
         self.take(change);
     }
 
-    fn refused(broken: Broken) -> ConversationError {
+    fn refused(broken: ConstraintViolation) -> ConversationError {
         let (field, reason) = match broken {
-            Broken::NoUser => ("assignee_id", "must be a valid user ID"),
-            Broken::NoCustomer
-            | Broken::HasConversations
-            | Broken::HasDocuments
-            | Broken::Taken(_)
-            | Broken::Full(_) => ("customer_id", "must be a valid customer ID"),
+            ConstraintViolation::NoUser => ("assignee_id", "must be a valid user ID"),
+            ConstraintViolation::NoCustomer
+            | ConstraintViolation::HasConversations
+            | ConstraintViolation::HasDocuments
+            | ConstraintViolation::Taken(_)
+            | ConstraintViolation::Full(_) => ("customer_id", "must be a valid customer ID"),
         };
         ConversationError::Invalid(Invalid::new(field, reason))
     }

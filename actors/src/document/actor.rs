@@ -12,7 +12,7 @@ use crate::journal::Kept;
 use crate::store::{Store, Stored};
 use colloquy_model::answer::Invalid;
 use colloquy_model::bounds::Bounds;
-use colloquy_model::commit::{Broken, Commit};
+use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::DocumentId;
@@ -29,7 +29,7 @@ impl Entity for Document {
     type Found = PrecomputeResult;
     type Change = Changed;
     type Commit = Commit;
-    type Violation = Broken;
+    type Violation = ConstraintViolation;
 
     fn vacant(id: DocumentId) -> Self {
         Document { id, live: None }
@@ -83,14 +83,14 @@ impl Entity for Document {
         }
     }
 
-    fn refused(broken: Broken) -> DocumentError {
+    fn refused(broken: ConstraintViolation) -> DocumentError {
         let reason = match broken {
-            Broken::NoUser => "must be a valid user ID",
-            Broken::NoCustomer
-            | Broken::HasConversations
-            | Broken::HasDocuments
-            | Broken::Taken(_)
-            | Broken::Full(_) => "is not acceptable",
+            ConstraintViolation::NoUser => "must be a valid user ID",
+            ConstraintViolation::NoCustomer
+            | ConstraintViolation::HasConversations
+            | ConstraintViolation::HasDocuments
+            | ConstraintViolation::Taken(_)
+            | ConstraintViolation::Full(_) => "is not acceptable",
         };
         DocumentError::Invalid(Invalid::new("user_id", reason))
     }

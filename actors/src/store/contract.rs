@@ -56,7 +56,7 @@ use crate::conversation::messages::{ConversationError, Request};
 use crate::idempotency::{Idempotency, Known, Looked};
 use crate::store::{Facets, Stored, TimedQuery, Timing};
 use colloquy_model::answer::Done;
-use colloquy_model::commit::{Broken, Chore};
+use colloquy_model::commit::{Chore, ConstraintViolation};
 use colloquy_model::conversation::Status;
 use colloquy_model::idempotency::key_hash;
 use colloquy_model::time::Timestamp;
@@ -201,7 +201,7 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
         let refused = house.try_conversation(live(), absent, None);
         assert_eq!(
             refused.unwrap_err(),
-            Failed::Commit(CommitFailure::Violated(Broken::NoCustomer))
+            Failed::Commit(CommitFailure::Violated(ConstraintViolation::NoCustomer))
         );
     }
     let mut conversation = house.conversation(live(), customer, None);
@@ -211,7 +211,7 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
         .unwrap_err();
     assert_eq!(
         refused,
-        Failed::Commit(CommitFailure::Violated(Broken::NoUser))
+        Failed::Commit(CommitFailure::Violated(ConstraintViolation::NoUser))
     );
     conversation.send("the incarnation goes on").unwrap();
     let refused = house
@@ -220,7 +220,9 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
         .unwrap_err();
     assert_eq!(
         refused,
-        Failed::Commit(CommitFailure::Violated(Broken::HasConversations))
+        Failed::Commit(CommitFailure::Violated(
+            ConstraintViolation::HasConversations
+        ))
     );
     let idle = house.customer(live(), "idle");
     let deleted = house
@@ -244,9 +246,11 @@ pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
         })
         .collect();
     assert_eq!(both.iter().filter(|settled| settled.is_ok()).count(), 1);
-    assert!(both.contains(&Err(CommitFailure::Violated(Broken::Taken(
-        colloquy_model::commit::NameField::UserEmail
-    )))));
+    assert!(
+        both.contains(&Err(CommitFailure::Violated(ConstraintViolation::Taken(
+            colloquy_model::commit::NameField::UserEmail
+        ))))
+    );
     let mut user = house.user(other(), "twice@example.org").unwrap();
     user.ask(UserRequest::Delete).unwrap();
     assert!(

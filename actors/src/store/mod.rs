@@ -44,7 +44,7 @@ pub use stored::{
 };
 
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::{Broken, Chore, Commit};
+use colloquy_model::commit::{Chore, Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
@@ -53,7 +53,7 @@ use colloquy_model::idempotency::KeyHash;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 
 /// Called once, on the store's thread, when a commit's fate is known.
-pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<Broken>>) + Send>;
+pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<ConstraintViolation>>) + Send>;
 
 /// An answer that comes later.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::endpoint_queue::{
-    EndpointQueue, Entry, HELD_MAX, Held, PendingAttempt, Refill, RetryOutcome,
+    EndpointQueue, Entry, HELD_MAX, HeldEvent, PendingAttempt, Refill, RetryOutcome,
 };
 use crate::store::{
     Change, DeliverySlice, DeliveryState, DueLanes, Fate, GivenUp, LaneKey, Matched, NewDelivery,
@@ -174,7 +174,7 @@ impl Queue {
             fate,
         });
         let held = match keep {
-            Keep::InMemory => Held::new(Arc::clone(event), &self.bytes, BYTES_MAX),
+            Keep::InMemory => HeldEvent::new(Arc::clone(event), &self.bytes, BYTES_MAX),
             Keep::InStore => None,
         };
         line.push(

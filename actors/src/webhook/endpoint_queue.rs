@@ -29,13 +29,13 @@ const PAUSE_MS: i64 = 1000;
 
 /// An event that is held in memory, as long as there is room for all of these.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldEvent {
     event: Arc<Event>,
     bytes: usize,
     all: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl HeldEvent {
     /// Holds it if all that are held stay below `max` bytes.
     pub(super) fn new(event: Arc<Event>, all: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         // Its data, and its body once that is written.
@@ -44,7 +44,7 @@ impl Held {
             return None;
         }
         all.fetch_add(bytes, Ordering::Relaxed);
-        Some(Held {
+        Some(HeldEvent {
             event,
             bytes,
             all: Arc::clone(all),
@@ -52,7 +52,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldEvent {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ pub(super) struct Entry {
     pub(super) position: i64,
     pub(super) attempts: u32,
     /// Where there is none, it is read before it is sent.
-    pub(super) event: Option<Held>,
+    pub(super) event: Option<HeldEvent>,
 }
 
 impl From<Waiting> for Entry {

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::webhook_filter::{EventKindName, EventKindNames, WebhookFilter, accepted};
 use crate::accounts::Identity;
-use crate::accounts::record::{CommandContext, RecordError, RecordSpec, Secret, Step, to_json};
+use crate::accounts::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
 use colloquy_model::answer::Invalid;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Tenant;
@@ -199,7 +199,7 @@ impl Webhook {
         }
     }
 
-    fn create(new: CreateWebhook, setting: &CommandContext<Self>) -> Step<Self> {
+    fn create(new: CreateWebhook, setting: &CommandContext<Self>) -> Outcome<Self> {
         let made = Timestamp(setting.id.created_ms());
         let view = WebhookView {
             webhook_id: setting.id,
@@ -219,10 +219,10 @@ impl Webhook {
         };
         let secret = webhook.new_secret();
         let room = Condition::FewerThan(Kind::Webhook, Bounds::get().webhook_endpoints_max);
-        Step::PutSecret(webhook, vec![room], secret)
+        Outcome::PutSecret(webhook, vec![room], secret)
     }
 
-    fn change(&self, change: ChangeWebhook, now: i64) -> Step<Self> {
+    fn change(&self, change: ChangeWebhook, now: i64) -> Outcome<Self> {
         let mut webhook = self.clone();
         let view = &mut webhook.view;
         if let Some(url) = change.url {
@@ -242,14 +242,14 @@ impl Webhook {
             view.disabled_reason = view.disabled_reason.filter(|_| !enabled);
         }
         if webhook == *self {
-            return Step::Show;
+            return Outcome::Show;
         }
         webhook.touched(now);
-        Step::Put(webhook, Vec::new())
+        Outcome::Put(webhook, Vec::new())
     }
 
     /// The old secret signs too for the overlap; every earlier one ends now.
-    fn rotate(&self, rotate: &RotateSecret, now: i64) -> Result<Step<Self>, RecordError> {
+    fn rotate(&self, rotate: &RotateSecret, now: i64) -> Result<Outcome<Self>, RecordError> {
         let overlap = rotate.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
         if overlap > OVERLAP_SECONDS_MAX {
             return Err(RecordError::Invalid(Invalid::new(
@@ -264,18 +264,18 @@ impl Webhook {
         }
         let secret = webhook.new_secret();
         webhook.touched(now);
-        Ok(Step::PutSecret(webhook, Vec::new(), secret))
+        Ok(Outcome::PutSecret(webhook, Vec::new(), secret))
     }
 
-    fn disable(&self, reason: DisabledReason, now: i64) -> Step<Self> {
+    fn disable(&self, reason: DisabledReason, now: i64) -> Outcome<Self> {
         if !self.view.enabled {
-            return Step::Show;
+            return Outcome::Show;
         }
         let mut webhook = self.clone();
         webhook.view.enabled = false;
         webhook.view.disabled_reason = Some(reason);
         webhook.touched(now);
-        Step::Put(webhook, Vec::new())
+        Outcome::Put(webhook, Vec::new())
     }
 
     fn new_secret(&mut self) -> String {
@@ -305,15 +305,15 @@ impl RecordSpec for Webhook {
         current: Option<&Self>,
         request: WebhookRequest,
         setting: &CommandContext<Self>,
-    ) -> Result<Step<Self>, RecordError> {
+    ) -> Result<Outcome<Self>, RecordError> {
         match (current, request) {
             (None, WebhookRequest::Create(new)) => Ok(Webhook::create(new, setting)),
-            (Some(_), WebhookRequest::Read) => Ok(Step::Show),
+            (Some(_), WebhookRequest::Read) => Ok(Outcome::Show),
             (Some(held), WebhookRequest::Change(change)) => Ok(held.change(change, setting.now)),
             (Some(held), WebhookRequest::RotateSecret(rotate)) => held.rotate(&rotate, setting.now),
             (Some(held), WebhookRequest::Disable(reason)) => Ok(held.disable(reason, setting.now)),
-            (Some(_), WebhookRequest::Tested(attempt)) => Ok(Step::Say(attempt)),
-            (Some(_), WebhookRequest::Delete) => Ok(Step::Delete(
+            (Some(_), WebhookRequest::Tested(attempt)) => Ok(Outcome::ShowBody(attempt)),
+            (Some(_), WebhookRequest::Delete) => Ok(Outcome::Delete(
                 Vec::new(),
                 vec![Effect::EndpointGone(setting.id)],
                 None,

@@ -46,7 +46,7 @@ fn created(json: Value) -> (WebhookId, Webhook, String) {
         &setting(id, 1_000),
     )
     .unwrap();
-    let Step::PutSecret(webhook, _, secret) = step else {
+    let Outcome::PutSecret(webhook, _, secret) = step else {
         panic!("{step:?}")
     };
     (id, webhook, secret)
@@ -56,7 +56,7 @@ fn shown(webhook: &Webhook, secret: Secret<'_>) -> Value {
     serde_json::from_slice(&webhook.show(&Identity::default(), secret)).unwrap()
 }
 
-fn ask(webhook: &Webhook, request: WebhookRequest, now: i64) -> Step<Webhook> {
+fn ask(webhook: &Webhook, request: WebhookRequest, now: i64) -> Outcome<Webhook> {
     Webhook::judge(
         Some(webhook),
         request,
@@ -65,15 +65,15 @@ fn ask(webhook: &Webhook, request: WebhookRequest, now: i64) -> Step<Webhook> {
     .unwrap()
 }
 
-fn put(step: Step<Webhook>) -> Webhook {
+fn put(step: Outcome<Webhook>) -> Webhook {
     match step {
-        Step::Put(webhook, _) | Step::PutSecret(webhook, ..) => webhook,
-        Step::Show
-        | Step::PutQuietly(_)
-        | Step::Quiet
-        | Step::Say(_)
-        | Step::Tell { .. }
-        | Step::Delete(..) => {
+        Outcome::Put(webhook, _) | Outcome::PutSecret(webhook, ..) => webhook,
+        Outcome::Show
+        | Outcome::PutWithoutContent(_)
+        | Outcome::NoContent
+        | Outcome::ShowBody(_)
+        | Outcome::ShowBodyOnce { .. }
+        | Outcome::Delete(..) => {
             panic!("nothing was put")
         }
     }
@@ -125,8 +125,8 @@ fn what_is_no_list_of_events_and_no_filter_is_refused() {
             "{events}"
         );
     }
+    // Bodies are read so that an array is never an object; that is tested over HTTP.
     for filter in [
-        json!([]),
         json!({"channel": []}),
         json!({"channel": "chat"}),
         json!({"channel": null}),
@@ -170,7 +170,7 @@ fn a_change_that_changes_nothing_is_none() {
     ] {
         assert!(matches!(
             ask(&webhook, WebhookRequest::Change(from(same)), 9_000),
-            Step::Show
+            Outcome::Show
         ));
     }
     let changed = put(ask(
@@ -190,7 +190,7 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
     let (id, webhook, first) = created(json!({"url": "https://example.com"}));
     let rotate = |webhook: &Webhook, body: Value, now| {
         let step = ask(webhook, WebhookRequest::RotateSecret(from(body)), now);
-        let Step::PutSecret(webhook, _, secret) = step else {
+        let Outcome::PutSecret(webhook, _, secret) = step else {
             panic!("{step:?}")
         };
         (webhook, secret)
@@ -224,7 +224,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
             WebhookRequest::Disable(DisabledReason::Failing),
             6_000
         ),
-        Step::Show
+        Outcome::Show
     ));
     let change = |webhook: &Webhook, enabled: bool| {
         ask(
@@ -233,7 +233,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
             7_000,
         )
     };
-    assert!(matches!(change(&gone, false), Step::Show));
+    assert!(matches!(change(&gone, false), Outcome::Show));
     let again = put(change(&gone, true));
     assert_eq!(
         (again.view.enabled, again.view.disabled_reason),

@@ -83,7 +83,7 @@ pub(super) async fn ticket(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outp
         return Ok(Output::Answer(Answer::created(String::new(), None, shown)));
     }
     let (id, caller) = (principal.key.view.key_id, call.account_caller());
-    let request = KeyRequest::Tell { shown, kept };
+    let request = KeyRequest::KeepAnswer { shown, kept };
     Ok(call
         .app
         .system

@@ -17,7 +17,7 @@ use super::fixture::{Bench, Failed, House, live, other, wait};
 use crate::accounts::UserRequest;
 use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
 use colloquy_model::caller::{Actor, Caller};
-use colloquy_model::commit::{Broken, Commit, Header, NewRow};
+use colloquy_model::commit::{Commit, ConstraintViolation, Header, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
@@ -103,7 +103,7 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
 }
 
 impl<B: Bench> House<B> {
-    fn commit(&self, commit: Commit) -> Result<(), CommitFailure<Broken>> {
+    fn commit(&self, commit: Commit) -> Result<(), CommitFailure<ConstraintViolation>> {
         let (settled, outcome) = sync_channel(1);
         self.store().submit(
             Incarnation::next(),
@@ -461,7 +461,7 @@ pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
     let refused = user.ask(UserRequest::Delete).unwrap_err();
     assert_eq!(
         refused,
-        Failed::Commit(CommitFailure::Violated(Broken::HasDocuments)),
+        Failed::Commit(CommitFailure::Violated(ConstraintViolation::HasDocuments)),
         "in the bin it is theirs too"
     );
     house

@@ -29,7 +29,7 @@ use crate::views::Views;
 use colloquy_model::account::AccountNumber;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
-use colloquy_model::commit::Broken;
+use colloquy_model::commit::ConstraintViolation;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
@@ -109,7 +109,7 @@ pub(in crate::store) enum Failed<R> {
     /// The rules refused.
     Refused(R),
     /// The store refused.
-    Commit(CommitFailure<Broken>),
+    Commit(CommitFailure<ConstraintViolation>),
 }
 
 impl<B: Bench> House<B> {
@@ -364,7 +364,9 @@ impl<B: Bench> House<B> {
             tail: customer.tail(),
         };
         let Ok(Some(Stored::Record(found))) = wait(self.store.load(subject)) else {
-            return Err(Failed::Commit(CommitFailure::Violated(Broken::NoCustomer)));
+            return Err(Failed::Commit(CommitFailure::Violated(
+                ConstraintViolation::NoCustomer,
+            )));
         };
         let name = self
             .views
@@ -422,10 +424,10 @@ impl<E: Kept> std::fmt::Debug for Acting<E> {
 }
 
 /// A commit on its way.
-pub(in crate::store) struct Pending(Receiver<Result<(), CommitFailure<Broken>>>);
+pub(in crate::store) struct Pending(Receiver<Result<(), CommitFailure<ConstraintViolation>>>);
 
 impl Pending {
-    pub(in crate::store) fn settled(self) -> Result<(), CommitFailure<Broken>> {
+    pub(in crate::store) fn settled(self) -> Result<(), CommitFailure<ConstraintViolation>> {
         self.0.recv().unwrap()
     }
 }
@@ -561,14 +563,14 @@ impl<E: Asked> Acting<E> {
         }
     }
 
-    pub(in crate::store) fn barrier(&self) -> Result<(), CommitFailure<Broken>> {
+    pub(in crate::store) fn barrier(&self) -> Result<(), CommitFailure<ConstraintViolation>> {
         self.barrier_of(self.incarnation)
     }
 
     pub(in crate::store) fn barrier_of(
         &self,
         incarnation: Incarnation,
-    ) -> Result<(), CommitFailure<Broken>> {
+    ) -> Result<(), CommitFailure<ConstraintViolation>> {
         let (settled, outcome) = sync_channel(1);
         let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
         self.store.barrier(self.subject(), incarnation, settle);

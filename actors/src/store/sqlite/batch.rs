@@ -12,7 +12,9 @@ use super::dirty_headers::DirtyHeader;
 use super::redacting;
 use crate::store::{DeliverySlice, FirstRow, Written};
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::{Broken, Chore, Commit, Condition, Effect, Header, NameField, NewRow};
+use colloquy_model::commit::{
+    Chore, Commit, Condition, ConstraintViolation, Effect, Header, NameField, NewRow,
+};
 use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::CustomerId;
@@ -29,7 +31,7 @@ pub(super) enum Verdict {
     /// Another change came first.
     RevisionConflict,
     /// A condition does not hold.
-    Broken(Broken),
+    ConstraintViolation(ConstraintViolation),
 }
 
 /// What the writer knows without asking the file.
@@ -173,13 +175,15 @@ impl<'c> Batch<'c> {
         }
         for condition in &commit.conditions {
             if let Some(broken) = self.broken(commit.tenant, *condition)? {
-                return Ok(Verdict::Broken(broken));
+                return Ok(Verdict::ConstraintViolation(broken));
             }
         }
         if let Header::Record { names, .. } = &commit.header
             && let Some(field) = self.taken(commit, names)?
         {
-            return Ok(Verdict::Broken(Broken::Taken(field)));
+            return Ok(Verdict::ConstraintViolation(ConstraintViolation::Taken(
+                field,
+            )));
         }
         let first = FirstRow {
             position: self.counts.next_pos,
@@ -237,16 +241,20 @@ impl<'c> Batch<'c> {
         Ok(last)
     }
 
-    fn broken(&self, tenant: Tenant, condition: Condition) -> rusqlite::Result<Option<Broken>> {
+    fn broken(
+        &self,
+        tenant: Tenant,
+        condition: Condition,
+    ) -> rusqlite::Result<Option<ConstraintViolation>> {
         Ok(match condition {
             Condition::CustomerExists(id) => {
                 let found = self.record_exists(Kind::Customer, tenant, id.number(), id.tail())?;
-                (!found).then_some(Broken::NoCustomer)
+                (!found).then_some(ConstraintViolation::NoCustomer)
             }
             Condition::UserExists(id) => {
                 let found =
                     self.record_exists(Kind::User, tenant.account_wide(), id.number(), id.tail())?;
-                (!found).then_some(Broken::NoUser)
+                (!found).then_some(ConstraintViolation::NoUser)
             }
             Condition::NoConversations(id) => {
                 let has: Option<i64> = self
@@ -254,7 +262,7 @@ impl<'c> Batch<'c> {
                     .prepare_cached("SELECT n FROM conversations WHERE customer = ?1 LIMIT 1")?
                     .query_row([int(id.number())], |row| row.get(0))
                     .optional()?;
-                has.map(|_| Broken::HasConversations)
+                has.map(|_| ConstraintViolation::HasConversations)
             }
             Condition::NoDocuments(id) => {
                 let mut owned = self
@@ -262,7 +270,7 @@ impl<'c> Batch<'c> {
                     .prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
                 owned
                     .exists([int(id.number())])?
-                    .then_some(Broken::HasDocuments)
+                    .then_some(ConstraintViolation::HasDocuments)
             }
             Condition::FewerThan(kind, most) => {
                 let behind = i64::try_from(most.saturating_sub(1)).unwrap_or(i64::MAX);
@@ -270,7 +278,7 @@ impl<'c> Batch<'c> {
                     "SELECT 1 FROM records WHERE scope = ?1 AND kind = ?2 LIMIT 1 OFFSET ?3",
                 )?;
                 last.exists(params![tenant.number(), kind as i64, behind])?
-                    .then_some(Broken::Full(most))
+                    .then_some(ConstraintViolation::Full(most))
             }
         })
     }

@@ -30,7 +30,7 @@ use crate::store::contract::{Bench, House, Opened, contract, wait};
 use crate::store::{CommitLog, EventQuery, ReadError, Span, Store};
 use crate::views::Views;
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
-use colloquy_model::commit::{Broken, Commit, NewRow};
+use colloquy_model::commit::{Commit, ConstraintViolation, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
@@ -193,7 +193,7 @@ pub(super) struct Bare {
     pub(super) folder: Folder,
 }
 
-type Outcome = Receiver<Result<(), CommitFailure<Broken>>>;
+type Outcome = Receiver<Result<(), CommitFailure<ConstraintViolation>>>;
 
 impl Bare {
     fn new() -> Self {
@@ -236,7 +236,7 @@ impl Bare {
     pub(super) fn batch(
         &mut self,
         commits: Vec<(Incarnation, Commit)>,
-    ) -> Vec<Result<(), CommitFailure<Broken>>> {
+    ) -> Vec<Result<(), CommitFailure<ConstraintViolation>>> {
         let mut works = Vec::new();
         let outcomes: Vec<Outcome> = commits
             .into_iter()

@@ -25,7 +25,7 @@ use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Stored, Unwritten,
     Written,
 };
-use colloquy_model::commit::{Broken, Chore, Commit, Effect, Header};
+use colloquy_model::commit::{Chore, Commit, ConstraintViolation, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError, threads};
 
@@ -247,7 +247,9 @@ impl Writer {
                     }
                     match batch.apply(commit, digests)? {
                         Verdict::Written(first) => Ok(Done::Rows(first)),
-                        Verdict::Broken(broken) => Err(CommitFailure::Violated(broken)),
+                        Verdict::ConstraintViolation(broken) => {
+                            Err(CommitFailure::Violated(broken))
+                        }
                         Verdict::RevisionConflict => {
                             ban(&mut lost, entity, *incarnation);
                             Err(CommitFailure::Conflict)
@@ -366,7 +368,7 @@ impl Writer {
         incarnation: Incarnation,
         commit: Box<Commit>,
         verdict: Outcome,
-    ) -> Result<Committed, CommitFailure<Broken>> {
+    ) -> Result<Committed, CommitFailure<ConstraintViolation>> {
         let first = match verdict {
             Ok(Done::Rows(first)) => first,
             Ok(Done::Nothing | Done::Slice(_) | Done::Unwritable) => FirstRow::default(),
@@ -468,7 +470,7 @@ type Reloading = oneshot::Sender<Result<Option<Stored>, LoadError>>;
 /// What a batch's callers wait for, sent when the sink has taken the batch in.
 #[derive(Default)]
 struct Replies {
-    settled: Vec<(Settle, Result<(), CommitFailure<Broken>>)>,
+    settled: Vec<(Settle, Result<(), CommitFailure<ConstraintViolation>>)>,
     delivered: Vec<Reply<Result<Written, Unwritten>>>,
     begun: Vec<oneshot::Sender<i64>>,
     reloads: Vec<(Subject, Reloading)>,
@@ -521,7 +523,7 @@ enum Done {
     Unwritable,
 }
 
-type Outcome = Result<Done, CommitFailure<Broken>>;
+type Outcome = Result<Done, CommitFailure<ConstraintViolation>>;
 
 /// What a slice of deliveries came to. Its answers are told of like any commit.
 fn kept(

@@ -203,6 +203,44 @@ fn git_merges_files(git: &Git, [ours, base, theirs]: [(&str, &str); 3]) -> (bool
     (code == 0, text)
 }
 
+/// How a merge came out, here and in git alike.
+struct Agreed {
+    is_clean: bool,
+    is_ambiguous: bool,
+}
+
+/// Merges two versions here and in git.
+///
+/// Where the common ancestors conflict, the text to start from has lines twice and out of order:
+/// there is more than one way to compare with it, and git's two commands may each take another one.
+/// Then what is merged here is what `git merge-file` makes of the same three texts.
+fn agreed(
+    git: &Git,
+    name: &str,
+    versions: &[Version],
+    (ours, theirs): (u64, u64),
+) -> Result<Agreed, TestCaseError> {
+    let of = |version: u64| format!("{name}/{version}");
+    let expected = git_merges(git, &of(ours), &of(theirs));
+    let (found, base) = merges(versions, (ours, &of(ours)), (theirs, &of(theirs)));
+    let is_ambiguous = found != expected;
+    if is_ambiguous {
+        prop_assert!(base.contains("<<<<<<<<<"), "{}\n{}", found.1, expected.1);
+        let text = |number: u64| versions[usize::try_from(number).unwrap() - 1].text();
+        let (ours, theirs) = ((of(ours), text(ours)), (of(theirs), text(theirs)));
+        let files = [
+            (&*ours.0, &*ours.1),
+            ("base", &*base),
+            (&*theirs.0, &*theirs.1),
+        ];
+        prop_assert_eq!(&found, &git_merges_files(git, files));
+    }
+    Ok(Agreed {
+        is_clean: found.0,
+        is_ambiguous,
+    })
+}
+
 #[test]
 fn histories_that_cross_merge_as_in_git() {
     let git = Git::new();
@@ -229,26 +267,10 @@ fn histories_that_cross_merge_as_in_git() {
         more(&deep, planned.merges.iter().any(|merge| merge.depth > 1));
         let name = format!("history{}", number.get());
         import(&git, &name, &versions);
-        let of = |version: u64| format!("{name}/{version}");
-        for (ours, theirs) in [(ours, theirs), (theirs, ours)] {
-            let expected = git_merges(&git, &of(ours), &of(theirs));
-            let (found, base) = merges(&versions, (ours, &of(ours)), (theirs, &of(theirs)));
-            more(&clean, found.0);
-            if found != expected {
-                // Where the common ancestors conflict, the text to start from has lines twice and
-                // out of order: there is more than one way to compare with it, and git's two
-                // commands may each take another one.
-                more(&ambiguous, true);
-                let text = |number: u64| versions[usize::try_from(number).unwrap() - 1].text();
-                let (ours, theirs) = ((of(ours), text(ours)), (of(theirs), text(theirs)));
-                let files = [
-                    (&*ours.0, &*ours.1),
-                    ("base", &base),
-                    (&theirs.0, &theirs.1),
-                ];
-                prop_assert!(base.contains("<<<<<<<<<"), "{}\n{}", found.1, expected.1);
-                prop_assert_eq!(&found, &git_merges_files(&git, files));
-            }
+        for sides in [(ours, theirs), (theirs, ours)] {
+            let agreed = agreed(&git, &name, &versions, sides)?;
+            more(&clean, agreed.is_clean);
+            more(&ambiguous, agreed.is_ambiguous);
         }
         Ok::<(), TestCaseError>(())
     };

@@ -71,9 +71,7 @@ fn assert_none(found: &[String], rule: &str) {
 #[test]
 fn no_status_code_stands_outside_src_http() {
     let mut outside = sources("src");
-    outside.retain(|source| {
-        !source.path.starts_with("src/http/") && !source.path.starts_with("src/console/")
-    });
+    outside.retain(|source| !source.path.starts_with("src/http/"));
     outside.extend(sources("actors"));
     let found = lines_with(&outside, &["StatusCode", "HttpResponse::", "status_code("]);
     assert_none(&found, "statuses are decided in src/http/ only");

@@ -13,8 +13,8 @@
 //! - [`colloquy_runtime`]: the only importer of `actix::`; runs entities, knows none of them. The
 //!   threads of the process, fair queues and permits to compute are there, too.
 //! - [`journal`]: how the runtime's entities are found in the store.
-//! - [`store`]: what is committed. One trait; `sqlite` is the embedded store.
-//! - `damage`: what can't be read back.
+//! - [`store`]: what is committed: traits by role; `sqlite` is the embedded store. `views` is the
+//!   sink that it tells of commits.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
@@ -22,8 +22,7 @@
 //!
 //! # What is absent
 //!
-//! No HTTP crate and no status code. No `actix::`. No clock, store or actor in
-//! a `state.rs`.
+//! No HTTP crate and no status code. No `actix::`. No clock, store or actor in a `state.rs`.
 //!
 //! # Guarantees
 //!

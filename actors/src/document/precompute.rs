@@ -1,6 +1,6 @@
 //! What a document's commands compute before they are decided: reading contents, packing,
 //! comparing. It happens on threads of its own, off the arbiters, while the document waits; so it
-//! is made from exactly the state that the decision meets. Merges are `merging`: nobody waits for
+//! is made from exactly the state that the decision meets. Merges are in `merge`: nobody waits for
 //! these but their caller.
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //!
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file.
-//! - `seal.rs`: whether the file can be trusted.
+//! - `dirty_marker.rs`: whether the file can be trusted.
 //! - `writer.rs`: the thread that fills it.
 //! - here: the handle.
 //!

@@ -191,7 +191,7 @@ pub(super) fn delete(
         .prepare_cached("DELETE FROM anchors WHERE document = ?1")?
         .execute([n])?;
     connection
-        .prepare_cached("INSERT OR IGNORE INTO erasures VALUES (?1, 0)")?
+        .prepare_cached("INSERT OR IGNORE INTO erasures(document, erased_to) VALUES (?1, 0)")?
         .execute([n])?;
     Ok(deleted.map(|deleted| (Counted::Documents, i64::from(deleted), -1)))
 }

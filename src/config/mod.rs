@@ -31,7 +31,7 @@ pub enum ConfigError {
     /// There is no such setting.
     #[error("{origin}: unknown key `{key}` = {value}{hint}")]
     Unknown {
-        /// Where it stands.
+        /// The file, or the environment variable, that sets it.
         origin: String,
         /// What it is called.
         key: String,
@@ -43,7 +43,7 @@ pub enum ConfigError {
     /// The value is of no use.
     #[error("{origin}: `{key}` = {value}: {right}")]
     Bad {
-        /// Where it stands.
+        /// The file, or the environment variable, that sets it.
         origin: String,
         /// Which setting.
         key: String,

@@ -111,7 +111,7 @@ struct Draft {
     base: Vec<String>,
     vocabulary: &'static [&'static str],
     edits: Vec<Edit>,
-    /// Where edits are.
+    /// The lines around which the edits gather.
     anchors: [Index; 3],
     /// How lines of the base end, and those of the sides with `same_end`.
     all_end: Ends,

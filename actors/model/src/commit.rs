@@ -181,7 +181,7 @@ pub struct Commit {
     pub subject: Subject,
     /// The sequence of its last row before.
     pub expected: u64,
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// Who did it.
     pub by: Actor,

@@ -115,7 +115,7 @@ impl ToSchema for SenderId {}
 pub struct MessageView {
     /// The identifier of the message.
     pub message_id: MessageId,
-    /// Where it stands.
+    /// The conversation that it is part of.
     pub conversation_id: ConversationId,
     /// 1, 2, 3 … in its conversation.
     pub seq: u64,

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 pub struct Event {
     /// Where it stands among everything that was ever committed.
     pub position: i64,
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// Its number in its account and mode: 1, 2, 3 …
     pub number: u64,

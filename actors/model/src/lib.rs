@@ -3,6 +3,12 @@
 //!
 //! - [`id`], [`time`], [`text`], [`metadata`], [`bounds`]: values that callers send and see.
 //! - [`caller`]: who asks, for which account and in which mode.
+//! - [`entity`], [`commit`]: what the store names, and everything that one command changes.
+//! - [`conversation`], [`document`], [`account`], [`key`], [`user`]: the state of these as it is
+//!   stored and shown; [`secret`]: how secrets are made and told from a typing error.
+//! - [`event`], [`event_kind`], [`event_filter`]: what happened; [`endpoint`], [`attempt`]: to whom
+//!   it is sent.
+//! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
 //! - [`answer`]: what a command did, in terms that the edge turns into statuses.
 //! - [`damage`]: stored data that can't be read back.
 //! - [`json`], [`present`], [`random`], [`coded_enum!`]: how such values are written, read and made.

@@ -101,7 +101,7 @@ pub trait RecordSpec:
 pub struct CommandContext<R: RecordSpec> {
     /// Its identifier.
     pub id: Id<R::Named>,
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// When, in Unix milliseconds.
     pub now: i64,

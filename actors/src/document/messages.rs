@@ -332,7 +332,7 @@ pub struct AddCollaborator {
     /// The user's e-mail address.
     #[serde(default)]
     pub email: Option<Email>,
-    /// What the user may do.
+    /// The role, which says what the user may do.
     pub role: DocumentRole,
 }
 
@@ -422,7 +422,7 @@ pub struct ApplyMerge {
 pub struct GrantRole {
     /// The user.
     pub user: UserId,
-    /// What the user may do.
+    /// The role, which says what the user may do.
     pub role: DocumentRole,
     /// The user's e-mail address, which the answer shows.
     pub email: Option<String>,
@@ -458,7 +458,7 @@ pub struct AddShare {
 /// Removes a share link.
 #[derive(Debug)]
 pub struct RemoveShare {
-    /// The link.
+    /// The identifier of the share link.
     pub share: ShareId,
 }
 
@@ -472,7 +472,7 @@ pub struct OpenShare {
 /// Counts one use of a share link.
 #[derive(Debug)]
 pub struct UseShare {
-    /// The link.
+    /// The identifier of the share link.
     pub share: ShareId,
 }
 
@@ -576,7 +576,7 @@ for_each_request!(request_and_reply);
 pub struct CollaboratorGiven {
     /// The user.
     pub user_id: UserId,
-    /// What the user may do.
+    /// The role, which says what the user may do.
     pub role: DocumentRole,
 }
 
@@ -701,7 +701,7 @@ pub struct WithoutContent(pub(super) Answer);
 /// What a share link opens.
 #[derive(Debug, Clone)]
 pub struct OpenedShare {
-    /// The link.
+    /// The identifier of the share link.
     pub share: ShareId,
     /// What its holder may do.
     pub role: DocumentRole,

@@ -103,7 +103,7 @@ pub struct NewDelivery {
 /// What has become of a delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fate {
-    /// Where it stands.
+    /// Whether it waits, was delivered or has failed.
     pub state: DeliveryState,
     /// Attempts in all.
     pub attempts: u32,
@@ -256,7 +256,7 @@ pub struct StoredDelivery {
     pub happened: EventKind,
     /// When it was created.
     pub at: i64,
-    /// Where it stands.
+    /// Whether it waits, was delivered or has failed.
     pub state: DeliveryState,
     /// How many attempts have been made so far.
     pub attempts: u32,

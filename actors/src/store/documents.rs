@@ -44,7 +44,7 @@ impl StoredVersion {
 /// What a document's actor starts from.
 #[derive(Debug)]
 pub struct StoredDocument {
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The sequence of its last row.
     pub sequence: u64,
@@ -91,7 +91,7 @@ pub enum DocumentOrder {
 /// A list of documents.
 #[derive(Debug, Clone)]
 pub struct DocumentQuery {
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// Only what this user may read; none: everything.
     pub reader: Option<UserId>,

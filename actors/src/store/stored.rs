@@ -31,7 +31,7 @@ pub enum Stored {
 /// What a conversation's actor starts from.
 #[derive(Debug)]
 pub struct StoredConversation {
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The header.
     pub state: ConversationState,
@@ -50,7 +50,7 @@ pub struct StoredConversation {
 pub struct StoredRecord {
     /// The one that is meant.
     pub subject: Subject,
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The sequence of its last row.
     pub sequence: u64,
@@ -80,7 +80,7 @@ pub struct ConversationHeader {
 /// A message as it stands.
 #[derive(Debug, Clone)]
 pub struct StoredMessage {
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The sequence of the message's own row.
     pub sequence: u64,
@@ -159,7 +159,7 @@ pub struct Facets {
 /// A list of conversations.
 #[derive(Debug, Clone, Copy)]
 pub struct ConversationQuery {
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The filter that the items of the list pass.
     pub facets: Facets,
@@ -172,7 +172,7 @@ pub struct ConversationQuery {
 /// A list of messages.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageQuery {
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// In which conversation.
     pub conversation: Subject,
@@ -255,7 +255,7 @@ pub struct TimedQuery {
 pub struct Timed {
     /// The identifier of the conversation.
     pub id: ConversationId,
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// By which it is sorted: its header's, which may be older than what is known.
     pub listed_at: i64,
@@ -282,7 +282,7 @@ pub enum FeedRow {
 /// A list of records.
 #[derive(Debug, Clone)]
 pub struct RecordQuery {
-    /// The tenant that the data belongs to: an account in one mode.
+    /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The kind of the entity.
     pub kind: colloquy_model::entity::Kind,

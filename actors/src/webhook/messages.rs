@@ -31,7 +31,7 @@ pub struct DeliveryView {
     pub event_id: EventId,
     /// The kind of event.
     pub event: &'static str,
-    /// Where it stands.
+    /// Whether it waits, was delivered or has failed.
     pub status: DeliveryState,
     /// How many attempts have been made so far.
     pub attempts: u32,

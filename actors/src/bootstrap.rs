@@ -16,7 +16,7 @@ use colloquy_model::id::{AccountId, Id, KeyId};
 use colloquy_model::key::KeyType;
 use colloquy_model::text::Name;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{Decision, Entity, Incarnation};
+use colloquy_runtime::{Command, Decision, Entity, Incarnation};
 
 /// What a first start made.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ fn create<R: RecordSpec>(
         identity,
     };
     let Decision::Change { commit, reply, .. } =
-        Record::<R>::vacant(id).decide(command, None, Timestamp::now())
+        command.decide(&Record::<R>::vacant(id), None, Timestamp::now())
     else {
         return Err(OpenError::FirstStart);
     };

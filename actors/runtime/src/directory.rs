@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::ask_error::{AskError, Cause};
-use super::entity::Entity;
+use super::entity::{Command, Entity};
 use super::entity_actor::Control;
 use super::entity_handle::{CircuitState, EntityHandle};
 use super::journal::Journal;
@@ -15,7 +15,7 @@ use super::metrics::{Histogram, Passivation, count, read};
 use super::overview::{Inspection, Life, Overview, Percentiles};
 use super::placement::Placement;
 use super::policy::Policy;
-use super::registry::Registry;
+use super::registry::{Enqueued, Registry};
 use super::sweeper;
 
 /// All entities of one kind.
@@ -35,19 +35,20 @@ impl<E: Entity> Directory<E> {
         })
     }
 
-    /// Asks an entity, and waits for its answer at most the policy's `ask_timeout`.
+    /// Asks an entity, and waits for the reply of the command's type at most the policy's
+    /// `ask_timeout`.
     ///
     /// The command is enqueued at the first poll, in the order of the first polls. Dropped before
     /// the command has started, the future withdraws it; after that the command goes on.
     ///
     /// # Errors
     /// See [`AskError`]: each says whether something may have been done.
-    pub async fn ask(
+    pub async fn ask<C: Command<E>>(
         &self,
         id: E::Id,
-        command: E::Command,
-    ) -> Result<E::Reply, AskError<E::Refusal>> {
-        let (reply, deadline) = self.registry.enqueue(id, command)?;
+        command: C,
+    ) -> Result<C::Reply, AskError<E::Refusal>> {
+        let Enqueued { reply, deadline } = self.registry.enqueue(id, command)?;
         let answer = reply.until(deadline).await;
         if let Err(AskError::Unavailable {
             cause: Cause::TimedOut,

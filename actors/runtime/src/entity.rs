@@ -15,17 +15,13 @@ pub trait Entity: Sized + Send + 'static {
     const KIND: &'static str;
     /// The id under which an entity is found.
     type Id: Copy + Eq + Hash + Ord + Send + Sync + Debug + Display + 'static;
-    /// The commands that it takes.
-    type Command: Send + 'static;
-    /// The answer to a command that was done.
-    type Reply: Send + 'static;
     /// Why it refused a command; nothing was changed.
     type Refusal: Send + 'static;
-    /// A question to the store that must be answered before `decide` can judge a command.
+    /// A question to the store that must be answered before a command can be decided.
     type Lookup: Send + 'static;
     /// The answer to a lookup.
     type Found: Send + 'static;
-    /// A change of the state in memory, made by `decide` and taken by `apply`.
+    /// A change of the state in memory, made by [`Command::decide`] and taken by `apply`.
     type Change: Send + 'static;
     /// A change of what is stored, taken by the journal.
     type Commit: Send + 'static;
@@ -39,18 +35,7 @@ pub trait Entity: Sized + Send + 'static {
     /// asks it any more.
     fn is_vacant(&self) -> bool;
 
-    /// What must be looked up before `decide` is called with this command, if anything.
-    fn lookup(&self, command: &Self::Command) -> Option<Self::Lookup>;
-
-    /// Judges a command without changing anything. `now` is the wall clock's time.
-    fn decide(
-        &self,
-        command: Self::Command,
-        found: Option<Self::Found>,
-        now: Timestamp,
-    ) -> Decision<Self>;
-
-    /// Applies a change that `decide` made; cannot fail.
+    /// Applies a change that a command decided; cannot fail.
     fn apply(&mut self, change: Self::Change);
 
     /// The refusal that a broken condition means to the caller.
@@ -63,10 +48,32 @@ pub trait Entity: Sized + Send + 'static {
     fn bytes(&self) -> usize;
 }
 
-/// What an entity decides on a command.
-pub enum Decision<E: Entity> {
+/// A command to an entity. Its type says what the entity replies, so that nobody has to tell
+/// replies apart.
+///
+/// Neither method waits, reads a clock or touches a store; both may be called again after a reload.
+pub trait Command<E: Entity>: Send + 'static {
+    /// The reply to the command, if it is done.
+    type Reply: Send + 'static;
+
+    /// What must be looked up before the command can be decided, if anything.
+    fn lookup(&self, _entity: &E) -> Option<E::Lookup> {
+        None
+    }
+
+    /// Judges the command without changing anything. `now` is the wall clock's time.
+    fn decide(
+        self,
+        entity: &E,
+        found: Option<E::Found>,
+        now: Timestamp,
+    ) -> Decision<E, Self::Reply>;
+}
+
+/// What is decided on a command with a reply of type `R`.
+pub enum Decision<E: Entity, R> {
     /// Nothing changes. The answer is sent when everything submitted before is durable.
-    Answer(E::Reply),
+    Answer(R),
     /// The command is refused. The refusal is sent when everything submitted before is durable.
     Refuse(E::Refusal),
     /// Nothing of the entity changes, but the journal must keep something, such as an idempotent
@@ -75,7 +82,7 @@ pub enum Decision<E: Entity> {
         /// The commit that keeps it.
         commit: E::Commit,
         /// The answer, sent when the commit is durable.
-        reply: E::Reply,
+        reply: R,
     },
     /// The entity changes.
     Change {
@@ -84,7 +91,7 @@ pub enum Decision<E: Entity> {
         /// The change of what is stored.
         commit: E::Commit,
         /// The answer, sent when the commit is durable.
-        reply: E::Reply,
+        reply: R,
         /// True when the change is applied at once and the actor goes on. False when the commit
         /// carries conditions that may refuse it: the change is applied when the commit is durable,
         /// and the actor takes no message until then.

@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask_error::{AskError, Cause, SOON};
-use super::entity::{Decision, Entity};
+use super::entity::{Command, Decision, Entity};
 use super::entity_handle::{CircuitState, EntityHandle};
 use super::journal::{CommitFailure, Incarnation, LoadError};
 use super::metrics::{Histogram, Metrics, Restart, count};
 use super::pending_commit::{Applied, PendingCommit};
-use super::request::{Phase, Request, Responder};
+use super::request::{Answer, Phase, Request, Responder};
 
 /// The actor of one entity.
 pub(super) struct EntityActor<E: Entity> {
@@ -46,7 +46,7 @@ impl Message for Control {
     type Result = ();
 }
 
-impl<E: Entity> Message for Request<E> {
+impl<E: Entity, C: Command<E>> Message for Request<E, C> {
     type Result = ();
 }
 
@@ -72,17 +72,20 @@ impl<E: Entity> EntityActor<E> {
     }
 
     /// Takes one command, after the load or the lookup that it needs.
-    fn process(&mut self, request: Request<E>, ctx: &mut Context<Self>) {
+    fn process<C: Command<E>>(&mut self, request: Request<E, C>, ctx: &mut Context<Self>) {
         if request.responder.is_abandoned() {
             count(&self.handle.registry.metrics.abandoned);
         } else if let Some(error) = self.load_error {
             request.responder.load_failed(error);
         } else if !self.is_current() {
-            self.load(Some(request), ctx);
+            self.load(ctx, |actor, loaded, ctx| match loaded {
+                Ok(()) => actor.process(request, ctx),
+                Err(error) => request.responder.load_failed(error),
+            });
         } else if let Some(lookup) = self
             .entity
             .as_ref()
-            .and_then(|entity| entity.lookup(&request.command))
+            .and_then(|entity| request.command.lookup(entity))
         {
             self.look_up(lookup, request, ctx);
         } else if request.responder.start() {
@@ -92,8 +95,12 @@ impl<E: Entity> EntityActor<E> {
         }
     }
 
-    /// Loads the entity, then processes the command that needed it.
-    fn load(&mut self, request: Option<Request<E>>, ctx: &mut Context<Self>) {
+    /// Loads the entity, then goes on with what needed it.
+    fn load(
+        &mut self,
+        ctx: &mut Context<Self>,
+        then: impl FnOnce(&mut Self, Result<(), LoadError>, &mut Context<Self>) + 'static,
+    ) {
         self.entity = None;
         let handle = Arc::clone(&self.handle);
         let loading = async move {
@@ -108,41 +115,44 @@ impl<E: Entity> EntityActor<E> {
         ctx.wait(
             loading
                 .into_actor(self)
-                .map(|loaded, actor: &mut Self, ctx| actor.loaded(loaded, request, ctx)),
+                .map(|loaded, actor: &mut Self, ctx| {
+                    let loaded = actor.loaded(loaded, ctx);
+                    then(actor, loaded, ctx);
+                    actor.handle.registry.remove_if_unused(&actor.handle);
+                }),
         );
     }
 
-    /// Takes the outcome of a load.
+    /// Takes the outcome of a load: the entity, or why what is queued is refused.
     fn loaded(
         &mut self,
         loaded: Result<Option<E>, LoadError>,
-        request: Option<Request<E>>,
         ctx: &mut Context<Self>,
-    ) {
+    ) -> Result<(), LoadError> {
         match loaded {
             Ok(stored) => {
                 let entity = stored.unwrap_or_else(|| E::vacant(self.handle.id));
                 self.incarnation = Incarnation::next();
                 self.handle.record_load(self.incarnation, &entity);
                 self.entity = Some(entity);
-                if let Some(request) = request {
-                    self.process(request, ctx);
-                }
+                Ok(())
             }
             Err(error) => {
                 self.load_error = Some(error);
                 ctx.address().do_send(Control::EndLoadError);
                 self.handle.mark_removable();
-                if let Some(request) = request {
-                    request.responder.load_failed(error);
-                }
+                Err(error)
             }
         }
-        self.handle.registry.remove_if_unused(&self.handle);
     }
 
     /// Waits until everything submitted is settled, then looks up what the command must know.
-    fn look_up(&mut self, lookup: E::Lookup, request: Request<E>, ctx: &mut Context<Self>) {
+    fn look_up<C: Command<E>>(
+        &mut self,
+        lookup: E::Lookup,
+        request: Request<E, C>,
+        ctx: &mut Context<Self>,
+    ) {
         if self.handle.is_settled(self.incarnation) {
             return self.find(lookup, request, ctx);
         }
@@ -172,7 +182,12 @@ impl<E: Entity> EntityActor<E> {
     }
 
     /// Looks up what the command must know, then decides it.
-    fn find(&mut self, lookup: E::Lookup, request: Request<E>, ctx: &mut Context<Self>) {
+    fn find<C: Command<E>>(
+        &mut self,
+        lookup: E::Lookup,
+        request: Request<E, C>,
+        ctx: &mut Context<Self>,
+    ) {
         if !request.responder.start() {
             return count(&self.handle.registry.metrics.abandoned);
         }
@@ -193,7 +208,12 @@ impl<E: Entity> EntityActor<E> {
 
     /// Lets the entity decide a command that has started, and carries the decision out. A panic
     /// from here on is the command's crash.
-    fn decide(&mut self, request: Request<E>, found: Option<E::Found>, ctx: &mut Context<Self>) {
+    fn decide<C: Command<E>>(
+        &mut self,
+        request: Request<E, C>,
+        found: Option<E::Found>,
+        ctx: &mut Context<Self>,
+    ) {
         let Request {
             command,
             mut responder,
@@ -204,15 +224,15 @@ impl<E: Entity> EntityActor<E> {
         // Otherwise the permit that a panic returns would take the crash history with it.
         self.handle.mark_needed();
         self.end_phase(&mut responder, |metrics| &metrics.waiting);
-        let decision = entity.decide(command, found, Timestamp::now());
+        let decision = command.decide(entity, found, Timestamp::now());
         self.handle.count_handled();
         self.carry_out(decision, responder, ctx);
     }
 
-    fn carry_out(
+    fn carry_out<R: Send + 'static>(
         &mut self,
-        decision: Decision<E>,
-        mut responder: Responder<E>,
+        decision: Decision<E, R>,
+        mut responder: Responder<E, R>,
         ctx: &mut Context<Self>,
     ) {
         let Some(entity) = self.entity.as_mut() else {
@@ -260,11 +280,7 @@ impl<E: Entity> EntityActor<E> {
     }
 
     /// Answers without a change, when everything submitted before is durable.
-    fn answer(
-        &mut self,
-        mut responder: Responder<E>,
-        answer: Result<E::Reply, AskError<E::Refusal>>,
-    ) {
+    fn answer<R: Send + 'static>(&mut self, mut responder: Responder<E, R>, answer: Answer<E, R>) {
         self.restore_removable();
         self.end_phase(&mut responder, |metrics| &metrics.handling);
         if self.handle.is_settled(self.incarnation) {
@@ -295,7 +311,12 @@ impl<E: Entity> EntityActor<E> {
     }
 
     /// Submits a commit and goes on; the answer is sent when it is settled.
-    fn submit(&mut self, pending: PendingCommit<E>, commit: E::Commit, reply: E::Reply) {
+    fn submit<R: Send + 'static>(
+        &mut self,
+        pending: PendingCommit<E, R>,
+        commit: E::Commit,
+        reply: R,
+    ) {
         let settle = Box::new(move |outcome| pending.complete(reply, outcome));
         self.handle
             .registry
@@ -304,11 +325,11 @@ impl<E: Entity> EntityActor<E> {
     }
 
     /// Submits a commit that may be refused; the receiver tells whether it became durable.
-    fn submit_conditional(
+    fn submit_conditional<R: Send + 'static>(
         &mut self,
-        responder: Responder<E>,
+        responder: Responder<E, R>,
         commit: E::Commit,
-        reply: E::Reply,
+        reply: R,
     ) -> oneshot::Receiver<bool> {
         let (settle, settled) = oneshot::channel();
         let pending = PendingCommit::begin(responder, self.incarnation, Applied::NotYet, 0);
@@ -358,7 +379,7 @@ impl<E: Entity> EntityActor<E> {
     }
 
     /// Records how long a sampled request's phase took; the next one begins.
-    fn end_phase(&self, responder: &mut Responder<E>, of: impl Fn(&Metrics) -> &Histogram) {
+    fn end_phase<R>(&self, responder: &mut Responder<E, R>, of: impl Fn(&Metrics) -> &Histogram) {
         if let Some(begun) = responder.sample {
             let now = Instant::now();
             let took = now.saturating_duration_since(begun);
@@ -400,10 +421,10 @@ impl<E: Entity> Supervised for EntityActor<E> {
     }
 }
 
-impl<E: Entity> Handler<Request<E>> for EntityActor<E> {
+impl<E: Entity, C: Command<E>> Handler<Request<E, C>> for EntityActor<E> {
     type Result = ();
 
-    fn handle(&mut self, request: Request<E>, ctx: &mut Self::Context) {
+    fn handle(&mut self, request: Request<E, C>, ctx: &mut Self::Context) {
         self.count_turn(ctx);
         self.process(request, ctx);
     }
@@ -415,7 +436,7 @@ impl<E: Entity> Handler<Control> for EntityActor<E> {
     fn handle(&mut self, control: Control, ctx: &mut Self::Context) {
         match control {
             Control::Reload if self.is_current() => {}
-            Control::Reload => self.load(None, ctx),
+            Control::Reload => self.load(ctx, |_, _, _| {}),
             Control::Restart => {
                 self.entity = None;
                 self.handle.registry.metrics.restarted(Restart::Operator);

@@ -79,7 +79,7 @@ mod tests;
 
 pub use ask_error::{AskError, Cause};
 pub use directory::Directory;
-pub use entity::{Decision, Entity};
+pub use entity::{Command, Decision, Entity};
 pub use journal::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
 pub use metrics::{Failure, Passivation, Restart};
 pub use overview::{Inspection, Life, Overview, Percentiles};

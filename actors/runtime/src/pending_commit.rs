@@ -8,8 +8,8 @@ use super::metrics::{Restart, count};
 use super::request::{Phase, Responder};
 
 /// What waits for one commit. If the journal drops it, the outcome counts as unknown.
-pub(super) struct PendingCommit<E: Entity> {
-    responder: Option<Responder<E>>,
+pub(super) struct PendingCommit<E: Entity, R> {
+    responder: Option<Responder<E, R>>,
     incarnation: Incarnation,
     applied: Applied,
     /// The revision that the commit makes durable.
@@ -23,10 +23,10 @@ pub(super) enum Applied {
     NotYet,
 }
 
-impl<E: Entity> PendingCommit<E> {
+impl<E: Entity, R> PendingCommit<E, R> {
     /// Counts a commit of this incarnation as pending. `revision` is the one that it makes durable.
     pub(super) fn begin(
-        mut responder: Responder<E>,
+        mut responder: Responder<E, R>,
         incarnation: Incarnation,
         applied: Applied,
         revision: u64,
@@ -45,11 +45,7 @@ impl<E: Entity> PendingCommit<E> {
 
     /// Takes the commit's outcome: notes what it means for the entity, returns the permit and
     /// answers.
-    pub(super) fn complete(
-        mut self,
-        reply: E::Reply,
-        outcome: Result<(), CommitFailure<E::Violation>>,
-    ) {
+    pub(super) fn complete(mut self, reply: R, outcome: Result<(), CommitFailure<E::Violation>>) {
         let Some(responder) = self.responder.take() else {
             return;
         };
@@ -74,7 +70,7 @@ impl<E: Entity> PendingCommit<E> {
     /// Notes the failure before the commit counts as completed, and translates it for the caller.
     fn failed(
         &self,
-        responder: &Responder<E>,
+        responder: &Responder<E, R>,
         failure: CommitFailure<E::Violation>,
     ) -> AskError<E::Refusal> {
         let (answer, restart) = match failure {
@@ -110,7 +106,7 @@ impl<E: Entity> PendingCommit<E> {
     }
 }
 
-impl<E: Entity> Drop for PendingCommit<E> {
+impl<E: Entity, R> Drop for PendingCommit<E, R> {
     fn drop(&mut self) {
         if let Some(responder) = self.responder.take() {
             let answer = self.failed(&responder, CommitFailure::Unknown);

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::ask_error::{AskError, Cause, SOON, unavailable};
-use super::entity::Entity;
+use super::entity::{Command, Entity};
 use super::entity_actor::{Control, EntityActor};
 use super::entity_handle::{AcquireError, CircuitState, EntityHandle};
 use super::journal::Journal;
@@ -77,21 +77,32 @@ struct EnqueueContext<'a> {
     hash: u64,
 }
 
+/// A command that is in the mailbox, as its caller sees it.
+pub(super) struct Enqueued<E: Entity, R> {
+    pub(super) reply: PendingReply<E, R>,
+    /// Until when the caller waits for the reply.
+    pub(super) deadline: Instant,
+}
+
 /// What became of an attempt to enqueue a command.
-enum Admission<E: Entity> {
+enum Admission<E: Entity, C: Command<E>> {
     /// The command is in the mailbox.
-    Queued(PendingReply<E>),
+    Queued(PendingReply<E, C::Reply>),
     /// Nothing was done. Carries the command, so that it is dropped outside the lock.
-    Refused(Cause, Duration, E::Command),
+    Refused(Cause, Duration, C),
     /// No actor runs, and one may be started.
-    NoActor(E::Command),
+    NoActor(C),
     /// The actor's thread has ended; the request holds its permit.
-    Closed(Request<E>, PendingReply<E>),
+    Closed(Request<E, C>, PendingReply<E, C::Reply>),
 }
 
 impl<E: Entity> ActiveEntity<E> {
     /// Takes a permit and puts the command into the actor's mailbox.
-    fn try_enqueue(&self, command: E::Command, context: EnqueueContext<'_>) -> Admission<E> {
+    fn try_enqueue<C: Command<E>>(
+        &self,
+        command: C,
+        context: EnqueueContext<'_>,
+    ) -> Admission<E, C> {
         match self.handle.try_acquire(context.policy, context.now_ms) {
             Err(AcquireError::Refused(cause, retry_after)) => {
                 Admission::Refused(cause, retry_after, command)
@@ -108,7 +119,11 @@ impl<E: Entity> ActiveEntity<E> {
     }
 
     /// Sends a request to the actor. The mailbox has no bound of its own, so it is never full.
-    fn send(&self, request: Request<E>, reply: PendingReply<E>) -> Admission<E> {
+    fn send<C: Command<E>>(
+        &self,
+        request: Request<E, C>,
+        reply: PendingReply<E, C::Reply>,
+    ) -> Admission<E, C> {
         match self.addr.try_send(request) {
             Ok(()) => Admission::Queued(reply),
             Err(SendError::Full(request) | SendError::Closed(request)) => {
@@ -143,15 +158,15 @@ impl<E: Entity> Registry<E> {
     }
 
     /// Takes a permit and enqueues the command, both under the partition's lock; starts the entity
-    /// when no actor runs. Returns the reply to wait for, and until when to wait.
+    /// when no actor runs.
     ///
     /// # Errors
     /// [`AskError::Unavailable`]: nothing was done.
-    pub(super) fn enqueue(
+    pub(super) fn enqueue<C: Command<E>>(
         self: &Arc<Self>,
         id: E::Id,
-        command: E::Command,
-    ) -> Result<(PendingReply<E>, Instant), AskError<E::Refusal>> {
+        command: C,
+    ) -> Result<Enqueued<E, C::Reply>, AskError<E::Refusal>> {
         let policy = self.policy.load();
         let now = Instant::now();
         let context = EnqueueContext {
@@ -172,8 +187,9 @@ impl<E: Entity> Registry<E> {
             admission = self.enqueue_or_start(id, admission, context);
             self.ensure_sweeper(context);
         }
+        let deadline = now + policy.ask_timeout;
         match admission {
-            Admission::Queued(reply) => Ok((reply, now + policy.ask_timeout)),
+            Admission::Queued(reply) => Ok(Enqueued { reply, deadline }),
             Admission::Refused(cause, retry_after, _) => {
                 self.metrics.refused(cause);
                 Err(unavailable(cause, retry_after))
@@ -186,18 +202,18 @@ impl<E: Entity> Registry<E> {
             // dropped here, outside the lock, and answers for itself.
             Admission::Closed(request, reply) => {
                 drop(request);
-                Ok((reply, now + policy.ask_timeout))
+                Ok(Enqueued { reply, deadline })
             }
         }
     }
 
     /// Tries again under the write lock, and starts an actor where there still is none.
-    fn enqueue_or_start(
+    fn enqueue_or_start<C: Command<E>>(
         self: &Arc<Self>,
         id: E::Id,
-        admission: Admission<E>,
+        admission: Admission<E, C>,
         context: EnqueueContext<'_>,
-    ) -> Admission<E> {
+    ) -> Admission<E, C> {
         let mut entities = self.partition(context.hash).write();
         let admission = match (admission, entities.get(&id)) {
             (Admission::NoActor(command), _) if self.is_draining() => {
@@ -224,13 +240,13 @@ impl<E: Entity> Registry<E> {
     }
 
     /// Starts an actor for an entity that has none and enqueues its command.
-    fn start(
+    fn start<C: Command<E>>(
         self: &Arc<Self>,
         entities: &mut EntityMap<E>,
         id: E::Id,
-        command: E::Command,
+        command: C,
         context: EnqueueContext<'_>,
-    ) -> Admission<E> {
+    ) -> Admission<E, C> {
         let known = entities.get(&id).map(|active| Arc::clone(&active.handle));
         let is_new = known.is_none();
         let handle = known.unwrap_or_else(|| Arc::new(EntityHandle::new(id, Arc::clone(self))));

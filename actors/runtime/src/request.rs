@@ -9,25 +9,25 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::ask_error::{AskError, Cause, SOON, unavailable};
-use super::entity::Entity;
+use super::entity::{Command, Entity};
 use super::entity_handle::{EntityHandle, MailboxPermit};
 use super::journal::LoadError;
 
-/// What a caller gets: the reply, or why there is none.
-pub(super) type Answer<E> = Result<<E as Entity>::Reply, AskError<<E as Entity>::Refusal>>;
+/// What a caller gets: a reply of type `R`, or why there is none.
+pub(super) type Answer<E, R> = Result<R, AskError<<E as Entity>::Refusal>>;
 
 /// A command in the mailbox, and the duty to answer it.
-pub(super) struct Request<E: Entity> {
-    pub(super) command: E::Command,
-    pub(super) responder: Responder<E>,
+pub(super) struct Request<E: Entity, C: Command<E>> {
+    pub(super) command: C,
+    pub(super) responder: Responder<E, C::Reply>,
 }
 
 /// Makes the two ends of a request. `sample` is set for those whose times are measured.
-pub(super) fn request_channel<E: Entity>(
-    command: E::Command,
+pub(super) fn request_channel<E: Entity, C: Command<E>>(
+    command: C,
     permit: MailboxPermit<E>,
     sample: Option<Instant>,
-) -> (Request<E>, PendingReply<E>) {
+) -> (Request<E, C>, PendingReply<E, C::Reply>) {
     let (caller, answer) = oneshot::channel();
     let state = Arc::new(RequestState(AtomicU8::new(QUEUED)));
     let responder = Responder {
@@ -46,8 +46,8 @@ pub(super) fn request_channel<E: Entity>(
 /// The duty to answer one caller, with the mailbox permit that the request holds until then.
 ///
 /// Dropped without an answer, it sends the one that fits its phase.
-pub(super) struct Responder<E: Entity> {
-    caller: Option<oneshot::Sender<Answer<E>>>,
+pub(super) struct Responder<E: Entity, R> {
+    caller: Option<oneshot::Sender<Answer<E, R>>>,
     state: Arc<RequestState>,
     /// Which answer is right if it is dropped.
     pub(super) phase: Phase,
@@ -67,7 +67,7 @@ pub(super) enum Phase {
     Barrier,
 }
 
-impl<E: Entity> Responder<E> {
+impl<E: Entity, R> Responder<E, R> {
     /// Starts the command; false when the caller has left.
     pub(super) fn start(&self) -> bool {
         self.state.leave_queue(STARTED)
@@ -84,7 +84,7 @@ impl<E: Entity> Responder<E> {
     }
 
     /// Returns the permit, then answers.
-    pub(super) fn respond(mut self, answer: Answer<E>) {
+    pub(super) fn respond(mut self, answer: Answer<E, R>) {
         self.send(answer);
     }
 
@@ -98,7 +98,7 @@ impl<E: Entity> Responder<E> {
         self.respond(Err(unavailable(cause, retry_after)));
     }
 
-    fn send(&mut self, answer: Answer<E>) {
+    fn send(&mut self, answer: Answer<E, R>) {
         if let (Err(AskError::Unavailable { cause, .. }), Some(permit)) = (&answer, &self.permit) {
             permit.handle().registry.metrics.refused(*cause);
         }
@@ -110,7 +110,7 @@ impl<E: Entity> Responder<E> {
     }
 }
 
-impl<E: Entity> Drop for Responder<E> {
+impl<E: Entity, R> Drop for Responder<E, R> {
     fn drop(&mut self) {
         if self.caller.is_none() {
             return;
@@ -135,14 +135,14 @@ impl<E: Entity> Drop for Responder<E> {
 }
 
 /// The caller's end of a request. Dropped before the start, it withdraws the request.
-pub(super) struct PendingReply<E: Entity> {
-    answer: oneshot::Receiver<Answer<E>>,
+pub(super) struct PendingReply<E: Entity, R> {
+    answer: oneshot::Receiver<Answer<E, R>>,
     state: Arc<RequestState>,
 }
 
-impl<E: Entity> PendingReply<E> {
+impl<E: Entity, R> PendingReply<E, R> {
     /// Waits for the answer until the deadline.
-    pub(super) async fn until(mut self, deadline: Instant) -> Answer<E> {
+    pub(super) async fn until(mut self, deadline: Instant) -> Answer<E, R> {
         match timeout_at(deadline, &mut self.answer).await {
             Ok(Ok(answer)) => answer,
             // A responder always answers; that it did not means that it was leaked.
@@ -153,7 +153,7 @@ impl<E: Entity> PendingReply<E> {
     }
 }
 
-impl<E: Entity> Drop for PendingReply<E> {
+impl<E: Entity, R> Drop for PendingReply<E, R> {
     fn drop(&mut self) {
         self.state.leave_queue(ABANDONED);
     }

@@ -24,7 +24,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{Id, Prefix};
 use colloquy_model::idempotency::Reservation;
-use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
+use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError};
 
 /// Why a record refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -181,7 +181,11 @@ pub struct Changed<R> {
 }
 
 impl<R: RecordSpec> Record<R> {
-    fn judge(&self, command: RecordCommand<R>, now: i64) -> Result<Decision<Self>, RecordError> {
+    fn judge(
+        &self,
+        command: RecordCommand<R>,
+        now: i64,
+    ) -> Result<Decision<Self, Answer>, RecordError> {
         let RecordCommand {
             caller,
             if_match,
@@ -255,7 +259,7 @@ struct Turn<'r, R: RecordSpec> {
 }
 
 impl<R: RecordSpec> Turn<'_, R> {
-    fn unchanged(self, reply: Answer) -> Decision<Record<R>> {
+    fn unchanged(self, reply: Answer) -> Decision<Record<R>, Answer> {
         if self.reservation.is_none() {
             return Decision::Answer(reply);
         }
@@ -264,7 +268,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         Decision::Keep { commit, reply }
     }
 
-    fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>> {
+    fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>, Answer> {
         // It has no identifier; its place is where it is used.
         let reply = Answer::created(String::new(), None, shown);
         if self.reservation.is_none() {
@@ -274,7 +278,12 @@ impl<R: RecordSpec> Turn<'_, R> {
         Decision::Keep { commit, reply }
     }
 
-    fn put(self, state: R, conditions: Vec<Condition>, showing: Showing) -> Decision<Record<R>> {
+    fn put(
+        self,
+        state: R,
+        conditions: Vec<Condition>,
+        showing: Showing,
+    ) -> Decision<Record<R>, Answer> {
         let before = self.record.held.as_ref().map(|held| &held.state);
         let new = before.is_none();
         let sequence = self.record.sequence + 1;
@@ -331,7 +340,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         conditions: Vec<Condition>,
         effects: Vec<Effect>,
         chore: Option<Chore>,
-    ) -> Decision<Record<R>> {
+    ) -> Decision<Record<R>, Answer> {
         let sequence = self.record.sequence + 1;
         let payload = self
             .record
@@ -414,8 +423,6 @@ fn gone() -> Answer {
 impl<R: RecordSpec> Entity for Record<R> {
     const KIND: &'static str = R::NAME;
     type Id = Id<R::Named>;
-    type Command = RecordCommand<R>;
-    type Reply = Answer;
     type Refusal = RecordError;
     type Lookup = std::convert::Infallible;
     type Found = std::convert::Infallible;
@@ -433,19 +440,6 @@ impl<R: RecordSpec> Entity for Record<R> {
 
     fn is_vacant(&self) -> bool {
         self.held.is_none()
-    }
-
-    fn lookup(&self, _: &RecordCommand<R>) -> Option<Self::Lookup> {
-        None
-    }
-
-    fn decide(
-        &self,
-        command: RecordCommand<R>,
-        _: Option<Self::Found>,
-        now: Timestamp,
-    ) -> Decision<Self> {
-        self.judge(command, now.0).unwrap_or_else(Decision::Refuse)
     }
 
     fn apply(&mut self, change: Changed<R>) {
@@ -484,6 +478,19 @@ impl<R: RecordSpec> Entity for Record<R> {
                 .held
                 .as_ref()
                 .map_or(0, |held| held.state.label().len())
+    }
+}
+
+impl<R: RecordSpec> Command<Record<R>> for RecordCommand<R> {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        record: &Record<R>,
+        _: Option<std::convert::Infallible>,
+        now: Timestamp,
+    ) -> Decision<Record<R>, Answer> {
+        record.judge(self, now.0).unwrap_or_else(Decision::Refuse)
     }
 }
 

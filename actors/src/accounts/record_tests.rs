@@ -58,7 +58,7 @@ impl<R: RecordSpec> Play<R> {
         };
         let (before, etag) = (self.record.sequence, self.record.sequence.to_string());
         let json = |body: &Bytes| serde_json::from_slice(body).unwrap_or(Value::Null);
-        match self.record.decide(command, None, Timestamp(self.now)) {
+        match command.decide(&self.record, None, Timestamp(self.now)) {
             Decision::Refuse(refusal) => Err(refusal),
             Decision::Answer(reply) => {
                 assert!(reply.etag.is_none_or(|shown| shown == etag));

@@ -14,7 +14,7 @@ use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, MessageId};
-use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
+use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError};
 
 impl Conversation {
     /// As it was committed; its customer's name is the one that all its customer's conversations
@@ -39,8 +39,6 @@ impl Conversation {
 impl Entity for Conversation {
     const KIND: &'static str = "conversation";
     type Id = ConversationId;
-    type Command = ConversationCommand;
-    type Reply = Answer;
     type Refusal = ConversationError;
     /// A message of this conversation, which is to be edited or redacted.
     type Lookup = (ConversationId, MessageId);
@@ -55,38 +53,6 @@ impl Entity for Conversation {
 
     fn is_vacant(&self) -> bool {
         self.live.is_none()
-    }
-
-    fn lookup(&self, command: &ConversationCommand) -> Option<Self::Lookup> {
-        let mine = self
-            .live
-            .as_ref()
-            .is_some_and(|live| live.tenant == command.caller.tenant);
-        match &command.request {
-            Request::Edit(message, _) | Request::Redact(message) if mine => {
-                Some((self.id, *message))
-            }
-            Request::Create { .. }
-            | Request::Read
-            | Request::Change(_)
-            | Request::Close(_)
-            | Request::Reopen
-            | Request::Send(_)
-            | Request::Edit(..)
-            | Request::Redact(_)
-            | Request::Unassign(_)
-            | Request::Wake
-            | Request::CloseIdle { .. } => None,
-        }
-    }
-
-    fn decide(
-        &self,
-        command: ConversationCommand,
-        found: Option<Found>,
-        now: Timestamp,
-    ) -> Decision<Self> {
-        self.judge(command, found, now.0)
     }
 
     fn apply(&mut self, change: Changed) {
@@ -111,6 +77,42 @@ impl Entity for Conversation {
 
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.live.as_ref().map_or(0, Live::bytes)
+    }
+}
+
+impl Command<Conversation> for ConversationCommand {
+    type Reply = Answer;
+
+    fn lookup(&self, entity: &Conversation) -> Option<(ConversationId, MessageId)> {
+        let mine = entity
+            .live
+            .as_ref()
+            .is_some_and(|live| live.tenant == self.caller.tenant);
+        match &self.request {
+            Request::Edit(message, _) | Request::Redact(message) if mine => {
+                Some((entity.id, *message))
+            }
+            Request::Create { .. }
+            | Request::Read
+            | Request::Change(_)
+            | Request::Close(_)
+            | Request::Reopen
+            | Request::Send(_)
+            | Request::Edit(..)
+            | Request::Redact(_)
+            | Request::Unassign(_)
+            | Request::Wake
+            | Request::CloseIdle { .. } => None,
+        }
+    }
+
+    fn decide(
+        self,
+        entity: &Conversation,
+        found: Option<Found>,
+        now: Timestamp,
+    ) -> Decision<Conversation, Answer> {
+        entity.judge(self, found, now.0)
     }
 }
 

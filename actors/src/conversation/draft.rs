@@ -184,7 +184,7 @@ impl Draft {
         conditions: Vec<Condition>,
         reply: Answer,
         pipelined: bool,
-    ) -> Decision<Conversation> {
+    ) -> Decision<Conversation, Answer> {
         let pipelined = pipelined && conditions.is_empty();
         let (commit, live) = self.into_commit(asked, header, conditions, &reply);
         Decision::Change {

@@ -48,7 +48,7 @@ pub(super) struct Live {
 #[derive(Debug)]
 pub struct Changed(pub(super) Box<Live>);
 
-pub(super) type Decided = Result<Decision<Conversation>, ConversationError>;
+pub(super) type Decided = Result<Decision<Conversation, Answer>, ConversationError>;
 
 /// The reason in the event of a conversation that was closed because nothing happened.
 const INACTIVITY: &str = "inactivity";
@@ -81,7 +81,7 @@ impl Conversation {
         command: ConversationCommand,
         found: Option<Found>,
         now: i64,
-    ) -> Decision<Self> {
+    ) -> Decision<Self, Answer> {
         let ConversationCommand {
             caller,
             if_match,
@@ -158,7 +158,7 @@ impl Conversation {
         asked: Asked,
         new: &CreateConversation,
         customer: &CustomerShown,
-    ) -> Decision<Self> {
+    ) -> Decision<Self, Answer> {
         let state = ConversationState {
             customer: customer.id,
             status: Status::Active,
@@ -299,7 +299,7 @@ impl Conversation {
     }
 
     /// A 2xx that changes nothing; with a key, its answer is kept all the same.
-    fn unchanged(&self, live: &Live, asked: Asked) -> Decision<Self> {
+    fn unchanged(&self, live: &Live, asked: Asked) -> Decision<Self, Answer> {
         let answer = self.shown(live, &asked.people, Done::Ok);
         if asked.reservation.is_none() {
             return Decision::Answer(answer);

@@ -173,7 +173,11 @@ impl Play {
         self.conversation.live.as_ref().unwrap()
     }
 
-    fn decide(&self, request: Request, if_match: Option<Precondition>) -> Decision<Conversation> {
+    fn decide(
+        &self,
+        request: Request,
+        if_match: Option<Precondition>,
+    ) -> Decision<Conversation, Answer> {
         let found = match &request {
             Request::Edit(id, _) | Request::Redact(id) => Some(self.found(*id)),
             Request::Create { .. }

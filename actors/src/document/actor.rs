@@ -17,13 +17,11 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{BoxFuture, Decision, Entity, LoadError};
+use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError};
 
 impl Entity for Document {
     const KIND: &'static str = "document";
     type Id = DocumentId;
-    type Command = DocumentCommand;
-    type Reply = Reply;
     type Refusal = DocumentError;
     type Lookup = Precompute;
     type Found = PrecomputeResult;
@@ -37,30 +35,6 @@ impl Entity for Document {
 
     fn is_vacant(&self) -> bool {
         self.live.is_none()
-    }
-
-    fn lookup(&self, command: &DocumentCommand) -> Option<Precompute> {
-        rules::precompute(&*self.target(command)?, command)
-    }
-
-    fn decide(
-        &self,
-        command: DocumentCommand,
-        found: Option<PrecomputeResult>,
-        now: Timestamp,
-    ) -> Decision<Self> {
-        let Some(live) = self.target(&command) else {
-            return Decision::Refuse(DocumentError::NotFound);
-        };
-        let surroundings = Surroundings {
-            now,
-            ids: NewIds::RANDOM,
-            bounds: Bounds::get(),
-        };
-        match rules::decide(&live, command, surroundings, found) {
-            Ok(outcome) => outcome.into(),
-            Err(refusal) => Decision::Refuse(refusal),
-        }
     }
 
     fn apply(&mut self, Changed(change): Changed) {
@@ -101,6 +75,34 @@ impl Entity for Document {
 
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.live.as_ref().map_or(0, Live::bytes)
+    }
+}
+
+impl Command<Document> for DocumentCommand {
+    type Reply = Reply;
+
+    fn lookup(&self, document: &Document) -> Option<Precompute> {
+        rules::precompute(&*document.target(self)?, self)
+    }
+
+    fn decide(
+        self,
+        document: &Document,
+        found: Option<PrecomputeResult>,
+        now: Timestamp,
+    ) -> Decision<Document, Reply> {
+        let Some(live) = document.target(&self) else {
+            return Decision::Refuse(DocumentError::NotFound);
+        };
+        let surroundings = Surroundings {
+            now,
+            ids: NewIds::RANDOM,
+            bounds: Bounds::get(),
+        };
+        match rules::decide(&live, self, surroundings, found) {
+            Ok(outcome) => outcome.into(),
+            Err(refusal) => Decision::Refuse(refusal),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Order, Paging, Start};
-use colloquy_runtime::{Decision, Entity, Incarnation};
+use colloquy_runtime::{Command, Decision, Entity, Incarnation};
 
 /// What the network would do, in order; then it answers 200.
 #[derive(Default)]
@@ -133,7 +133,7 @@ impl Desk {
             request,
             identity,
         };
-        match self.endpoint.decide(command, None, Timestamp(now_ms())) {
+        match command.decide(&self.endpoint, None, Timestamp(now_ms())) {
             Decision::Change { commit, change, .. } => {
                 self.commit(commit);
                 self.endpoint.apply(change);

@@ -15,10 +15,11 @@ use super::super::restore_endpoint;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
 use crate::idempotency::{Keys, Looked};
+use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Mode};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::key_hash;
-use colloquy_runtime::{Decision, Entity};
+use colloquy_runtime::{Command, Decision, Entity};
 
 const SCOPE: Tenant = Tenant::OPERATORS;
 
@@ -298,7 +299,7 @@ impl Play {
         tenant: Tenant,
         key: &str,
         request: WebhookRequest,
-    ) -> Decision<Record<Webhook>> {
+    ) -> Decision<Record<Webhook>, Answer> {
         let Looked::Fresh(reservation, _) = self
             .keys
             .look(key_hash(tenant, key), crate::idempotency::numbered(0))
@@ -311,17 +312,14 @@ impl Play {
         };
         let identity = Arc::new(Identity::default());
         let reservation = Some(reservation);
-        self.record.decide(
-            RecordCommand {
-                caller,
-                if_match: None,
-                reservation,
-                request,
-                identity,
-            },
-            None,
-            Timestamp(2_000),
-        )
+        let command = RecordCommand {
+            caller,
+            if_match: None,
+            reservation,
+            request,
+            identity,
+        };
+        command.decide(&self.record, None, Timestamp(2_000))
     }
 }
 

@@ -70,8 +70,6 @@ impl Ledger {
 impl Entity for Ledger {
     const KIND: &'static str = "ledger";
     type Id = u64;
-    type Command = Command;
-    type Reply = Vec<u64>;
     type Refusal = Refused;
     type Lookup = u64;
     type Found = u64;
@@ -88,55 +86,6 @@ impl Entity for Ledger {
 
     fn is_vacant(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    fn lookup(&self, command: &Command) -> Option<u64> {
-        assert!(
-            !matches!(command, Command::PanicInLookup),
-            "poison in lookup"
-        );
-        if let Command::AddFound(number) = command {
-            Some(*number)
-        } else {
-            None
-        }
-    }
-
-    fn decide(&self, command: Command, found: Option<u64>, _: Timestamp) -> Decision<Self> {
-        match command {
-            Command::Add(number) => pipelined(self.append(number)),
-            Command::AddIf(number) => Decision::Change {
-                change: Change::Append(number),
-                commit: self.append(number),
-                reply: vec![number],
-                pipelined: false,
-            },
-            Command::AddFound(_) => pipelined(self.append(found.unwrap_or_default())),
-            Command::Keep(number) => Decision::Keep {
-                commit: Append {
-                    id: self.id,
-                    number,
-                    after: None,
-                },
-                reply: vec![number],
-            },
-            Command::Read | Command::PanicInLookup => Decision::Answer(self.entries.clone()),
-            Command::Never => Decision::Refuse(Refused),
-            Command::Spin(span) => {
-                let start = Instant::now();
-                while start.elapsed() < span {
-                    thread::yield_now();
-                }
-                Decision::Answer(Vec::new())
-            }
-            Command::PanicInDecide => panic!("poison in decide"),
-            Command::PanicInApply => Decision::Change {
-                change: Change::Panic,
-                commit: self.append(0),
-                reply: Vec::new(),
-                pipelined: true,
-            },
-        }
     }
 
     fn apply(&mut self, change: Change) {
@@ -162,8 +111,63 @@ impl Entity for Ledger {
     }
 }
 
+impl crate::Command<Ledger> for Command {
+    type Reply = Vec<u64>;
+
+    fn lookup(&self, _: &Ledger) -> Option<u64> {
+        assert!(!matches!(self, Command::PanicInLookup), "poison in lookup");
+        if let Command::AddFound(number) = self {
+            Some(*number)
+        } else {
+            None
+        }
+    }
+
+    fn decide(
+        self,
+        ledger: &Ledger,
+        found: Option<u64>,
+        _: Timestamp,
+    ) -> Decision<Ledger, Vec<u64>> {
+        match self {
+            Command::Add(number) => pipelined(ledger.append(number)),
+            Command::AddIf(number) => Decision::Change {
+                change: Change::Append(number),
+                commit: ledger.append(number),
+                reply: vec![number],
+                pipelined: false,
+            },
+            Command::AddFound(_) => pipelined(ledger.append(found.unwrap_or_default())),
+            Command::Keep(number) => Decision::Keep {
+                commit: Append {
+                    id: ledger.id,
+                    number,
+                    after: None,
+                },
+                reply: vec![number],
+            },
+            Command::Read | Command::PanicInLookup => Decision::Answer(ledger.entries.clone()),
+            Command::Never => Decision::Refuse(Refused),
+            Command::Spin(span) => {
+                let start = Instant::now();
+                while start.elapsed() < span {
+                    thread::yield_now();
+                }
+                Decision::Answer(Vec::new())
+            }
+            Command::PanicInDecide => panic!("poison in decide"),
+            Command::PanicInApply => Decision::Change {
+                change: Change::Panic,
+                commit: ledger.append(0),
+                reply: Vec::new(),
+                pipelined: true,
+            },
+        }
+    }
+}
+
 /// Appends a number at once; the actor goes on.
-fn pipelined(commit: Append) -> Decision<Ledger> {
+fn pipelined(commit: Append) -> Decision<Ledger, Vec<u64>> {
     Decision::Change {
         change: Change::Append(commit.number),
         commit,

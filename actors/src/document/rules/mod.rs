@@ -160,7 +160,7 @@ impl<R> Outcome<R> {
     }
 }
 
-impl From<Outcome<Reply>> for Decision<Document> {
+impl From<Outcome<Reply>> for Decision<Document, Reply> {
     fn from(Outcome { reply, effect }: Outcome<Reply>) -> Self {
         match effect {
             Effect::Nothing => Decision::Answer(reply),

@@ -26,6 +26,7 @@ use colloquy_model::commit::Header;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::DocumentId;
 use colloquy_model::user::Role;
+use colloquy_runtime::Command;
 use colloquy_runtime::Entity;
 use colloquy_runtime::offload::ComputePermit;
 
@@ -109,7 +110,7 @@ impl Desk {
             request: request.into(),
             users: Arc::clone(&self.users),
         };
-        let computed = self.document.lookup(&command).map(|job| {
+        let computed = command.lookup(&self.document).map(|job| {
             let chains: Vec<_> = job
                 .needs()
                 .into_iter()
@@ -117,7 +118,7 @@ impl Desk {
                 .collect();
             job.compute(&chains).unwrap()
         });
-        let reply = match self.document.decide(command, computed, Timestamp(self.now)) {
+        let reply = match command.decide(&self.document, computed, Timestamp(self.now)) {
             Decision::Answer(reply) | Decision::Keep { reply, .. } => reply,
             Decision::Refuse(refusal) => return Err(refusal),
             Decision::Change {

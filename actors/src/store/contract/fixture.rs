@@ -36,7 +36,7 @@ use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
 use colloquy_model::idempotency::{Reservation, key_hash};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{CommitFailure, Decision, Incarnation};
+use colloquy_runtime::{Command, CommitFailure, Decision, Incarnation};
 
 /// Live data of account 1.
 pub(super) fn live() -> Tenant {
@@ -433,8 +433,9 @@ impl Pending {
 }
 
 /// A command as an entity takes it, made from what is asked.
-pub(in crate::store) trait Asked: Kept<Reply = Answer> {
+pub(in crate::store) trait Asked: Kept {
     type Ask;
+    type Command: Command<Self, Reply = Answer>;
     fn command(
         acting: &Acting<Self>,
         asked: Self::Ask,
@@ -444,6 +445,7 @@ pub(in crate::store) trait Asked: Kept<Reply = Answer> {
 
 impl Asked for Conversation {
     type Ask = Request;
+    type Command = ConversationCommand;
     fn command(
         acting: &Acting<Self>,
         request: Request,
@@ -462,6 +464,7 @@ impl Asked for Conversation {
 
 impl<R: RecordSpec> Asked for Record<R> {
     type Ask = R::Request;
+    type Command = RecordCommand<R>;
     fn command(
         acting: &Acting<Self>,
         request: R::Request,
@@ -490,13 +493,12 @@ impl<E: Asked> Acting<E> {
         }
     }
 
-    fn decide(&self, asked: E::Ask, reservation: Option<Reservation>) -> Decision<E> {
+    fn decide(&self, asked: E::Ask, reservation: Option<Reservation>) -> Decision<E, Answer> {
         let command = E::command(self, asked, reservation);
-        let found = self
-            .entity
-            .lookup(&command)
+        let found = command
+            .lookup(&self.entity)
             .map(|lookup| wait(E::find(Arc::clone(&self.store), lookup)).unwrap());
-        self.entity.decide(command, found, Timestamp::now())
+        command.decide(&self.entity, found, Timestamp::now())
     }
 
     fn submit(&self, commit: E::Commit) -> Pending {
@@ -529,7 +531,7 @@ impl<E: Asked> Acting<E> {
         self.conclude(decision)
     }
 
-    fn conclude(&mut self, decision: Decision<E>) -> Result<Answer, Failed<E::Refusal>> {
+    fn conclude(&mut self, decision: Decision<E, Answer>) -> Result<Answer, Failed<E::Refusal>> {
         match decision {
             Decision::Answer(reply) => Ok(reply),
             Decision::Refuse(refusal) => Err(Failed::Refused(refusal)),

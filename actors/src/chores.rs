@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::conversation::Conversations;
-use crate::conversation::messages::Request;
+use crate::conversation::messages::UnassignUser;
 use crate::store::{ConversationQuery, Facets, Store};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::Chore;
 use colloquy_model::id::UserId;
 use colloquy_model::page::{Order, Paging, Start};
@@ -98,10 +99,10 @@ async fn unassign(
                 by: Actor::server("a user was deleted"),
             };
             let asked = conversations
-                .ask(header.id, caller, None, None, Request::Unassign(user))
+                .ask(header.id, CommandMeta::new(caller), UnassignUser { user })
                 .await;
             match asked {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(AskError::Unreadable) => unreadable += 1,
                 Err(_) => {
                     tokio::time::sleep(PAUSE).await;

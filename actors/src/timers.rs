@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 
 use crate::accounts::Identity;
 use crate::conversation::Conversations;
-use crate::conversation::messages::Request;
+use crate::conversation::messages::{CloseIdle, EndSnooze};
 use crate::store::{Timed, TimedQuery, TimerStore, Timing};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::AskError;
 use colloquy_runtime::alarm::Alarm;
@@ -195,18 +196,24 @@ impl Timers {
                 && self.is_wanted(timing, after_ms)
             {
                 let conversations = Arc::clone(&self.conversations);
-                let (request, chore) = match timing {
-                    Timing::Snooze => (Request::Wake, "a snooze ended"),
-                    Timing::Inactivity(_) => (Request::CloseIdle { after_ms }, "inactivity"),
-                };
-                let caller = Caller {
-                    tenant: one.tenant,
-                    by: Actor::server(chore),
+                let (id, tenant) = (one.id, one.tenant);
+                let meta = move |chore| {
+                    let by = Actor::server(chore);
+                    CommandMeta::new(Caller { tenant, by })
                 };
                 asked.spawn(async move {
-                    let answer = conversations.ask(one.id, caller, None, None, request).await;
+                    let answer = match timing {
+                        Timing::Snooze => {
+                            let meta = meta("a snooze ended");
+                            conversations.ask(id, meta, EndSnooze).await
+                        }
+                        Timing::Inactivity(_) => {
+                            let meta = meta("inactivity");
+                            conversations.ask(id, meta, CloseIdle { after_ms }).await
+                        }
+                    };
                     // What can't be read is not asked again at once: it stays as it is.
-                    matches!(answer, Ok(_) | Err(AskError::Unreadable))
+                    matches!(answer, Ok(()) | Err(AskError::Unreadable))
                 });
             }
             match asked.join_next().await {

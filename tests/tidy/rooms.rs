@@ -107,11 +107,6 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// folder's own file defines; what it only shows belongs to the file that defines it.
 const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
-        "conversation",
-        &["draft", "message_rules", "state"],
-        "rules fill a draft, and a draft starts from the state that they judge; to be untied",
-    ),
-    (
         "document",
         &[
             "comments",

@@ -2,7 +2,7 @@
 //! checked. Data only: no actor, no store, no HTTP, and no import of any other crate of Colloquy.
 //!
 //! - [`id`], [`time`], [`text`], [`metadata`], [`bounds`]: values that callers send and see.
-//! - [`caller`]: who asks, for which account and in which mode.
+//! - [`caller`]: who asks, for which account and in which mode; [`command`]: under which conditions.
 //! - [`entity`], [`commit`]: what the store names, and everything that one command changes.
 //! - [`conversation`], [`document`], [`account`], [`key`], [`user`]: the state of these as it is
 //!   stored and shown; [`secret`]: how secrets are made and told from a typing error.
@@ -20,6 +20,7 @@ pub mod answer;
 pub mod attempt;
 pub mod bounds;
 pub mod caller;
+pub mod command;
 pub mod commit;
 pub mod conversation;
 pub mod damage;

@@ -1,19 +1,23 @@
-//! A conversation as the runtime runs it, and how its room is entered. Only order: look up, decide,
-//! commit, apply.
+//! A conversation as the runtime runs it. Only order: look up, decide, commit, apply.
 
-use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 
-use super::messages::{ConversationCommand, ConversationError, Request};
-use super::state::{Changed, Conversation, Found, Live};
+use super::context::{CommandContext, NewIds, Surroundings};
+use super::messages::ConversationError;
+use super::rules::{ConversationRequest, decide};
+use super::state::{Changed, Conversation, Live};
+use crate::accounts::Identity;
 use crate::customer_names::Names;
 use crate::journal::Kept;
-use crate::store::{Store, Stored, StoredConversation};
-use colloquy_model::answer::{Answer, Invalid};
+use crate::store::{Store, Stored, StoredConversation, StoredMessage};
+use colloquy_model::answer::Invalid;
+use colloquy_model::bounds::Bounds;
+use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, MessageId};
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError};
 
 impl Conversation {
@@ -22,6 +26,7 @@ impl Conversation {
     fn restored(id: ConversationId, stored: StoredConversation, names: &Names) -> Self {
         let (name, revision) = &stored.customer_name;
         let live = Live {
+            id,
             tenant: stored.tenant,
             customer: names.cell(stored.state.customer.number(), name, *revision),
             state: stored.state,
@@ -40,9 +45,9 @@ impl Entity for Conversation {
     const KIND: &'static str = "conversation";
     type Id = ConversationId;
     type Refusal = ConversationError;
-    /// A message of this conversation, which is to be edited or redacted.
-    type Lookup = (ConversationId, MessageId);
-    type Found = Found;
+    type Lookup = MessageLookup;
+    /// The message, where the conversation has it.
+    type Found = Option<StoredMessage>;
     type Change = Changed;
     type Commit = Commit;
     type Violation = ConstraintViolation;
@@ -80,39 +85,77 @@ impl Entity for Conversation {
     }
 }
 
-impl Command<Conversation> for ConversationCommand {
-    type Reply = Answer;
+/// A message of a conversation, which is read before a rule decides about it.
+#[derive(Debug)]
+pub struct MessageLookup {
+    conversation: ConversationId,
+    message: MessageId,
+}
 
-    fn lookup(&self, entity: &Conversation) -> Option<(ConversationId, MessageId)> {
-        let mine = entity
-            .live
-            .as_ref()
-            .is_some_and(|live| live.tenant == self.caller.tenant);
-        match &self.request {
-            Request::Edit(message, _) | Request::Redact(message) if mine => {
-                Some((entity.id, *message))
-            }
-            Request::Create { .. }
-            | Request::Read
-            | Request::Change(_)
-            | Request::Close(_)
-            | Request::Reopen
-            | Request::Send(_)
-            | Request::Edit(..)
-            | Request::Redact(_)
-            | Request::Unassign(_)
-            | Request::Wake
-            | Request::CloseIdle { .. } => None,
+/// A request with all that a conversation needs to decide on it.
+#[derive(Debug)]
+pub struct ConversationCommand<R> {
+    pub(crate) meta: CommandMeta,
+    pub(crate) request: R,
+    /// The view of the account's users.
+    pub(crate) users: Arc<Identity>,
+}
+
+impl<R: ConversationRequest> ConversationCommand<R> {
+    /// Decides with the time and the source of identifiers that are handed in. `found` is the
+    /// message that [`Command::lookup`] asked for.
+    pub(super) fn decide_at(
+        self,
+        conversation: &Conversation,
+        found: Option<StoredMessage>,
+        surroundings: Surroundings,
+    ) -> Decision<Conversation, R::Reply> {
+        let CommandMeta {
+            caller,
+            if_match,
+            reservation,
+        } = self.meta;
+        let Surroundings { now, ids, bounds } = surroundings;
+        let context = CommandContext {
+            caller,
+            if_match,
+            reservation,
+            users: self.users,
+            message: found,
+            now,
+            ids,
+            bounds,
+        };
+        decide(conversation, self.request, context).unwrap_or_else(Decision::Refuse)
+    }
+}
+
+impl<R: ConversationRequest> Command<Conversation> for ConversationCommand<R> {
+    type Reply = R::Reply;
+
+    fn lookup(&self, conversation: &Conversation) -> Option<MessageLookup> {
+        let live = conversation.live.as_ref()?;
+        if live.tenant != self.meta.caller.tenant {
+            return None;
         }
+        Some(MessageLookup {
+            conversation: live.id,
+            message: self.request.message()?,
+        })
     }
 
     fn decide(
         self,
-        entity: &Conversation,
-        found: Option<Found>,
+        conversation: &Conversation,
+        found: Option<Option<StoredMessage>>,
         now: Timestamp,
-    ) -> Decision<Conversation, Answer> {
-        entity.judge(self, found, now.0)
+    ) -> Decision<Conversation, R::Reply> {
+        let surroundings = Surroundings {
+            now,
+            ids: NewIds::RANDOM,
+            bounds: Bounds::get(),
+        };
+        self.decide_at(conversation, found.flatten(), surroundings)
     }
 }
 
@@ -132,9 +175,9 @@ impl Kept for Conversation {
 
     fn find(
         store: Arc<dyn Store>,
-        (conversation, message): Self::Lookup,
-    ) -> BoxFuture<Result<Found, LoadError>> {
-        let finding = store.message(Conversation::subject(conversation), message);
+        lookup: MessageLookup,
+    ) -> BoxFuture<Result<Option<StoredMessage>, LoadError>> {
+        let finding = store.message(Conversation::subject(lookup.conversation), lookup.message);
         Box::pin(async move { Ok(finding.await?) })
     }
 }

@@ -1,22 +1,23 @@
 //! A commit of a conversation in the making: its rows, each with the counts up to it, and what they
 //! say.
 
-use std::sync::LazyLock;
-
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::message_rules::NewMessage;
-use super::messages::{ConversationView, EmbeddedCustomer};
-use super::state::{Asked, Changed, Conversation, Live};
+use super::context::{CommandContext, NewIds};
+use super::messages::ConversationView;
+use super::state::{Changed, Conversation, Live};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Effect, Header, KeptAnswer, NewRow};
-use colloquy_model::conversation::{ConversationState, MessageView, Seen, SenderType, Status};
+use colloquy_model::conversation::{
+    ConversationState, MessageType, MessageView, Seen, SenderId, SenderType, Status,
+};
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::{ConversationId, MessageId, UserId};
+use colloquy_model::id::MessageId;
+use colloquy_model::idempotency::Reservation;
+use colloquy_model::json::bytes;
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
@@ -33,30 +34,62 @@ struct EventData<'a> {
     reason: Option<Option<&'a str>>,
 }
 
+/// What a new message is to say.
+pub(super) struct NewMessage {
+    pub(super) content: String,
+    pub(super) kind: MessageType,
+    pub(super) sender_type: SenderType,
+    pub(super) sender_id: Option<SenderId>,
+    pub(super) metadata: Metadata,
+}
+
+/// A message that was added to a draft.
+pub(super) struct AddedMessage {
+    pub(super) id: MessageId,
+    /// The message in JSON.
+    pub(super) body: Bytes,
+}
+
 /// A commit in the making: rows follow each other, each with the counts up to it.
 pub(super) struct Draft {
-    id: ConversationId,
     expected: u64,
+    ids: NewIds,
     pub(super) live: Live,
     rows: Vec<NewRow>,
+    header: Header,
     /// The sequence of the message that is redacted.
-    pub(super) redacts: Option<u64>,
+    redacts: Option<u64>,
 }
 
 impl Draft {
-    pub(super) fn new(id: ConversationId, live: Live, asked: &Asked) -> Self {
+    /// A draft without an event, on top of a conversation that is there.
+    pub(super) fn new(live: Live, context: &CommandContext) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
-        let at = asked.now.max(live.updated_at);
+        let at = context.now.0.max(live.updated_at);
         Draft {
-            id,
             expected: live.sequence,
+            ids: context.ids,
             live: Live {
                 updated_at: at,
                 ..live
             },
             rows: Vec::new(),
+            header: Header::Unchanged,
             redacts: None,
         }
+    }
+
+    /// A draft that begins a conversation, with the event that says so.
+    pub(super) fn starting(live: Live, context: &CommandContext) -> Self {
+        let created_at = live.updated_at;
+        let mut draft = Draft::new(live, context);
+        draft.live.updated_at = created_at;
+        draft.header = Header::Conversation {
+            before: None,
+            after: Box::new(draft.live.state.clone()),
+        };
+        draft.event(EventKind::ConversationCreated, None, None);
+        draft
     }
 
     fn row(
@@ -89,15 +122,15 @@ impl Draft {
     }
 
     /// An event that shows the whole conversation.
-    pub(super) fn event(
+    fn event(
         &mut self,
         happened: EventKind,
         changes: Option<Map<String, Value>>,
         reason: Option<Option<&str>>,
     ) {
         let name = self.live.customer.now();
-        let conversation = view(self.id, &self.live, self.live.state.assignee, &name.name);
-        let data = to_json(&EventData {
+        let conversation = self.live.view(self.live.state.assignee, &name.name);
+        let data = bytes(&EventData {
             conversation,
             changes,
             reason,
@@ -105,19 +138,20 @@ impl Draft {
         self.row(happened, data, None, None);
     }
 
-    pub(super) fn message(&mut self, said: NewMessage) -> (MessageId, Bytes) {
+    /// Adds a message, with its event.
+    pub(super) fn message(&mut self, new: NewMessage) -> AddedMessage {
         let at = self.live.updated_at;
-        self.live.tallies = self.live.tallies.plus(said.sender_type, at);
-        let id = MessageId::with_sequence(at, self.live.sequence + 1);
-        let body = to_json(&MessageView {
+        self.live.tallies = self.live.tallies.plus(new.sender_type, at);
+        let id = (self.ids.message)(at, self.live.sequence + 1);
+        let body = bytes(&MessageView {
             message_id: id,
-            conversation_id: self.id,
+            conversation_id: self.live.id,
             seq: self.live.tallies.total(),
-            content: said.content,
-            kind: said.kind,
-            sender_type: said.sender_type,
-            sender_id: said.sender_id,
-            metadata: said.metadata,
+            content: new.content,
+            kind: new.kind,
+            sender_type: new.sender_type,
+            sender_id: new.sender_id,
+            metadata: new.metadata,
             sent_at: Timestamp(at),
             edited_at: None,
             redacted: false,
@@ -125,14 +159,15 @@ impl Draft {
         self.row(
             EventKind::MessageCreated,
             body.clone(),
-            Some(said.sender_type),
+            Some(new.sender_type),
             None,
         );
-        (id, body)
+        AddedMessage { id, body }
     }
 
+    /// Replaces the text of the message with this original sequence, with the event that says so.
     pub(super) fn edited(&mut self, message: &MessageView, original: u64) -> Bytes {
-        let body = to_json(message);
+        let body = bytes(message);
         self.row(
             EventKind::MessageUpdated,
             body.clone(),
@@ -142,10 +177,16 @@ impl Draft {
         body
     }
 
+    /// Erases all texts of the message with this original sequence; `message` is what is left.
+    pub(super) fn redacted(&mut self, message: &MessageView, original: u64) {
+        self.edited(message, original);
+        self.redacts = Some(original);
+    }
+
     /// Takes the new state, with the one event that says so. What follows from its status is set
     /// here, whichever way it came about.
     pub(super) fn become_state(&mut self, mut after: ConversationState, reason: Option<&str>) {
-        let before = self.live.state.clone();
+        let before = &self.live.state;
         let closes = after.status == Status::Closed && before.status != Status::Closed;
         if closes {
             after.closed_at = Some(self.live.updated_at);
@@ -160,8 +201,12 @@ impl Draft {
         if reopens || wakes {
             after.activated_at = self.live.updated_at;
         }
-        let changes = changes(&before, &after);
-        self.live.state = after;
+        let changes = changes(before, &after);
+        let before = std::mem::replace(&mut self.live.state, after.clone());
+        self.header = Header::Conversation {
+            before: Some(Box::new(before)),
+            after: Box::new(after),
+        };
         let happened = if closes {
             EventKind::ConversationClosed
         } else {
@@ -170,47 +215,66 @@ impl Draft {
         self.event(happened, Some(changes), closes.then_some(reason));
     }
 
-    pub(super) fn header(&self, before: &Live) -> Header {
-        Header::Conversation {
-            before: Some(Box::new(before.state.clone())),
-            after: Box::new(self.live.state.clone()),
-        }
-    }
-
+    /// Commits the draft with this answer. With conditions the next request waits until the commit
+    /// is settled.
     pub(super) fn commit(
         self,
-        asked: Asked,
-        header: Header,
+        context: CommandContext,
         conditions: Vec<Condition>,
         reply: Answer,
-        pipelined: bool,
     ) -> Decision<Conversation, Answer> {
-        let pipelined = pipelined && conditions.is_empty();
-        let (commit, live) = self.into_commit(asked, header, conditions, &reply);
+        let pipelined = conditions.is_empty();
+        let answer = self.kept(context.reservation, &reply);
+        let caller = context.caller;
+        let (change, commit) = self.into_commit(caller, answer, conditions);
         Decision::Change {
-            change: Changed(Box::new(live)),
+            change,
             commit,
             reply,
             pipelined,
         }
     }
 
-    pub(super) fn into_commit(
-        self,
-        asked: Asked,
-        header: Header,
-        conditions: Vec<Condition>,
-        reply: &Answer,
-    ) -> (Commit, Live) {
+    /// Commits the draft, which nobody waits to be shown anything of.
+    pub(super) fn commit_unseen(self, context: CommandContext) -> Decision<Conversation, ()> {
+        let (change, commit) = self.into_commit(context.caller, None, Vec::new());
+        Decision::Change {
+            change,
+            commit,
+            reply: (),
+            pipelined: true,
+        }
+    }
+
+    /// The answer as it is kept under an idempotency key. What the first event holds is not kept
+    /// twice.
+    fn kept(&self, reservation: Option<Reservation>, reply: &Answer) -> Option<KeptAnswer> {
+        let reservation = reservation?;
         let first_payload = self.rows.first().map(|row| &row.payload);
         let body = (first_payload != Some(&reply.body)).then(|| reply.body.clone());
-        let answer = asked.reservation.map(|reservation| KeptAnswer {
+        Some(KeptAnswer {
             reservation,
             done: reply.done,
             id: reply.id.clone(),
             etag: reply.etag.clone(),
             body,
-        });
+        })
+    }
+
+    fn into_commit(
+        self,
+        caller: Caller,
+        answer: Option<KeptAnswer>,
+        conditions: Vec<Condition>,
+    ) -> (Changed, Commit) {
+        let Draft {
+            expected,
+            live,
+            rows,
+            header,
+            redacts,
+            ..
+        } = self;
         let snoozed_until = match &header {
             Header::Conversation { after, .. } => after.snoozed_until,
             Header::Unchanged
@@ -220,36 +284,37 @@ impl Draft {
             | Header::DocumentGone
             | Header::LinkUsed { .. } => None,
         };
-        let effects = snoozed_until.map(Effect::Snoozed).into_iter().collect();
         let caller = Caller {
-            tenant: self.live.tenant,
-            by: asked.caller.by,
+            tenant: live.tenant,
+            by: caller.by,
         };
-        let commit = Commit::new(
-            Conversation::subject(self.id),
-            self.expected,
-            caller,
-            self.live.updated_at,
-        );
-        let Draft {
+        let subject = Conversation::subject(live.id);
+        let commit = Commit {
             rows,
+            header,
             redacts,
-            live,
-            ..
-        } = self;
-        (
-            Commit {
-                rows,
-                header,
-                redacts,
-                conditions,
-                answer,
-                effects,
-                ..commit
-            },
-            live,
-        )
+            conditions,
+            answer,
+            effects: snoozed_until.map(Effect::Snoozed).into_iter().collect(),
+            ..Commit::new(subject, expected, caller, live.updated_at)
+        };
+        (Changed(Box::new(live)), commit)
     }
+}
+
+/// An answer that changes nothing. Under an idempotency key it is kept all the same.
+pub(super) fn unchanged(
+    live: &Live,
+    context: CommandContext,
+    reply: Answer,
+) -> Decision<Conversation, Answer> {
+    if context.reservation.is_none() {
+        return Decision::Answer(reply);
+    }
+    let draft = Draft::new(live.clone(), &context);
+    let answer = draft.kept(context.reservation, &reply);
+    let (_, commit) = draft.into_commit(context.caller, answer, Vec::new());
+    Decision::Keep { commit, reply }
 }
 
 /// `{"field":{"from":…,"to":…}}` for everything that differs.
@@ -287,53 +352,4 @@ fn changes(before: &ConversationState, after: &ConversationState) -> Map<String,
     differ("closed_at", time(before.closed_at), time(after.closed_at));
     differ("metadata", metadata(before), metadata(after));
     changes
-}
-
-pub(super) fn view<'a>(
-    id: ConversationId,
-    live: &'a Live,
-    assignee: Option<UserId>,
-    name: &'a str,
-) -> ConversationView<'a> {
-    ConversationView {
-        conversation_id: id,
-        customer_id: live.state.customer,
-        customer: EmbeddedCustomer {
-            id: live.state.customer,
-            name,
-        },
-        status: live.state.status,
-        channel: live.state.channel,
-        priority: live.state.priority,
-        assignee_id: assignee,
-        metadata: raw(&live.state.metadata),
-        message_count: live.tallies.total(),
-        last_message_at: live.tallies.last_message_at.map(Timestamp),
-        snoozed_until: live.state.snoozed_until.map(Timestamp),
-        created_at: Timestamp(id.created_ms()),
-        updated_at: Timestamp(live.updated_at),
-        closed_at: live.state.closed_at.map(Timestamp),
-    }
-}
-
-/// What most conversations have for metadata: not worth to be parsed each time that it is shown.
-static EMPTY: LazyLock<Box<RawValue>> = LazyLock::new(|| {
-    RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
-});
-
-/// Stored JSON as it stands.
-pub(super) fn raw(json: &str) -> &RawValue {
-    if json == "{}" {
-        return &EMPTY;
-    }
-    serde_json::from_str(json).unwrap_or(RawValue::NULL)
-}
-
-pub(super) fn compact(metadata: &Metadata) -> Box<str> {
-    colloquy_model::json::text(metadata).into()
-}
-
-/// JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
-pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
-    colloquy_model::json::bytes(shape)
 }

@@ -1,144 +1,156 @@
-//! The rules of a conversation's messages, pure like those of its state: sending, editing,
-//! redacting. What a message does to the conversation around it stands in `state`.
+//! The rules of a conversation's messages, pure like those of the conversation itself: sending,
+//! editing, redacting.
 
-use super::draft::{Draft, to_json};
-use super::messages::{ConversationError, EditMessage, SendMessage};
-use super::state::{Asked, Conversation, Decided, Found, Live};
+use super::context::{CommandContext, Entry};
+use super::draft::{Draft, NewMessage};
+use super::messages::{ConversationError, RedactMessage, ReviseMessage, SendMessage};
+use super::rules::{ConversationRequest, Decided, invalid};
+use super::state::Live;
 use crate::store::StoredMessage;
-use colloquy_model::answer::{Answer, Invalid, Precondition};
-use colloquy_model::bounds::Bounds;
+use colloquy_model::answer::Answer;
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::Header;
 use colloquy_model::conversation::{MessageType, SenderId, SenderType, Status};
-use colloquy_model::id::{MessageId, UserId};
-use colloquy_model::metadata::Metadata;
+use colloquy_model::id::{CustomerId, MessageId, UserId};
+use colloquy_model::json::bytes;
 use colloquy_model::text::is_https_url;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
-impl Conversation {
-    pub(super) fn send(&self, live: &Live, send: SendMessage, asked: Asked) -> Decided {
-        let said = said(live, send, asked.caller.by.user)?;
+impl ConversationRequest for SendMessage {
+    type Reply = Answer;
+
+    fn check(&self, entry: &Entry<'_>) -> Result<(), ConversationError> {
+        match self.sender_id {
+            Some(SenderId::User(user)) if !entry.is_user(user) => {
+                Err(invalid("sender_id", "must be a valid user ID"))
+            }
+            Some(SenderId::User(_) | SenderId::Customer(_)) | None => Ok(()),
+        }
+    }
+
+    fn sending_customer(&self) -> Option<CustomerId> {
+        match self.sender_id {
+            Some(SenderId::Customer(customer)) => Some(customer),
+            Some(SenderId::User(_)) | None => None,
+        }
+    }
+
+    /// A customer's message makes the conversation active.
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
+        let new = new_message(live, self, context.caller.by.user)?;
         let reopens =
-            said.sender_type == SenderType::Customer && live.state.status != Status::Active;
+            new.sender_type == SenderType::Customer && live.state.status != Status::Active;
         if live.state.status == Status::Closed && !reopens {
             return Err(ConversationError::Closed);
         }
-        let mut draft = Draft::new(self.id, live.clone(), &asked);
-        let (id, body) = draft.message(said);
-        let mut header = Header::Unchanged;
+        let mut draft = Draft::new(live.clone(), &context);
+        let added = draft.message(new);
         if reopens {
             let mut after = draft.live.state.clone();
             after.status = Status::Active;
             draft.become_state(after, None);
-            header = draft.header(live);
         }
         let etag = Some((live.sequence + 1).to_string());
-        let answer = Answer::created(id.to_string(), etag, body);
-        Ok(draft.commit(asked, header, Vec::new(), answer, true))
+        let answer = Answer::created(added.id.to_string(), etag, added.body);
+        Ok(draft.commit(context, Vec::new(), answer))
+    }
+}
+
+impl ConversationRequest for ReviseMessage {
+    type Reply = Answer;
+
+    fn message(&self) -> Option<MessageId> {
+        Some(self.message)
     }
 
-    pub(super) fn edit(
-        &self,
-        live: &Live,
-        (id, edit): (MessageId, EditMessage),
-        asked: Asked,
-        if_match: Option<&Precondition>,
-        found: Found,
-    ) -> Decided {
-        let held = held(id, live.tenant, found)?;
-        check(&held, if_match)?;
+    fn decide(self, live: &Live, mut context: CommandContext) -> Decided<Answer> {
+        let held = asked_about(self.message, live, &mut context)?;
         if held.now.redacted {
             return Err(ConversationError::Redacted);
         }
         let mut after = held.now.clone();
-        if let Some(content) = edit.content {
+        if let Some(content) = self.edit.content {
             acceptable(after.kind, &content)?;
             after.content = content.into_string();
         }
-        if let Some(patch) = &edit.metadata {
-            let refused = |reason| ConversationError::Invalid(Invalid::new("metadata", reason));
-            after.metadata = after.metadata.patched(patch.as_ref()).map_err(refused)?;
+        if let Some(patch) = &self.edit.metadata {
+            let patched = after.metadata.patched(patch.as_ref());
+            after.metadata = patched.map_err(|reason| invalid("metadata", &reason))?;
         }
         if after.content == held.now.content && after.metadata == held.now.metadata {
             return Ok(Decision::Answer(answer(&held)));
         }
-        let edits_max = Bounds::get().message_edits_max;
+        let edits_max = context.bounds.message_edits_max;
         if held.edits >= edits_max {
             return Err(ConversationError::TooManyEdits(edits_max));
         }
-        let mut draft = Draft::new(self.id, live.clone(), &asked);
+        let mut draft = Draft::new(live.clone(), &context);
         after.edited_at = Some(Timestamp(draft.live.updated_at));
         let body = draft.edited(&after, held.sequence);
         let etag = Some((live.sequence + 1).to_string());
-        let answer = Answer::ok(etag, body);
-        Ok(draft.commit(asked, Header::Unchanged, Vec::new(), answer, true))
+        Ok(draft.commit(context, Vec::new(), Answer::ok(etag, body)))
+    }
+}
+
+impl ConversationRequest for RedactMessage {
+    type Reply = Answer;
+
+    fn message(&self) -> Option<MessageId> {
+        Some(self.message)
     }
 
-    pub(super) fn redact(
-        &self,
-        live: &Live,
-        id: MessageId,
-        asked: Asked,
-        if_match: Option<&Precondition>,
-        found: Found,
-    ) -> Decided {
-        let mut held = held(id, live.tenant, found)?;
-        check(&held, if_match)?;
-        let answer = Answer::deleted();
+    fn decide(self, live: &Live, mut context: CommandContext) -> Decided<Answer> {
+        let mut held = asked_about(self.message, live, &mut context)?;
         if held.now.redacted {
-            return Ok(Decision::Answer(answer));
+            return Ok(Decision::Answer(Answer::deleted()));
         }
-        let mut draft = Draft::new(self.id, live.clone(), &asked);
+        let mut draft = Draft::new(live.clone(), &context);
         held.now.erase();
-        draft.edited(&held.now, held.sequence);
-        draft.redacts = Some(held.sequence);
-        Ok(draft.commit(asked, Header::Unchanged, Vec::new(), answer, true))
+        draft.redacted(&held.now, held.sequence);
+        Ok(draft.commit(context, Vec::new(), Answer::deleted()))
     }
 }
 
-/// The message as it stands, if it is this very one and the caller's own.
-fn held(id: MessageId, tenant: Tenant, found: Found) -> Result<StoredMessage, ConversationError> {
-    let found = found.filter(|found| found.tenant == tenant && found.now.message_id == id);
-    found.ok_or(ConversationError::MessageNotFound)
+/// The message that a request is about, in the state in which the caller wants it.
+fn asked_about(
+    id: MessageId,
+    live: &Live,
+    context: &mut CommandContext,
+) -> Result<StoredMessage, ConversationError> {
+    let held = own_message(id, live.tenant, context.message.take())?;
+    context.check_etag(|| held.latest.to_string())?;
+    Ok(held)
 }
 
-fn check(held: &StoredMessage, if_match: Option<&Precondition>) -> Result<(), ConversationError> {
-    let etag = held.latest.to_string();
-    if if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
-        Err(ConversationError::Precondition)
-    } else {
-        Ok(())
-    }
+/// The message that was found, if it is this very one and the tenant's own.
+fn own_message(
+    id: MessageId,
+    tenant: Tenant,
+    found: Option<StoredMessage>,
+) -> Result<StoredMessage, ConversationError> {
+    let own = found.filter(|found| found.tenant == tenant && found.now.message_id == id);
+    own.ok_or(ConversationError::MessageNotFound)
 }
 
 fn answer(held: &StoredMessage) -> Answer {
     let etag = Some(held.latest.to_string());
-    Answer::ok(etag, to_json(&held.now))
+    Answer::ok(etag, bytes(&held.now))
 }
 
-/// A message as it is read by itself: the answer to a GET.
+/// The answer to a GET of a message by itself.
 ///
 /// # Errors
 /// There is no such message for this caller.
 pub(super) fn read_message(
     id: MessageId,
     tenant: Tenant,
-    found: Found,
+    found: Option<StoredMessage>,
 ) -> Result<Answer, ConversationError> {
-    held(id, tenant, found).map(|held| answer(&held))
+    own_message(id, tenant, found).map(|held| answer(&held))
 }
 
-/// What a message is to say.
-pub(super) struct NewMessage {
-    pub(super) content: String,
-    pub(super) kind: MessageType,
-    pub(super) sender_type: SenderType,
-    pub(super) sender_id: Option<SenderId>,
-    pub(super) metadata: Metadata,
-}
-
-fn said(
+/// The message that a caller wants to send, with what follows where it says nothing.
+fn new_message(
     live: &Live,
     send: SendMessage,
     acting: Option<UserId>,
@@ -151,12 +163,7 @@ fn said(
         SenderType::Customer
     };
     let sender_type = send.sender_type.unwrap_or(by_default);
-    let refused = |reason: &str| {
-        Err(ConversationError::Invalid(Invalid::new(
-            "sender_id",
-            reason,
-        )))
-    };
+    let refused = |reason: &str| Err(invalid("sender_id", reason));
     let sender_id = match (sender_type, send.sender_id) {
         (SenderType::Customer, None) => Some(SenderId::Customer(live.state.customer)),
         (SenderType::Agent, None) => acting.map(SenderId::User),
@@ -180,9 +187,10 @@ fn said(
 }
 
 fn acceptable(kind: MessageType, content: &str) -> Result<(), ConversationError> {
-    let refused = |reason| ConversationError::Invalid(Invalid::new("content", reason));
     match kind {
         MessageType::Text => Ok(()),
-        MessageType::Image | MessageType::File => is_https_url(content).map_err(refused),
+        MessageType::Image | MessageType::File => {
+            is_https_url(content).map_err(|reason| invalid("content", &reason))
+        }
     }
 }

@@ -1,4 +1,9 @@
-//! What a conversation may be asked, what it shows, and why it may refuse.
+//! The requests that a conversation takes, what it shows, and why it may refuse.
+//!
+//! A request is a type of its own; its rule says by which type it is answered. To add one takes
+//! four places: its type here, its rule (`impl ConversationRequest`) in `rules` or `message_rules`,
+//! its route, and its row with the right that it needs in `src/http/routes/`. The compiler asks for
+//! each that is missing.
 //!
 //! A change is answered when it is durable. Everything may be repeated under its idempotency key;
 //! without one, closing, reopening and redacting may be repeated freely, sending may not.
@@ -9,13 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::accounts::Identity;
 use crate::customer_names::CustomerName;
-use colloquy_model::answer::{Invalid, Precondition};
-use colloquy_model::caller::Caller;
+use colloquy_model::answer::Invalid;
 use colloquy_model::conversation::{Channel, MessageType, Priority, SenderId, SenderType, Status};
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::metadata::{Metadata, MetadataPatch};
 use colloquy_model::present::present;
 use colloquy_model::text::{Content, Reason};
@@ -119,60 +121,61 @@ pub struct EditMessage {
     pub metadata: Option<Option<MetadataPatch>>,
 }
 
-/// The request itself.
+/// Starts a conversation with a customer that was found.
 #[derive(Debug)]
-pub enum Request {
-    /// Start it; `customer` is what the reference was found to be.
-    Create {
-        /// What the caller gave.
-        new: Box<CreateConversation>,
-        /// The customer as it stands in the store.
-        customer: CustomerShown,
-    },
-    /// Show the entity as it is.
-    Read,
-    /// Change what is given of it.
-    Change(Box<ChangeConversation>),
-    /// Close it.
-    Close(CloseConversation),
-    /// Make a closed one active.
-    Reopen,
-    /// Add a message.
-    Send(Box<SendMessage>),
-    /// Change a message.
-    Edit(MessageId, Box<EditMessage>),
-    /// Erase what a message says.
-    Redact(MessageId),
-    /// Take it from a user that is no more.
-    Unassign(UserId),
-    /// End its snooze, if that is due.
-    Wake,
-    /// Close it, if nothing has happened for so long.
-    CloseIdle {
-        /// How long, in milliseconds.
-        after_ms: i64,
-    },
+pub struct StartConversation {
+    /// The conversation as the caller asks for it.
+    pub new: CreateConversation,
+    /// The customer that it names, as it stands in the store.
+    pub customer: CustomerShown,
 }
 
-/// A request with who sent it and what must hold.
+/// Reads a conversation as the interface shows it.
 #[derive(Debug)]
-pub struct ConversationCommand {
-    /// The caller.
-    pub caller: Caller,
-    /// Only if the state is still this one.
-    pub if_match: Option<Precondition>,
-    /// Under which key the answer is kept.
-    pub reservation: Option<Reservation>,
-    /// The request itself.
-    pub request: Request,
-    /// Who is a user: what an assignment shows.
-    pub people: Arc<Identity>,
+pub struct ReadConversation;
+
+/// Makes a closed conversation active; one that is not closed stays as it is.
+#[derive(Debug)]
+pub struct ReopenConversation;
+
+/// Changes what a message says, or the caller's data in it.
+#[derive(Debug)]
+pub struct ReviseMessage {
+    /// The message of this conversation.
+    pub message: MessageId,
+    /// What changes.
+    pub edit: EditMessage,
 }
 
-/// The customer as a conversation shows it.
+/// Erases what a message says.
+#[derive(Debug)]
+pub struct RedactMessage {
+    /// The message of this conversation.
+    pub message: MessageId,
+}
+
+/// Takes a conversation from a user who was deleted; asked by the server itself.
+#[derive(Debug)]
+pub struct UnassignUser {
+    /// The user who was deleted.
+    pub user: UserId,
+}
+
+/// Ends the snooze of a conversation, if that is due; asked by the server itself.
+#[derive(Debug)]
+pub struct EndSnooze;
+
+/// Closes a conversation in which nothing has happened for so long; asked by the server itself.
+#[derive(Debug)]
+pub struct CloseIdle {
+    /// For how long nothing must have happened, in milliseconds.
+    pub after_ms: i64,
+}
+
+/// A customer as a conversation shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomerShown {
-    /// Which customer.
+    /// The identifier of the customer.
     pub id: CustomerId,
     /// The name, and how often the customer has been changed.
     pub name: Arc<CustomerName>,

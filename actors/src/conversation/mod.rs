@@ -4,36 +4,45 @@
 pub mod messages;
 
 mod actor;
+mod context;
 mod draft;
 mod message_rules;
+mod rules;
 mod state;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
-pub use self::state::{Changed, Conversation, Found};
+pub use self::actor::{ConversationCommand, MessageLookup};
+pub use self::rules::ConversationRequest;
+pub use self::state::{Changed, Conversation};
 
-use self::draft::raw;
+use self::context::Entry;
 use self::message_rules::read_message;
 use self::messages::{
-    ConversationCommand, ConversationError, ConversationView, CreateConversation, CustomerShown,
-    EmbeddedCustomer, Request,
+    ConversationError, ConversationView, CreateConversation, CustomerShown, EmbeddedCustomer,
+    StartConversation,
 };
+use self::rules::invalid;
+use self::state::stored_json;
 use crate::accounts::Identity;
 use crate::customer_names::Names;
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, ListFailure, MessageQuery, ReadError,
     RevisionQuery, Store, Stored, StoredPage,
 };
-use colloquy_model::answer::{Answer, Invalid, Precondition};
-use colloquy_model::caller::{Caller, Tenant};
-use colloquy_model::conversation::{Channel, MessageView, Priority, SenderId, SenderType, Status};
+use colloquy_model::answer::{Answer, Invalid};
+use colloquy_model::caller::Tenant;
+use colloquy_model::command::CommandMeta;
+use colloquy_model::conversation::{Channel, MessageView, Priority, SenderType, Status};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Directory, LoadError};
@@ -64,6 +73,12 @@ pub struct MessageList {
     pub sender_type: Option<SenderType>,
 }
 
+/// A customer that a parameter of a request names.
+struct CustomerParameter {
+    field: &'static str,
+    id: CustomerId,
+}
+
 /// All conversations.
 pub struct Conversations {
     pub(crate) directory: Arc<Directory<Conversation>>,
@@ -79,119 +94,56 @@ impl Conversations {
     /// Its refusal, or why it could not be asked.
     pub async fn create(
         &self,
-        caller: Caller,
+        meta: CommandMeta,
         new: CreateConversation,
-        reservation: Option<Reservation>,
     ) -> Result<Answer, AskError<ConversationError>> {
-        let customer = self
-            .customer(
-                caller.tenant,
-                new.customer_id,
-                "customer_id",
-                "must be a valid customer ID",
-            )
-            .await?;
+        let named = CustomerParameter {
+            field: "customer_id",
+            id: new.customer_id,
+        };
+        let customer = self.customer(meta.caller.tenant, named).await?;
         let id = ConversationId::new(Timestamp::now().0);
-        self.command(
-            id,
-            caller,
-            None,
-            reservation,
-            Request::Create {
-                new: Box::new(new),
-                customer,
-            },
-        )
-        .await
+        self.ask(id, meta, StartConversation { new, customer })
+            .await
     }
 
-    /// Asks one conversation.
+    /// Sends a request to a conversation, and waits for the reply of the request's type.
     ///
     /// # Errors
     /// Its refusal, or why it could not be asked.
-    pub async fn ask(
+    pub async fn ask<R: ConversationRequest>(
         &self,
         id: ConversationId,
-        caller: Caller,
-        if_match: Option<Precondition>,
-        reservation: Option<Reservation>,
-        request: Request,
-    ) -> Result<Answer, AskError<ConversationError>> {
-        match &request {
-            Request::Send(send) => self.check_sender(caller.tenant, send.sender_id).await?,
-            Request::Change(change) => {
-                let user = change.assignee_id.flatten();
-                if user.is_some_and(|user| self.identity.user(caller.tenant, user).is_none()) {
-                    return Err(refused("assignee_id", "must be a valid user ID"));
-                }
-                if change
-                    .snoozed_until
-                    .flatten()
-                    .is_some_and(|until| until <= Timestamp::now())
-                {
-                    return Err(refused("snoozed_until", "must be a time in the future"));
-                }
-            }
-            Request::Create { .. }
-            | Request::Read
-            | Request::Close(_)
-            | Request::Reopen
-            | Request::Edit(..)
-            | Request::Redact(_)
-            | Request::Unassign(_)
-            | Request::Wake
-            | Request::CloseIdle { .. } => {}
-        }
-        self.command(id, caller, if_match, reservation, request)
-            .await
-    }
-
-    async fn command(
-        &self,
-        id: ConversationId,
-        caller: Caller,
-        if_match: Option<Precondition>,
-        reservation: Option<Reservation>,
-        request: Request,
-    ) -> Result<Answer, AskError<ConversationError>> {
-        let people = Arc::clone(&self.identity);
-        self.directory
-            .ask(
+        meta: CommandMeta,
+        request: R,
+    ) -> Result<R::Reply, AskError<ConversationError>> {
+        let tenant = meta.caller.tenant;
+        let entry = Entry {
+            tenant,
+            users: &self.identity,
+            clock: Timestamp::now,
+        };
+        request.check(&entry).map_err(AskError::Refused)?;
+        if let Some(id) = request.sending_customer() {
+            let named = CustomerParameter {
+                field: "sender_id",
                 id,
-                ConversationCommand {
-                    caller,
-                    if_match,
-                    reservation,
-                    request,
-                    people,
-                },
-            )
-            .await
-    }
-
-    async fn check_sender(
-        &self,
-        tenant: Tenant,
-        sender: Option<SenderId>,
-    ) -> Result<(), AskError<ConversationError>> {
-        match sender {
-            None => Ok(()),
-            Some(SenderId::User(user)) if self.identity.user(tenant, user).is_some() => Ok(()),
-            Some(SenderId::User(_)) => Err(refused("sender_id", "must be a valid user ID")),
-            Some(SenderId::Customer(id)) => self
-                .customer(tenant, id, "sender_id", "must be a valid customer ID")
-                .await
-                .map(|_| ()),
+            };
+            self.customer(tenant, named).await?;
         }
+        let command = ConversationCommand {
+            meta,
+            request,
+            users: Arc::clone(&self.identity),
+        };
+        self.directory.ask(id, command).await
     }
 
-    /// The customer that a body names.
+    /// The customer that a parameter names, as it stands in the store.
     async fn customer(
         &self,
         tenant: Tenant,
-        id: CustomerId,
-        field: &'static str,
-        reason: &str,
+        CustomerParameter { field, id }: CustomerParameter,
     ) -> Result<CustomerShown, AskError<ConversationError>> {
         let subject = Subject {
             kind: Kind::Customer,
@@ -204,7 +156,10 @@ impl Conversations {
                 let name = self.names.cell(id.number(), &record.name, record.sequence);
                 Ok(CustomerShown { id, name })
             }
-            Some(_) | None => Err(refused(field, reason)),
+            Some(_) | None => Err(AskError::Refused(invalid(
+                field,
+                "must be a valid customer ID",
+            ))),
         }
     }
 
@@ -231,14 +186,11 @@ impl Conversations {
             created_before: query.created_before.map(|at| at.0),
         };
         if let Some(customer) = query.customer {
-            self.customer(
-                tenant,
-                customer,
-                "customer_id",
-                "must be a valid customer ID",
-            )
-            .await
-            .map_err(in_a_list)?;
+            let named = CustomerParameter {
+                field: "customer_id",
+                id: customer,
+            };
+            self.customer(tenant, named).await.map_err(in_a_list)?;
         }
         let query = ConversationQuery {
             tenant,
@@ -392,7 +344,7 @@ impl Shown<'_> {
             channel: state.channel,
             priority: state.priority,
             assignee_id: self.assignee,
-            metadata: raw(&state.metadata),
+            metadata: stored_json(&state.metadata),
             message_count: *messages,
             last_message_at: last_message_at.map(Timestamp),
             snoozed_until: state.snoozed_until.map(Timestamp),
@@ -432,10 +384,6 @@ fn array<'i>(items: impl Iterator<Item = &'i [u8]>) -> Bytes {
     }
     data.put_u8(b']');
     data.freeze()
-}
-
-fn refused(field: &'static str, reason: &str) -> AskError<ConversationError> {
-    AskError::Refused(ConversationError::Invalid(Invalid::new(field, reason)))
 }
 
 /// Whether a conversation's metadata can be shown.

@@ -52,7 +52,10 @@ use serde_json::json;
 
 use self::fixture::{live, other, test};
 use crate::accounts::{Customer, CustomerRequest, User, UserRequest};
-use crate::conversation::messages::{ConversationError, Request};
+use crate::conversation::messages::{
+    ChangeConversation, CloseConversation, CloseIdle, ConversationError, EndSnooze,
+    ReadConversation, RedactMessage, ReopenConversation, ReviseMessage, SendMessage,
+};
 use crate::idempotency::{Idempotency, Known, Looked};
 use crate::store::{Facets, Stored, TimedQuery, Timing};
 use colloquy_model::answer::Done;
@@ -78,9 +81,12 @@ pub(super) fn an_acknowledged_commit_is_there_after_a_crash<B: Bench>() {
     let customer = house.customer(live(), "Ada");
     let mut conversation = house.conversation(live(), customer, Some("hello"));
     conversation.send("second").unwrap();
-    let shown = conversation.ask(Request::Read).unwrap();
+    let shown = conversation.ask(ReadConversation).unwrap();
     let house = house.crash();
-    let again = house.reopened(conversation.id).ask(Request::Read).unwrap();
+    let again = house
+        .reopened(conversation.id)
+        .ask(ReadConversation)
+        .unwrap();
     assert_eq!(shown, again);
     let page = house.transcript(live(), conversation.id);
     assert_eq!(page.items.len(), 2);
@@ -100,8 +106,8 @@ pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Benc
     first.send("from the first").unwrap();
     // The second copy does not know: its change is refused, and what was decided on top of it as
     // well.
-    let refused = second.prepare(Request::Close(Default::default()));
-    let later = second.prepare(Request::Reopen);
+    let refused = second.prepare(CloseConversation::default());
+    let later = second.prepare(ReopenConversation);
     assert_eq!(refused.settled(), Err(CommitFailure::Conflict));
     assert_eq!(later.settled(), Err(CommitFailure::Unavailable));
     first.send("the first goes on").unwrap();
@@ -170,7 +176,7 @@ pub(super) fn a_loser_in_a_batch_leaves_nothing_and_the_batch_goes_on<B: Bench>(
     let customer = house.customer(live(), "Ada");
     let mut lost = house.conversation(live(), customer, None);
     let mut winner = house.reopened(lost.id);
-    winner.ask(Request::Close(Default::default())).unwrap();
+    winner.ask(CloseConversation::default()).unwrap();
     let mut others: Vec<_> = (0..20)
         .map(|_| house.conversation(live(), customer, None))
         .collect();
@@ -285,10 +291,10 @@ pub(super) fn a_kept_answer_survives<B: Bench>() {
     let mut conversation = house.conversation(live(), customer, None);
     let sent = conversation.ask_with_key("send", message("kept")).unwrap();
     let unchanged = conversation
-        .ask_with_key("nothing", Request::Reopen)
+        .ask_with_key("nothing", ReopenConversation)
         .unwrap();
     let closed = conversation
-        .ask_with_key("close", Request::Close(Default::default()))
+        .ask_with_key("close", CloseConversation::default())
         .unwrap();
     let refused = conversation
         .ask_with_key("refused", system_message())
@@ -373,7 +379,7 @@ pub(super) fn a_renamed_customer_is_renamed_everywhere_at_once<B: Bench>() {
         ))
         .unwrap();
     assert!(renamed(&house, "after"), "before and during the copying");
-    let body = active.ask(Request::Read).unwrap().body;
+    let body = active.ask(ReadConversation).unwrap().body;
     assert!(
         String::from_utf8_lossy(&body).contains("after"),
         "the active conversation shows it"
@@ -404,13 +410,13 @@ pub(super) fn a_redacted_text_is_gone_from_every_file<B: Bench>() {
     let id = sent.id.unwrap().parse().unwrap();
     let edit = json!({"content": format!("{MARKER} second"), "metadata": {"note": MARKER}});
     conversation
-        .ask(Request::Edit(
-            id,
-            Box::new(serde_json::from_value(edit).unwrap()),
-        ))
+        .ask(ReviseMessage {
+            message: id,
+            edit: serde_json::from_value(edit).unwrap(),
+        })
         .unwrap();
     assert!(house.holds(MARKER), "the test looks in the right place");
-    conversation.ask(Request::Redact(id)).unwrap();
+    conversation.ask(RedactMessage { message: id }).unwrap();
     house.until("the text is gone", || !house.holds(MARKER));
     let Known::Replay(again) = house.look(live(), "key", 1) else {
         panic!("the key is not known")
@@ -529,7 +535,7 @@ pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
         found(&house, query(5000, Some((2000, all[1].0.number())), 2)),
         all[2..]
     );
-    sleepers[0].0.ask(Request::Wake).unwrap();
+    sleepers[0].0.ask(EndSnooze).unwrap();
     let house = house.crash();
     assert_eq!(
         found(&house, query(5000, None, 10)),
@@ -559,7 +565,7 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
     let mut asleep = house.conversation(live(), customer, None);
     let closed = house
         .conversation(live(), customer, None)
-        .ask(Request::Close(Default::default()));
+        .ask(CloseConversation::default());
     assert!(closed.is_ok());
     asleep
         .ask(snoozed_until(i64::from(u32::MAX) * 1000))
@@ -596,7 +602,7 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
         "the first that is not due ends it"
     );
     quiet = house.reopened(quiet.id);
-    quiet.ask(Request::CloseIdle { after_ms: 0 }).unwrap();
+    quiet.ask(CloseIdle { after_ms: 0 }).unwrap();
     assert_eq!(
         found(&house, before)
             .iter()
@@ -612,7 +618,7 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
     house.is_sound();
 }
 
-fn snoozed_until(until: i64) -> Request {
+fn snoozed_until(until: i64) -> ChangeConversation {
     change(json!({"status": "pending", "snoozed_until": Timestamp(until)}))
 }
 
@@ -630,21 +636,17 @@ pub(super) fn a_thing_is_loaded_by_its_whole_identifier<B: Bench>() {
 }
 
 /// A customer's message.
-pub(super) fn message(text: &str) -> Request {
-    Request::Send(Box::new(
-        serde_json::from_value(json!({"content": text})).unwrap(),
-    ))
+pub(super) fn message(text: &str) -> SendMessage {
+    serde_json::from_value(json!({"content": text})).unwrap()
 }
 
-fn system_message() -> Request {
-    Request::Send(Box::new(
-        serde_json::from_value(json!({"content": "x", "sender_type": "system"})).unwrap(),
-    ))
+fn system_message() -> SendMessage {
+    serde_json::from_value(json!({"content": "x", "sender_type": "system"})).unwrap()
 }
 
 /// A change of a conversation.
-pub(super) fn change(change: serde_json::Value) -> Request {
-    Request::Change(Box::new(serde_json::from_value(change).unwrap()))
+pub(super) fn change(change: serde_json::Value) -> ChangeConversation {
+    serde_json::from_value(change).unwrap()
 }
 
 impl<B: Bench> House<B> {

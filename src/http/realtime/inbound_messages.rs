@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use colloquy_actors::conversation::messages::{Request, SendMessage};
+use colloquy_actors::conversation::messages::SendMessage;
 use colloquy_model::caller::Caller;
+use colloquy_model::command::CommandMeta;
 use colloquy_model::id::ConversationId;
 use colloquy_model::time::Timestamp;
 use futures_util::future::LocalBoxFuture;
@@ -147,16 +148,11 @@ async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Pr
         Ok(reservation) => reservation,
         Err(first_answer) => return Ok(first_answer.body),
     };
-    let request = Request::Send(Box::new(message));
+    let meta = CommandMeta {
+        reservation: Some(reservation),
+        ..CommandMeta::new(caller.clone())
+    };
     let conversations = &app.system.conversations;
-    Ok(conversations
-        .ask(
-            send.conversation,
-            caller.clone(),
-            None,
-            Some(reservation),
-            request,
-        )
-        .await?
-        .body)
+    let answer = conversations.ask(send.conversation, meta, message).await?;
+    Ok(answer.body)
 }

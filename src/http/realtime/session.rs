@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use colloquy_actors::conversation::messages::Request;
+use colloquy_actors::conversation::messages::ReadConversation;
 use colloquy_actors::feed::{EventReader, Falling, ReadEnd, Source};
 use colloquy_actors::realtime::{Connection, Presence};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_model::key::Permission;
@@ -274,7 +275,11 @@ impl Session {
             let asked = app
                 .system
                 .conversations
-                .ask(conversation, caller.clone(), None, None, Request::Read)
+                .ask(
+                    conversation,
+                    CommandMeta::new(caller.clone()),
+                    ReadConversation,
+                )
                 .await;
             asked.map_or_else(
                 |error| Step::Refused(error.into()),

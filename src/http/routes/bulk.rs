@@ -2,10 +2,10 @@
 //! answered in its place: what is wrong in one leaves the others alone.
 
 use colloquy_actors::conversation::messages::{
-    ChangeConversation, CloseConversation, ConversationView, CreateConversation, Request,
-    SendMessage,
+    ChangeConversation, CloseConversation, ConversationView, CreateConversation, SendMessage,
 };
 use colloquy_actors::limiter::RateLimitStatus;
+use colloquy_model::command::CommandMeta;
 use colloquy_model::conversation::MessageView;
 use colloquy_model::id::ConversationId;
 use colloquy_model::idempotency::Reservation;
@@ -124,12 +124,12 @@ pub(super) struct Operations {
     wanted: Vec<Result<Wanted, Problem>>,
 }
 
-/// What one operation asks.
+/// What one operation asks, and of which conversation.
 enum Wanted {
-    /// For a new conversation.
     Create(CreateConversation),
-    /// Of the conversation with this ID; none where the text can be the ID of none.
-    Ask(Option<ConversationId>, Request),
+    Update(ConversationId, Box<ChangeConversation>),
+    Close(ConversationId, CloseConversation),
+    Message(ConversationId, SendMessage),
 }
 
 impl Body for Operations {
@@ -166,11 +166,12 @@ fn wanted(operation: &str) -> Result<Wanted, Problem> {
         body,
     } = json::parse(operation.as_bytes())?;
     let body = body.as_deref().map_or("", RawValue::get);
+    // An ID that can be the ID of none is like a path that is malformed; the body is judged first.
     let named = || {
         let id = conversation_id
             .as_deref()
             .ok_or_else(|| Problem::invalid("conversation_id", "is required"))?;
-        Ok::<_, Problem>(id.parse().ok())
+        Ok::<_, Problem>(id.parse().map_err(|_| Problem::not_found()))
     };
     Ok(match op {
         BulkOp::Create if conversation_id.is_some() => {
@@ -180,15 +181,18 @@ fn wanted(operation: &str) -> Result<Wanted, Problem> {
             ));
         }
         BulkOp::Create => Wanted::Create(read::<Json<_>>(body)?.0),
-        BulkOp::Update => Wanted::Ask(
-            named()?,
-            Request::Change(Box::new(read::<OptionalJson<ChangeConversation>>(body)?.0)),
-        ),
-        BulkOp::Close => Wanted::Ask(named()?, Request::Close(read::<OptionalJson<_>>(body)?.0)),
-        BulkOp::Message => Wanted::Ask(
-            named()?,
-            Request::Send(Box::new(read::<Json<SendMessage>>(body)?.0)),
-        ),
+        BulkOp::Update => {
+            let (id, change) = (named()?, read::<OptionalJson<_>>(body)?.0);
+            Wanted::Update(id?, Box::new(change))
+        }
+        BulkOp::Close => {
+            let (id, close) = (named()?, read::<OptionalJson<_>>(body)?.0);
+            Wanted::Close(id?, close)
+        }
+        BulkOp::Message => {
+            let (id, message) = (named()?, read::<Json<_>>(body)?.0);
+            Wanted::Message(id?, message)
+        }
     })
 }
 
@@ -243,13 +247,15 @@ async fn carry_out(
     wanted: Result<Wanted, Problem>,
     reservation: Option<Reservation>,
 ) -> BulkOutcome {
-    let (conversations, caller) = (&call.app.system.conversations, call.caller.clone());
-    match wanted? {
-        Wanted::Create(new) => Ok(conversations.create(caller, new, reservation).await?),
-        Wanted::Ask(Some(id), request) => Ok(conversations
-            .ask(id, caller, None, reservation, request)
-            .await?),
-        // As a path that is malformed.
-        Wanted::Ask(None, _) => Err(Problem::not_found()),
-    }
+    let conversations = &call.app.system.conversations;
+    let meta = CommandMeta {
+        reservation,
+        ..CommandMeta::new(call.caller.clone())
+    };
+    Ok(match wanted? {
+        Wanted::Create(new) => conversations.create(meta, new).await?,
+        Wanted::Update(id, change) => conversations.ask(id, meta, *change).await?,
+        Wanted::Close(id, close) => conversations.ask(id, meta, close).await?,
+        Wanted::Message(id, message) => conversations.ask(id, meta, message).await?,
+    })
 }

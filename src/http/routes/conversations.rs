@@ -1,10 +1,12 @@
 //! Conversations: each call becomes one message to the conversation's actor, lists go to the
 //! store's readers.
 
-use colloquy_actors::conversation::ConversationList;
 use colloquy_actors::conversation::messages::{
-    ChangeConversation, CloseConversation, CreateConversation, Request,
+    ChangeConversation, CloseConversation, CreateConversation, ReadConversation, ReopenConversation,
 };
+use colloquy_actors::conversation::{ConversationList, ConversationRequest};
+use colloquy_model::answer::Answer;
+use colloquy_model::command::CommandMeta;
 use colloquy_model::conversation::{Channel, Priority, Status};
 use colloquy_model::id::{ConversationId, ConversationKind, CustomerId, UserId};
 use colloquy_model::page::{Order, Start};
@@ -82,12 +84,11 @@ pub(super) async fn create(
         reservation,
         ..
     } = call;
-    Ok(app
-        .system
-        .conversations
-        .create(caller, new, reservation)
-        .await?
-        .into())
+    let meta = CommandMeta {
+        reservation,
+        ..CommandMeta::new(caller)
+    };
+    Ok(app.system.conversations.create(meta, new).await?.into())
 }
 
 pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
@@ -132,29 +133,32 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
 }
 
 pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    ask(call, Request::Read).await
+    ask(call, ReadConversation).await
 }
 
 pub(super) async fn change(
     call: ApiCall,
     OptionalJson(change): OptionalJson<ChangeConversation>,
 ) -> Result<Output, Problem> {
-    ask(call, Request::Change(Box::new(change))).await
+    ask(call, change).await
 }
 
 pub(super) async fn close(
     call: ApiCall,
     OptionalJson(close): OptionalJson<CloseConversation>,
 ) -> Result<Output, Problem> {
-    ask(call, Request::Close(close)).await
+    ask(call, close).await
 }
 
 pub(super) async fn reopen(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    ask(call, Request::Reopen).await
+    ask(call, ReopenConversation).await
 }
 
-/// Asks the conversation that the path names.
-pub(super) async fn ask(call: ApiCall, request: Request) -> Result<Output, Problem> {
+/// Sends a request to the conversation in the path, and shows its answer.
+pub(super) async fn ask<R>(call: ApiCall, request: R) -> Result<Output, Problem>
+where
+    R: ConversationRequest<Reply = Answer>,
+{
     let id = call.id::<ConversationKind>(0)?;
     let ApiCall {
         app,
@@ -163,10 +167,11 @@ pub(super) async fn ask(call: ApiCall, request: Request) -> Result<Output, Probl
         reservation,
         ..
     } = call;
-    Ok(app
-        .system
-        .conversations
-        .ask(id, caller, if_match, reservation, request)
-        .await?
-        .into())
+    let meta = CommandMeta {
+        caller,
+        if_match,
+        reservation,
+    };
+    let conversations = &app.system.conversations;
+    Ok(conversations.ask(id, meta, request).await?.into())
 }

@@ -1,7 +1,9 @@
 //! Messages: written through their conversation's actor, read from it or from the store's readers.
 
 use colloquy_actors::conversation::MessageList;
-use colloquy_actors::conversation::messages::{EditMessage, Request, SendMessage};
+use colloquy_actors::conversation::messages::{
+    EditMessage, RedactMessage, ReviseMessage, SendMessage,
+};
 use colloquy_model::conversation::SenderType;
 use colloquy_model::id::{ConversationKind, MessageId, MessageKind};
 use colloquy_model::page::{Order, Start};
@@ -64,7 +66,7 @@ pub(super) async fn send(
     call: ApiCall,
     Json(message): Json<SendMessage>,
 ) -> Result<Output, Problem> {
-    ask(call, Request::Send(Box::new(message))).await
+    ask(call, message).await
 }
 
 pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
@@ -143,12 +145,12 @@ pub(super) async fn edit(
     OptionalJson(edit): OptionalJson<EditMessage>,
 ) -> Result<Output, Problem> {
     let message = call.id::<MessageKind>(1)?;
-    ask(call, Request::Edit(message, Box::new(edit))).await
+    ask(call, ReviseMessage { message, edit }).await
 }
 
 pub(super) async fn redact(call: ApiCall) -> Result<Output, Problem> {
     let message = call.id::<MessageKind>(1)?;
-    ask(call, Request::Redact(message)).await
+    ask(call, RedactMessage { message }).await
 }
 
 pub(super) async fn revisions(call: ApiCall, query: RevisionsQuery) -> Result<Output, Problem> {

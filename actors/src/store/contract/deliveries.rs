@@ -6,7 +6,7 @@
 )]
 
 use super::fixture::{Bench, House, live, wait};
-use crate::conversation::messages::Request;
+use crate::conversation::messages::RedactMessage;
 use crate::store::{
     Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate, GivenUp, LIVE,
     LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredPage, Written,
@@ -390,7 +390,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     let shown = house.transcript(live(), conversation.id);
     let message: serde_json::Value = serde_json::from_str(&shown.items[0]).unwrap();
     let id = message["message_id"].as_str().unwrap().parse().unwrap();
-    conversation.ask(Request::Redact(id)).unwrap();
+    conversation.ask(RedactMessage { message: id }).unwrap();
     let silent = Attempt {
         answer: None,
         error: None,

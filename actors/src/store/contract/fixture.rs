@@ -16,10 +16,8 @@ use crate::accounts::{
     Account, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest, User,
     UserRequest,
 };
-use crate::conversation::Conversation;
-use crate::conversation::messages::{
-    ConversationCommand, ConversationError, CustomerShown, Request,
-};
+use crate::conversation::messages::{ConversationError, CustomerShown, StartConversation};
+use crate::conversation::{Conversation, ConversationCommand, ConversationRequest};
 use crate::idempotency::{Keys, Looked};
 use crate::journal::Kept;
 use crate::store::{
@@ -29,6 +27,7 @@ use crate::views::Views;
 use colloquy_model::account::AccountNumber;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::ConstraintViolation;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::Subject;
@@ -373,10 +372,8 @@ impl<B: Bench> House<B> {
             .names
             .cell(customer.number(), &found.name, found.sequence);
         let customer = CustomerShown { id: customer, name };
-        conversation.ask(Request::Create {
-            new: Box::new(serde_json::from_value(new).unwrap()),
-            customer,
-        })?;
+        let new = serde_json::from_value(new).unwrap();
+        conversation.ask(StartConversation { new, customer })?;
         Ok(conversation)
     }
 
@@ -432,39 +429,43 @@ impl Pending {
     }
 }
 
-/// A command as an entity takes it, made from what is asked.
-pub(in crate::store) trait Asked: Kept {
-    type Ask;
-    type Command: Command<Self, Reply = Answer>;
+/// An entity that can be asked with requests of this type.
+pub(in crate::store) trait Asked<R>: Kept {
+    type Command: Command<Self>;
+
+    /// The command that carries the request.
     fn command(
         acting: &Acting<Self>,
-        asked: Self::Ask,
+        request: R,
         reservation: Option<Reservation>,
     ) -> Self::Command;
 }
 
-impl Asked for Conversation {
-    type Ask = Request;
-    type Command = ConversationCommand;
+/// What an entity replies to a request of this type.
+type Reply<E, R> = <<E as Asked<R>>::Command as Command<E>>::Reply;
+
+impl<R: ConversationRequest> Asked<R> for Conversation {
+    type Command = ConversationCommand<R>;
+
     fn command(
         acting: &Acting<Self>,
-        request: Request,
+        request: R,
         reservation: Option<Reservation>,
-    ) -> ConversationCommand {
-        let people = Arc::clone(&acting.views.identity);
+    ) -> ConversationCommand<R> {
         ConversationCommand {
-            caller: acting.caller(),
-            if_match: None,
-            reservation,
+            meta: CommandMeta {
+                reservation,
+                ..CommandMeta::new(acting.caller())
+            },
             request,
-            people,
+            users: Arc::clone(&acting.views.identity),
         }
     }
 }
 
-impl<R: RecordSpec> Asked for Record<R> {
-    type Ask = R::Request;
+impl<R: RecordSpec> Asked<R::Request> for Record<R> {
     type Command = RecordCommand<R>;
+
     fn command(
         acting: &Acting<Self>,
         request: R::Request,
@@ -481,7 +482,7 @@ impl<R: RecordSpec> Asked for Record<R> {
     }
 }
 
-impl<E: Asked> Acting<E> {
+impl<E: Kept> Acting<E> {
     pub(in crate::store) fn subject(&self) -> Subject {
         E::subject(self.id)
     }
@@ -493,8 +494,11 @@ impl<E: Asked> Acting<E> {
         }
     }
 
-    fn decide(&self, asked: E::Ask, reservation: Option<Reservation>) -> Decision<E, Answer> {
-        let command = E::command(self, asked, reservation);
+    fn decide<R>(&self, request: R, reservation: Option<Reservation>) -> Decision<E, Reply<E, R>>
+    where
+        E: Asked<R>,
+    {
+        let command = E::command(self, request, reservation);
         let found = command
             .lookup(&self.entity)
             .map(|lookup| wait(E::find(Arc::clone(&self.store), lookup)).unwrap());
@@ -509,17 +513,23 @@ impl<E: Asked> Acting<E> {
     }
 
     /// Asks, and waits for the commit.
-    pub(in crate::store) fn ask(&mut self, asked: E::Ask) -> Result<Answer, Failed<E::Refusal>> {
-        let decision = self.decide(asked, None);
+    pub(in crate::store) fn ask<R>(&mut self, request: R) -> Result<Reply<E, R>, Failed<E::Refusal>>
+    where
+        E: Asked<R>,
+    {
+        let decision = self.decide(request, None);
         self.conclude(decision)
     }
 
     /// The same, with an idempotency key that has not been used.
-    pub(in crate::store) fn ask_with_key(
+    pub(in crate::store) fn ask_with_key<R>(
         &mut self,
         key: &str,
-        asked: E::Ask,
-    ) -> Result<Answer, Failed<E::Refusal>> {
+        request: R,
+    ) -> Result<Reply<E, R>, Failed<E::Refusal>>
+    where
+        E: Asked<R>,
+    {
         let looked = self
             .views
             .keys
@@ -527,11 +537,11 @@ impl<E: Asked> Acting<E> {
         let Looked::Fresh(reservation, _) = looked else {
             panic!("{key} has been used")
         };
-        let decision = self.decide(asked, Some(reservation));
+        let decision = self.decide(request, Some(reservation));
         self.conclude(decision)
     }
 
-    fn conclude(&mut self, decision: Decision<E, Answer>) -> Result<Answer, Failed<E::Refusal>> {
+    fn conclude<T>(&mut self, decision: Decision<E, T>) -> Result<T, Failed<E::Refusal>> {
         match decision {
             Decision::Answer(reply) => Ok(reply),
             Decision::Refuse(refusal) => Err(Failed::Refused(refusal)),
@@ -553,8 +563,11 @@ impl<E: Asked> Acting<E> {
     }
 
     /// Decides and applies at once, as an actor does; the commit is on its way.
-    pub(in crate::store) fn prepare(&mut self, asked: E::Ask) -> Pending {
-        match self.decide(asked, None) {
+    pub(in crate::store) fn prepare<R>(&mut self, request: R) -> Pending
+    where
+        E: Asked<R>,
+    {
+        match self.decide(request, None) {
             Decision::Change { change, commit, .. } => {
                 self.entity.apply(change);
                 self.submit(commit)

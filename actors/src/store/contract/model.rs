@@ -13,7 +13,7 @@ use serde_json::json;
 use super::fixture::{Acting, Bench, House, live, test, wait};
 use crate::accounts::{Customer, CustomerRequest};
 use crate::conversation::Conversation;
-use crate::conversation::messages::Request;
+use crate::conversation::messages::{ReadConversation, RedactMessage, ReviseMessage, SendMessage};
 use crate::store::{ConversationQuery, Facets, MessageQuery, RecordQuery, StoredPage};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, MessageView, Priority, SenderType, Status};
@@ -592,10 +592,8 @@ impl Talk {
         match *step {
             Step::Send { sender, .. } => {
                 let sender = SENDERS[sender];
-                let send = Request::Send(Box::new(
-                    serde_json::from_value(json!({"content": text, "sender_type": sender}))
-                        .unwrap(),
-                ));
+                let send = json!({"content": text, "sender_type": sender});
+                let send: SendMessage = serde_json::from_value(send).unwrap();
                 let sent = self.acting.ask(send);
                 assert_eq!(
                     sent.is_err(),
@@ -626,8 +624,10 @@ impl Talk {
                 let Some(index) = message.checked_rem(self.said.len()) else {
                     return;
                 };
-                let edit = Box::new(serde_json::from_value(json!({"content": text})).unwrap());
-                let edited = self.acting.ask(Request::Edit(self.said[index].id, edit));
+                let edited = self.acting.ask(ReviseMessage {
+                    message: self.said[index].id,
+                    edit: serde_json::from_value(json!({"content": text})).unwrap(),
+                });
                 assert_eq!(
                     edited.is_err(),
                     self.said[index].content.is_empty(),
@@ -641,9 +641,8 @@ impl Talk {
                 let Some(index) = message.checked_rem(self.said.len()) else {
                     return;
                 };
-                self.acting
-                    .ask(Request::Redact(self.said[index].id))
-                    .unwrap();
+                let message = self.said[index].id;
+                self.acting.ask(RedactMessage { message }).unwrap();
                 self.said[index].content.clear();
             }
             Step::Create { .. } | Step::Rename { .. } | Step::Crash => {}
@@ -677,7 +676,7 @@ impl Talk {
     /// The time of the last change is the conversation's own to give.
     fn see(&mut self) {
         let shown: serde_json::Value =
-            serde_json::from_slice(&self.acting.ask(Request::Read).unwrap().body).unwrap();
+            serde_json::from_slice(&self.acting.ask(ReadConversation).unwrap().body).unwrap();
         let updated_at = serde_json::from_value::<Timestamp>(shown["updated_at"].clone())
             .unwrap()
             .0;

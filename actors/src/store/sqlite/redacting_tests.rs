@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::redacting::Veil;
 use super::tests::{Bare, Folder};
 use super::{events, loads, revisions};
-use crate::conversation::messages::Request;
+use crate::conversation::messages::{RedactMessage, SendMessage};
 use crate::idempotency::{Idempotency, Known};
 use crate::store::contract::{Bench, House, wait};
 use crate::store::{EventQuery, FeedRow, RevisionQuery, Span, StoredMessage, StoredPage};
@@ -55,7 +55,7 @@ impl Often {
         let customer = house.customer(tenant(), "Ada");
         let mut conversation = house.conversation(tenant(), customer, None);
         let text = json!({"content": format!("{MARKER} 0"), "metadata": {"note": MARKER}});
-        let text = Request::Send(Box::new(serde_json::from_value(text).unwrap()));
+        let text: SendMessage = serde_json::from_value(text).unwrap();
         let sent = conversation.ask_with_key("its key", text).unwrap();
         let id = conversation.id;
         house.store().close();
@@ -394,7 +394,9 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
     let house = House::<Folder>::at(often.bare.folder.killed());
     house
         .reopened(often.conversation)
-        .ask(Request::Redact(often.id()))
+        .ask(RedactMessage {
+            message: often.id(),
+        })
         .unwrap();
     let held = message(&house, (often.conversation, often.id()));
     assert!(held.now.redacted);

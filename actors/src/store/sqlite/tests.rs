@@ -565,7 +565,7 @@ fn a_reader_of_older_pages_holds_up_neither_commits_nor_for_ever_the_redaction()
         .query_row("SELECT count(*) FROM rows", [], |_| Ok(()))
         .unwrap();
     conversation
-        .ask(crate::conversation::messages::Request::Redact(id))
+        .ask(crate::conversation::messages::RedactMessage { message: id })
         .unwrap();
     let (begun, mut sent) = (Instant::now(), 0);
     // So long that the log was to be emptied meanwhile.
@@ -725,16 +725,14 @@ fn a_check_finds_what_was_altered() {
         .unwrap()
         .parse()
         .unwrap();
-    let edit = Box::new(serde_json::from_value(serde_json::json!({"content": "three"})).unwrap());
+    let edit = serde_json::from_value(serde_json::json!({"content": "three"})).unwrap();
     conversation
-        .ask(crate::conversation::messages::Request::Edit(id, edit))
+        .ask(crate::conversation::messages::ReviseMessage { message: id, edit })
         .unwrap();
-    let assign = serde_json::from_value(serde_json::json!({"assignee_id": assignee})).unwrap();
-    conversation
-        .ask(crate::conversation::messages::Request::Change(Box::new(
-            assign,
-        )))
-        .unwrap();
+    let assign = serde_json::json!({"assignee_id": assignee});
+    let assign: crate::conversation::messages::ChangeConversation =
+        serde_json::from_value(assign).unwrap();
+    conversation.ask(assign).unwrap();
     assert_eq!(wait(house.store().chores()).unwrap(), []);
     house.store().close();
     for plant in [

@@ -1,0 +1,84 @@
+//! What the rules of a conversation take from the world around it, handed in so that they are pure.
+
+use std::sync::Arc;
+
+use super::messages::ConversationError;
+use crate::accounts::Identity;
+use crate::store::StoredMessage;
+use colloquy_model::answer::Precondition;
+use colloquy_model::bounds::Bounds;
+use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::id::{MessageId, UserId};
+use colloquy_model::idempotency::Reservation;
+use colloquy_model::time::Timestamp;
+
+/// What surrounds a request while it is decided.
+#[derive(Debug)]
+pub struct CommandContext {
+    pub(super) caller: Caller,
+    /// Only if what the request is about is still in this state.
+    pub(super) if_match: Option<Precondition>,
+    /// The idempotency key under which the answer is kept.
+    pub(super) reservation: Option<Reservation>,
+    /// The view of the account's users.
+    pub(super) users: Arc<Identity>,
+    /// The message that the request is about, as it was found in the store.
+    pub(super) message: Option<StoredMessage>,
+    pub(super) now: Timestamp,
+    pub(super) ids: NewIds,
+    pub(super) bounds: &'static Bounds,
+}
+
+impl CommandContext {
+    /// Checks that what the request is about still has the entity tag that it was to have.
+    ///
+    /// # Errors
+    /// It has another one.
+    pub(super) fn check_etag(
+        &self,
+        etag: impl FnOnce() -> String,
+    ) -> Result<(), ConversationError> {
+        match &self.if_match {
+            Some(wanted) if !wanted.holds(&etag()) => Err(ConversationError::Precondition),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The time, the source of identifiers and the limits of a decision.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Surroundings {
+    pub(super) now: Timestamp,
+    pub(super) ids: NewIds,
+    pub(super) bounds: &'static Bounds,
+}
+
+/// Makes the identifiers of what the rules of a conversation create.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewIds {
+    /// From a time in Unix milliseconds and the sequence of the message's event.
+    pub(super) message: fn(i64, u64) -> MessageId,
+}
+
+impl NewIds {
+    /// Makes identifiers that nobody can guess.
+    pub(super) const RANDOM: NewIds = NewIds {
+        message: MessageId::with_sequence,
+    };
+}
+
+/// What a request is checked against before its conversation is asked.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    pub(super) tenant: Tenant,
+    pub(super) users: &'a Identity,
+    /// The clock, which few requests need.
+    pub(super) clock: fn() -> Timestamp,
+}
+
+impl Entry<'_> {
+    /// Whether this is a user of the account.
+    pub(super) fn is_user(&self, user: UserId) -> bool {
+        self.users.user(self.tenant, user).is_some()
+    }
+}

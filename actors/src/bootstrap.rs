@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use crate::accounts::record::{Record, RecordCommand, RecordSpec};
-use crate::accounts::{Account, AccountRequest, CreateAccount, CreateKey, Key, KeyRequest};
+use crate::accounts::record::{Record, RecordCommand, RecordRequest, RecordSpec};
+use crate::accounts::{Account, CreateAccount, CreateKey, IssueKey, Key, OpenAccount};
 use crate::store::CommitLog;
 use crate::store::sqlite::OpenError;
 use crate::views::Views;
 use colloquy_model::account::AccountNumber;
-use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Tenant};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::id::{AccountId, Id, KeyId};
 use colloquy_model::key::KeyType;
 use colloquy_model::text::Name;
@@ -52,13 +52,8 @@ pub(crate) fn first_start(
         auto_close_after_minutes: None,
     };
     let number = AccountNumber(1);
-    create::<Account>(
-        store,
-        views,
-        account,
-        Tenant::OPERATORS,
-        AccountRequest::Create(new, number),
-    )?;
+    let request = OpenAccount { new, number };
+    create::<Account, _>(store, views, account, Tenant::OPERATORS, request)?;
     let key = |kind: KeyType, name: &str| {
         let name = Some(Name::new(name).map_err(|_| OpenError::FirstStart)?);
         let new = CreateKey {
@@ -69,14 +64,9 @@ pub(crate) fn first_start(
             expires_at: None,
             user_id: None,
         };
-        let request = KeyRequest::Create(new, account);
-        let answer = create::<Key>(
-            store,
-            views,
-            KeyId::new(now),
-            Tenant::account(number.0),
-            request,
-        )?;
+        let request = IssueKey { new, account };
+        let (id, tenant) = (KeyId::new(now), Tenant::account(number.0));
+        let answer = create::<Key, _>(store, views, id, tenant, request)?;
         let shown: serde_json::Value =
             serde_json::from_slice(&answer.body).map_err(|_| OpenError::FirstStart)?;
         shown
@@ -93,24 +83,21 @@ pub(crate) fn first_start(
     })
 }
 
-fn create<R: RecordSpec>(
+fn create<R: RecordSpec, Q: RecordRequest<R>>(
     store: &dyn CommitLog,
     views: &Views,
     id: Id<R::Named>,
     tenant: Tenant,
-    request: R::Request,
-) -> Result<Answer, OpenError> {
+    request: Q,
+) -> Result<Q::Reply, OpenError> {
     let caller = Caller {
         tenant,
         by: Actor::server("first start"),
     };
-    let identity = Arc::clone(&views.identity);
     let command = RecordCommand {
-        caller,
-        if_match: None,
-        reservation: None,
+        meta: CommandMeta::new(caller),
         request,
-        identity,
+        identity: Arc::clone(&views.identity),
     };
     let Decision::Change { commit, reply, .. } =
         command.decide(&Record::<R>::vacant(id), None, Timestamp::now())

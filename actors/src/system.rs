@@ -27,10 +27,11 @@ use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
 use crate::store::{Later, Store};
 use crate::timers::Timers;
 use crate::views::Views;
-use crate::webhook::{Courier, Deliveries, Webhook, WebhookRequest, WebhookSettings};
+use crate::webhook::{Courier, Deliveries, DisableWebhook, Webhook, WebhookSettings};
 use crate::{bootstrap, chores};
 use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Caller};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::key::SecretHash;
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
@@ -416,10 +417,9 @@ impl Builder<'_> {
                     tenant,
                     by: Actor::server("webhooks"),
                 };
-                webhooks
-                    .ask(id, caller, None, None, WebhookRequest::Disable(reason))
-                    .await
-                    .is_ok()
+                let meta = CommandMeta::new(caller);
+                let asked = webhooks.ask(id, meta, DisableWebhook { reason });
+                asked.await.is_ok()
             })
         };
         let (store, feed) = (Arc::clone(self.store), Arc::clone(&self.views.feed));

@@ -98,3 +98,28 @@ pub enum Decision<E: Entity, R> {
         pipelined: bool,
     },
 }
+
+impl<E: Entity, R> Decision<E, R> {
+    /// The same decision with a reply that is made of this one.
+    pub fn map<S>(self, make: impl FnOnce(R) -> S) -> Decision<E, S> {
+        match self {
+            Decision::Answer(reply) => Decision::Answer(make(reply)),
+            Decision::Refuse(refusal) => Decision::Refuse(refusal),
+            Decision::Keep { commit, reply } => Decision::Keep {
+                commit,
+                reply: make(reply),
+            },
+            Decision::Change {
+                change,
+                commit,
+                reply,
+                pipelined,
+            } => Decision::Change {
+                change,
+                commit,
+                reply: make(reply),
+                pipelined,
+            },
+        }
+    }
+}

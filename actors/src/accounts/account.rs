@@ -10,9 +10,11 @@ use utoipa::ToSchema;
 use super::Identity;
 use super::identity::KnownAccount;
 use super::network::{networks, networks_present};
-use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
+use super::record::{
+    CommandContext, NewRecord, Outcome, RecordError, RecordRequest, RecordSpec, Secret, to_json,
+};
 use colloquy_model::account::{AccountNumber, AccountView, Plan};
-use colloquy_model::answer::Invalid;
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::Effect;
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{AccountId, AccountKind};
@@ -110,15 +112,13 @@ fn plan_rates(plan: Plan) -> Option<PlanRates> {
     }
 }
 
-/// What an account may be asked.
+/// Opens an account under a number that no account has had.
 #[derive(Debug)]
-pub enum AccountRequest {
-    /// Create the entity.
-    Create(CreateAccount, AccountNumber),
-    /// Show the entity as it is.
-    Read,
-    /// Change what is given of it.
-    Change(ChangeAccount),
+pub struct OpenAccount {
+    /// The account as the operator asks for it.
+    pub new: CreateAccount,
+    /// The number under which data of the account is stored.
+    pub number: AccountNumber,
 }
 
 /// An account as it is stored.
@@ -212,62 +212,71 @@ fn auto_close(minutes: Option<u32>) -> Result<Option<u32>, RecordError> {
     )))
 }
 
+impl RecordRequest<Account> for OpenAccount {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        _: &Account,
+        _: &CommandContext<Account>,
+    ) -> Result<Outcome<Account>, RecordError> {
+        Err(RecordError::NotFound)
+    }
+
+    fn decide_vacant(
+        self,
+        context: &CommandContext<Account>,
+    ) -> Result<NewRecord<Account>, RecordError> {
+        let OpenAccount { new, number } = self;
+        let plan = new.plan.unwrap_or(Plan::Basic);
+        let made = Timestamp(context.id.created_ms());
+        Ok(NewRecord::new(Account {
+            account_id: context.id,
+            number,
+            name: new.name.into_string(),
+            plan,
+            rates: rates(plan, new.rate_per_minute, new.burst_per_minute, None)?,
+            allowed_ips: new.allowed_ips,
+            auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
+            created_at: made,
+            updated_at: made,
+        }))
+    }
+}
+
+impl RecordRequest<Account> for ChangeAccount {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        held: &Account,
+        context: &CommandContext<Account>,
+    ) -> Result<Outcome<Account>, RecordError> {
+        let mut account = held.clone();
+        account.plan = self.plan.unwrap_or(held.plan);
+        account.name = self.name.map_or(account.name, Text::into_string);
+        account.rates = rates(
+            account.plan,
+            self.rate_per_minute,
+            self.burst_per_minute,
+            held.rates,
+        )?;
+        account.allowed_ips = self.allowed_ips.unwrap_or(account.allowed_ips);
+        if let Some(minutes) = self.auto_close_after_minutes {
+            account.auto_close_after_minutes = auto_close(minutes)?;
+        }
+        if account == *held {
+            return Ok(Outcome::Show);
+        }
+        account.updated_at = Timestamp(context.now.max(held.updated_at.0));
+        Ok(Outcome::Put(account, Vec::new()))
+    }
+}
+
 impl RecordSpec for Account {
     const KIND: Kind = Kind::Account;
     const NAME: &'static str = "account";
     type Named = AccountKind;
-    type Request = AccountRequest;
-
-    fn judge(
-        current: Option<&Self>,
-        request: AccountRequest,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError> {
-        match (current, request) {
-            (None, AccountRequest::Create(new, number)) => {
-                let plan = new.plan.unwrap_or(Plan::Basic);
-                let made = Timestamp(setting.id.created_ms());
-                let account = Account {
-                    account_id: setting.id,
-                    number,
-                    name: new.name.into_string(),
-                    plan,
-                    rates: rates(plan, new.rate_per_minute, new.burst_per_minute, None)?,
-                    allowed_ips: new.allowed_ips,
-                    auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
-                    created_at: made,
-                    updated_at: made,
-                };
-                Ok(Outcome::Put(account, Vec::new()))
-            }
-            (Some(_), AccountRequest::Read) => Ok(Outcome::Show),
-            (Some(held), AccountRequest::Change(change)) => {
-                let mut account = held.clone();
-                account.plan = change.plan.unwrap_or(held.plan);
-                account.name = change
-                    .name
-                    .map_or_else(|| held.name.clone(), Text::into_string);
-                account.rates = rates(
-                    account.plan,
-                    change.rate_per_minute,
-                    change.burst_per_minute,
-                    held.rates,
-                )?;
-                account.allowed_ips = change
-                    .allowed_ips
-                    .unwrap_or_else(|| held.allowed_ips.clone());
-                if let Some(minutes) = change.auto_close_after_minutes {
-                    account.auto_close_after_minutes = auto_close(minutes)?;
-                }
-                if account == *held {
-                    return Ok(Outcome::Show);
-                }
-                account.updated_at = Timestamp(setting.now.max(held.updated_at.0));
-                Ok(Outcome::Put(account, Vec::new()))
-            }
-            (None | Some(_), _) => Err(RecordError::NotFound),
-        }
-    }
 
     fn show(&self, _: &Identity, _: Secret<'_>) -> Bytes {
         to_json(&self.view())

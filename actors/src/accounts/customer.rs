@@ -5,8 +5,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Identity;
-use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
-use colloquy_model::answer::Invalid;
+use super::record::{
+    CommandContext, DeleteRecord, Deletion, NewRecord, Outcome, RecordError, RecordRequest,
+    RecordSpec, Secret, to_json,
+};
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::{Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{CustomerId, CustomerKind};
@@ -75,57 +78,85 @@ pub struct CustomerView {
     pub updated_at: Timestamp,
 }
 
-/// What a customer may be asked.
-#[derive(Debug)]
-pub enum CustomerRequest {
-    /// Create the entity.
-    Create(CreateCustomer),
-    /// Show the entity as it is.
-    Read,
-    /// Change what is given of it.
-    Change(ChangeCustomer),
-    /// Delete it; one that has conversations is not deleted.
-    Delete,
-}
-
 /// A customer as it is stored.
 pub type Customer = CustomerView;
+
+impl RecordRequest<Customer> for CreateCustomer {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        _: &Customer,
+        _: &CommandContext<Customer>,
+    ) -> Result<Outcome<Customer>, RecordError> {
+        Err(RecordError::NotFound)
+    }
+
+    fn decide_vacant(
+        self,
+        context: &CommandContext<Customer>,
+    ) -> Result<NewRecord<Customer>, RecordError> {
+        let made = Timestamp(context.id.created_ms());
+        Ok(NewRecord::new(CustomerView {
+            customer_id: context.id,
+            name: self.name.into_string(),
+            email: self.email.map(Text::into_string),
+            external_id: self.external_id.map(Text::into_string),
+            metadata: self.metadata,
+            created_at: made,
+            updated_at: made,
+        }))
+    }
+}
+
+impl RecordRequest<Customer> for ChangeCustomer {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        held: &Customer,
+        context: &CommandContext<Customer>,
+    ) -> Result<Outcome<Customer>, RecordError> {
+        let mut customer = held.clone();
+        customer.name = self.name.map_or(customer.name, Text::into_string);
+        customer.email = self
+            .email
+            .map_or(customer.email, |email| email.map(Text::into_string));
+        customer.external_id = self
+            .external_id
+            .map_or(customer.external_id, |id| id.map(Text::into_string));
+        if let Some(patch) = self.metadata {
+            let refused = |reason| RecordError::Invalid(Invalid::new("metadata", reason));
+            customer.metadata = customer.metadata.patched(patch.as_ref()).map_err(refused)?;
+        }
+        if customer == *held {
+            return Ok(Outcome::Show);
+        }
+        customer.updated_at = Timestamp(context.now.max(held.updated_at.0));
+        Ok(Outcome::Put(customer, Vec::new()))
+    }
+}
+
+/// A customer is deleted who has no conversation.
+impl RecordRequest<Customer> for DeleteRecord {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        _: &Customer,
+        context: &CommandContext<Customer>,
+    ) -> Result<Outcome<Customer>, RecordError> {
+        Ok(Outcome::Delete(Deletion {
+            conditions: vec![Condition::NoConversations(context.id)],
+            ..Deletion::default()
+        }))
+    }
+}
 
 impl RecordSpec for Customer {
     const KIND: Kind = Kind::Customer;
     const NAME: &'static str = "customer";
     type Named = CustomerKind;
-    type Request = CustomerRequest;
-
-    fn judge(
-        current: Option<&Self>,
-        request: CustomerRequest,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError> {
-        match (current, request) {
-            (None, CustomerRequest::Create(new)) => {
-                let made = Timestamp(setting.id.created_ms());
-                let customer = CustomerView {
-                    customer_id: setting.id,
-                    name: new.name.into_string(),
-                    email: new.email.map(Text::into_string),
-                    external_id: new.external_id.map(Text::into_string),
-                    metadata: new.metadata,
-                    created_at: made,
-                    updated_at: made,
-                };
-                Ok(Outcome::Put(customer, Vec::new()))
-            }
-            (Some(_), CustomerRequest::Read) => Ok(Outcome::Show),
-            (Some(held), CustomerRequest::Change(change)) => held.changed(change, setting),
-            (Some(_), CustomerRequest::Delete) => Ok(Outcome::Delete(
-                vec![Condition::NoConversations(setting.id)],
-                Vec::new(),
-                None,
-            )),
-            (None | Some(_), _) => Err(RecordError::NotFound),
-        }
-    }
 
     fn show(&self, _: &Identity, _: Secret<'_>) -> Bytes {
         to_json(self)
@@ -151,31 +182,5 @@ impl RecordSpec for Customer {
         let renamed = before.is_some_and(|before| before.name != self.name);
         let effect = || Effect::CustomerRenamed(self.customer_id, self.name.as_str().into());
         renamed.then(effect).into_iter().collect()
-    }
-}
-
-impl CustomerView {
-    fn changed(
-        &self,
-        change: ChangeCustomer,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError> {
-        let mut customer = self.clone();
-        customer.name = change.name.map_or(customer.name, Text::into_string);
-        customer.email = change
-            .email
-            .map_or(customer.email, |email| email.map(Text::into_string));
-        customer.external_id = change
-            .external_id
-            .map_or(customer.external_id, |id| id.map(Text::into_string));
-        if let Some(patch) = change.metadata {
-            let refused = |reason| RecordError::Invalid(Invalid::new("metadata", reason));
-            customer.metadata = customer.metadata.patched(patch.as_ref()).map_err(refused)?;
-        }
-        if customer == *self {
-            return Ok(Outcome::Show);
-        }
-        customer.updated_at = Timestamp(setting.now.max(self.updated_at.0));
-        Ok(Outcome::Put(customer, Vec::new()))
     }
 }

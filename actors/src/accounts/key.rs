@@ -8,8 +8,10 @@ use utoipa::ToSchema;
 use super::Identity;
 use super::identity::KnownKey;
 use super::network::{networks, networks_present};
-use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
-use colloquy_model::answer::Invalid;
+use super::record::{
+    CommandContext, NewRecord, Outcome, RecordError, RecordRequest, RecordSpec, Secret, to_json,
+};
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::{Condition, Effect};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{AccountId, KeyKind, UserId};
@@ -80,26 +82,26 @@ pub struct RotateKey {
     pub overlap_seconds: Option<u32>,
 }
 
-/// What a key may be asked.
+/// Issues a key of an account.
 #[derive(Debug)]
-pub enum KeyRequest {
-    /// Create the entity.
-    Create(CreateKey, AccountId),
-    /// Show the entity as it is.
-    Read,
-    /// Change what is given of it.
-    Change(ChangeKey),
-    /// End it at once.
-    Revoke,
-    /// Give it a new secret.
-    Rotate(RotateKey),
-    /// Keep the answer to a request that made something of it which is not stored.
-    KeepAnswer {
-        /// What the answer shows, this once.
-        shown: Bytes,
-        /// What it shows to whoever asks again.
-        kept: Bytes,
-    },
+pub struct IssueKey {
+    /// The key as the operator asks for it.
+    pub new: CreateKey,
+    /// The account as the key shows it.
+    pub account: AccountId,
+}
+
+/// Ends a key at once; one that is revoked stays as it is.
+#[derive(Debug)]
+pub struct RevokeKey;
+
+/// Keeps the answer to a request that made something with a key which is not stored.
+#[derive(Debug)]
+pub struct KeepAnswer {
+    /// What the answer shows, this once.
+    pub shown: Bytes,
+    /// What it shows to whoever asks again.
+    pub kept: Bytes,
 }
 
 /// A secret as it is stored: its hash alone, in hex, and until when it holds.
@@ -123,6 +125,10 @@ const OVERLAP_SECONDS: u32 = 86_400;
 const OVERLAP_SECONDS_MAX: u32 = 31_536_000;
 
 impl Key {
+    fn is_revoked(&self) -> bool {
+        self.view.revoked_at.is_some()
+    }
+
     /// As requests meet it.
     pub(super) fn known(&self) -> (KnownKey, Secrets) {
         let known = KnownKey {
@@ -141,7 +147,7 @@ impl Key {
             }
             Some((hash, secret.until))
         };
-        if self.view.revoked_at.is_some() {
+        if self.is_revoked() {
             Vec::new()
         } else {
             self.secrets.iter().filter_map(unhex).collect()
@@ -162,13 +168,23 @@ impl Key {
         self.secrets.insert(0, StoredSecret { hash, until: None });
         secret
     }
+}
 
-    fn create(
-        new: CreateKey,
-        account: AccountId,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError> {
-        if new.expires_at.is_some_and(|at| at.0 <= setting.now) {
+/// Why a key that is revoked is neither changed nor rotated.
+const REVOKED: RecordError = RecordError::InUse {
+    reason: "the key is revoked",
+};
+
+impl RecordRequest<Key> for IssueKey {
+    type Reply = Answer;
+
+    fn decide(self, _: &Key, _: &CommandContext<Key>) -> Result<Outcome<Key>, RecordError> {
+        Err(RecordError::NotFound)
+    }
+
+    fn decide_vacant(self, context: &CommandContext<Key>) -> Result<NewRecord<Key>, RecordError> {
+        let IssueKey { new, account } = self;
+        if new.expires_at.is_some_and(|at| at.0 <= context.now) {
             return Err(RecordError::Invalid(Invalid::new(
                 "expires_at",
                 "must be in the future",
@@ -176,7 +192,7 @@ impl Key {
         }
         let mut key = Key {
             view: KeyView {
-                key_id: setting.id,
+                key_id: context.id,
                 account_id: account,
                 kind: new.kind,
                 name: new.name.map(Text::into_string),
@@ -187,61 +203,105 @@ impl Key {
                 expires_at: new.expires_at,
                 user_id: new.user_id,
                 require_signature: false,
-                created_at: Timestamp(setting.id.created_ms()),
+                created_at: Timestamp(context.id.created_ms()),
                 last_used_at: None,
                 revoked_at: None,
                 key: None,
             },
-            account: u32::try_from(setting.tenant.number() / 4).unwrap_or(0),
+            account: u32::try_from(context.tenant.number() / 4).unwrap_or(0),
             secrets: Vec::new(),
             label: String::new(),
         };
         key.label = key.view.name.clone().unwrap_or_default();
-        let secret = key.new_secret();
-        Ok(Outcome::PutSecret(
-            key,
-            new.user_id.map(Condition::UserExists).into_iter().collect(),
+        let secret = Some(key.new_secret());
+        Ok(NewRecord {
+            state: key,
+            conditions: new.user_id.map(Condition::UserExists).into_iter().collect(),
             secret,
-        ))
+        })
     }
+}
 
-    fn change(&self, change: ChangeKey) -> Outcome<Self> {
-        let mut key = self.clone();
-        if let Some(name) = change.name {
+impl RecordRequest<Key> for ChangeKey {
+    type Reply = Answer;
+
+    fn decide(self, held: &Key, _: &CommandContext<Key>) -> Result<Outcome<Key>, RecordError> {
+        let mut key = held.clone();
+        if let Some(name) = self.name {
             key.view.name = name.map(Text::into_string);
             key.label = key.view.name.clone().unwrap_or_default();
         }
-        key.view.scopes = change.scopes.unwrap_or(key.view.scopes);
-        key.view.allowed_ips = change.allowed_ips.unwrap_or(key.view.allowed_ips);
-        key.view.expires_at = change.expires_at.unwrap_or(key.view.expires_at);
-        key.view.user_id = change.user_id.unwrap_or(key.view.user_id);
-        if key == *self {
-            return Outcome::Show;
+        key.view.scopes = self.scopes.unwrap_or(key.view.scopes);
+        key.view.allowed_ips = self.allowed_ips.unwrap_or(key.view.allowed_ips);
+        key.view.expires_at = self.expires_at.unwrap_or(key.view.expires_at);
+        key.view.user_id = self.user_id.unwrap_or(key.view.user_id);
+        if key == *held {
+            return Ok(Outcome::Show);
+        }
+        if held.is_revoked() {
+            return Err(REVOKED);
         }
         let condition = key
             .view
             .user_id
-            .filter(|_| key.view.user_id != self.view.user_id)
+            .filter(|_| key.view.user_id != held.view.user_id)
             .map(Condition::UserExists);
-        Outcome::Put(key, condition.into_iter().collect())
+        Ok(Outcome::Put(key, condition.into_iter().collect()))
     }
+}
+
+impl RecordRequest<Key> for RevokeKey {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        held: &Key,
+        context: &CommandContext<Key>,
+    ) -> Result<Outcome<Key>, RecordError> {
+        if held.is_revoked() {
+            return Ok(Outcome::NoContent);
+        }
+        let mut key = held.clone();
+        key.view.revoked_at = Some(Timestamp(context.now));
+        Ok(Outcome::PutWithoutContent(key))
+    }
+}
+
+impl RecordRequest<Key> for RotateKey {
+    type Reply = Answer;
 
     /// The old secret holds for the overlap; every earlier one ends now.
-    fn rotate(&self, rotate: &RotateKey, now: i64) -> Result<Outcome<Self>, RecordError> {
-        let overlap = rotate.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
+    fn decide(
+        self,
+        held: &Key,
+        context: &CommandContext<Key>,
+    ) -> Result<Outcome<Key>, RecordError> {
+        if held.is_revoked() {
+            return Err(REVOKED);
+        }
+        let overlap = self.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
         if overlap > OVERLAP_SECONDS_MAX {
             return Err(RecordError::Invalid(Invalid::new(
                 "overlap_seconds",
                 "must be 0 to 31536000",
             )));
         }
-        let mut key = self.clone();
+        let mut key = held.clone();
         key.secrets.truncate(if overlap == 0 { 0 } else { 1 });
         for old in &mut key.secrets {
-            old.until = Some(now.saturating_add(i64::from(overlap) * 1000));
+            old.until = Some(context.now.saturating_add(i64::from(overlap) * 1000));
         }
         let secret = key.new_secret();
-        Ok(Outcome::PutSecret(key, Vec::new(), secret))
+        Ok(Outcome::PutSecret(key, secret))
+    }
+}
+
+impl RecordRequest<Key> for KeepAnswer {
+    type Reply = Answer;
+
+    fn decide(self, _: &Key, _: &CommandContext<Key>) -> Result<Outcome<Key>, RecordError> {
+        let KeepAnswer { shown, kept } = self;
+        Ok(Outcome::ShowBodyOnce { shown, kept })
     }
 }
 
@@ -249,44 +309,6 @@ impl RecordSpec for Key {
     const KIND: Kind = Kind::Key;
     const NAME: &'static str = "key";
     type Named = KeyKind;
-    type Request = KeyRequest;
-
-    fn judge(
-        current: Option<&Self>,
-        request: KeyRequest,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError> {
-        let revoked = current.is_some_and(|key| key.view.revoked_at.is_some());
-        match (current, request) {
-            (None, KeyRequest::Create(new, account)) => Key::create(new, account, setting),
-            (Some(_), KeyRequest::Read) => Ok(Outcome::Show),
-            (Some(_), KeyRequest::KeepAnswer { shown, kept }) => {
-                Ok(Outcome::ShowBodyOnce { shown, kept })
-            }
-            (Some(_), KeyRequest::Revoke) if revoked => Ok(Outcome::NoContent),
-            (Some(held), KeyRequest::Revoke) => {
-                let mut key = held.clone();
-                key.view.revoked_at = Some(Timestamp(setting.now));
-                Ok(Outcome::PutWithoutContent(key))
-            }
-            (Some(_), KeyRequest::Rotate(_)) if revoked => Err(RecordError::InUse {
-                reason: "the key is revoked",
-            }),
-            (Some(held), KeyRequest::Change(change)) => {
-                let step = held.change(change);
-                let refused = revoked && !matches!(step, Outcome::Show);
-                if refused {
-                    Err(RecordError::InUse {
-                        reason: "the key is revoked",
-                    })
-                } else {
-                    Ok(step)
-                }
-            }
-            (Some(held), KeyRequest::Rotate(rotate)) => held.rotate(&rotate, setting.now),
-            (None | Some(_), _) => Err(RecordError::NotFound),
-        }
-    }
 
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes {
         let mut view = self.view.clone();

@@ -12,9 +12,9 @@ mod network;
 mod records;
 mod user;
 
-pub use account::{Account, AccountRequest, ChangeAccount, CreateAccount, PlanRates, set_plans};
-pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerRequest, CustomerView};
+pub use account::{Account, ChangeAccount, CreateAccount, OpenAccount, PlanRates, set_plans};
+pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView};
 pub use identity::{Identity, KnownAccount, KnownKey, Principal};
-pub use key::{ChangeKey, CreateKey, Key, KeyRequest, RotateKey};
+pub use key::{ChangeKey, CreateKey, IssueKey, KeepAnswer, Key, RevokeKey, RotateKey};
 pub use records::{Filter, Records};
-pub use user::{ChangeUser, CreateUser, User, UserRequest};
+pub use user::{ChangeUser, CreateUser, User};

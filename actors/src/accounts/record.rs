@@ -1,6 +1,9 @@
-//! What accounts, keys, users and customers have in common: a small record, owned by one actor,
-//! with an entity tag, unique names and an answer in JSON. What each may be asked stands in its own
-//! file.
+//! What accounts, keys, users, customers and webhook endpoints have in common: a small record, owned
+//! by one actor, with an entity tag, unique names and an answer in JSON.
+//!
+//! A request is a type of its own; its rule says by which type it is answered. To add one takes
+//! four places: its type and its rule (`impl RecordRequest`), both in the file of its kind, its
+//! route, and its row with the right that it needs in `src/http/routes/`.
 
 use colloquy_model::time::Timestamp;
 use std::sync::Arc;
@@ -13,8 +16,9 @@ use super::Identity;
 use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored};
-use colloquy_model::answer::{Answer, Done, Invalid, Precondition};
+use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::{
     Chore, Commit, Condition, ConstraintViolation, Effect, Header, KeptAnswer, NameField, NewRow,
 };
@@ -68,18 +72,6 @@ pub trait RecordSpec:
     const NAME: &'static str;
     /// The prefix of its identifiers.
     type Named: Prefix;
-    /// What it may be asked.
-    type Request: Send + 'static;
-
-    /// Judges a request.
-    ///
-    /// # Errors
-    /// Why it refuses.
-    fn judge(
-        current: Option<&Self>,
-        request: Self::Request,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError>;
 
     /// As the interface shows it, in JSON; `secret` is shown once.
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes;
@@ -93,8 +85,63 @@ pub trait RecordSpec:
     }
 
     /// What the views take in when it has become this.
-    fn effects(&self, before: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect>;
+    fn effects(&self, before: Option<&Self>, context: &CommandContext<Self>) -> Vec<Effect>;
 }
+
+/// A request that a record of one kind takes: the type of its reply, and its rule, pure.
+pub trait RecordRequest<R: RecordSpec>: Send + 'static {
+    /// The reply to a request that was done.
+    type Reply: RecordReply;
+
+    /// Decides on a record that is there and the caller's.
+    ///
+    /// # Errors
+    /// Why the request is refused.
+    fn decide(self, record: &R, context: &CommandContext<R>) -> Result<Outcome<R>, RecordError>;
+
+    /// Decides where no record is. Only the request that makes one finds a place there.
+    ///
+    /// # Errors
+    /// Why the request is refused.
+    fn decide_vacant(self, _context: &CommandContext<R>) -> Result<NewRecord<R>, RecordError>
+    where
+        Self: Sized,
+    {
+        Err(RecordError::NotFound)
+    }
+}
+
+/// The reply to a request: what the interface shows, or nothing where the server itself asks.
+pub trait RecordReply: Send + 'static {
+    /// The reply, made of the answer that the interface would show.
+    fn of(answer: Answer) -> Self;
+}
+
+impl RecordReply for Answer {
+    fn of(answer: Answer) -> Self {
+        answer
+    }
+}
+
+impl RecordReply for () {
+    fn of(_: Answer) -> Self {}
+}
+
+/// Reads a record as the interface shows it.
+#[derive(Debug)]
+pub struct ReadRecord;
+
+impl<R: RecordSpec> RecordRequest<R> for ReadRecord {
+    type Reply = Answer;
+
+    fn decide(self, _: &R, _: &CommandContext<R>) -> Result<Outcome<R>, RecordError> {
+        Ok(Outcome::Show)
+    }
+}
+
+/// Deletes a record.
+#[derive(Debug)]
+pub struct DeleteRecord;
 
 /// What surrounds a decision about a record.
 #[derive(Debug)]
@@ -126,7 +173,7 @@ pub enum Outcome<R> {
     /// The record becomes this.
     Put(R, Vec<Condition>),
     /// It becomes this, and the answer shows a new secret.
-    PutSecret(R, Vec<Condition>, String),
+    PutSecret(R, String),
     /// It becomes this, and the answer shows nothing.
     PutWithoutContent(R),
     /// Nothing changes, and the answer shows nothing.
@@ -142,19 +189,49 @@ pub enum Outcome<R> {
         kept: Bytes,
     },
     /// The record is deleted.
-    Delete(Vec<Condition>, Vec<Effect>, Option<Chore>),
+    Delete(Deletion),
 }
 
-/// A request with who sent it and what must hold.
-pub struct RecordCommand<R: RecordSpec> {
-    /// The caller.
-    pub caller: Caller,
-    /// Only if the state is still this one.
-    pub if_match: Option<Precondition>,
-    /// Under which key the answer is kept.
-    pub reservation: Option<Reservation>,
-    /// The request itself.
-    pub request: R::Request,
+/// What a deletion depends on, and what follows from it.
+#[derive(Debug, Default)]
+pub struct Deletion {
+    /// Conditions outside the record.
+    pub conditions: Vec<Condition>,
+    /// What the views take in.
+    pub effects: Vec<Effect>,
+    /// What the server does afterwards.
+    pub chore: Option<Chore>,
+}
+
+/// A record that is to be made.
+#[derive(Debug)]
+pub struct NewRecord<R> {
+    /// Its first state.
+    pub state: R,
+    /// Conditions outside the record.
+    pub conditions: Vec<Condition>,
+    /// The secret that the answer shows, if it has one.
+    pub secret: Option<String>,
+}
+
+impl<R> NewRecord<R> {
+    /// A record without a condition and without a secret.
+    pub fn new(state: R) -> Self {
+        NewRecord {
+            state,
+            conditions: Vec::new(),
+            secret: None,
+        }
+    }
+}
+
+/// A request with all that a record needs to decide on it.
+#[derive(Debug)]
+pub struct RecordCommand<Q> {
+    /// Who asks, and under which conditions.
+    pub meta: CommandMeta,
+    /// What is asked.
+    pub request: Q,
     /// For what an answer shows of keys.
     pub identity: Arc<Identity>,
 }
@@ -181,68 +258,65 @@ pub struct Changed<R> {
 }
 
 impl<R: RecordSpec> Record<R> {
-    fn judge(
+    fn judge<Q: RecordRequest<R>>(
         &self,
-        command: RecordCommand<R>,
+        command: RecordCommand<Q>,
         now: i64,
     ) -> Result<Decision<Self, Answer>, RecordError> {
         let RecordCommand {
-            caller,
-            if_match,
-            reservation,
+            meta,
             request,
             identity,
         } = command;
-        let current = self.held.as_ref();
-        if current.is_some_and(|held| held.tenant != caller.tenant) {
-            return Err(RecordError::NotFound);
-        }
-        let etag = self.sequence.to_string();
-        if current.is_some() && if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
-            return Err(RecordError::Precondition);
-        }
-        let setting = CommandContext {
+        let CommandMeta {
+            caller,
+            if_match,
+            reservation,
+        } = meta;
+        let context = CommandContext {
             id: self.id,
             tenant: caller.tenant,
             now,
         };
-        let step = R::judge(current.map(|held| &held.state), request, &setting)?;
-        let turn = Turn {
+        let turn = |context| Turn {
             record: self,
-            setting,
+            context,
             identity,
             caller,
             reservation,
         };
-        Ok(match (step, current) {
-            (Outcome::Show, Some(held)) => {
+        let Some(held) = &self.held else {
+            let new = request.decide_vacant(&context)?;
+            return Ok(turn(context).create(new));
+        };
+        if held.tenant != context.tenant {
+            return Err(RecordError::NotFound);
+        }
+        let etag = self.sequence.to_string();
+        if if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
+            return Err(RecordError::Precondition);
+        }
+        let outcome = request.decide(&held.state, &context)?;
+        let turn = turn(context);
+        Ok(match outcome {
+            Outcome::Show => {
                 let body = held.state.show(&turn.identity, Secret::Hidden);
                 turn.unchanged(Answer::ok(Some(etag), body))
             }
-            (Outcome::NoContent, Some(_)) => turn.unchanged(gone()),
-            (Outcome::ShowBody(body), Some(_)) => turn.unchanged(Answer::ok(None, body)),
-            (Outcome::ShowBodyOnce { shown, kept }, Some(_)) => turn.tell(shown, kept),
-            (
-                Outcome::Show
-                | Outcome::NoContent
-                | Outcome::ShowBody(_)
-                | Outcome::ShowBodyOnce { .. },
-                None,
-            ) => {
-                return Err(RecordError::NotFound);
+            Outcome::NoContent => turn.unchanged(Answer::deleted()),
+            Outcome::ShowBody(body) => turn.unchanged(Answer::ok(None, body)),
+            Outcome::ShowBodyOnce { shown, kept } => turn.show_once(shown, kept),
+            Outcome::Put(state, conditions) => turn.put(state, conditions, Showing::Whole),
+            Outcome::PutSecret(state, secret) => {
+                turn.put(state, Vec::new(), Showing::Secret(secret))
             }
-            (Outcome::Put(state, conditions), _) => turn.put(state, conditions, Showing::Whole),
-            (Outcome::PutSecret(state, conditions, secret), _) => {
-                turn.put(state, conditions, Showing::Secret(secret))
-            }
-            (Outcome::PutWithoutContent(state), _) => turn.put(state, Vec::new(), Showing::Nothing),
-            (Outcome::Delete(conditions, effects, chore), _) => {
-                turn.delete(conditions, effects, chore)
-            }
+            Outcome::PutWithoutContent(state) => turn.put(state, Vec::new(), Showing::Nothing),
+            Outcome::Delete(deletion) => turn.delete(deletion),
         })
     }
 }
 
+/// What the answer to a change shows.
 enum Showing {
     Whole,
     Secret(String),
@@ -252,7 +326,7 @@ enum Showing {
 /// One decision on its way to a commit.
 struct Turn<'r, R: RecordSpec> {
     record: &'r Record<R>,
-    setting: CommandContext<R>,
+    context: CommandContext<R>,
     identity: Arc<Identity>,
     caller: Caller,
     reservation: Option<Reservation>,
@@ -268,7 +342,8 @@ impl<R: RecordSpec> Turn<'_, R> {
         Decision::Keep { commit, reply }
     }
 
-    fn tell(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>, Answer> {
+    /// Answers with something that was made elsewhere, and keeps the other in its place.
+    fn show_once(self, shown: Bytes, kept: Bytes) -> Decision<Record<R>, Answer> {
         // It has no identifier; its place is where it is used.
         let reply = Answer::created(String::new(), None, shown);
         if self.reservation.is_none() {
@@ -276,6 +351,12 @@ impl<R: RecordSpec> Turn<'_, R> {
         }
         let commit = self.commit(&reply, Some(kept), Vec::new(), Header::Unchanged);
         Decision::Keep { commit, reply }
+    }
+
+    /// Makes the record, and answers with it.
+    fn create(self, new: NewRecord<R>) -> Decision<Record<R>, Answer> {
+        let showing = new.secret.map_or(Showing::Whole, Showing::Secret);
+        self.put(new.state, new.conditions, showing)
     }
 
     fn put(
@@ -292,7 +373,7 @@ impl<R: RecordSpec> Turn<'_, R> {
             Showing::Whole | Showing::Nothing => Secret::Hidden,
         };
         let reply = match showing {
-            Showing::Nothing => gone(),
+            Showing::Nothing => Answer::deleted(),
             Showing::Whole | Showing::Secret(_) => Answer {
                 done: if new { Done::Created } else { Done::Ok },
                 id: new.then(|| self.record.id.to_string()),
@@ -317,9 +398,9 @@ impl<R: RecordSpec> Turn<'_, R> {
             body: colloquy_model::json::text(&state),
             names: state.names(),
         };
-        let effects = state.effects(before, &self.setting);
+        let effects = state.effects(before, &self.context);
         let held = Some(Held {
-            tenant: self.setting.tenant,
+            tenant: self.context.tenant,
             state,
         });
         let conditional = !conditions.is_empty()
@@ -335,12 +416,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         }
     }
 
-    fn delete(
-        self,
-        conditions: Vec<Condition>,
-        effects: Vec<Effect>,
-        chore: Option<Chore>,
-    ) -> Decision<Record<R>, Answer> {
+    fn delete(self, deletion: Deletion) -> Decision<Record<R>, Answer> {
         let sequence = self.record.sequence + 1;
         let payload = self
             .record
@@ -348,11 +424,11 @@ impl<R: RecordSpec> Turn<'_, R> {
             .as_ref()
             .map(|held| held.state.show(&self.identity, Secret::Hidden));
         let rows = vec![row(EventKind::RecordDeleted, payload.unwrap_or_default())];
-        let reply = gone();
+        let reply = Answer::deleted();
         let mut commit = self.commit(&reply, None, rows, Header::RecordGone);
-        commit.conditions = conditions;
-        commit.effects = effects;
-        commit.chore = chore;
+        commit.conditions = deletion.conditions;
+        commit.effects = deletion.effects;
+        commit.chore = deletion.chore;
         // Nothing may be decided on top of a deletion that can still be refused.
         Decision::Change {
             change: Changed {
@@ -380,14 +456,14 @@ impl<R: RecordSpec> Turn<'_, R> {
             body,
         });
         let caller = Caller {
-            tenant: self.setting.tenant,
+            tenant: self.context.tenant,
             by: self.caller.by,
         };
         let commit = Commit::new(
             subject::<R>(self.record.id),
             self.record.sequence,
             caller,
-            self.setting.now,
+            self.context.now,
         );
         Commit {
             rows,
@@ -414,10 +490,6 @@ fn row(happened: EventKind, payload: Bytes) -> NewRow {
         seen: None,
         edits: None,
     }
-}
-
-fn gone() -> Answer {
-    Answer::deleted()
 }
 
 impl<R: RecordSpec> Entity for Record<R> {
@@ -481,16 +553,18 @@ impl<R: RecordSpec> Entity for Record<R> {
     }
 }
 
-impl<R: RecordSpec> Command<Record<R>> for RecordCommand<R> {
-    type Reply = Answer;
+impl<R: RecordSpec, Q: RecordRequest<R>> Command<Record<R>> for RecordCommand<Q> {
+    type Reply = Q::Reply;
 
     fn decide(
         self,
         record: &Record<R>,
         _: Option<std::convert::Infallible>,
         now: Timestamp,
-    ) -> Decision<Record<R>, Answer> {
-        record.judge(self, now.0).unwrap_or_else(Decision::Refuse)
+    ) -> Decision<Record<R>, Q::Reply> {
+        let decided = record.judge(self, now.0);
+        let decision = decided.unwrap_or_else(Decision::Refuse);
+        decision.map(Q::Reply::of)
     }
 }
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::accounts::restore::{restore_account, restore_key};
 use crate::accounts::{
-    Account, AccountRequest, Customer, CustomerRequest, Key, KeyRequest, KnownKey, PlanRates, User,
-    UserRequest, set_plans,
+    Account, ChangeAccount, ChangeCustomer, CreateCustomer, CreateUser, Customer, IssueKey, Key,
+    KnownKey, OpenAccount, PlanRates, RevokeKey, RotateKey, User, set_plans,
 };
 use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Mode};
@@ -47,14 +47,11 @@ impl<R: RecordSpec> Play<R> {
         }
     }
 
-    fn ask(&mut self, request: R::Request) -> Turned {
-        let (caller, identity) = (self.caller.clone(), Arc::clone(&self.identity));
+    fn ask<Q: RecordRequest<R, Reply = Answer>>(&mut self, request: Q) -> Turned {
         let command = RecordCommand {
-            caller,
-            if_match: None,
-            reservation: None,
+            meta: CommandMeta::new(self.caller.clone()),
             request,
-            identity,
+            identity: Arc::clone(&self.identity),
         };
         let (before, etag) = (self.record.sequence, self.record.sequence.to_string());
         let json = |body: &Bytes| serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -100,15 +97,18 @@ fn key() -> (Play<Key>, String) {
     let mut account = Play::<Account>::new(Tenant::OPERATORS);
     let id: AccountId = account.record.id;
     account
-        .ask(AccountRequest::Create(
-            from(json!({"name": "An account"})),
-            AccountNumber(7),
-        ))
+        .ask(OpenAccount {
+            new: from(json!({"name": "An account"})),
+            number: AccountNumber(7),
+        })
         .unwrap();
     let stored = serde_json::to_string(&account.record.held.unwrap().state).unwrap();
     play.identity.put_account(restore_account(&stored).unwrap());
     let (shown, commit) = play
-        .ask(KeyRequest::Create(from(json!({"type": "prod"})), id))
+        .ask(IssueKey {
+            new: from(json!({"type": "prod"})),
+            account: id,
+        })
         .unwrap();
     let secret = shown.get("key").unwrap().as_str().unwrap().to_owned();
     assert!(
@@ -138,8 +138,8 @@ proptest! {
         let mut secrets = vec![(first, None)];
         for (overlap, passes) in turns {
             play.now += passes;
-            let rotate = from(json!({"overlap_seconds": overlap}));
-            let (shown, commit) = play.ask(KeyRequest::Rotate(rotate)).unwrap();
+            let rotate: RotateKey = from(json!({"overlap_seconds": overlap}));
+            let (shown, commit) = play.ask(rotate).unwrap();
             let secret = shown.get("key").unwrap().as_str().unwrap().to_owned();
             hides(&commit.unwrap(), &secret);
             for (_, until) in &mut secrets {
@@ -156,14 +156,14 @@ proptest! {
                 }
             }
         }
-        play.ask(KeyRequest::Revoke).unwrap();
+        play.ask(RevokeKey).unwrap();
         prop_assert!(secrets.iter().all(|(secret, _)| play.identity.authenticate(secret, play.now).is_none()));
         let held = play.record.held.as_ref().unwrap();
         let stored = serde_json::to_string(&held.state).unwrap();
         let (_, left) = restore_key(&stored).unwrap();
         prop_assert!(left.is_empty(), "a revoked key gives a start no secret");
-        prop_assert!(play.ask(KeyRequest::Revoke).unwrap().1.is_none(), "revoked twice changes nothing");
-        let refused = play.ask(KeyRequest::Rotate(Default::default())).unwrap_err();
+        prop_assert!(play.ask(RevokeKey).unwrap().1.is_none(), "revoked twice changes nothing");
+        let refused = play.ask(RotateKey::default()).unwrap_err();
         let in_use = matches!(refused, RecordError::InUse { .. });
         prop_assert!(in_use);
     }
@@ -184,14 +184,14 @@ proptest! {
             _ => None,
         };
         let mut play = Play::<Account>::new(Tenant::OPERATORS);
-        play.ask(AccountRequest::Create(from(json!({"name": "A"})), AccountNumber(1))).unwrap();
+        play.ask(OpenAccount { new: from(json!({"name": "A"})), number: AccountNumber(1) }).unwrap();
         for (plan, rate, burst) in changes {
             let mut change = json!({"plan": plan});
             let fields = change.as_object_mut().unwrap();
             fields.extend(rate.map(|rate| ("rate_per_minute".to_owned(), json!(rate))));
             fields.extend(burst.map(|burst| ("burst_per_minute".to_owned(), json!(burst))));
-            let (before, _) = play.ask(AccountRequest::Read).unwrap();
-            match play.ask(AccountRequest::Change(from(change))) {
+            let (before, _) = play.ask(ReadRecord).unwrap();
+            match play.ask(from::<ChangeAccount>(change)) {
                 Ok((shown, _)) => {
                     let number = |field: &str| u32::try_from(shown[field].as_u64().unwrap()).unwrap();
                     let (shown_rate, shown_burst) = (number("rate_per_minute"), number("burst_per_minute"));
@@ -207,7 +207,7 @@ proptest! {
                 Err(RecordError::Invalid(_)) => {
                     let given = rate.is_some() || burst.is_some();
                     prop_assert!(given || (plan == "enterprise" && before["plan"] != "enterprise"));
-                    prop_assert_eq!(play.ask(AccountRequest::Read).unwrap().0, before);
+                    prop_assert_eq!(play.ask(ReadRecord).unwrap().0, before);
                 }
                 Err(other) => prop_assert!(false, "{other}"),
             }
@@ -220,7 +220,7 @@ proptest! {
         changes in proptest::collection::vec((prop::option::of("[a-c]{1,2}"), prop::option::of(prop::option::of("[A-C]{1,2}"))), 1..10)
     ) {
         let mut play = Play::<Customer>::new(Tenant::of(1, Mode::Live));
-        let (mut shown, _) = play.ask(CustomerRequest::Create(from(json!({"name": "a", "metadata": {"k": 1}})))).unwrap();
+        let (mut shown, _) = play.ask(from::<CreateCustomer>(json!({"name": "a", "metadata": {"k": 1}}))).unwrap();
         for (name, external) in changes {
             let mut change = json!({});
             let fields = change.as_object_mut().unwrap();
@@ -229,7 +229,7 @@ proptest! {
             let mut wanted = shown.clone();
             wanted.as_object_mut().unwrap().extend(fields.clone());
             play.now += 1;
-            let (after, commit) = play.ask(CustomerRequest::Change(from(change))).unwrap();
+            let (after, commit) = play.ask(from::<ChangeCustomer>(change)).unwrap();
             prop_assert_eq!(commit.is_none(), wanted == shown, "a change and an event, or neither");
             wanted["updated_at"] = after["updated_at"].clone();
             prop_assert_eq!(&after, &wanted);
@@ -239,17 +239,17 @@ proptest! {
             }
             shown = after;
         }
-        let (_, commit) = play.ask(CustomerRequest::Delete).unwrap();
+        let (_, commit) = play.ask(DeleteRecord).unwrap();
         prop_assert!(matches!(commit.unwrap().conditions.first(), Some(Condition::NoConversations(_))));
-        prop_assert_eq!(play.ask(CustomerRequest::Read).unwrap_err(), RecordError::NotFound);
+        prop_assert_eq!(play.ask(ReadRecord).unwrap_err(), RecordError::NotFound);
     }
 }
 
 #[test]
 fn a_deleted_user_leaves_a_chore_and_no_name() {
     let mut play = Play::<User>::new(Tenant::account(1));
-    let new = from(json!({"name": "Ada", "email": "Ada@Example.org", "role": "admin"}));
-    let (_, commit) = play.ask(UserRequest::Create(new)).unwrap();
+    let new: CreateUser = from(json!({"name": "Ada", "email": "Ada@Example.org", "role": "admin"}));
+    let (_, commit) = play.ask(new).unwrap();
     let Header::Record { names, .. } = commit.unwrap().header else {
         panic!("no record")
     };
@@ -257,7 +257,7 @@ fn a_deleted_user_leaves_a_chore_and_no_name() {
         names,
         [(NameField::UserEmail, "ada@example.org".to_owned())]
     );
-    let (_, commit) = play.ask(UserRequest::Delete).unwrap();
+    let (_, commit) = play.ask(DeleteRecord).unwrap();
     let commit = commit.unwrap();
     assert!(matches!(commit.header, Header::RecordGone));
     assert_eq!(

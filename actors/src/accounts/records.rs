@@ -5,15 +5,14 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 
 use super::Identity;
-use super::record::{Record, RecordCommand, RecordError, RecordSpec, Secret};
+use super::record::{Record, RecordCommand, RecordError, RecordRequest, RecordSpec, Secret};
 use crate::store::{ListFailure, RecordQuery, Store};
-use colloquy_model::answer::{Answer, Precondition};
-use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::caller::Tenant;
+use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::NameField;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::id::Id;
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging};
 use colloquy_runtime::{AskError, Directory};
 
@@ -34,31 +33,22 @@ pub struct Records<R: RecordSpec> {
 }
 
 impl<R: RecordSpec> Records<R> {
-    /// Asks one record.
+    /// Sends a request to a record, and waits for the reply of the request's type.
     ///
     /// # Errors
     /// Its refusal, or why it could not be asked.
-    pub async fn ask(
+    pub async fn ask<Q: RecordRequest<R>>(
         &self,
         id: Id<R::Named>,
-        caller: Caller,
-        if_match: Option<Precondition>,
-        reservation: Option<Reservation>,
-        request: R::Request,
-    ) -> Result<Answer, AskError<RecordError>> {
-        let identity = Arc::clone(&self.identity);
-        self.directory
-            .ask(
-                id,
-                RecordCommand {
-                    caller,
-                    if_match,
-                    reservation,
-                    request,
-                    identity,
-                },
-            )
-            .await
+        meta: CommandMeta,
+        request: Q,
+    ) -> Result<Q::Reply, AskError<RecordError>> {
+        let command = RecordCommand {
+            meta,
+            request,
+            identity: Arc::clone(&self.identity),
+        };
+        self.directory.ask(id, command).await
     }
 
     /// A page of them.

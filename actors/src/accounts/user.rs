@@ -5,7 +5,11 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Identity;
-use super::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
+use super::record::{
+    CommandContext, DeleteRecord, Deletion, NewRecord, Outcome, RecordError, RecordRequest,
+    RecordSpec, Secret, to_json,
+};
+use colloquy_model::answer::Answer;
 use colloquy_model::commit::{Chore, Condition, Effect, NameField};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
@@ -44,70 +48,70 @@ pub struct ChangeUser {
     pub role: Option<Role>,
 }
 
-/// What a user may be asked.
-#[derive(Debug)]
-pub enum UserRequest {
-    /// Create the entity.
-    Create(CreateUser),
-    /// Show the entity as it is.
-    Read,
-    /// Change what is given of it.
-    Change(ChangeUser),
-    /// Delete it; its assignments read as null from the answer on.
-    Delete,
-}
-
 /// A user as it is stored.
 pub type User = UserView;
+
+impl RecordRequest<User> for CreateUser {
+    type Reply = Answer;
+
+    fn decide(self, _: &User, _: &CommandContext<User>) -> Result<Outcome<User>, RecordError> {
+        Err(RecordError::NotFound)
+    }
+
+    fn decide_vacant(self, context: &CommandContext<User>) -> Result<NewRecord<User>, RecordError> {
+        let made = Timestamp(context.id.created_ms());
+        Ok(NewRecord::new(UserView {
+            user_id: context.id,
+            name: self.name.into_string(),
+            email: self.email.into_string(),
+            role: self.role,
+            created_at: made,
+            updated_at: made,
+        }))
+    }
+}
+
+impl RecordRequest<User> for ChangeUser {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        held: &User,
+        context: &CommandContext<User>,
+    ) -> Result<Outcome<User>, RecordError> {
+        let mut user = held.clone();
+        user.name = self.name.map_or(user.name, Text::into_string);
+        user.email = self.email.map_or(user.email, Text::into_string);
+        user.role = self.role.unwrap_or(user.role);
+        if user == *held {
+            return Ok(Outcome::Show);
+        }
+        user.updated_at = Timestamp(context.now.max(held.updated_at.0));
+        Ok(Outcome::Put(user, Vec::new()))
+    }
+}
+
+/// A user is deleted who owns no document; assignments read as null from the answer on.
+impl RecordRequest<User> for DeleteRecord {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        _: &User,
+        context: &CommandContext<User>,
+    ) -> Result<Outcome<User>, RecordError> {
+        Ok(Outcome::Delete(Deletion {
+            conditions: vec![Condition::NoDocuments(context.id)],
+            effects: vec![Effect::UserGone(context.tenant, context.id)],
+            chore: Some(Chore::Unassign(context.tenant, context.id)),
+        }))
+    }
+}
 
 impl RecordSpec for User {
     const KIND: Kind = Kind::User;
     const NAME: &'static str = "user";
     type Named = UserKind;
-    type Request = UserRequest;
-
-    fn judge(
-        current: Option<&Self>,
-        request: UserRequest,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError> {
-        match (current, request) {
-            (None, UserRequest::Create(new)) => {
-                let made = Timestamp(setting.id.created_ms());
-                let user = UserView {
-                    user_id: setting.id,
-                    name: new.name.into_string(),
-                    email: new.email.into_string(),
-                    role: new.role,
-                    created_at: made,
-                    updated_at: made,
-                };
-                Ok(Outcome::Put(user, Vec::new()))
-            }
-            (Some(_), UserRequest::Read) => Ok(Outcome::Show),
-            (Some(held), UserRequest::Change(change)) => {
-                let mut user = held.clone();
-                user.name = change.name.map_or(user.name, Text::into_string);
-                user.email = change.email.map_or(user.email, Text::into_string);
-                user.role = change.role.unwrap_or(user.role);
-                if user == *held {
-                    return Ok(Outcome::Show);
-                }
-                user.updated_at = Timestamp(setting.now.max(held.updated_at.0));
-                Ok(Outcome::Put(user, Vec::new()))
-            }
-            (Some(_), UserRequest::Delete) => {
-                let gone = Effect::UserGone(setting.tenant, setting.id);
-                let conditions = vec![Condition::NoDocuments(setting.id)];
-                Ok(Outcome::Delete(
-                    conditions,
-                    vec![gone],
-                    Some(Chore::Unassign(setting.tenant, setting.id)),
-                ))
-            }
-            (None | Some(_), _) => Err(RecordError::NotFound),
-        }
-    }
 
     fn show(&self, _: &Identity, _: Secret<'_>) -> Bytes {
         to_json(self)
@@ -121,7 +125,7 @@ impl RecordSpec for User {
         vec![(NameField::UserEmail, self.email.to_lowercase())]
     }
 
-    fn effects(&self, _: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect> {
-        vec![Effect::User(setting.tenant, self.user_id, self.role)]
+    fn effects(&self, _: Option<&Self>, context: &CommandContext<Self>) -> Vec<Effect> {
+        vec![Effect::User(context.tenant, self.user_id, self.role)]
     }
 }

@@ -51,7 +51,8 @@ pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says
 use serde_json::json;
 
 use self::fixture::{live, other, test};
-use crate::accounts::{Customer, CustomerRequest, User, UserRequest};
+use crate::accounts::record::DeleteRecord;
+use crate::accounts::{ChangeCustomer, Customer, User};
 use crate::conversation::messages::{
     ChangeConversation, CloseConversation, CloseIdle, ConversationError, EndSnooze,
     ReadConversation, RedactMessage, ReopenConversation, ReviseMessage, SendMessage,
@@ -222,7 +223,7 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
     conversation.send("the incarnation goes on").unwrap();
     let refused = house
         .record::<Customer>(live(), customer)
-        .ask(CustomerRequest::Delete)
+        .ask(DeleteRecord)
         .unwrap_err();
     assert_eq!(
         refused,
@@ -233,7 +234,7 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
     let idle = house.customer(live(), "idle");
     let deleted = house
         .record::<Customer>(live(), idle)
-        .ask(CustomerRequest::Delete)
+        .ask(DeleteRecord)
         .unwrap();
     assert_eq!(deleted.done, Done::Deleted);
     assert!(house.try_conversation(live(), idle, None).is_err());
@@ -242,12 +243,11 @@ pub(super) fn a_broken_condition_refuses_its_commit_alone<B: Bench>() {
 
 pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
     let house = House::<B>::new();
-    let create = |email: &str| UserRequest::Create(house.new_user(email));
     let both: Vec<_> = (0..2)
         .map(|_| {
             house
                 .vacant::<User>(live().account_wide())
-                .prepare(create("Twice@Example.org"))
+                .prepare(house.new_user("Twice@Example.org"))
                 .settled()
         })
         .collect();
@@ -258,7 +258,7 @@ pub(super) fn a_unique_name_is_taken_once_even_within_one_batch<B: Bench>() {
         ))))
     );
     let mut user = house.user(other(), "twice@example.org").unwrap();
-    user.ask(UserRequest::Delete).unwrap();
+    user.ask(DeleteRecord).unwrap();
     assert!(
         house.user(other(), "twice@example.org").is_ok(),
         "a deleted record gives its name back"
@@ -374,9 +374,7 @@ pub(super) fn a_renamed_customer_is_renamed_everywhere_at_once<B: Bench>() {
     assert!(renamed(&house, "before"));
     house
         .record::<Customer>(live(), customer)
-        .ask(CustomerRequest::Change(
-            serde_json::from_value(json!({"name": "after"})).unwrap(),
-        ))
+        .ask(serde_json::from_value::<ChangeCustomer>(json!({"name": "after"})).unwrap())
         .unwrap();
     assert!(renamed(&house, "after"), "before and during the copying");
     let body = active.ask(ReadConversation).unwrap().body;
@@ -462,7 +460,7 @@ pub(super) fn a_last_use_of_a_key_is_written_down<B: Bench>() {
 pub(super) fn a_chore_stays_until_it_is_done<B: Bench>() {
     let house = House::<B>::new();
     let mut user = house.user(live(), "gone@example.org").unwrap();
-    user.ask(UserRequest::Delete).unwrap();
+    user.ask(DeleteRecord).unwrap();
     let house = house.crash();
     let left = wait(house.store().chores()).unwrap();
     assert_eq!(left, [Chore::Unassign(live().account_wide(), user.id)]);

@@ -15,13 +15,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::accounts::record::{Record, RecordCommand};
+use crate::accounts::record::{Record, RecordCommand, RecordRequest};
 use crate::store::DeliveryState;
 use crate::store::sqlite::{SqliteStore, StoreSettings};
 use crate::views::Views;
-use crate::webhook::{Deliveries, DeliveryList, ReplayEvents, Reply, Webhook, WebhookRequest};
+use crate::webhook::{
+    ChangeWebhook, CreateWebhook, Deliveries, DeliveryList, ReplayEvents, Reply, Webhook,
+};
 use colloquy_model::answer::Done;
 use colloquy_model::caller::{Actor, Caller, Mode};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
@@ -105,8 +108,8 @@ impl Desk {
             endpoint: Record::vacant(id),
             id,
         };
-        let new = serde_json::from_value(json!({"url": "https://example.com/"})).unwrap();
-        desk.ask(WebhookRequest::Create(new));
+        let new = json!({"url": "https://example.com/"});
+        desk.ask(serde_json::from_value::<CreateWebhook>(new).unwrap());
         desk
     }
 
@@ -120,18 +123,15 @@ impl Desk {
         assert_eq!(outcome.recv().unwrap(), Ok(()));
     }
 
-    fn ask(&mut self, request: WebhookRequest) {
+    fn ask<Q: RecordRequest<Webhook>>(&mut self, request: Q) {
         let caller = Caller {
             tenant: tenant(),
             by: Actor::server("a test"),
         };
-        let identity = Arc::clone(&self.views.identity);
         let command = RecordCommand {
-            caller,
-            if_match: None,
-            reservation: None,
+            meta: CommandMeta::new(caller),
             request,
-            identity,
+            identity: Arc::clone(&self.views.identity),
         };
         match command.decide(&self.endpoint, None, Timestamp(now_ms())) {
             Decision::Change { commit, change, .. } => {
@@ -145,9 +145,8 @@ impl Desk {
     }
 
     fn enabled(&mut self, enabled: bool) {
-        self.ask(WebhookRequest::Change(
-            serde_json::from_value(json!({ "enabled": enabled })).unwrap(),
-        ));
+        let change = json!({ "enabled": enabled });
+        self.ask(serde_json::from_value::<ChangeWebhook>(change).unwrap());
     }
 
     /// Events of one conversation.

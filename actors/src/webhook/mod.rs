@@ -28,8 +28,8 @@ pub use deliveries::{Deliveries, DeliveryList, ReplayEvents};
 pub use delivery_metrics::DeliveryMetrics;
 pub use messages::{DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayView};
 pub use record::{
-    ChangeWebhook, CreateWebhook, DisabledReason, RotateSecret, TestWebhook, Webhook,
-    WebhookRequest, WebhookView,
+    ChangeWebhook, CreateWebhook, DisableWebhook, DisabledReason, RotateSecret, TestWebhook,
+    Webhook, WebhookView,
 };
 pub use restore::restore_endpoint;
 pub use webhook_filter::{EventKindName, EventKindNames, WebhookFilter};

@@ -9,8 +9,11 @@ use utoipa::ToSchema;
 
 use super::webhook_filter::{EventKindName, EventKindNames, WebhookFilter, accepted};
 use crate::accounts::Identity;
-use crate::accounts::record::{CommandContext, Outcome, RecordError, RecordSpec, Secret, to_json};
-use colloquy_model::answer::Invalid;
+use crate::accounts::record::{
+    CommandContext, DeleteRecord, Deletion, NewRecord, Outcome, RecordError, RecordRequest,
+    RecordSpec, Secret, to_json,
+};
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Condition, Effect};
@@ -128,24 +131,19 @@ pub struct WebhookView {
     pub secret: Option<Option<String>>,
 }
 
-/// What an endpoint may be asked.
+/// Disables an endpoint because of how its receiver answers; one that is disabled already is left as
+/// it is. Asked by the server itself.
 #[derive(Debug)]
-pub enum WebhookRequest {
-    /// Create the entity.
-    Create(CreateWebhook),
-    /// Show the entity as it is.
-    Read,
-    /// Change what is given of it.
-    Change(ChangeWebhook),
-    /// Give it a new secret.
-    RotateSecret(RotateSecret),
-    /// Disable it because of how its receiver answers; one that is disabled already is left as it
-    /// is.
-    Disable(DisabledReason),
-    /// Answer with this, and keep it: what a test of it came to.
-    Tested(Bytes),
-    /// Delete it.
-    Delete,
+pub struct DisableWebhook {
+    /// What the receiver did.
+    pub reason: DisabledReason,
+}
+
+/// Keeps what a test of an endpoint came to, as the answer to the request for it.
+#[derive(Debug)]
+pub(super) struct KeepTestResult {
+    /// The attempt, as the answer shows it.
+    pub(super) attempt: Bytes,
 }
 
 /// An endpoint as it is stored. Its rows hold the view alone; both read back as this.
@@ -199,85 +197,6 @@ impl Webhook {
         }
     }
 
-    fn create(new: CreateWebhook, setting: &CommandContext<Self>) -> Outcome<Self> {
-        let made = Timestamp(setting.id.created_ms());
-        let view = WebhookView {
-            webhook_id: setting.id,
-            url: new.url.into_string(),
-            events: new.events.unwrap_or_default(),
-            filter: new.filter.filter(|filter| !filter.is_empty()),
-            description: new.description.map(Text::into_string),
-            enabled: new.enabled.unwrap_or(true),
-            disabled_reason: None,
-            created_at: made,
-            updated_at: made,
-            secret: None,
-        };
-        let mut webhook = Webhook {
-            view,
-            secrets: Vec::new(),
-        };
-        let secret = webhook.new_secret();
-        let room = Condition::FewerThan(Kind::Webhook, Bounds::get().webhook_endpoints_max);
-        Outcome::PutSecret(webhook, vec![room], secret)
-    }
-
-    fn change(&self, change: ChangeWebhook, now: i64) -> Outcome<Self> {
-        let mut webhook = self.clone();
-        let view = &mut webhook.view;
-        if let Some(url) = change.url {
-            view.url = url.into_string();
-        }
-        if let Some(events) = change.events {
-            view.events = events;
-        }
-        if let Some(filter) = change.filter {
-            view.filter = filter.filter(|filter| !filter.is_empty());
-        }
-        if let Some(description) = change.description {
-            view.description = description.map(Text::into_string);
-        }
-        if let Some(enabled) = change.enabled {
-            view.enabled = enabled;
-            view.disabled_reason = view.disabled_reason.filter(|_| !enabled);
-        }
-        if webhook == *self {
-            return Outcome::Show;
-        }
-        webhook.touched(now);
-        Outcome::Put(webhook, Vec::new())
-    }
-
-    /// The old secret signs too for the overlap; every earlier one ends now.
-    fn rotate(&self, rotate: &RotateSecret, now: i64) -> Result<Outcome<Self>, RecordError> {
-        let overlap = rotate.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
-        if overlap > OVERLAP_SECONDS_MAX {
-            return Err(RecordError::Invalid(Invalid::new(
-                "overlap_seconds",
-                "must be 0 to 31536000",
-            )));
-        }
-        let mut webhook = self.clone();
-        webhook.secrets.truncate(if overlap == 0 { 0 } else { 1 });
-        for old in &mut webhook.secrets {
-            old.until = Some(now.saturating_add(i64::from(overlap) * 1000));
-        }
-        let secret = webhook.new_secret();
-        webhook.touched(now);
-        Ok(Outcome::PutSecret(webhook, Vec::new(), secret))
-    }
-
-    fn disable(&self, reason: DisabledReason, now: i64) -> Outcome<Self> {
-        if !self.view.enabled {
-            return Outcome::Show;
-        }
-        let mut webhook = self.clone();
-        webhook.view.enabled = false;
-        webhook.view.disabled_reason = Some(reason);
-        webhook.touched(now);
-        Outcome::Put(webhook, Vec::new())
-    }
-
     fn new_secret(&mut self) -> String {
         let secret = super::signature::new_secret();
         self.secrets.insert(
@@ -295,32 +214,160 @@ impl Webhook {
     }
 }
 
+impl RecordRequest<Webhook> for CreateWebhook {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        _: &Webhook,
+        _: &CommandContext<Webhook>,
+    ) -> Result<Outcome<Webhook>, RecordError> {
+        Err(RecordError::NotFound)
+    }
+
+    fn decide_vacant(
+        self,
+        context: &CommandContext<Webhook>,
+    ) -> Result<NewRecord<Webhook>, RecordError> {
+        let made = Timestamp(context.id.created_ms());
+        let view = WebhookView {
+            webhook_id: context.id,
+            url: self.url.into_string(),
+            events: self.events.unwrap_or_default(),
+            filter: self.filter.filter(|filter| !filter.is_empty()),
+            description: self.description.map(Text::into_string),
+            enabled: self.enabled.unwrap_or(true),
+            disabled_reason: None,
+            created_at: made,
+            updated_at: made,
+            secret: None,
+        };
+        let mut webhook = Webhook {
+            view,
+            secrets: Vec::new(),
+        };
+        let secret = Some(webhook.new_secret());
+        let room = Condition::FewerThan(Kind::Webhook, Bounds::get().webhook_endpoints_max);
+        Ok(NewRecord {
+            state: webhook,
+            conditions: vec![room],
+            secret,
+        })
+    }
+}
+
+impl RecordRequest<Webhook> for ChangeWebhook {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        held: &Webhook,
+        context: &CommandContext<Webhook>,
+    ) -> Result<Outcome<Webhook>, RecordError> {
+        let mut webhook = held.clone();
+        let view = &mut webhook.view;
+        if let Some(url) = self.url {
+            view.url = url.into_string();
+        }
+        if let Some(events) = self.events {
+            view.events = events;
+        }
+        if let Some(filter) = self.filter {
+            view.filter = filter.filter(|filter| !filter.is_empty());
+        }
+        if let Some(description) = self.description {
+            view.description = description.map(Text::into_string);
+        }
+        if let Some(enabled) = self.enabled {
+            view.enabled = enabled;
+            view.disabled_reason = view.disabled_reason.filter(|_| !enabled);
+        }
+        if webhook == *held {
+            return Ok(Outcome::Show);
+        }
+        webhook.touched(context.now);
+        Ok(Outcome::Put(webhook, Vec::new()))
+    }
+}
+
+impl RecordRequest<Webhook> for RotateSecret {
+    type Reply = Answer;
+
+    /// The old secret signs too for the overlap; every earlier one ends now.
+    fn decide(
+        self,
+        held: &Webhook,
+        context: &CommandContext<Webhook>,
+    ) -> Result<Outcome<Webhook>, RecordError> {
+        let overlap = self.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
+        if overlap > OVERLAP_SECONDS_MAX {
+            return Err(RecordError::Invalid(Invalid::new(
+                "overlap_seconds",
+                "must be 0 to 31536000",
+            )));
+        }
+        let mut webhook = held.clone();
+        webhook.secrets.truncate(if overlap == 0 { 0 } else { 1 });
+        for old in &mut webhook.secrets {
+            old.until = Some(context.now.saturating_add(i64::from(overlap) * 1000));
+        }
+        let secret = webhook.new_secret();
+        webhook.touched(context.now);
+        Ok(Outcome::PutSecret(webhook, secret))
+    }
+}
+
+impl RecordRequest<Webhook> for DisableWebhook {
+    type Reply = ();
+
+    fn decide(
+        self,
+        held: &Webhook,
+        context: &CommandContext<Webhook>,
+    ) -> Result<Outcome<Webhook>, RecordError> {
+        if !held.view.enabled {
+            return Ok(Outcome::Show);
+        }
+        let mut webhook = held.clone();
+        webhook.view.enabled = false;
+        webhook.view.disabled_reason = Some(self.reason);
+        webhook.touched(context.now);
+        Ok(Outcome::Put(webhook, Vec::new()))
+    }
+}
+
+impl RecordRequest<Webhook> for KeepTestResult {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        _: &Webhook,
+        _: &CommandContext<Webhook>,
+    ) -> Result<Outcome<Webhook>, RecordError> {
+        Ok(Outcome::ShowBody(self.attempt))
+    }
+}
+
+/// What waits for an endpoint that is deleted is given up.
+impl RecordRequest<Webhook> for DeleteRecord {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        _: &Webhook,
+        context: &CommandContext<Webhook>,
+    ) -> Result<Outcome<Webhook>, RecordError> {
+        Ok(Outcome::Delete(Deletion {
+            effects: vec![Effect::EndpointGone(context.id)],
+            ..Deletion::default()
+        }))
+    }
+}
+
 impl RecordSpec for Webhook {
     const KIND: Kind = Kind::Webhook;
     const NAME: &'static str = "webhook";
     type Named = WebhookKind;
-    type Request = WebhookRequest;
-
-    fn judge(
-        current: Option<&Self>,
-        request: WebhookRequest,
-        setting: &CommandContext<Self>,
-    ) -> Result<Outcome<Self>, RecordError> {
-        match (current, request) {
-            (None, WebhookRequest::Create(new)) => Ok(Webhook::create(new, setting)),
-            (Some(_), WebhookRequest::Read) => Ok(Outcome::Show),
-            (Some(held), WebhookRequest::Change(change)) => Ok(held.change(change, setting.now)),
-            (Some(held), WebhookRequest::RotateSecret(rotate)) => held.rotate(&rotate, setting.now),
-            (Some(held), WebhookRequest::Disable(reason)) => Ok(held.disable(reason, setting.now)),
-            (Some(_), WebhookRequest::Tested(attempt)) => Ok(Outcome::ShowBody(attempt)),
-            (Some(_), WebhookRequest::Delete) => Ok(Outcome::Delete(
-                Vec::new(),
-                vec![Effect::EndpointGone(setting.id)],
-                None,
-            )),
-            (None | Some(_), _) => Err(RecordError::NotFound),
-        }
-    }
 
     fn show(&self, _: &Identity, secret: Secret<'_>) -> Bytes {
         let mut view = self.view.clone();
@@ -336,9 +383,9 @@ impl RecordSpec for Webhook {
         &self.view.url
     }
 
-    fn effects(&self, _: Option<&Self>, setting: &CommandContext<Self>) -> Vec<Effect> {
+    fn effects(&self, _: Option<&Self>, context: &CommandContext<Self>) -> Vec<Effect> {
         vec![Effect::Endpoint(Arc::new(
-            self.endpoint(setting.id, setting.tenant),
+            self.endpoint(context.id, context.tenant),
         ))]
     }
 }

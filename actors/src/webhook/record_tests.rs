@@ -15,8 +15,8 @@ use super::super::restore_endpoint;
 use super::*;
 use crate::accounts::record::{Record, RecordCommand};
 use crate::idempotency::{Keys, Looked};
-use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Mode};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::key_hash;
 use colloquy_runtime::{Command, Decision, Entity};
@@ -31,7 +31,7 @@ fn refused<T: DeserializeOwned>(json: Value) -> bool {
     serde_json::from_value::<T>(json).is_err()
 }
 
-fn setting(id: WebhookId, now: i64) -> CommandContext<Webhook> {
+fn context(id: WebhookId, now: i64) -> CommandContext<Webhook> {
     CommandContext {
         id,
         tenant: SCOPE,
@@ -41,34 +41,23 @@ fn setting(id: WebhookId, now: i64) -> CommandContext<Webhook> {
 
 fn created(json: Value) -> (WebhookId, Webhook, String) {
     let id = WebhookId::new(1_000);
-    let step = Webhook::judge(
-        None,
-        WebhookRequest::Create(from(json)),
-        &setting(id, 1_000),
-    )
-    .unwrap();
-    let Outcome::PutSecret(webhook, _, secret) = step else {
-        panic!("{step:?}")
-    };
-    (id, webhook, secret)
+    let new: CreateWebhook = from(json);
+    let made = new.decide_vacant(&context(id, 1_000)).unwrap();
+    (id, made.state, made.secret.unwrap())
 }
 
 fn shown(webhook: &Webhook, secret: Secret<'_>) -> Value {
     serde_json::from_slice(&webhook.show(&Identity::default(), secret)).unwrap()
 }
 
-fn ask(webhook: &Webhook, request: WebhookRequest, now: i64) -> Outcome<Webhook> {
-    Webhook::judge(
-        Some(webhook),
-        request,
-        &setting(webhook.view.webhook_id, now),
-    )
-    .unwrap()
+fn ask<Q: RecordRequest<Webhook>>(webhook: &Webhook, request: Q, now: i64) -> Outcome<Webhook> {
+    let context = context(webhook.view.webhook_id, now);
+    request.decide(webhook, &context).unwrap()
 }
 
 fn put(step: Outcome<Webhook>) -> Webhook {
     match step {
-        Outcome::Put(webhook, _) | Outcome::PutSecret(webhook, ..) => webhook,
+        Outcome::Put(webhook, _) | Outcome::PutSecret(webhook, _) => webhook,
         Outcome::Show
         | Outcome::PutWithoutContent(_)
         | Outcome::NoContent
@@ -170,13 +159,13 @@ fn a_change_that_changes_nothing_is_none() {
         json!({"url": "https://example.com", "description": "x"}),
     ] {
         assert!(matches!(
-            ask(&webhook, WebhookRequest::Change(from(same)), 9_000),
+            ask(&webhook, from::<ChangeWebhook>(same), 9_000),
             Outcome::Show
         ));
     }
     let changed = put(ask(
         &webhook,
-        WebhookRequest::Change(from(json!({"filter": {}, "description": null}))),
+        from::<ChangeWebhook>(json!({"filter": {}, "description": null})),
         i64::MAX / 4,
     ));
     assert_eq!(
@@ -190,8 +179,8 @@ fn a_change_that_changes_nothing_is_none() {
 fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
     let (id, webhook, first) = created(json!({"url": "https://example.com"}));
     let rotate = |webhook: &Webhook, body: Value, now| {
-        let step = ask(webhook, WebhookRequest::RotateSecret(from(body)), now);
-        let Outcome::PutSecret(webhook, _, secret) = step else {
+        let step = ask(webhook, from::<RotateSecret>(body), now);
+        let Outcome::PutSecret(webhook, secret) = step else {
             panic!("{step:?}")
         };
         (webhook, secret)
@@ -206,8 +195,8 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
     assert_eq!(held(&webhook), [(third, None), (second, Some(66_000))]);
     let (webhook, fourth) = rotate(&webhook, json!({"overlap_seconds": 0}), 7_000);
     assert_eq!(held(&webhook), [(fourth, None)]);
-    let request = WebhookRequest::RotateSecret(from(json!({"overlap_seconds": 31_536_001})));
-    assert!(Webhook::judge(Some(&webhook), request, &setting(id, 8_000)).is_err());
+    let request: RotateSecret = from(json!({"overlap_seconds": 31_536_001}));
+    assert!(request.decide(&webhook, &context(id, 8_000)).is_err());
 }
 
 #[test]
@@ -215,14 +204,18 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
     let (_, webhook, _) = created(json!({"url": "https://example.com"}));
     let gone = put(ask(
         &webhook,
-        WebhookRequest::Disable(DisabledReason::Gone),
+        DisableWebhook {
+            reason: DisabledReason::Gone,
+        },
         5_000,
     ));
     assert_eq!(shown(&gone, Secret::Hidden)["disabled_reason"], "gone");
     assert!(matches!(
         ask(
             &gone,
-            WebhookRequest::Disable(DisabledReason::Failing),
+            DisableWebhook {
+                reason: DisabledReason::Failing
+            },
             6_000
         ),
         Outcome::Show
@@ -230,7 +223,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
     let change = |webhook: &Webhook, enabled: bool| {
         ask(
             webhook,
-            WebhookRequest::Change(from(json!({"enabled": enabled}))),
+            from::<ChangeWebhook>(json!({"enabled": enabled})),
             7_000,
         )
     };
@@ -294,12 +287,12 @@ struct Play {
 }
 
 impl Play {
-    fn decide(
+    fn decide<Q: RecordRequest<Webhook>>(
         &self,
         tenant: Tenant,
         key: &str,
-        request: WebhookRequest,
-    ) -> Decision<Record<Webhook>, Answer> {
+        request: Q,
+    ) -> Decision<Record<Webhook>, Q::Reply> {
         let Looked::Fresh(reservation, _) = self
             .keys
             .look(key_hash(tenant, key), crate::idempotency::numbered(0))
@@ -310,14 +303,14 @@ impl Play {
             tenant,
             by: Actor::server("a test"),
         };
-        let identity = Arc::new(Identity::default());
-        let reservation = Some(reservation);
+        let meta = CommandMeta {
+            reservation: Some(reservation),
+            ..CommandMeta::new(caller)
+        };
         let command = RecordCommand {
-            caller,
-            if_match: None,
-            reservation,
+            meta,
             request,
-            identity,
+            identity: Arc::new(Identity::default()),
         };
         command.decide(&self.record, None, Timestamp(2_000))
     }
@@ -333,7 +326,7 @@ fn made() -> Play {
         record: Record::vacant(WebhookId::new(1)),
         keys: Arc::default(),
     };
-    let new = WebhookRequest::Create(from(json!({"url": "https://example.com"})));
+    let new: CreateWebhook = from(json!({"url": "https://example.com"}));
     let Decision::Change { change, .. } = play.decide(Tenant::of(1, Mode::Test), "new", new) else {
         panic!()
     };
@@ -348,7 +341,7 @@ fn a_kept_answer_has_no_secret() {
         keys: Arc::default(),
     };
     let tenant = Tenant::of(1, Mode::Test);
-    let new = WebhookRequest::Create(from(json!({"url": "https://example.com"})));
+    let new: CreateWebhook = from(json!({"url": "https://example.com"}));
     let Decision::Change { commit, reply, .. } = play.decide(tenant, "a", new) else {
         panic!()
     };
@@ -370,7 +363,9 @@ fn a_test_is_kept_without_a_change_while_its_endpoint_is_there() {
     let mut play = made();
     let tenant = Tenant::of(1, Mode::Test);
     let attempt = Bytes::from_static(b"{}");
-    let tested = || WebhookRequest::Tested(attempt.clone());
+    let tested = || KeepTestResult {
+        attempt: attempt.clone(),
+    };
     let Decision::Keep { commit, reply } = play.decide(tenant, "b", tested()) else {
         panic!()
     };
@@ -390,8 +385,7 @@ fn a_test_is_kept_without_a_change_while_its_endpoint_is_there() {
     let elsewhere = play.decide(Tenant::of(1, Mode::Live), "c", tested());
     assert!(matches!(elsewhere, Decision::Refuse(RecordError::NotFound)));
 
-    let Decision::Change { change, commit, .. } = play.decide(tenant, "d", WebhookRequest::Delete)
-    else {
+    let Decision::Change { change, commit, .. } = play.decide(tenant, "d", DeleteRecord) else {
         panic!()
     };
     assert!(matches!(

@@ -4,17 +4,18 @@ use tokio::time::Instant;
 
 use super::attempt::attempt_of;
 use super::courier::{Courier, OutboundRequest};
-use super::record::{Webhook, WebhookRequest};
+use super::record::{KeepTestResult, Webhook};
 use super::restore::restore_endpoint;
 use super::sample_event::sample;
 use super::signature::{Signing, headers};
 use super::webhook_filter::EventKindName;
 use crate::accounts::Records;
-use crate::accounts::record::{RecordError, to_json};
+use crate::accounts::record::{ReadRecord, RecordError, to_json};
 use crate::store::Stored;
 use colloquy_model::answer::Answer;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::caller::Caller;
+use colloquy_model::command::CommandMeta;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
@@ -42,17 +43,18 @@ impl Records<Webhook> {
         courier: &dyn Courier,
     ) -> Tried<Answer> {
         // Nothing is sent for somebody whose endpoint it is not.
-        self.ask(id, caller.clone(), None, None, WebhookRequest::Read)
+        self.ask(id, CommandMeta::new(caller.clone()), ReadRecord)
             .await?;
         let endpoint = self.endpoint(id).await?;
-        let body = to_json(&attempt(&endpoint, event.0, courier).await);
+        let attempt = to_json(&attempt(&endpoint, event.0, courier).await);
         if reservation.is_none() {
-            return Ok(Answer::ok(None, body));
+            return Ok(Answer::ok(None, attempt));
         }
-        match self
-            .ask(id, caller, None, reservation, WebhookRequest::Tested(body))
-            .await
-        {
+        let meta = CommandMeta {
+            reservation,
+            ..CommandMeta::new(caller)
+        };
+        match self.ask(id, meta, KeepTestResult { attempt }).await {
             // It was sent; only the answer is not kept.
             Err(AskError::Unavailable { .. }) => Err(AskError::Unknown),
             kept => kept,

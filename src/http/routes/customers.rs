@@ -1,16 +1,15 @@
-//! Customers: records of an account in one mode.
+//! The list of customers, which can be filtered; the rest of their routes is in `records`.
 
-use colloquy_actors::accounts::{ChangeCustomer, CreateCustomer, CustomerRequest, Filter};
-use colloquy_model::id::{CustomerId, CustomerKind};
+use colloquy_actors::accounts::{Customer, Filter};
 use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::super::api_call::ApiCall;
-use super::super::body::{Json, OptionalJson};
-use super::super::output::{LinkStyle, Listing, Output};
+use super::super::output::Output;
 use super::super::problem::Problem;
-use super::super::query::{NoQuery, Part};
+use super::super::query::Part;
+use super::records::list_filtered;
 
 /// What a list of customers may be asked.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -31,14 +30,6 @@ pub(super) struct ListQuery {
     order: Option<Order>,
 }
 
-pub(super) async fn create(
-    call: ApiCall,
-    Json(new): Json<CreateCustomer>,
-) -> Result<Output, Problem> {
-    let id = CustomerId::new(call.now.0);
-    ask(call, id, CustomerRequest::Create(new)).await
-}
-
 pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
     let part = Part {
         limit: query.limit,
@@ -46,56 +37,9 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         order: query.order,
         ..Part::default()
     };
-    let paging = part.paging::<CustomerKind>(Order::Desc)?;
     let filter = Filter {
         email: query.email,
         external_id: query.external_id,
     };
-    let page = call
-        .app
-        .system
-        .customers
-        .list(call.caller.tenant, filter, paging)
-        .await?;
-    Ok(Output::Page(Listing {
-        page,
-        paging,
-        style: LinkStyle::Plain,
-    }))
-}
-
-pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    ask_named(call, CustomerRequest::Read).await
-}
-
-pub(super) async fn change(
-    call: ApiCall,
-    OptionalJson(change): OptionalJson<ChangeCustomer>,
-) -> Result<Output, Problem> {
-    ask_named(call, CustomerRequest::Change(change)).await
-}
-
-pub(super) async fn remove(call: ApiCall) -> Result<Output, Problem> {
-    ask_named(call, CustomerRequest::Delete).await
-}
-
-async fn ask_named(call: ApiCall, request: CustomerRequest) -> Result<Output, Problem> {
-    let id = call.id::<CustomerKind>(0)?;
-    ask(call, id, request).await
-}
-
-async fn ask(call: ApiCall, id: CustomerId, request: CustomerRequest) -> Result<Output, Problem> {
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
-    Ok(app
-        .system
-        .customers
-        .ask(id, caller, if_match, reservation, request)
-        .await?
-        .into())
+    list_filtered::<Customer>(call, part, filter).await
 }

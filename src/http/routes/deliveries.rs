@@ -12,7 +12,7 @@ use super::super::body::{Empty, OptionalJson};
 use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{NoQuery, Part};
-use super::users::PlainQuery;
+use super::records::PlainQuery;
 
 /// What a list of deliveries may be asked.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -11,14 +11,17 @@ mod events;
 mod keys;
 mod messages;
 mod realtime;
+mod records;
 mod service;
-mod users;
 mod webhooks;
 
-use colloquy_actors::accounts::CustomerView;
+use colloquy_actors::accounts::{
+    Account, ChangeAccount, ChangeCustomer, ChangeKey, ChangeUser, CreateCustomer, CreateUser,
+    Customer, CustomerView, Key, User,
+};
 use colloquy_actors::conversation::messages::ConversationView;
 use colloquy_actors::webhook::{
-    DeliveryLogView, DeliveryView, HealthView, ReplayView, WebhookView,
+    DeliveryLogView, DeliveryView, HealthView, ReplayView, Webhook, WebhookView,
 };
 use colloquy_model::account::AccountView;
 use colloquy_model::attempt::Attempt;
@@ -250,15 +253,19 @@ fn events() -> Vec<Operation> {
 fn customers() -> Vec<Operation> {
     const TAG: &str = "Customers";
     vec![
-        post("/v1/customers", "createCustomer", customers::create)
-            .about(
-                TAG,
-                "Create a customer",
-                "An `external_id` is unique in the account and mode.",
-            )
-            .auth(WRITE)
-            .creates::<CustomerView>(LocationRule::UnderRequestPath)
-            .refuses(&[Kind::Conflict]),
+        post(
+            "/v1/customers",
+            "createCustomer",
+            records::create::<Customer, CreateCustomer>,
+        )
+        .about(
+            TAG,
+            "Create a customer",
+            "An `external_id` is unique in the account and mode.",
+        )
+        .auth(WRITE)
+        .creates::<CustomerView>(LocationRule::UnderRequestPath)
+        .refuses(&[Kind::Conflict]),
         get("/v1/customers", "listCustomers", customers::list)
             .about(TAG, "List customers", "Newest first.")
             .auth(READ)
@@ -266,7 +273,7 @@ fn customers() -> Vec<Operation> {
         get(
             "/v1/customers/{customer_id}",
             "getCustomer",
-            customers::read,
+            records::read::<Customer>,
         )
         .about(TAG, "Get a customer", "Shows one customer.")
         .auth(READ)
@@ -274,7 +281,7 @@ fn customers() -> Vec<Operation> {
         patch(
             "/v1/customers/{customer_id}",
             "changeCustomer",
-            customers::change,
+            records::change::<Customer, ChangeCustomer>,
         )
         .about(
             TAG,
@@ -287,7 +294,7 @@ fn customers() -> Vec<Operation> {
         delete(
             "/v1/customers/{customer_id}",
             "deleteCustomer",
-            customers::remove,
+            records::remove::<Customer>,
         )
         .about(
             TAG,
@@ -302,33 +309,41 @@ fn customers() -> Vec<Operation> {
 fn users() -> Vec<Operation> {
     const TAG: &str = "Users";
     vec![
-        post("/v1/users", "createUser", users::create)
-            .about(
-                TAG,
-                "Create a user",
-                "Users belong to the account in both modes; an `email` is unique there.",
-            )
-            .auth(WRITE_USERS)
-            .creates::<UserView>(LocationRule::UnderRequestPath)
-            .refuses(&[Kind::Conflict]),
-        get("/v1/users", "listUsers", users::list)
+        post(
+            "/v1/users",
+            "createUser",
+            records::create::<User, CreateUser>,
+        )
+        .about(
+            TAG,
+            "Create a user",
+            "Users belong to the account in both modes; an `email` is unique there.",
+        )
+        .auth(WRITE_USERS)
+        .creates::<UserView>(LocationRule::UnderRequestPath)
+        .refuses(&[Kind::Conflict]),
+        get("/v1/users", "listUsers", records::list::<User>)
             .about(TAG, "List users", "Newest first.")
             .auth(READ_USERS)
             .lists::<UserView>(),
-        get("/v1/users/{user_id}", "getUser", users::read)
+        get("/v1/users/{user_id}", "getUser", records::read::<User>)
             .about(TAG, "Get a user", "Shows one user.")
             .auth(READ_USERS)
             .shows::<UserView>(),
-        patch("/v1/users/{user_id}", "changeUser", users::change)
-            .about(
-                TAG,
-                "Change a user",
-                "What is given is set, what is left out stays.",
-            )
-            .auth(WRITE_USERS)
-            .shows::<UserView>()
-            .refuses(&[Kind::Conflict]),
-        delete("/v1/users/{user_id}", "deleteUser", users::remove)
+        patch(
+            "/v1/users/{user_id}",
+            "changeUser",
+            records::change::<User, ChangeUser>,
+        )
+        .about(
+            TAG,
+            "Change a user",
+            "What is given is set, what is left out stays.",
+        )
+        .auth(WRITE_USERS)
+        .shows::<UserView>()
+        .refuses(&[Kind::Conflict]),
+        delete("/v1/users/{user_id}", "deleteUser", records::remove::<User>)
             .about(
                 TAG,
                 "Delete a user",
@@ -352,11 +367,11 @@ macro_rules! webhooks {
                 .auth(MANAGE_WEBHOOKS)
                 .creates::<WebhookView>(LocationRule::UnderRequestPath)
                 .secret(),
-            get(concat!($base, "/webhooks"), concat!("listWebhooks", $after), webhooks::list)
+            get(concat!($base, "/webhooks"), concat!("listWebhooks", $after), records::list::<Webhook>)
                 .about("Webhooks", "List webhook endpoints", "Newest first.")
                 .auth(MANAGE_WEBHOOKS)
                 .lists::<WebhookView>(),
-            get(concat!($base, "/webhooks/{webhook_id}"), concat!("getWebhook", $after), webhooks::read)
+            get(concat!($base, "/webhooks/{webhook_id}"), concat!("getWebhook", $after), records::read::<Webhook>)
                 .about("Webhooks", "Get a webhook endpoint", "Shows one endpoint, without its secret.")
                 .auth(MANAGE_WEBHOOKS)
                 .shows::<WebhookView>(),
@@ -368,7 +383,7 @@ macro_rules! webhooks {
                 )
                 .auth(MANAGE_WEBHOOKS)
                 .shows::<WebhookView>(),
-            delete(concat!($base, "/webhooks/{webhook_id}"), concat!("deleteWebhook", $after), webhooks::remove)
+            delete(concat!($base, "/webhooks/{webhook_id}"), concat!("deleteWebhook", $after), records::remove::<Webhook>)
                 .about("Webhooks", "Delete a webhook endpoint", "What waits for it is given up.")
                 .auth(MANAGE_WEBHOOKS),
             post(
@@ -528,14 +543,18 @@ fn accounts() -> Vec<Operation> {
             )
             .auth(AuthRequirement::Operator)
             .creates::<AccountView>(LocationRule::UnderRequestPath),
-        get("/admin/v1/accounts", "listAccounts", accounts::list)
-            .about(TAG, "List accounts", "Newest first.")
-            .auth(AuthRequirement::Operator)
-            .lists::<AccountView>(),
+        get(
+            "/admin/v1/accounts",
+            "listAccounts",
+            records::list::<Account>,
+        )
+        .about(TAG, "List accounts", "Newest first.")
+        .auth(AuthRequirement::Operator)
+        .lists::<AccountView>(),
         get(
             "/admin/v1/accounts/{account_id}",
             "getAccount",
-            accounts::read,
+            records::read::<Account>,
         )
         .about(TAG, "Get an account", "Shows one account.")
         .auth(AuthRequirement::Operator)
@@ -543,7 +562,7 @@ fn accounts() -> Vec<Operation> {
         patch(
             "/admin/v1/accounts/{account_id}",
             "changeAccount",
-            accounts::change,
+            records::change::<Account, ChangeAccount>,
         )
         .about(
             TAG,
@@ -580,15 +599,15 @@ fn keys() -> Vec<Operation> {
             .auth(AuthRequirement::Operator)
             .creates::<KeyView>(LocationRule::UnderPath("/admin/v1/keys/"))
             .secret(),
-        get("/admin/v1/accounts/{account_id}/keys", "listKeys", keys::list)
+        get("/admin/v1/accounts/{account_id}/keys", "listKeys", records::list::<Key>)
             .about(TAG, "List an account's keys", "Newest first, revoked ones too.")
             .auth(AuthRequirement::Operator)
             .lists::<KeyView>(),
-        get("/admin/v1/keys/{key_id}", "getKey", keys::read)
+        get("/admin/v1/keys/{key_id}", "getKey", records::read::<Key>)
             .about(TAG, "Get a key", "Shows one key, without its secret.")
             .auth(AuthRequirement::Operator)
             .shows::<KeyView>(),
-        patch("/admin/v1/keys/{key_id}", "changeKey", keys::change)
+        patch("/admin/v1/keys/{key_id}", "changeKey", records::change::<Key, ChangeKey>)
             .about(TAG, "Change a key", "Takes effect for the very next request with it.")
             .auth(AuthRequirement::Operator)
             .shows::<KeyView>()

@@ -1,9 +1,10 @@
 //! WebSockets, and the tickets that open them.
 
 use bytes::Bytes;
-use colloquy_actors::accounts::KeyRequest;
+use colloquy_actors::accounts::KeepAnswer;
 use colloquy_actors::realtime::Ticket;
 use colloquy_model::answer::Answer;
+use colloquy_model::command::CommandMeta;
 use colloquy_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -64,7 +65,7 @@ pub(super) async fn open(call: ApiCall, query: OpenQuery) -> Result<Output, Prob
     })))
 }
 
-pub(super) async fn ticket(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
+pub(super) async fn ticket(mut call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let ends_ms = call
         .now
@@ -82,15 +83,13 @@ pub(super) async fn ticket(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outp
     if call.reservation.is_none() {
         return Ok(Output::Answer(Answer::created(String::new(), None, shown)));
     }
-    let (id, caller) = (principal.key.view.key_id, call.account_caller());
-    let request = KeyRequest::KeepAnswer { shown, kept };
-    Ok(call
-        .app
-        .system
-        .keys
-        .ask(id, caller, None, call.reservation, request)
-        .await?
-        .into())
+    let id = principal.key.view.key_id;
+    let meta = CommandMeta {
+        reservation: call.reservation.take(),
+        ..CommandMeta::new(call.account_caller())
+    };
+    let keys = &call.app.system.keys;
+    Ok(keys.ask(id, meta, KeepAnswer { shown, kept }).await?.into())
 }
 
 fn body(ticket: Option<&str>, ends_ms: i64) -> Bytes {

@@ -1,48 +1,23 @@
-//! Webhook endpoints: records of an account in one mode. Whether a URL may be a target is looked at
-//! here, where names are resolved; the courier looks again at each connect.
+//! Webhook endpoints; what they have in common with other records is in `records`. Whether a URL may
+//! be a target is looked at here, where names are resolved; the courier looks again at each connect.
 
 use std::sync::Arc;
 
-use colloquy_actors::accounts::Filter;
-use colloquy_actors::webhook::{
-    ChangeWebhook, CreateWebhook, RotateSecret, TestWebhook, WebhookRequest,
-};
-use colloquy_model::id::{WebhookId, WebhookKind};
-use colloquy_model::page::Order;
+use colloquy_actors::webhook::{ChangeWebhook, CreateWebhook, RotateSecret, TestWebhook, Webhook};
+use colloquy_model::id::WebhookKind;
 
 use super::super::api_call::ApiCall;
 use super::super::body::{Json, OptionalJson};
-use super::super::output::{LinkStyle, Listing, Output};
+use super::super::output::Output;
 use super::super::problem::Problem;
-use super::super::query::NoQuery;
-use super::users::PlainQuery;
+use super::records::{ask, make};
 
 pub(super) async fn create(
     call: ApiCall,
     Json(new): Json<CreateWebhook>,
 ) -> Result<Output, Problem> {
     call.app.courier.look(&new.url).await?;
-    let id = WebhookId::new(call.now.0);
-    ask(call, id, WebhookRequest::Create(new)).await
-}
-
-pub(super) async fn list(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
-    let paging = query.part().paging::<WebhookKind>(Order::Desc)?;
-    let page = call
-        .app
-        .system
-        .webhooks
-        .list(call.caller.tenant, Filter::default(), paging)
-        .await?;
-    Ok(Output::Page(Listing {
-        page,
-        paging,
-        style: LinkStyle::Plain,
-    }))
-}
-
-pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    ask_named(call, WebhookRequest::Read).await
+    make::<Webhook, _>(call, new).await
 }
 
 pub(super) async fn change(
@@ -52,18 +27,14 @@ pub(super) async fn change(
     if let Some(url) = &change.url {
         call.app.courier.look(url).await?;
     }
-    ask_named(call, WebhookRequest::Change(change)).await
-}
-
-pub(super) async fn remove(call: ApiCall) -> Result<Output, Problem> {
-    ask_named(call, WebhookRequest::Delete).await
+    ask::<Webhook, _>(call, change).await
 }
 
 pub(super) async fn rotate_secret(
     call: ApiCall,
     OptionalJson(rotate): OptionalJson<RotateSecret>,
 ) -> Result<Output, Problem> {
-    ask_named(call, WebhookRequest::RotateSecret(rotate)).await
+    ask::<Webhook, _>(call, rotate).await
 }
 
 pub(super) async fn test(
@@ -87,25 +58,4 @@ pub(super) async fn test(
             .await
     });
     Ok(trying.await.map_err(|_| Problem::crashed())??.into())
-}
-
-async fn ask_named(call: ApiCall, request: WebhookRequest) -> Result<Output, Problem> {
-    let id = call.id::<WebhookKind>(0)?;
-    ask(call, id, request).await
-}
-
-async fn ask(call: ApiCall, id: WebhookId, request: WebhookRequest) -> Result<Output, Problem> {
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
-    Ok(app
-        .system
-        .webhooks
-        .ask(id, caller, if_match, reservation, request)
-        .await?
-        .into())
 }

@@ -111,27 +111,8 @@ impl Posed {
     fn new<R: ConversationRequest>(request: R) -> Self {
         Posed {
             message: request.message(),
-            decide: Box::new(|play, if_match| without_reply(play.decide(request, if_match))),
+            decide: Box::new(|play, if_match| play.decide(request, if_match).map(drop)),
         }
-    }
-}
-
-fn without_reply<R>(decision: Decision<Conversation, R>) -> WithoutReply {
-    match decision {
-        Decision::Answer(_) => Decision::Answer(()),
-        Decision::Refuse(refusal) => Decision::Refuse(refusal),
-        Decision::Keep { commit, .. } => Decision::Keep { commit, reply: () },
-        Decision::Change {
-            change,
-            commit,
-            pipelined,
-            ..
-        } => Decision::Change {
-            change,
-            commit,
-            reply: (),
-            pipelined,
-        },
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::mpsc::sync_channel;
 use bytes::Bytes;
 
 use super::fixture::{Bench, Failed, House, live, other, wait};
-use crate::accounts::UserRequest;
+use crate::accounts::record::DeleteRecord;
 use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::commit::{Commit, ConstraintViolation, Header, NewRow};
@@ -458,7 +458,7 @@ pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
             ..header("a")
         },
     );
-    let refused = user.ask(UserRequest::Delete).unwrap_err();
+    let refused = user.ask(DeleteRecord).unwrap_err();
     assert_eq!(
         refused,
         Failed::Commit(CommitFailure::Violated(ConstraintViolation::HasDocuments)),
@@ -467,5 +467,5 @@ pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
     house
         .commit(commit(id, 1, Header::DocumentGone, "{}"))
         .unwrap();
-    user.ask(UserRequest::Delete).unwrap();
+    user.ask(DeleteRecord).unwrap();
 }

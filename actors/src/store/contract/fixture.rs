@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::accounts::record::{Record, RecordCommand, RecordSpec};
+use crate::accounts::record::{Record, RecordCommand, RecordRequest, RecordSpec};
 use crate::accounts::{
-    Account, AccountRequest, CreateUser, Customer, CustomerRequest, Key, KeyRequest, User,
-    UserRequest,
+    Account, CreateCustomer, CreateUser, Customer, IssueKey, Key, OpenAccount, User,
 };
 use crate::conversation::messages::{ConversationError, CustomerShown, StartConversation};
 use crate::conversation::{Conversation, ConversationCommand, ConversationRequest};
@@ -294,8 +293,8 @@ impl<B: Bench> House<B> {
 
     pub(in crate::store) fn customer(&self, tenant: Tenant, name: &str) -> CustomerId {
         let mut customer = self.vacant::<Customer>(tenant);
-        let new = serde_json::from_value(json!({"name": name})).unwrap();
-        customer.ask(CustomerRequest::Create(new)).unwrap();
+        let new: CreateCustomer = serde_json::from_value(json!({"name": name})).unwrap();
+        customer.ask(new).unwrap();
         customer.id
     }
 
@@ -310,7 +309,7 @@ impl<B: Bench> House<B> {
         email: &str,
     ) -> Result<Acting<Record<User>>, Failed<crate::accounts::record::RecordError>> {
         let mut user = self.vacant::<User>(tenant.account_wide());
-        user.ask(UserRequest::Create(self.new_user(email)))?;
+        user.ask(self.new_user(email))?;
         Ok(user)
     }
 
@@ -318,12 +317,12 @@ impl<B: Bench> House<B> {
     pub(in crate::store) fn key(&self) -> (KeyId, String) {
         let mut account = self.vacant::<Account>(Tenant::OPERATORS);
         let new = serde_json::from_value(json!({"name": "An account"})).unwrap();
-        account
-            .ask(AccountRequest::Create(new, AccountNumber(1)))
-            .unwrap();
+        let number = AccountNumber(1);
+        account.ask(OpenAccount { new, number }).unwrap();
         let mut key = self.vacant::<Key>(Tenant::account(1));
         let new = serde_json::from_value(json!({"type": "test"})).unwrap();
-        let shown = key.ask(KeyRequest::Create(new, account.id)).unwrap();
+        let account = account.id;
+        let shown = key.ask(IssueKey { new, account }).unwrap();
         let shown: serde_json::Value = serde_json::from_slice(&shown.body).unwrap();
         (
             key.id,
@@ -463,21 +462,21 @@ impl<R: ConversationRequest> Asked<R> for Conversation {
     }
 }
 
-impl<R: RecordSpec> Asked<R::Request> for Record<R> {
-    type Command = RecordCommand<R>;
+impl<R: RecordSpec, Q: RecordRequest<R>> Asked<Q> for Record<R> {
+    type Command = RecordCommand<Q>;
 
     fn command(
         acting: &Acting<Self>,
-        request: R::Request,
+        request: Q,
         reservation: Option<Reservation>,
-    ) -> RecordCommand<R> {
-        let identity = Arc::clone(&acting.views.identity);
+    ) -> RecordCommand<Q> {
         RecordCommand {
-            caller: acting.caller(),
-            if_match: None,
-            reservation,
+            meta: CommandMeta {
+                reservation,
+                ..CommandMeta::new(acting.caller())
+            },
             request,
-            identity,
+            identity: Arc::clone(&acting.views.identity),
         }
     }
 }

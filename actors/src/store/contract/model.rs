@@ -11,7 +11,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use serde_json::json;
 
 use super::fixture::{Acting, Bench, House, live, test, wait};
-use crate::accounts::{Customer, CustomerRequest};
+use crate::accounts::{ChangeCustomer, Customer};
 use crate::conversation::Conversation;
 use crate::conversation::messages::{ReadConversation, RedactMessage, ReviseMessage, SendMessage};
 use crate::store::{ConversationQuery, Facets, MessageQuery, RecordQuery, StoredPage};
@@ -292,8 +292,8 @@ impl<B: Bench> Model<B> {
         let (tenant, id, _) = self.customers[index];
         self.texts += 1;
         let name = format!("renamed {}", self.texts);
-        let change =
-            CustomerRequest::Change(serde_json::from_value(json!({"name": name})).unwrap());
+        let change = json!({ "name": name });
+        let change: ChangeCustomer = serde_json::from_value(change).unwrap();
         self.house
             .record::<Customer>(tenant, id)
             .ask(change)

@@ -11,7 +11,7 @@ use colloquy_model::time::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::users::PlainQuery;
+use super::super::records::PlainQuery;
 use super::ask;
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Json, OptionalJson};

@@ -12,7 +12,7 @@ use colloquy_model::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::users::PlainQuery;
+use super::super::records::PlainQuery;
 use super::{Addressed, addressed, ask};
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Json, OptionalJson};

@@ -19,6 +19,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::idempotency::{
     Fingerprint, KEPT_MS, KeyHash, Reservation, ReservedKeys, key_hash,
 };
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
 const SHARDS: usize = 16;
@@ -33,14 +34,13 @@ const SLICE: usize = 25_000;
 /// 56 hours: at 10 million a day some 16 million, 20 MB.
 const MERGED: usize = 4;
 
-/// Where a key's answer stands; positions begin at 1.
-type Place = i64;
-const RUNNING: Place = 0;
+/// In the place of an answer's position, while the first request with the key is running.
+const RUNNING: Position = Position::ZERO;
 
 /// The process-wide map of keys.
 #[derive(Debug)]
 pub struct Keys {
-    shards: [Mutex<HashMap<ShortKey, Place>>; SHARDS],
+    shards: [Mutex<HashMap<ShortKey, Position>>; SHARDS],
     held: AtomicUsize,
     behind: RwLock<Vec<(i64, KeyFilter)>>,
     keys_max: usize,
@@ -63,7 +63,7 @@ pub enum Looked {
     /// Its answer stands in the row at this position.
     Done {
         /// The row's position.
-        position: i64,
+        position: Position,
     },
 }
 
@@ -101,7 +101,7 @@ impl Keys {
     }
 
     /// Forgets a key whose time is over, unless it has been used again since.
-    pub fn forget_at(&self, hash: &KeyHash, position: i64) {
+    pub fn forget_at(&self, hash: &KeyHash, position: Position) {
         self.remove(short_key(hash), position);
     }
 
@@ -124,21 +124,21 @@ impl Keys {
             .all(|slice| behind.iter().any(|(number, _)| number == slice))
     }
 
-    fn insert(&self, shard: &mut HashMap<ShortKey, Place>, key: ShortKey, place: Place) {
-        if shard.insert(key, place).is_none() {
+    fn insert(&self, shard: &mut HashMap<ShortKey, Position>, key: ShortKey, position: Position) {
+        if shard.insert(key, position).is_none() {
             self.held.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn remove(&self, key: ShortKey, place: Place) {
+    fn remove(&self, key: ShortKey, position: Position) {
         let mut shard = self.shard(key).lock();
-        if shard.get(&key) == Some(&place) {
+        if shard.get(&key) == Some(&position) {
             shard.remove(&key);
             self.held.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn shard(&self, key: ShortKey) -> &Mutex<HashMap<ShortKey, Place>> {
+    fn shard(&self, key: ShortKey) -> &Mutex<HashMap<ShortKey, Position>> {
         let [first, ..] = &self.shards;
         self.shards
             .get(usize::try_from(key >> 60).unwrap_or(0))
@@ -147,7 +147,7 @@ impl Keys {
 }
 
 impl ReservedKeys for Keys {
-    fn answered(&self, key: KeyHash, position: i64) {
+    fn answered(&self, key: KeyHash, position: Position) {
         let key = short_key(&key);
         self.insert(&mut self.shard(key).lock(), key, position);
     }
@@ -158,7 +158,7 @@ impl ReservedKeys for Keys {
 }
 
 impl KeyCache for Keys {
-    fn note_recovered(&self, key: &KeyHash, position: i64) {
+    fn note_recovered(&self, key: &KeyHash, position: Position) {
         let key = short_key(key);
         let mut shard = self.shard(key).lock();
         if !shard.contains_key(&key) {
@@ -166,7 +166,7 @@ impl KeyCache for Keys {
         }
     }
 
-    fn overflow(&self) -> Option<Vec<(ShortKey, Place)>> {
+    fn overflow(&self) -> Option<Vec<(ShortKey, Position)>> {
         if self.held.load(Ordering::Relaxed) <= self.keys_max {
             return None;
         }
@@ -246,13 +246,17 @@ impl Idempotency {
     }
 
     /// Whether the row at this position has this key's answer, and it is still kept.
-    async fn holds(&self, hash: KeyHash, position: i64) -> Result<bool, ReadError> {
+    async fn holds(&self, hash: KeyHash, position: Position) -> Result<bool, ReadError> {
         let kept = self.store.kept(position).await?;
         Ok(kept.is_some_and(|kept| kept.hash == hash && kept.at > Timestamp::now().0 - KEPT_MS))
     }
 
     /// The position of the answer under a key that may be behind.
-    async fn older(&self, hash: KeyHash, mut slices: Vec<i64>) -> Result<Option<i64>, ReadError> {
+    async fn older(
+        &self,
+        hash: KeyHash,
+        mut slices: Vec<i64>,
+    ) -> Result<Option<Position>, ReadError> {
         while !slices.is_empty() {
             let found = self.store.older_key(slices.clone(), hash).await?;
             if found.is_some() || self.keys.are_current(&slices) {

@@ -33,6 +33,7 @@ use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::key::SecretHash;
+use colloquy_model::position::Position;
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -353,8 +354,8 @@ impl System {
     }
 
     /// How many positions what is committed is ahead of this one.
-    fn positions_behind(&self, position: i64) -> i64 {
-        self.events.feed.last().saturating_sub(position).max(0)
+    fn positions_behind(&self, position: Position) -> u64 {
+        self.events.feed.last().distance_from(position)
     }
 }
 

@@ -3,6 +3,7 @@
 //! All of it is set between the fsync and the replies. So a view is never ahead of the disk and
 //! never behind an answer: a key that was revoked is revoked for the very next request.
 
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -87,7 +88,7 @@ impl CommitSink for Views {
         self.names.rename(customer, name, revision);
     }
 
-    fn opened(&self, position: i64) {
+    fn opened(&self, position: Position) {
         self.feed.opened(position);
     }
 
@@ -168,7 +169,12 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
     {
         return;
     }
-    for ((row, index), position) in commit.rows.iter().zip(0..).zip(first.position..) {
+    for ((row, index), position) in commit
+        .rows
+        .iter()
+        .zip(0..)
+        .zip(first.position.and_following())
+    {
         let place = Place {
             position,
             tenant: commit.tenant,

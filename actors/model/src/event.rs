@@ -9,13 +9,14 @@ use crate::caller::Tenant;
 use crate::conversation::{Channel, Priority};
 use crate::event_kind::EventKind;
 use crate::id::EventId;
+use crate::position::Position;
 use crate::time::Timestamp;
 
 /// An event as it was committed.
 #[derive(Debug)]
 pub struct Event {
     /// Where it stands among everything that was ever committed.
-    pub position: i64,
+    pub position: Position,
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// Its number in its account and mode: 1, 2, 3 …
@@ -119,7 +120,7 @@ impl Event {
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "as in `Event`")]
 pub struct Place {
-    pub position: i64,
+    pub position: Position,
     pub tenant: Tenant,
     pub number: u64,
     pub entity: u64,

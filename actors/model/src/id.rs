@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
+use crate::position::Position;
+
 /// What stands before the underscore.
 pub trait Prefix: 'static {
     /// For example `conv`.
@@ -76,16 +78,23 @@ impl<K: Prefix> Id<K> {
         Self::from_parts(next_number(now_ms), tail)
     }
 
-    /// An identifier of what the store gave a position, made of that and nothing else: the same
-    /// each time. These come in the order of their instants, and of their positions within one.
+    /// The identifier of what stands at this position, as [`Id::of_row`] makes it.
     #[must_use]
-    pub fn at_position(ms: i64, position: i64) -> Self {
-        Self::from_parts(first_number_at(ms), u64::try_from(position).unwrap_or(0))
+    pub fn at_position(ms: i64, position: Position) -> Self {
+        Self::of_row(ms, position.0)
     }
 
-    /// The position that [`Id::at_position`] put in.
+    /// An identifier of what the store gave a number, made of that and of its instant and nothing
+    /// else: the same each time. These come in the order of their instants, and of their numbers
+    /// within one.
     #[must_use]
-    pub fn position(self) -> i64 {
+    pub fn of_row(ms: i64, number: i64) -> Self {
+        Self::from_parts(first_number_at(ms), u64::try_from(number).unwrap_or(0))
+    }
+
+    /// The number that [`Id::of_row`] put in.
+    #[must_use]
+    pub fn row(self) -> i64 {
         i64::try_from(self.tail()).unwrap_or(i64::MAX)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::caller::Tenant;
+use crate::position::Position;
 
 /// What identifies a key in its tenant: a hash, so that a key's text is kept nowhere.
 pub type KeyHash = [u8; 16];
@@ -119,7 +120,7 @@ fn beginning<const N: usize>(digest: &impl AsRef<[u8]>) -> [u8; N] {
 /// Where reserved keys are kept, and what they turn into.
 pub trait ReservedKeys: Send + Sync {
     /// Notes that the answer under this key is durable, in the row at this position.
-    fn answered(&self, key: KeyHash, position: i64);
+    fn answered(&self, key: KeyHash, position: Position);
 
     /// Frees a key whose command came to nothing.
     fn release(&self, key: KeyHash);
@@ -165,7 +166,7 @@ impl Reservation {
     }
 
     /// Notes that the answer is durable, in the row at this position.
-    pub fn settle(mut self, position: i64) {
+    pub fn settle(mut self, position: Position) {
         self.settled = true;
         self.keys.answered(self.hash, position);
     }

@@ -8,6 +8,7 @@
 //!   stored and shown; [`secret`]: how secrets are made and told from a typing error.
 //! - [`event`], [`event_kind`], [`event_filter`]: what happened; [`endpoint`], [`attempt`]: to whom
 //!   it is sent.
+//! - [`position`]: the place of an event in the log of the whole store.
 //! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
 //! - [`answer`]: what a command did, in terms that the edge turns into statuses.
 //! - [`damage`]: stored data that can't be read back.
@@ -36,6 +37,7 @@ pub mod json;
 pub mod key;
 pub mod metadata;
 pub mod page;
+pub mod position;
 pub mod present;
 pub mod random;
 pub mod secret;

@@ -17,6 +17,7 @@ use crate::store::{FeedRow, ListFailure, ReadError, Store};
 use colloquy_model::caller::Tenant;
 use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
+use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::{self, ComputeRequest, Effort};
 use colloquy_runtime::threads::{BackgroundThread, RestartBackoff};
@@ -122,7 +123,7 @@ impl SearchIndexer {
     }
 
     /// Searches know everything up to this position.
-    pub(crate) fn position(&self) -> i64 {
+    pub(crate) fn position(&self) -> Position {
         self.shared.index().position()
     }
 
@@ -133,7 +134,7 @@ impl SearchIndexer {
     }
 }
 
-async fn run(shared: Arc<Shared>, mut position: i64) {
+async fn run(shared: Arc<Shared>, mut position: Position) {
     let mut restarts = RestartBackoff::of(INDEXER);
     loop {
         let follower = Follower {
@@ -158,7 +159,7 @@ impl Shared {
 
     /// Opens the index again, which begins anew where its file is not to be trusted, however often
     /// it takes.
-    async fn open_again(&self) -> i64 {
+    async fn open_again(&self) -> Position {
         self.index().close();
         loop {
             match Search::open(&self.path, self.feed.last(), self.reads) {
@@ -182,10 +183,10 @@ struct Follower<'s> {
 
 impl Follower<'_> {
     /// Hands in what happens behind this position, until the feed is closed.
-    async fn follow(&self, mut position: i64) -> Result<(), Closed> {
+    async fn follow(&self, mut position: Position) -> Result<(), Closed> {
         loop {
             let mut heard = self.shared.feed.subscribe(Interest::Documents, QUEUE);
-            if position == 0 {
+            if position == Position::ZERO {
                 // Retention may have taken events of documents that are still there.
                 self.take_all().await?;
             } else {
@@ -212,7 +213,7 @@ impl Follower<'_> {
         }
     }
 
-    async fn take(&self, position: i64, items: Vec<Item>) -> Result<i64, Closed> {
+    async fn take(&self, position: Position, items: Vec<Item>) -> Result<Position, Closed> {
         let mut touched = HashMap::new();
         let mut last = position;
         for item in items {
@@ -244,13 +245,13 @@ impl Follower<'_> {
             };
             behind = *last;
             for (number, tenant) in page {
-                self.hand_in(0, tenant, number).await?;
+                self.hand_in(Position::ZERO, tenant, number).await?;
             }
         }
     }
 
     /// Hands in what happened between these positions.
-    async fn catch_up(&self, mut position: i64, until: i64) -> Result<(), Closed> {
+    async fn catch_up(&self, mut position: Position, until: Position) -> Result<(), Closed> {
         while position < until {
             let rows = self
                 .read(|store| store.happened_behind(position, PAGE))
@@ -279,7 +280,7 @@ impl Follower<'_> {
 
     /// Hands in a document as it is now, or that it is not to be found; everything up to the
     /// position was handed in.
-    async fn hand_in(&self, position: i64, tenant: Tenant, number: u64) -> Result<(), Closed> {
+    async fn hand_in(&self, position: Position, tenant: Tenant, number: u64) -> Result<(), Closed> {
         loop {
             match self.entry(tenant, number).await {
                 Ok(Some(entry)) => return self.index.put(position, entry).await,

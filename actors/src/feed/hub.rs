@@ -21,6 +21,7 @@ use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
 use colloquy_model::id::WebhookId;
+use colloquy_model::position::Position;
 use colloquy_runtime::{cores, threads};
 
 /// Which events a subscriber gets.
@@ -42,13 +43,13 @@ pub enum Item {
     /// Something that happened to an entity.
     Event(Arc<Event>),
     /// A webhook endpoint as it is from this position on.
-    Endpoint(i64, Arc<Endpoint>),
+    Endpoint(Position, Arc<Endpoint>),
     /// A webhook endpoint that is no more.
-    EndpointGone(i64, WebhookId),
+    EndpointGone(Position, WebhookId),
     /// Texts of this entity were redacted: what is held of its events is to be let go.
     Redacted(u64),
     /// Everything up to this position has come.
-    Reached(i64),
+    Reached(Position),
 }
 
 /// Why a subscription brings nothing more.
@@ -66,7 +67,7 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct Subscription {
     /// Everything up to here is in the store; the queue brings what comes after.
-    pub joined: i64,
+    pub joined: Position,
     queue: Arc<Queue>,
     interest: Interest,
     number: u64,
@@ -137,7 +138,7 @@ struct Table {
     endpoints: HashMap<Tenant, usize>,
     known: HashMap<WebhookId, Tenant>,
     /// The last position that was published.
-    last: i64,
+    last: Position,
     subscriptions: u64,
     inbox: Arc<Inbox>,
 }
@@ -178,7 +179,7 @@ impl Feed {
             wanted: HashMap::new(),
             endpoints: HashMap::new(),
             known: HashMap::new(),
-            last: 0,
+            last: Position::ZERO,
             subscriptions: 0,
             inbox,
         };
@@ -206,7 +207,7 @@ impl Feed {
     }
 
     /// Notes the last position that was in the store when it was opened.
-    pub(crate) fn opened(&self, last: i64) {
+    pub(crate) fn opened(&self, last: Position) {
         self.0.table.lock().last = last;
     }
 
@@ -251,7 +252,7 @@ impl Feed {
 
     /// The last position that was committed.
     #[must_use]
-    pub fn last(&self) -> i64 {
+    pub fn last(&self) -> Position {
         self.0.table.lock().last
     }
 
@@ -340,13 +341,13 @@ impl Batch<'_> {
     }
 
     /// Publishes an endpoint as it is from this position on.
-    pub(crate) fn endpoint(&mut self, position: i64, endpoint: Arc<Endpoint>) {
+    pub(crate) fn endpoint(&mut self, position: Position, endpoint: Arc<Endpoint>) {
         self.table.endpoint(endpoint.id, endpoint.tenant);
         self.items.push(Item::Endpoint(position, endpoint));
     }
 
     /// Publishes that an endpoint is no more.
-    pub(crate) fn endpoint_gone(&mut self, position: i64, id: WebhookId) {
+    pub(crate) fn endpoint_gone(&mut self, position: Position, id: WebhookId) {
         self.table.endpoint_gone(id);
         self.items.push(Item::EndpointGone(position, id));
     }
@@ -357,7 +358,7 @@ impl Batch<'_> {
     }
 
     /// Everything up to this position is committed.
-    pub(crate) fn reached(&mut self, position: i64) {
+    pub(crate) fn reached(&mut self, position: Position) {
         self.table.last = self.table.last.max(position);
     }
 }

@@ -127,11 +127,12 @@ mod tests {
     use colloquy_model::caller::{Mode, Tenant};
     use colloquy_model::event::{Place, SeenNow};
     use colloquy_model::event_kind::EventKind;
+    use colloquy_model::position::Position;
 
     fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
         let tenant = Tenant::of(account, Mode::Live);
         let place = Place {
-            position: 1,
+            position: Position(1),
             tenant,
             number: 1,
             entity: 1,
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn within_its_bytes_everything_is_handed_out_in_order() {
         let inbox = Inbox::default();
-        inbox.put(batch(1, 10, [Item::Reached(1)]));
+        inbox.put(batch(1, 10, [Item::Reached(Position(1))]));
         let one = inbox.waiting_bytes();
         inbox.put(batch(2, 10, []));
         assert!(one > 10 && inbox.waiting_bytes() > one + 10);
@@ -189,7 +190,7 @@ mod tests {
         for _ in 0..3 {
             inbox.put(batch(1, 8 << 20, []));
         }
-        inbox.put(batch(2, 10, [Item::Reached(7)]));
+        inbox.put(batch(2, 10, [Item::Reached(Position(7))]));
         let told = words(&inbox);
         assert_eq!(
             told,

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 
 use super::Item;
+use colloquy_model::position::Position;
 
 /// Bytes that wait for one subscriber, at most; one item always may.
 const BYTES_MAX: usize = 16 << 20;
@@ -30,7 +31,7 @@ impl Item {
         }
     }
 
-    fn position(&self) -> Option<i64> {
+    fn position(&self) -> Option<Position> {
         if let Item::Event(event) = self {
             Some(event.position)
         } else {
@@ -156,7 +157,7 @@ impl Queue {
     }
 
     /// The position of what has waited longest; where nothing waits, it is listed no more.
-    fn behind(&self) -> Option<i64> {
+    fn behind(&self) -> Option<Position> {
         let mut state = self.state.lock();
         let position = state
             .items
@@ -227,7 +228,7 @@ impl Share {
             .behind
             .drain(..)
             .filter_map(|queue| Some((queue.behind()?, queue)));
-        let mut behind: Vec<(i64, Arc<Queue>)> = positions.collect();
+        let mut behind: Vec<(Position, Arc<Queue>)> = positions.collect();
         behind.sort_unstable_by_key(|(position, _)| *position);
         for (_, queue) in behind {
             if self.held.load(Ordering::Relaxed) > bytes_max / 4 * 3 {

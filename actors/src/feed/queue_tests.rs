@@ -5,9 +5,10 @@ use super::*;
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::event::{Event, Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::position::Position;
 
 /// An event at this position with so many bytes of data.
-fn event(position: i64, bytes: usize) -> Item {
+fn event(position: Position, bytes: usize) -> Item {
     let tenant = Tenant::of(1, Mode::Live);
     let place = Place {
         position,
@@ -28,7 +29,7 @@ fn event(position: i64, bytes: usize) -> Item {
 
 fn positions(queue: &Queue) -> Vec<i64> {
     std::iter::from_fn(|| queue.waiting())
-        .filter_map(|item| item.position())
+        .filter_map(|item| Some(item.position()?.0))
         .collect()
 }
 
@@ -40,7 +41,12 @@ fn a_full_queue_is_let_go_with_all_that_it_holds() {
         queue.put(&item, Some(&share.hold(&item)))
     };
     assert_eq!(
-        [put(1), put(2), put(3), put(4)],
+        [
+            put(Position(1)),
+            put(Position(2)),
+            put(Position(3)),
+            put(Position(4))
+        ],
         [Put::Unlisted, Put::Waits, Put::Lost, Put::Lost]
     );
     assert_eq!(
@@ -55,10 +61,19 @@ fn a_full_queue_is_let_go_with_all_that_it_holds() {
 #[test]
 fn bytes_fill_a_queue_too_but_one_item_always_fits() {
     let queue = Queue::new(100);
-    assert_eq!(queue.put(&event(1, BYTES_MAX), None), Put::Unlisted);
+    assert_eq!(
+        queue.put(&event(Position(1), BYTES_MAX), None),
+        Put::Unlisted
+    );
     assert_eq!(positions(&queue), [1]);
-    assert_eq!(queue.put(&event(2, BYTES_MAX / 4), None), Put::Waits);
-    assert_eq!(queue.put(&event(3, BYTES_MAX / 4), None), Put::Lost);
+    assert_eq!(
+        queue.put(&event(Position(2), BYTES_MAX / 4), None),
+        Put::Waits
+    );
+    assert_eq!(
+        queue.put(&event(Position(3), BYTES_MAX / 4), None),
+        Put::Lost
+    );
 }
 
 #[test]
@@ -66,7 +81,7 @@ fn queues_whose_readers_have_left_are_not_kept() {
     let mut share = Share::default();
     let kept = Arc::new(Queue::new(10));
     for position in 0..1_000 {
-        let (item, left) = (event(position, 10), Arc::new(Queue::new(10)));
+        let (item, left) = (event(Position(position), 10), Arc::new(Queue::new(10)));
         let held = share.hold(&item);
         for queue in [&kept, &left] {
             if queue.put(&item, Some(&held)) == Put::Unlisted {
@@ -87,7 +102,7 @@ fn queues_whose_readers_have_left_are_not_kept() {
 #[test]
 fn what_waits_when_the_feed_ends_is_still_brought() {
     let queue = Queue::new(10);
-    queue.put(&event(1, 10), None);
+    queue.put(&event(Position(1), 10), None);
     queue.end();
     assert_eq!(positions(&queue), [1]);
     assert_eq!(
@@ -102,9 +117,9 @@ fn what_waits_when_the_feed_ends_is_still_brought() {
 fn beyond_the_share_those_go_that_are_furthest_behind() {
     let mut share = Share::default();
     let queues: Vec<Arc<Queue>> = (0..3).map(|_| Arc::new(Queue::new(1_000))).collect();
-    let most = 100 * event(0, 1_000).bytes();
+    let most = 100 * event(Position(0), 1_000).bytes();
     for position in 0..=100 {
-        let item = event(position, 1_000);
+        let item = event(Position(position), 1_000);
         let held = share.hold(&item);
         for (number, queue) in (0_i64..).zip(&queues) {
             if queue.put(&item, Some(&held)) == Put::Unlisted {
@@ -122,9 +137,9 @@ fn beyond_the_share_those_go_that_are_furthest_behind() {
     assert_eq!(positions(&queues[0]), [0; 0], "let go");
     assert_eq!(positions(&queues[1]), (50..=100).collect::<Vec<_>>());
     assert_eq!(share.held.load(Ordering::Relaxed), 0);
-    assert_eq!(queues[0].put(&event(101, 1), None), Put::Lost);
+    assert_eq!(queues[0].put(&event(Position(101), 1), None), Put::Lost);
     assert_eq!(
-        queues[2].put(&event(101, 1), None),
+        queues[2].put(&event(Position(101), 1), None),
         Put::Unlisted,
         "what holds nothing is listed no more"
     );

@@ -10,6 +10,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::id::ConversationId;
+use colloquy_model::position::Position;
 
 /// The entity, or the tenant, whose events are read.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +84,7 @@ pub struct EventReader {
     cursor: u64,
     subscription: Option<Subscription>,
     /// Up to this position the store is read; behind it the queue goes on.
-    until: Option<i64>,
+    until: Option<Position>,
     ready: VecDeque<Arc<Event>>,
     /// A page on its way: kept, so that whoever looks at other things meanwhile does not begin
     /// anew.

@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use super::{Entry, Found, Hit, words};
 use colloquy_model::caller::Tenant;
+use colloquy_model::position::Position;
 
 /// Marks the file as ours: "CoQs".
 const APPLICATION_ID: i32 = 0x436f_5173;
@@ -76,7 +77,11 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
 
 /// The writing connection, and the position that the file has reached; a new file if there is none.
 /// Synced, what a crash of the machine takes away is indexed again: the position goes with it.
-pub(super) fn open(path: &Path, synced: bool, newest: i64) -> Result<(Connection, i64), Unusable> {
+pub(super) fn open(
+    path: &Path,
+    synced: bool,
+    newest: Position,
+) -> Result<(Connection, Position), Unusable> {
     let mut connection = connect(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -115,14 +120,14 @@ pub(super) fn open(path: &Path, synced: bool, newest: i64) -> Result<(Connection
     let Ok(Some(position)) = readable.and(position) else {
         return Err(Unusable::Worthless("it can't be read"));
     };
-    if position > newest {
+    if position > newest.0 {
         return Err(Unusable::Worthless(
             "it knows more than the store, which was put back to an earlier state",
         ));
     }
     // Whatever was erased before a crash must not outlive it in the log.
     erase(&connection)?;
-    Ok((connection, position))
+    Ok((connection, Position(position)))
 }
 
 /// The files that make up this index.
@@ -221,10 +226,10 @@ fn damaged() -> rusqlite::Error {
 }
 
 /// Writes down how far it has come, in the transaction of what it has taken in.
-pub(super) fn set_position(connection: &Connection, position: i64) -> rusqlite::Result<()> {
+pub(super) fn set_position(connection: &Connection, position: Position) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE progress SET position = ?1")?
-        .execute([position])
+        .execute([position.0])
         .map(|_| ())
 }
 

@@ -50,6 +50,7 @@ use self::writer::{Shared, Task, Work, Writer};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
+use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::threads;
 
@@ -144,7 +145,7 @@ pub struct Search {
     /// Searches take turns by account number.
     readers: Readers<u32>,
     shared: Arc<Shared>,
-    reached: watch::Receiver<i64>,
+    reached: watch::Receiver<Position>,
 }
 
 impl Search {
@@ -154,16 +155,20 @@ impl Search {
     ///
     /// # Errors
     /// The file can't be used, nor made anew.
-    pub fn open(path: &Path, newest: i64, reads: QueueBounds) -> Result<(Self, i64), SearchError> {
+    pub fn open(
+        path: &Path,
+        newest: Position,
+        reads: QueueBounds,
+    ) -> Result<(Self, Position), SearchError> {
         Self::open_at(Pace::default(), path, newest, reads)
     }
 
     fn open_at(
         pace: Pace,
         path: &Path,
-        newest: i64,
+        newest: Position,
         reads: QueueBounds,
-    ) -> Result<(Self, i64), SearchError> {
+    ) -> Result<(Self, Position), SearchError> {
         let path = &resolved(path);
         let seal = DirtyMarker::of(path);
         let (connection, position) = open_or_begin(path, &seal, newest)?;
@@ -217,7 +222,7 @@ impl Search {
     ///
     /// # Errors
     /// [`Closed`].
-    pub async fn put(&self, position: i64, entry: Entry) -> Result<(), Closed> {
+    pub async fn put(&self, position: Position, entry: Entry) -> Result<(), Closed> {
         let bytes = entry.title.len() + entry.content.len();
         self.hand_in(position, bytes, Task::Put(Box::new(entry)))
             .await
@@ -227,7 +232,7 @@ impl Search {
     ///
     /// # Errors
     /// [`Closed`].
-    pub async fn remove(&self, position: i64, number: u64) -> Result<(), Closed> {
+    pub async fn remove(&self, position: Position, number: u64) -> Result<(), Closed> {
         self.hand_in(position, 0, Task::Remove(number)).await
     }
 
@@ -235,11 +240,11 @@ impl Search {
     ///
     /// # Errors
     /// [`Closed`].
-    pub async fn reached(&self, position: i64) -> Result<(), Closed> {
+    pub async fn reached(&self, position: Position) -> Result<(), Closed> {
         self.hand_in(position, 0, Task::Pass).await
     }
 
-    async fn hand_in(&self, position: i64, bytes: usize, task: Task) -> Result<(), Closed> {
+    async fn hand_in(&self, position: Position, bytes: usize, task: Task) -> Result<(), Closed> {
         let kib = u32::try_from(bytes / 1_024 + 1)
             .unwrap_or(u32::MAX)
             .min(QUEUE_KIB);
@@ -261,7 +266,7 @@ impl Search {
 
     /// The position up to which searches know everything.
     #[must_use]
-    pub fn position(&self) -> i64 {
+    pub fn position(&self) -> Position {
         *self.reached.borrow()
     }
 
@@ -269,7 +274,7 @@ impl Search {
     ///
     /// # Errors
     /// [`Behind`], when the time is over.
-    pub async fn wait_for(&self, position: i64, timeout: Duration) -> Result<(), Behind> {
+    pub async fn wait_for(&self, position: Position, timeout: Duration) -> Result<(), Behind> {
         let mut reached = self.reached.clone();
         let there =
             tokio::time::timeout(timeout, reached.wait_for(|reached| *reached >= position)).await;
@@ -359,8 +364,8 @@ fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {
 fn open_or_begin(
     path: &Path,
     seal: &DirtyMarker,
-    newest: i64,
-) -> Result<(Connection, i64), SearchError> {
+    newest: Position,
+) -> Result<(Connection, Position), SearchError> {
     let why = if let Some(why) = seal.distrusted() {
         why.to_owned()
     } else {

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use colloquy_model::caller::Mode;
+use colloquy_model::position::Position;
 
 const SOON: Duration = Duration::from_secs(20);
 const READS: QueueBounds = QueueBounds {
@@ -37,15 +38,20 @@ fn mine() -> Tenant {
 struct Desk {
     folder: tempfile::TempDir,
     search: Search,
-    position: i64,
+    position: Position,
 }
 
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (search, position) =
-            Search::open_at(fast(), &folder.path().join("c.db.search"), i64::MAX, READS).unwrap();
-        assert_eq!(position, 0);
+        let (search, position) = Search::open_at(
+            fast(),
+            &folder.path().join("c.db.search"),
+            Position(i64::MAX),
+            READS,
+        )
+        .unwrap();
+        assert_eq!(position, Position(0));
         Desk {
             folder,
             search,
@@ -57,14 +63,14 @@ impl Desk {
         self.folder.path().join("c.db.search")
     }
 
-    fn reopened(self, newest: i64) -> (Self, i64) {
+    fn reopened(self, newest: Position) -> (Self, Position) {
         self.search.close();
         let (search, position) = Search::open_at(fast(), &self.path(), newest, READS).unwrap();
         (Desk { search, ..self }, position)
     }
 
     async fn put_in(&mut self, tenant: Tenant, number: u64, title: &str, content: &str) {
-        self.position += 1;
+        self.position = self.position.next();
         let entry = Entry {
             number,
             tenant,
@@ -79,7 +85,7 @@ impl Desk {
     }
 
     async fn remove(&mut self, number: u64) {
-        self.position += 1;
+        self.position = self.position.next();
         self.search.remove(self.position, number).await.unwrap();
     }
 
@@ -257,8 +263,8 @@ async fn a_text_replaces_the_one_before_and_a_removed_one_is_not_found() {
     // Handed in once more, as after a crash.
     desk.put(1, "first", "four two").await;
     assert_eq!(desk.found("four").await, [1]);
-    let (desk, position) = desk.reopened(i64::MAX);
-    assert_eq!(position, 6);
+    let (desk, position) = desk.reopened(Position(i64::MAX));
+    assert_eq!(position, Position(6));
     assert_eq!(
         (desk.found("four").await, desk.found("one").await),
         (vec![1], vec![])
@@ -273,15 +279,20 @@ async fn a_text_replaces_the_one_before_and_a_removed_one_is_not_found() {
 async fn positions_without_texts_are_reached_and_written_down_too() {
     let desk = Desk::new();
     assert_eq!(
-        desk.search.wait_for(5, Duration::from_millis(30)).await,
+        desk.search
+            .wait_for(Position(5), Duration::from_millis(30))
+            .await,
         Err(Behind)
     );
-    desk.search.reached(5).await.unwrap();
-    desk.search.wait_for(5, SOON).await.unwrap();
-    let (desk, position) = desk.reopened(i64::MAX);
-    assert_eq!((position, desk.search.position()), (5, 5));
+    desk.search.reached(Position(5)).await.unwrap();
+    desk.search.wait_for(Position(5), SOON).await.unwrap();
+    let (desk, position) = desk.reopened(Position(i64::MAX));
+    assert_eq!(
+        (position, desk.search.position()),
+        (Position(5), Position(5))
+    );
     desk.search.close();
-    assert_eq!(desk.search.reached(6).await, Err(Closed));
+    assert_eq!(desk.search.reached(Position(6)).await, Err(Closed));
 }
 
 #[tokio::test]
@@ -379,8 +390,8 @@ async fn a_missing_damaged_foreign_or_too_new_file_is_begun_anew() {
         desk.found("word").await;
         desk.search.close();
         spoil(&desk.path());
-        let (mut desk, position) = desk.reopened(i64::MAX);
-        assert_eq!(position, 0, "{name}");
+        let (mut desk, position) = desk.reopened(Position(i64::MAX));
+        assert_eq!(position, Position(0), "{name}");
         assert_eq!(
             desk.search.find(mine(), "word", 1, 0).await.unwrap().total,
             0,
@@ -392,10 +403,10 @@ async fn a_missing_damaged_foreign_or_too_new_file_is_begun_anew() {
     let mut desk = Desk::new();
     desk.put(1, "word", "").await;
     desk.found("word").await;
-    let (desk, position) = desk.reopened(1);
-    assert_eq!(position, 1);
-    let (_, position) = desk.reopened(0);
-    assert_eq!(position, 0, "ahead of the store");
+    let (desk, position) = desk.reopened(Position(1));
+    assert_eq!(position, Position(1));
+    let (_, position) = desk.reopened(Position(0));
+    assert_eq!(position, Position(0), "ahead of the store");
 }
 
 #[tokio::test]
@@ -407,17 +418,21 @@ async fn what_was_being_written_when_the_machine_stopped_is_begun_anew() {
     let boot = std::fs::read_to_string(&mark).unwrap();
     desk.search.close();
     assert!(!mark.exists(), "closed, it may be trusted");
-    let (desk, position) = desk.reopened(i64::MAX);
-    assert_eq!(position, 1);
+    let (desk, position) = desk.reopened(Position(i64::MAX));
+    assert_eq!(position, Position(1));
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), boot);
     desk.search.close();
     std::fs::write(&mark, &boot).unwrap();
-    let (desk, position) = desk.reopened(i64::MAX);
-    assert_eq!(position, 1, "the process crashed, the machine did not");
+    let (desk, position) = desk.reopened(Position(i64::MAX));
+    assert_eq!(
+        position,
+        Position(1),
+        "the process crashed, the machine did not"
+    );
     desk.search.close();
     std::fs::write(&mark, "another boot").unwrap();
-    let (mut desk, position) = desk.reopened(i64::MAX);
-    assert_eq!(position, 0);
+    let (mut desk, position) = desk.reopened(Position(i64::MAX));
+    assert_eq!(position, Position(0));
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), boot);
     desk.put(1, "word", "").await;
     assert_eq!(desk.found("word").await, [1]);
@@ -442,10 +457,10 @@ async fn damage_that_is_met_while_running_is_remembered_for_the_next_opening() {
     bytes[20 * 4_096..].fill(0x5a);
     assert!(pages > 60);
     std::fs::write(desk.path(), bytes).unwrap();
-    let (mut desk, position) = desk.reopened(i64::MAX);
-    if position != 0 {
+    let (mut desk, position) = desk.reopened(Position(i64::MAX));
+    if position != Position::ZERO {
         for number in 1..=2_000 {
-            desk.position += 1;
+            desk.position = desk.position.next();
             if desk.search.remove(desk.position, number).await.is_err() {
                 break;
             }
@@ -459,8 +474,8 @@ async fn damage_that_is_met_while_running_is_remembered_for_the_next_opening() {
             desk.search.find(mine(), "text1999", 1, 0).await,
             Err(ReadError::Away)
         );
-        let (again, position) = desk.reopened(i64::MAX);
-        assert_eq!(position, 0);
+        let (again, position) = desk.reopened(Position(i64::MAX));
+        assert_eq!(position, Position(0));
         desk = again;
     }
     desk.put(1, "word", "").await;

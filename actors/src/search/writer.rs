@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::dirty_marker::DirtyMarker;
 use super::{Entry, Pace, index};
+use colloquy_model::position::Position;
 use colloquy_runtime::offload;
 
 /// Texts of one transaction.
@@ -26,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What the writer is asked.
 pub(super) struct Work {
     /// Where in the feed it happened.
-    pub(super) position: i64,
+    pub(super) position: Position,
     /// What was done.
     pub(super) task: Task,
     /// The room that it takes in the queue, until it is done.
@@ -43,7 +44,7 @@ pub(super) enum Task {
 /// What the writer shares with those who ask.
 pub(super) struct Shared {
     /// The position up to which searches know everything.
-    pub(super) reached: watch::Sender<i64>,
+    pub(super) reached: watch::Sender<Position>,
     /// Room in the queue.
     pub(super) room: Arc<Semaphore>,
     /// Whether the last attempt to write worked.
@@ -72,7 +73,7 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) pace: Pace,
     /// The position that stands in the file.
-    pub(super) written: i64,
+    pub(super) written: Position,
     /// Since when something that was erased stands in the log.
     pub(super) unerased: Option<Instant>,
 }
@@ -84,7 +85,7 @@ struct Batch {
     bytes: usize,
     /// Bytes of the largest text.
     largest: usize,
-    position: i64,
+    position: Position,
     rooms: Vec<OwnedSemaphorePermit>,
 }
 

@@ -11,6 +11,7 @@ use colloquy_model::commit::Commit;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DeliveryId, EventId, WebhookId};
 use colloquy_model::page::Paging;
+use colloquy_model::position::Position;
 
 /// Where a delivery stands.
 #[derive(
@@ -74,7 +75,7 @@ pub struct Waiting {
     /// The lane in which it waits for those before it.
     pub key: LaneKey,
     /// The position of the event among all commits.
-    pub position: i64,
+    pub position: Position,
     /// How many attempts have been made so far.
     pub attempts: u32,
     /// When it may be tried; none where something before it waits.
@@ -91,7 +92,7 @@ pub struct NewDelivery {
     /// The lane in which it waits for those before it.
     pub key: LaneKey,
     /// The position of the event among all commits.
-    pub position: i64,
+    pub position: Position,
     /// The kind of event.
     pub happened: EventKind,
     /// When it was made, in Unix milliseconds.
@@ -147,7 +148,7 @@ pub struct Replay {
     /// Behind this number of the account and mode's feed.
     pub next: u64,
     /// None behind this position.
-    pub last: i64,
+    pub last: Position,
     /// None before this instant.
     pub since: Option<i64>,
     /// None after this instant.
@@ -171,7 +172,7 @@ pub enum ReplayChange {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Matched {
     /// Everything up to this position is.
-    pub position: i64,
+    pub position: Position,
     /// Of the event directly behind it, endpoints up to this number are: an event of many takes
     /// several slices.
     pub within: u64,
@@ -249,7 +250,7 @@ pub struct StoredDelivery {
     /// The lane in which it waits for those before it.
     pub key: LaneKey,
     /// The position of the event among all commits.
-    pub position: i64,
+    pub position: Position,
     /// When the event was committed.
     pub event_at: i64,
     /// The kind of event.
@@ -270,7 +271,7 @@ impl StoredDelivery {
     /// The identifier of the delivery.
     #[must_use]
     pub fn id(&self) -> DeliveryId {
-        DeliveryId::at_position(self.at, self.number)
+        DeliveryId::of_row(self.at, self.number)
     }
 
     /// Names its event.
@@ -300,8 +301,8 @@ pub struct DeliveryQuery {
 pub struct StoredEndpoint {
     /// As it is now.
     pub record: StoredRecord,
-    /// Where it was made.
-    pub made: i64,
+    /// The position at which it was made.
+    pub made: Position,
     /// What its row said, as of the position that is matched; none where it did not exist then.
     pub as_matched: Option<Bytes>,
     /// How many deliveries wait.

@@ -9,6 +9,7 @@ use colloquy_model::entity::Subject;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{UserId, VersionId};
 use colloquy_model::page::Paging;
+use colloquy_model::position::Position;
 
 /// A version as it is stored, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +151,7 @@ pub struct ActivityQuery {
 #[derive(Debug)]
 pub struct ActivityRow {
     /// The position of its row.
-    pub position: i64,
+    pub position: Position,
     /// What was done.
     pub happened: EventKind,
     /// When, in Unix milliseconds.

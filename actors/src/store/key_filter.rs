@@ -1,6 +1,7 @@
 //! Idempotency keys that memory does not hold: which of the store's slices may hold one.
 
 use colloquy_model::idempotency::KeyHash;
+use colloquy_model::position::Position;
 
 /// The first 8 bytes of a key's hash: by these it stands in memory. The row, which has all of it,
 /// decides.
@@ -81,5 +82,5 @@ pub struct KeySlice {
     /// Which keys it may hold.
     pub filter: KeyFilter,
     /// What has just been put there and leaves memory.
-    pub keys: Vec<(ShortKey, i64)>,
+    pub keys: Vec<(ShortKey, Position)>,
 }

@@ -50,6 +50,7 @@ use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
+use colloquy_model::position::Position;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 
 /// Called once, on the store's thread, when a commit's fate is known.
@@ -134,10 +135,14 @@ pub trait CommitLog: Send + Sync + 'static {
     fn reload(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>>;
 
     /// The answer that was kept in the row at this position.
-    fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>>;
+    fn kept(&self, position: Position) -> Later<Result<Option<KeptRow>, ReadError>>;
 
     /// The position of the answer under a key that was put behind into one of these slices.
-    fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>>;
+    fn older_key(
+        &self,
+        slices: Vec<i64>,
+        key: KeyHash,
+    ) -> Later<Result<Option<Position>, ReadError>>;
 }
 
 /// Pages of conversations, messages and records, and single messages.
@@ -178,11 +183,15 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// Events of all accounts and what became of webhook endpoints, behind this position and in its
     /// order: the next `limit` of them. Nothing that retention took away.
-    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>>;
+    fn happened_behind(
+        &self,
+        position: Position,
+        limit: u32,
+    ) -> Later<Result<Vec<FeedRow>, ReadError>>;
 
     /// The event at this position as it stands now; none where there is none, or retention took it
     /// away.
-    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>>;
+    fn event_at(&self, position: Position) -> Later<Result<Option<Arc<Event>>, ReadError>>;
 }
 
 /// Documents, their versions and what was done to them.
@@ -247,7 +256,7 @@ pub trait DeliveryStore: Send + Sync + 'static {
 
     /// Lets deliveries and replays go of endpoints that are no more, behind all slices that were
     /// handed in before. Gives the last position then: every deletion up to it has been seen to.
-    fn begin_deliveries(&self) -> Later<Result<i64, ReadError>>;
+    fn begin_deliveries(&self) -> Later<Result<Position, ReadError>>;
 
     /// What whoever delivers begins with.
     fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>>;

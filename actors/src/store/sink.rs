@@ -5,6 +5,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::id::{KeyId, WebhookId};
 use colloquy_model::idempotency::KeyHash;
+use colloquy_model::position::Position;
 
 use super::{KeySlice, ShortKey, StoredRecord};
 
@@ -27,7 +28,7 @@ pub trait CommitSink: Send + Sync + 'static {
     fn recovered_name(&self, customer: u64, name: &str, revision: u64);
 
     /// The store is open: everything up to this position is in it.
-    fn opened(&self, position: i64);
+    fn opened(&self, position: Position);
 
     /// Takes in a batch that is durable. When it returns, whatever is asked shows all of it.
     fn committed(&self, batch: CommittedBatch);
@@ -52,10 +53,10 @@ pub trait CommitSink: Send + Sync + 'static {
 /// memory into slices of its own.
 pub trait KeyCache: Send + Sync {
     /// Notes at the start where a key's answer stands, unless a newer answer is known.
-    fn note_recovered(&self, key: &KeyHash, position: i64);
+    fn note_recovered(&self, key: &KeyHash, position: Position);
 
     /// The oldest keys, with the positions of their answers, where memory holds too many.
-    fn overflow(&self) -> Option<Vec<(ShortKey, i64)>>;
+    fn overflow(&self) -> Option<Vec<(ShortKey, Position)>>;
 
     /// The oldest slices of about one size, where there are enough of them to become one.
     fn slices_to_merge(&self) -> Option<Vec<i64>>;
@@ -74,7 +75,7 @@ pub struct CommittedBatch {
     /// The commits that took effect, in their order.
     pub commits: Vec<Committed>,
     /// The last position that is committed by now.
-    pub position: i64,
+    pub position: Position,
 }
 
 /// A commit that took effect.
@@ -90,7 +91,7 @@ pub struct Committed {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FirstRow {
     /// The position of the first one among everything that was ever committed.
-    pub position: i64,
+    pub position: Position,
     /// The number of the first one in its account and mode, where it is a public event.
     pub number: u64,
 }
@@ -107,7 +108,7 @@ impl CommitSink for NoSink {
     }
     fn recovered_endpoint(&self, _: WebhookId, _: Tenant) {}
     fn recovered_name(&self, _: u64, _: &str, _: u64) {}
-    fn opened(&self, _: i64) {}
+    fn opened(&self, _: Position) {}
     fn committed(&self, _: CommittedBatch) {}
     fn name_copied(&self, _: u64, _: u64) {}
     fn key_uses(&self) -> Vec<(KeyId, i64)> {
@@ -123,8 +124,8 @@ impl CommitSink for NoSink {
 
 #[cfg(test)]
 impl KeyCache for NoSink {
-    fn note_recovered(&self, _: &KeyHash, _: i64) {}
-    fn overflow(&self) -> Option<Vec<(ShortKey, i64)>> {
+    fn note_recovered(&self, _: &KeyHash, _: Position) {}
+    fn overflow(&self) -> Option<Vec<(ShortKey, Position)>> {
         None
     }
     fn slices_to_merge(&self) -> Option<Vec<i64>> {

@@ -16,6 +16,7 @@ use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::page::Paging;
+use colloquy_model::position::Position;
 
 /// An entity as it is committed.
 #[derive(Debug)]
@@ -203,7 +204,7 @@ pub struct EventQuery {
     /// Behind this place; 0 is the beginning, or the oldest that retention has left.
     pub after: u64,
     /// None behind this position.
-    pub until: Option<i64>,
+    pub until: Option<Position>,
     /// The filter that the items of the list pass.
     pub filter: EventFilter,
     /// How many items are given at most.
@@ -271,7 +272,7 @@ pub enum FeedRow {
     /// What became of a webhook endpoint.
     Endpoint {
         /// Where it stands among everything that was ever committed.
-        position: i64,
+        position: Position,
         /// The number of the endpoint's identifier.
         number: u64,
         /// The endpoint as it was shown then; none where it was deleted.

@@ -162,7 +162,7 @@ impl Deliveries {
         id: DeliveryId,
     ) -> Result<Answer, ListFailure> {
         self.reach(tenant, webhook).await?;
-        let found = self.store.delivery(webhook.number(), id.position()).await?;
+        let found = self.store.delivery(webhook.number(), id.row()).await?;
         let found = found
             .filter(|found| found.id() == id)
             .ok_or(ListFailure::NotFound)?;

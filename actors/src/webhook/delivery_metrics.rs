@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use super::delivery_queue::Verdict;
+use colloquy_model::position::Position;
 
 /// Counters and gauges of deliveries; the thread that delivers alone changes them.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ impl DeliveryCounters {
         DeliveryMetrics {
             pending: read(&self.pending),
             in_flight: self.in_flight.load(Ordering::Relaxed),
-            matched: self.matched.load(Ordering::Relaxed),
+            matched: Position(self.matched.load(Ordering::Relaxed)),
             attempts: [
                 ("delivered", read(&self.delivered)),
                 ("retried", read(&self.retried)),
@@ -51,7 +52,7 @@ pub struct DeliveryMetrics {
     /// Attempts that are under way.
     pub in_flight: usize,
     /// Everything up to this position is matched with endpoints.
-    pub matched: i64,
+    pub matched: Position,
     /// Attempts by what they came to.
     pub attempts: [(&'static str, u64); 3],
 }

@@ -15,6 +15,7 @@ use crate::store::{DueQuery, LIVE, Waiting};
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::event::{Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::position::Position;
 
 const ENDPOINT: u64 = 9;
 const ACCOUNT: u32 = 1;
@@ -27,7 +28,7 @@ const ATTEMPTS_MAX: u32 = 3;
 #[derive(Debug, Clone)]
 struct Row {
     key: LaneKey,
-    position: i64,
+    position: Position,
     state: DeliveryState,
     attempts: u32,
     due: Option<i64>,
@@ -37,7 +38,7 @@ struct Row {
 #[derive(Debug, Default, Clone)]
 struct Model {
     rows: BTreeMap<i64, Row>,
-    matched: i64,
+    matched: Position,
     given_up: i64,
 }
 
@@ -138,13 +139,13 @@ impl Model {
     }
 }
 
-fn event(position: i64, entity: u64) -> Arc<Event> {
+fn event(position: Position, entity: u64) -> Arc<Event> {
     let place = Place {
         position,
         tenant: Tenant::of(1, Mode::Live),
-        number: u64::try_from(position).unwrap(),
+        number: u64::try_from(position.0).unwrap(),
         entity,
-        sequence: u64::try_from(position).unwrap(),
+        sequence: u64::try_from(position.0).unwrap(),
     };
     Arc::new(Event::new(
         place,
@@ -192,12 +193,12 @@ struct Life {
     flying: Vec<PendingAttempt>,
     now: i64,
     /// Everything that was committed: (position, entity).
-    log: Vec<(i64, u64)>,
-    matched: i64,
+    log: Vec<(Position, u64)>,
+    matched: Position,
     /// Per entity, positions that the receiver has taken or that were given up, as far as the queue
     /// was told.
-    taken: BTreeMap<u64, Vec<i64>>,
-    given_up: BTreeSet<i64>,
+    taken: BTreeMap<u64, Vec<Position>>,
+    given_up: BTreeSet<Position>,
     sent: usize,
     retry_ms: i64,
 }
@@ -214,7 +215,7 @@ impl Life {
             flying: Vec::new(),
             now: 1,
             log: Vec::new(),
-            matched: 0,
+            matched: Position::ZERO,
             taken: BTreeMap::new(),
             given_up: BTreeSet::new(),
             sent: 0,
@@ -239,7 +240,7 @@ impl Life {
                 within: 0,
             });
         }
-        self.matched = self.log.last().map_or(0, |last| last.0);
+        self.matched = self.log.last().map_or(Position::ZERO, |last| last.0);
     }
 
     fn go_on(&mut self) {
@@ -348,7 +349,7 @@ impl Life {
         match step {
             Step::Events(entity, n) => {
                 for _ in 0..*n {
-                    let position = self.log.len() as i64 + 1;
+                    let position = Position(self.log.len() as i64 + 1);
                     self.log.push((position, *entity));
                 }
                 self.match_on();
@@ -436,7 +437,10 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
 /// So many deliveries of one entity each, to this endpoint.
 fn fill(queue: &mut Queue, endpoint: u64, entities: std::ops::Range<u64>) {
     for entity in entities {
-        let event = event(i64::try_from(endpoint * 1_000 + entity).unwrap(), entity);
+        let event = event(
+            Position(i64::try_from(endpoint * 1_000 + entity).unwrap()),
+            entity,
+        );
         queue.push(endpoint, LIVE, (&event, Keep::InMemory), 0);
     }
 }

@@ -33,6 +33,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
 use colloquy_model::id::WebhookId;
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Context, ThreadActor};
 
@@ -68,7 +69,7 @@ pub(super) struct Dependencies {
 
 /// What it is told.
 pub(super) enum Message {
-    Opened(Box<Result<(i64, WebhookState), ReadError>>),
+    Opened(Box<Result<(Position, WebhookState), ReadError>>),
     Read(Result<Behind, ReadError>),
     Fed(Box<Subscription>, Vec<Item>, Option<Ended>),
     Landed(Box<Landed>),
@@ -111,7 +112,7 @@ pub(super) struct Dispatcher {
     /// Endpoints as they are now.
     pub(super) targets: HashMap<u64, Arc<Endpoint>>,
     pub(super) jobs: Jobs,
-    pub(super) asked: Vec<(i64, Ask)>,
+    pub(super) asked: Vec<(Position, Ask)>,
     pub(super) barriers: Vec<(u64, Ask)>,
     pub(super) reading: Reading,
     pub(super) subscription: Option<Box<Subscription>>,
@@ -218,7 +219,7 @@ impl Dispatcher {
 
     fn opened(
         &mut self,
-        opened: Result<(i64, WebhookState), ReadError>,
+        opened: Result<(Position, WebhookState), ReadError>,
         context: &mut Context<Message>,
     ) {
         let Ok((last, state)) = opened else {
@@ -233,7 +234,7 @@ impl Dispatcher {
         let first = state
             .endpoints
             .iter()
-            .map(|endpoint| endpoint.made - 1)
+            .map(|endpoint| endpoint.made.previous())
             .min()
             .unwrap_or(last)
             .min(last);
@@ -307,7 +308,7 @@ impl Dispatcher {
         self.means
             .counters
             .matched
-            .store(self.matcher.position(), Ordering::Relaxed);
+            .store(self.matcher.position().0, Ordering::Relaxed);
         self.pass_asked(context);
         let (shipments, refills) = self.queue.turn(now_ms());
         for shipment in shipments {

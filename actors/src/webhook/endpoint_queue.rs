@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::store::{DueLanes, DueQuery, LaneKey, Waiting};
 use colloquy_model::event::Event;
+use colloquy_model::position::Position;
 
 /// Deliveries that one line holds, at most.
 pub(super) const HELD_MAX: usize = 256;
@@ -62,7 +63,7 @@ impl Drop for HeldEvent {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) number: i64,
-    pub(super) position: i64,
+    pub(super) position: Position,
     pub(super) attempts: u32,
     /// Where there is none, it is read before it is sent.
     pub(super) event: Option<HeldEvent>,
@@ -109,7 +110,7 @@ pub(super) struct PendingAttempt {
     pub(super) life: u64,
     pub(super) key: LaneKey,
     pub(super) number: i64,
-    pub(super) position: i64,
+    pub(super) position: Position,
     /// Which attempt it is: 1, 2, 3 …
     pub(super) attempt: u32,
     pub(super) event: Option<Arc<Event>>,

@@ -11,6 +11,7 @@ use crate::feed::{Ended, Interest, Item, Subscription};
 use crate::store::{FeedRow, LIVE, ReadError, Store, WebhookState};
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
+use colloquy_model::position::Position;
 use colloquy_runtime::Context;
 
 /// Items waiting to be matched; beyond, they are read from the store.
@@ -32,11 +33,11 @@ pub(super) enum Unmatched {
     /// Something that happened to an entity.
     Event(Arc<Event>, Keep),
     /// An endpoint as it is from this position on.
-    Endpoint(i64, Arc<Endpoint>),
+    Endpoint(Position, Arc<Endpoint>),
     /// An endpoint that is no more.
-    Gone(i64, u64),
+    Gone(Position, u64),
     /// Nothing else up to this position.
-    Reached(i64),
+    Reached(Position),
     /// The end of what was read of the store at once; whether there was room for more.
     PageEnd {
         /// Whether the store had nothing behind it.
@@ -50,7 +51,10 @@ pub(super) enum Reading {
     /// It does not know yet where it stands.
     Opening,
     /// It reads the store; `joined` is where the queue of the feed begins, once it listens.
-    Behind { joined: Option<i64>, busy: bool },
+    Behind {
+        joined: Option<Position>,
+        busy: bool,
+    },
     /// It takes what comes.
     Live,
 }
@@ -245,7 +249,7 @@ impl Dispatcher {
         }
     }
 
-    fn moved(&mut self, position: i64, version: Arc<Endpoint>) {
+    fn moved(&mut self, position: Position, version: Arc<Endpoint>) {
         let (account, number) = (version.tenant.account_number(), version.id.number());
         match self.matcher.endpoint(position, version) {
             Moved::No => {}
@@ -264,7 +268,7 @@ impl Dispatcher {
         }
     }
 
-    fn gone(&mut self, position: i64, number: u64) {
+    fn gone(&mut self, position: Position, number: u64) {
         self.targets.remove(&number);
         if self.matcher.gone(position, number) {
             self.queue.give_up(number, true);
@@ -275,7 +279,7 @@ impl Dispatcher {
 
 /// What happened behind this position; a failure is told after a pause, so that it is not asked
 /// again at once.
-async fn behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
+async fn behind(store: &dyn Store, position: Position) -> Result<Behind, ReadError> {
     let page = page_behind(store, position).await;
     if page.is_err() {
         tokio::time::sleep(PAUSE).await;
@@ -283,7 +287,7 @@ async fn behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
     page
 }
 
-async fn page_behind(store: &dyn Store, position: i64) -> Result<Behind, ReadError> {
+async fn page_behind(store: &dyn Store, position: Position) -> Result<Behind, ReadError> {
     let rows = store.happened_behind(position, PAGE).await?;
     let changed = rows
         .iter()

@@ -10,6 +10,7 @@ use crate::store::Matched;
 use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
+use colloquy_model::position::Position;
 
 /// Endpoints as of a position.
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ impl Matcher {
     }
 
     /// Everything up to here is matched.
-    pub(super) fn position(&self) -> i64 {
+    pub(super) fn position(&self) -> Position {
         self.matched.position
     }
 
@@ -50,7 +51,7 @@ impl Matcher {
     }
 
     /// Nothing happened up to here that was not told.
-    pub(super) fn reached(&mut self, position: i64) {
+    pub(super) fn reached(&mut self, position: Position) {
         if position > self.matched.position {
             self.matched = Matched {
                 position,
@@ -75,7 +76,7 @@ impl Matcher {
         if event.position <= self.matched.position {
             return Vec::new();
         }
-        self.reached(event.position - 1);
+        self.reached(event.position.previous());
         let behind = (Bound::Excluded(self.matched.within), Bound::Unbounded);
         let candidates = self
             .by_scope
@@ -96,7 +97,7 @@ impl Matcher {
     }
 
     /// An endpoint as it is from this position on.
-    pub(super) fn endpoint(&mut self, position: i64, endpoint: Arc<Endpoint>) -> Moved {
+    pub(super) fn endpoint(&mut self, position: Position, endpoint: Arc<Endpoint>) -> Moved {
         if position <= self.matched.position {
             return Moved::No;
         }
@@ -119,7 +120,7 @@ impl Matcher {
 
     /// An endpoint is no more; false where that is no news. It may have deliveries also where it is
     /// not known here: who begins anew finds no record of it.
-    pub(super) fn gone(&mut self, position: i64, number: u64) -> bool {
+    pub(super) fn gone(&mut self, position: Position, number: u64) -> bool {
         if position <= self.matched.position {
             return false;
         }
@@ -165,7 +166,7 @@ mod tests {
         })
     }
 
-    fn event(position: i64, happened: EventKind, tenant: Tenant) -> Event {
+    fn event(position: Position, happened: EventKind, tenant: Tenant) -> Event {
         let place = Place {
             position,
             tenant,
@@ -184,17 +185,21 @@ mod tests {
     fn an_endpoint_gets_what_is_committed_while_it_is_enabled() {
         let id = WebhookId::new(1);
         let mut matcher = Matcher::new(Matched {
-            position: 10,
+            position: Position(10),
             within: 0,
         });
         let most = usize::MAX;
-        let message = |position| event(position, EventKind::MessageCreated, tenant());
+        let (created, other) = (EventKind::MessageCreated, Tenant::of(1, Mode::Test));
+        let message = |position| event(Position(position), created, tenant());
         assert_eq!(
             matcher.event(&message(11), most),
             [0; 0],
             "it does not exist yet"
         );
-        assert_eq!(matcher.endpoint(12, endpoint(id, true, &[])), Moved::Open);
+        assert_eq!(
+            matcher.endpoint(Position(12), endpoint(id, true, &[])),
+            Moved::Open
+        );
         assert_eq!(matcher.event(&message(13), most), [id.number()]);
         assert_eq!(
             matcher.event(&message(13), most),
@@ -202,14 +207,14 @@ mod tests {
             "no event is matched twice"
         );
         assert_eq!(
-            matcher.event(
-                &event(14, EventKind::MessageCreated, Tenant::of(1, Mode::Test)),
-                most
-            ),
+            matcher.event(&event(Position(14), created, other), most),
             [0; 0]
         );
         assert_eq!(
-            matcher.endpoint(15, endpoint(id, true, &[EventKind::ConversationClosed])),
+            matcher.endpoint(
+                Position(15),
+                endpoint(id, true, &[EventKind::ConversationClosed])
+            ),
             Moved::Open
         );
         assert_eq!(
@@ -217,19 +222,25 @@ mod tests {
             [0; 0],
             "as its filter stands now"
         );
-        assert_eq!(matcher.endpoint(17, endpoint(id, false, &[])), Moved::Shut);
+        assert_eq!(
+            matcher.endpoint(Position(17), endpoint(id, false, &[])),
+            Moved::Shut
+        );
         assert_eq!(matcher.event(&message(18), most), [0; 0]);
         assert_eq!(
-            matcher.endpoint(17, endpoint(id, true, &[])),
+            matcher.endpoint(Position(17), endpoint(id, true, &[])),
             Moved::No,
             "an older version is no news"
         );
         assert!(
-            matcher.gone(20, id.number()) && !matcher.gone(20, id.number()),
+            matcher.gone(Position(20), id.number()) && !matcher.gone(Position(20), id.number()),
             "once"
         );
-        assert!(matcher.gone(21, id.number()), "also one that is not known");
-        assert_eq!(matcher.position(), 21);
+        assert!(
+            matcher.gone(Position(21), id.number()),
+            "also one that is not known"
+        );
+        assert_eq!(matcher.position(), Position(21));
     }
 
     #[test]
@@ -243,12 +254,12 @@ mod tests {
                 .for_each(|id| matcher.begin_with(endpoint(*id, true, &[])));
             matcher
         };
-        let message = event(20, EventKind::MessageCreated, tenant());
+        let message = event(Position(20), EventKind::MessageCreated, tenant());
         let mut matcher = fresh(Matched::default());
         let mut found = Vec::new();
-        while matcher.position() < 20 {
+        while matcher.position() < Position(20) {
             let some = matcher.event(&message, 3);
-            assert!(some.len() <= 3 && (some.len() == 3) == (matcher.position() < 20));
+            assert!(some.len() <= 3 && (some.len() == 3) == (matcher.position() < Position(20)));
             found.extend(some);
             matcher = fresh(matcher.matched());
         }

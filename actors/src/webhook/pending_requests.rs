@@ -11,6 +11,7 @@ use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk,
 use crate::store::{DeliveryState, ReadError, StoredDelivery, Waiting};
 use colloquy_model::answer::Answer;
 use colloquy_model::commit::Commit;
+use colloquy_model::position::Position;
 use colloquy_runtime::{Context, LoadError};
 
 /// What waits until everything up to a position is matched, or everything up to a slice is written.
@@ -42,7 +43,7 @@ impl Dispatcher {
             .into_iter()
             .partition(|(at, _)| *at <= position);
         self.asked = asked;
-        let reached: Vec<(i64, Ask)> = reached;
+        let reached: Vec<(Position, Ask)> = reached;
         for (_, ask) in reached {
             self.bar(ask, context);
         }
@@ -86,7 +87,7 @@ impl Dispatcher {
                 let found = self
                     .means
                     .store
-                    .delivery(retry.asker.webhook.number(), retry.delivery.position());
+                    .delivery(retry.asker.webhook.number(), retry.delivery.row());
                 context.spawn(async move { Message::RetryRead(retry, found.await) });
             }
         }

@@ -8,6 +8,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::event::{Event, Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
 /// The kinds of identifiers that only samples make up.
@@ -32,7 +33,7 @@ pub(super) fn sample(happened: EventKind, tenant: Tenant, now: Timestamp) -> Eve
     // So large that no real position is like it: the event's identifier is made of it.
     let position = i64::try_from(colloquy_model::random::u64() >> 2).unwrap_or(i64::MAX);
     let place = Place {
-        position,
+        position: Position(position),
         tenant,
         number: 1,
         entity: 1,

@@ -198,11 +198,12 @@ mod tests {
     use colloquy_model::event_kind::EventKind;
 
     use super::*;
+    use colloquy_model::position::Position;
 
     #[test]
     fn an_event_is_an_id_a_kind_and_one_line_of_data() {
         let place = Place {
-            position: 7,
+            position: Position(7),
             tenant: Tenant::of(1, Mode::Live),
             number: 5,
             entity: 9,

@@ -14,6 +14,7 @@ use crate::store::{
 use colloquy_model::attempt::Attempt;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Cursor, Order, Paging, Start};
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
 const ENDPOINT: u64 = 77;
@@ -47,7 +48,7 @@ fn new(number: i64, entity: u64, happened: EventKind, fate: Fate) -> NewDelivery
         number,
         endpoint: ENDPOINT,
         key,
-        position: number,
+        position: Position(number),
         happened,
         at: 1_000 + number,
         fate,
@@ -355,7 +356,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     let house = House::<B>::new();
     let customer = house.customer(live(), "Ada");
     let mut conversation = house.conversation(live(), customer, Some("my number is 4711"));
-    let row = wait(house.store().happened_behind(0, 100))
+    let row = wait(house.store().happened_behind(Position(0), 100))
         .unwrap()
         .into_iter()
         .find_map(|row| match row {
@@ -421,7 +422,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         endpoint: ENDPOINT,
         tenant: live(),
         next: 3,
-        last: 40,
+        last: Position(40),
         since: Some(1),
         until: None,
         kinds: vec![EventKind::MessageCreated, EventKind::ConversationClosed],
@@ -431,7 +432,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         ReplayChange::Reached(9, 12),
     ];
     let matched = Matched {
-        position: 33,
+        position: Position(33),
         within: 7,
     };
     write(
@@ -492,7 +493,7 @@ pub(in crate::store) fn what_is_left_of_an_endpoint_that_is_no_more_goes<B: Benc
         endpoint: ENDPOINT,
         tenant: live(),
         next: 3,
-        last: 40,
+        last: Position(40),
         since: None,
         until: None,
         kinds: Vec::new(),

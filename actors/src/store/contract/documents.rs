@@ -24,6 +24,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DocumentId, UserId, VersionId};
 use colloquy_model::page::{Cursor, Order, Paging, Start};
+use colloquy_model::position::Position;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 fn subject(id: DocumentId) -> Subject {
@@ -436,7 +437,7 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
     ] {
         house.until(word, || !house.holds(word));
     }
-    let events = wait(house.store().happened_behind(0, 10)).unwrap();
+    let events = wait(house.store().happened_behind(Position(0), 10)).unwrap();
     assert_eq!(events.len(), 2, "that something happened stays");
     house.is_sound();
 }

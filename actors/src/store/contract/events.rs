@@ -27,6 +27,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, UserId, WebhookId};
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Incarnation;
 
@@ -40,7 +41,7 @@ struct Known {
     happened: EventKind,
     channel: Channel,
     assignee: Option<UserId>,
-    position: i64,
+    position: Position,
 }
 
 impl Known {
@@ -330,7 +331,7 @@ impl<B: Bench> Model<B> {
                 happened,
                 channel,
                 assignee,
-                position: 0,
+                position: Position(0),
             });
         }
     }
@@ -338,7 +339,7 @@ impl<B: Bench> Model<B> {
     /// Everything by position is what was committed, in that order; gives the model its positions.
     fn read_all(&mut self) {
         let mut known = self.known.iter_mut();
-        let mut position = 0;
+        let mut position = Position::ZERO;
         loop {
             let rows = wait(self.house.store().happened_behind(position, 7)).unwrap();
             for row in &rows {
@@ -400,7 +401,7 @@ impl<B: Bench> Model<B> {
         };
         let position = |index: usize| match self.known.get(index) {
             Some(known) => known.position,
-            None => i64::try_from(index).unwrap(),
+            None => Position(i64::try_from(index).unwrap()),
         };
         EventQuery {
             span,
@@ -430,7 +431,7 @@ impl<B: Bench> Model<B> {
         }
         let page = got.unwrap().unwrap();
         let expected = Expected::of(&query, &of);
-        let positions: Vec<i64> = page.events.iter().map(|event| event.position).collect();
+        let positions: Vec<Position> = page.events.iter().map(|event| event.position).collect();
         prop_assert_eq!(positions, expected.positions);
         prop_assert_eq!(
             (page.more, page.cursor, page.total),
@@ -442,7 +443,7 @@ impl<B: Bench> Model<B> {
 
 /// The page that the model answers a query with.
 struct Expected {
-    positions: Vec<i64>,
+    positions: Vec<Position>,
     more: bool,
     cursor: u64,
     total: u64,
@@ -455,7 +456,7 @@ impl Expected {
         let limit = usize::try_from(query.limit).unwrap();
         let is_in = |known: &&&Known| query.until.is_none_or(|until| known.position <= until);
         let end = events.iter().filter(is_in).count();
-        let matching: Vec<(u64, i64)> = (1..)
+        let matching: Vec<(u64, Position)> = (1..)
             .zip(events)
             .take(end)
             .skip(after)
@@ -635,7 +636,7 @@ fn places_read(
 
 pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twice<B: Bench>() {
     /// How far the feed has come between one turn of readers and the next, of 2,100 positions.
-    const POSITIONS: i64 = 400;
+    const POSITIONS: u64 = 400;
     let house = House::<B>::new();
     let customer = house.customer(live(), "Ada");
     let mut talks: Vec<Talk> = (0..2).map(|_| Talk::new(live(), customer)).collect();
@@ -657,7 +658,7 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
         });
     let mut readers = Vec::new();
     for turn in 0..4 {
-        while house.views.feed.last() < begun_at + turn * POSITIONS {
+        while house.views.feed.last().distance_from(begun_at) < turn * POSITIONS {
             std::thread::yield_now();
         }
         let after = u64::from(turn % 2 != 0);
@@ -828,7 +829,7 @@ pub(in crate::store) fn what_retention_took_is_no_event_of_its_entity_any_more<B
 
 pub(in crate::store) fn what_retention_took_is_found_by_no_position<B: Bench>() {
     let house = Trimmed::<B>::new().house;
-    let left = wait(house.store().happened_behind(0, 1000)).unwrap();
+    let left = wait(house.store().happened_behind(Position(0), 1000)).unwrap();
     assert!(
         left.len() >= 80,
         "messages are stored for good: {}",
@@ -841,7 +842,7 @@ pub(in crate::store) fn what_retention_took_is_found_by_no_position<B: Bench>() 
     let first = left.iter().find_map(position).unwrap();
     let at = |position| wait(house.store().event_at(position)).unwrap();
     assert!(at(first).is_some());
-    assert!(at(first - 1).is_none());
+    assert!(at(first.previous()).is_none());
 }
 
 /// What becomes of a webhook endpoint, as its `expected`th row after the first.
@@ -903,7 +904,7 @@ pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench
         let shown = (happened != EventKind::RecordDeleted).then(|| shown.clone());
         wanted.extend([None, Some((id.number(), shown))]);
     }
-    let rows = wait(house.store().happened_behind(0, 100)).unwrap();
+    let rows = wait(house.store().happened_behind(Position(0), 100)).unwrap();
     let got: Vec<_> = rows
         .into_iter()
         .map(|row| match row {

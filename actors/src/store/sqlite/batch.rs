@@ -18,6 +18,7 @@ use colloquy_model::commit::{
 use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::CustomerId;
+use colloquy_model::position::Position;
 
 /// Bytes of redacted texts that are erased with the redactions of one transaction: mostly all of
 /// them.
@@ -37,17 +38,17 @@ pub(super) enum Verdict {
 /// What the writer knows without asking the file.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    pub(super) next_pos: i64,
+    pub(super) next_pos: Position,
     numbers: HashMap<i64, i64>,
     /// Scopes whose number has moved since it was last written down.
     moved: HashSet<i64>,
     /// Where the running transaction began, and the numbers that it has replaced.
-    begun_at: i64,
+    begun_at: Position,
     replaced: Vec<(i64, i64)>,
 }
 
 impl Counts {
-    pub(super) fn new(next_pos: i64, numbers: HashMap<i64, i64>) -> Self {
+    pub(super) fn new(next_pos: Position, numbers: HashMap<i64, i64>) -> Self {
         Counts {
             next_pos,
             numbers,
@@ -63,7 +64,7 @@ impl Counts {
     }
 
     /// The position at which the running transaction began.
-    pub(super) fn begun_at(&self) -> i64 {
+    pub(super) fn begun_at(&self) -> Position {
         self.begun_at
     }
 
@@ -317,9 +318,9 @@ impl<'c> Batch<'c> {
         Ok(None)
     }
 
-    fn next_pos(&mut self) -> i64 {
+    fn next_pos(&mut self) -> Position {
         let pos = self.counts.next_pos;
-        self.counts.next_pos += 1;
+        self.counts.next_pos = pos.next();
         pos
     }
 
@@ -355,7 +356,7 @@ impl<'c> Batch<'c> {
         let address = commit.by.address.map(|address| address.to_string());
         let mut insert = self.connection.prepare_cached(INSERT_ROW)?;
         insert.execute(params![
-            pos,
+            pos.0,
             entity,
             int(sequence),
             row.happened as i64,
@@ -397,14 +398,14 @@ impl<'c> Batch<'c> {
     }
 
     /// Notes the next edit of a message, which stands at this position.
-    fn insert_edit(&self, entity: i64, original: u64, pos: i64) -> rusqlite::Result<()> {
+    fn insert_edit(&self, entity: i64, original: u64, pos: Position) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO edits(entity, original, number, pos)
                  SELECT ?1, ?2, coalesce(max(number), 0) + 1, ?3 FROM edits
                  WHERE entity = ?1 AND original = ?2",
             )?
-            .execute(params![entity, int(original), pos])?;
+            .execute(params![entity, int(original), pos.0])?;
         Ok(())
     }
 
@@ -417,7 +418,7 @@ impl<'c> Batch<'c> {
              key, request, done, answer_id, etag, answer) VALUES (?1, ?2, 0, ?3, ?4, 0, 0, 0, ?5, x'', ?6, ?7, ?8, ?9, ?10, ?11)",
         )?;
         insert.execute(params![
-            pos,
+            pos.0,
             int(commit.subject.number),
             commit.tenant.number(),
             commit.at,
@@ -433,14 +434,14 @@ impl<'c> Batch<'c> {
     }
 
     /// Points the message to its new edit; gives what it pointed to before.
-    fn repoint(&self, entity: i64, original: u64, to: i64) -> rusqlite::Result<Option<i64>> {
+    fn repoint(&self, entity: i64, original: u64, to: Position) -> rusqlite::Result<Option<i64>> {
         let before: Option<i64> = self
             .connection
             .prepare_cached("SELECT edit FROM rows WHERE entity = ?1 AND seq = ?2")?
             .query_row(params![entity, int(original)], |row| row.get(0))?;
         self.connection
             .prepare_cached("UPDATE rows SET edit = ?3 WHERE entity = ?1 AND seq = ?2")?
-            .execute(params![entity, int(original), to])?;
+            .execute(params![entity, int(original), to.0])?;
         Ok(before)
     }
 

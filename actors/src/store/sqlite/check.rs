@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::codec::uint;
 use super::slices::{self, Entry, Slice, Totals};
 use super::{OpenError, connect, lock};
+use colloquy_model::position::Position;
 
 /// Something that is not as it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -263,7 +264,7 @@ impl Chain<'_> {
                 Ok((
                     row.get::<_, Option<i64>>(0)?.map(uint),
                     Entry {
-                        pos: row.get(1)?,
+                        pos: Position(row.get(1)?),
                         at: row.get(2)?,
                         assignee,
                         happened,
@@ -271,7 +272,9 @@ impl Chain<'_> {
                     },
                 ))
             };
-            if query.query_row([entry.pos, self.tenant], row).optional()?
+            if query
+                .query_row([entry.pos.0, self.tenant], row)
+                .optional()?
                 != Some((Some(number), *entry))
             {
                 self.found(slice.first, "an entry is not as its row");

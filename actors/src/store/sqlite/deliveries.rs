@@ -16,6 +16,7 @@ use colloquy_model::attempt::Attempt;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::position::Position;
 
 /// Rows that one slice gives up or takes away besides what it came for.
 const TIDIED: usize = 128;
@@ -103,7 +104,7 @@ pub(super) fn apply(
         pen.replay(change)?;
     }
     if let Some(matched) = slice.matched {
-        pen.mark("matched", matched.position)?;
+        pen.mark("matched", matched.position.0)?;
         pen.mark("matched_within", int(matched.within))?;
     }
     let left = pen.settle_one()? | pen.prune(slice.keep_from, tidying)?;
@@ -119,7 +120,7 @@ pub(super) fn erase_answers(
 ) -> rusqlite::Result<()> {
     let found = connection
         .prepare_cached("SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2")?
-        .query_row([int(entity), int(sequence)], |row| row.get(0))
+        .query_row([int(entity), int(sequence)], |row| row.get(0).map(Position))
         .optional()?;
     if let Some(position) = found {
         let mut room = usize::MAX;
@@ -132,14 +133,14 @@ pub(super) fn erase_answers(
 /// is room, in bytes; the last one where there may be more.
 pub(super) fn erase_some_answers(
     connection: &Connection,
-    (position, behind): (i64, i64),
+    (position, behind): (Position, i64),
     room: &mut usize,
 ) -> rusqlite::Result<Option<i64>> {
     let mut query = connection.prepare_cached(
         "SELECT d, log FROM deliveries WHERE pos = ?1 AND d > ?2 AND log IS NOT NULL ORDER BY d",
     )?;
     let mut update = connection.prepare_cached("UPDATE deliveries SET log = ?2 WHERE d = ?1")?;
-    let mut rows = query.query([position, behind])?;
+    let mut rows = query.query([position.0, behind])?;
     let mut last = behind;
     while *room > 0 {
         let Some(row) = rows.next()? else {
@@ -201,7 +202,7 @@ struct Found {
     endpoint: u64,
     key: LaneKey,
     happened: i64,
-    position: i64,
+    position: Position,
     /// Given up means failed, whatever the row says.
     state: DeliveryState,
     /// None: it can't be read, and stays as it is.
@@ -301,7 +302,7 @@ impl Pen<'_> {
                     entity: uint(row.get(2)?),
                 },
                 happened: row.get(3)?,
-                position: row.get(4)?,
+                position: Position(row.get(4)?),
                 state,
                 log: read_log(row, 6).map_err(unreadable).ok(),
             }))
@@ -386,7 +387,7 @@ impl Pen<'_> {
 
     /// A log without what a redacted message's receivers may have repeated, and not longer than a
     /// log may be.
-    fn sayable(&self, position: i64, mut log: Vec<Attempt>) -> rusqlite::Result<Vec<Attempt>> {
+    fn sayable(&self, position: Position, mut log: Vec<Attempt>) -> rusqlite::Result<Vec<Attempt>> {
         log.drain(..log.len().saturating_sub(LOG_MAX));
         if log.is_empty() {
             return Ok(log);
@@ -395,7 +396,7 @@ impl Pen<'_> {
         let redacted = self
             .connection
             .prepare_cached("SELECT salt IS NULL FROM rows WHERE pos = ?1")?
-            .query_row([position], |row| row.get(0))
+            .query_row([position.0], |row| row.get(0))
             .optional()?
             .unwrap_or(true);
         Ok(if redacted {
@@ -453,7 +454,7 @@ impl Pen<'_> {
                 number,
                 int(*endpoint),
                 key.lane,
-                position,
+                position.0,
                 int(key.entity),
                 *happened as i64,
                 at,
@@ -536,7 +537,7 @@ impl Pen<'_> {
                         int(replay.endpoint),
                         replay.tenant.number(),
                         int(replay.next),
-                        replay.last,
+                        replay.last.0,
                         replay.since,
                         replay.until,
                         kinds.join(" ")

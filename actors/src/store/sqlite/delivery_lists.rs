@@ -16,6 +16,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Cursor, Start};
+use colloquy_model::position::Position;
 
 /// What whoever delivers begins with.
 pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
@@ -32,7 +33,7 @@ pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
         )
         .optional()?;
     let matched = Matched {
-        position: meta("matched")?,
+        position: Position(meta("matched")?),
         within: uint(within.unwrap_or(0)),
     };
     let newest: Option<i64> =
@@ -48,7 +49,7 @@ pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
     })
 }
 
-fn endpoints(connection: &Connection, matched: i64) -> rusqlite::Result<Vec<StoredEndpoint>> {
+fn endpoints(connection: &Connection, matched: Position) -> rusqlite::Result<Vec<StoredEndpoint>> {
     let mut query = connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
     let mut made = connection.prepare("SELECT pos FROM rows WHERE entity = ?1 AND seq = 1")?;
     let mut version = connection.prepare(
@@ -61,15 +62,15 @@ fn endpoints(connection: &Connection, matched: i64) -> rusqlite::Result<Vec<Stor
         let record = codec::record(row, Kind::Webhook)?;
         let n = int(record.subject.number);
         let as_matched: Option<Option<Vec<u8>>> = version
-            .query_row([n, matched], |row| row.get(0))
+            .query_row([n, matched.0], |row| row.get(0))
             .optional()?;
         let failing_since: Option<Option<i64>> =
             failing.query_row([n], |row| row.get(0)).optional()?;
         found.push(StoredEndpoint {
             made: made
-                .query_row([n], |row| row.get(0))
+                .query_row([n], |row| row.get(0).map(Position))
                 .optional()?
-                .unwrap_or(0),
+                .unwrap_or_default(),
             as_matched: as_matched.flatten().map(Into::into),
             pending: total(
                 connection,
@@ -101,7 +102,7 @@ fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
             endpoint: uint(row.get(1)?),
             tenant: Tenant::from_number(row.get(2)?),
             next: uint(row.get(3)?),
-            last: row.get(4)?,
+            last: Position(row.get(4)?),
             since: row.get(5)?,
             until: row.get(6)?,
             kinds,
@@ -132,7 +133,7 @@ fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
             lane: row.get(1)?,
             entity: uint(row.get(2)?),
         },
-        position: row.get(3)?,
+        position: Position(row.get(3)?),
         attempts: row.get(4)?,
         due: row.get(5)?,
     })
@@ -208,7 +209,7 @@ fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
             lane,
             entity: uint(row.get(2)?),
         },
-        position: row.get(3)?,
+        position: Position(row.get(3)?),
         event_at: row.get(4)?,
         happened: codec::word("what a delivery tells", row.get(5)?, EventKind::from_code)?,
         at: row.get(6)?,

@@ -3,6 +3,7 @@
 //! is held on to for longer than any read transaction lives, so that a list that read the older
 //! header still finds it.
 
+use colloquy_model::position::Position;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ struct Entry {
     lag: DirtyHeader,
     tail: u32,
     since: Instant,
-    first_pos: i64,
+    first_pos: Position,
     folded: Option<Instant>,
 }
 
@@ -70,7 +71,7 @@ impl DirtyHeaders {
 /// The writer's side: which entries to fold next, and from which position a restart has to look.
 #[derive(Debug, Default)]
 pub(super) struct HeaderFlusher {
-    by_age: VecDeque<(u64, Instant, i64)>,
+    by_age: VecDeque<(u64, Instant, Position)>,
     long: Vec<u64>,
     folded: VecDeque<(u64, Instant)>,
 }
@@ -86,7 +87,7 @@ impl HeaderFlusher {
         n: u64,
         lag: DirtyHeader,
         rows: u32,
-        pos: i64,
+        pos: Position,
     ) {
         let now = Instant::now();
         let mut shard = lagging.shard(n).write();
@@ -166,7 +167,7 @@ impl HeaderFlusher {
     }
 
     /// Where a restart has to begin to look for lagging headers, if the log ends before `end`.
-    pub(super) fn low_water(&self, end: i64) -> i64 {
+    pub(super) fn low_water(&self, end: Position) -> Position {
         self.by_age
             .iter()
             .map(|(_, _, pos)| *pos)

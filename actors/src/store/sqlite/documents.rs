@@ -20,6 +20,7 @@ use colloquy_model::document::{DocumentHeader, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{KeyKind, ShareId, UserId, UserKind, VersionId};
+use colloquy_model::position::Position;
 use colloquy_runtime::cores;
 
 /// Bytes from which on a frame takes about a millisecond to be read.
@@ -752,7 +753,7 @@ fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
     };
     let payload = row.get::<_, Option<Vec<u8>>>(5)?.unwrap_or_default().into();
     Ok(ActivityRow {
-        position: row.get(0)?,
+        position: Position(row.get(0)?),
         happened,
         at: row.get(2)?,
         actor,

@@ -18,6 +18,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::{Event, Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::WebhookId;
+use colloquy_model::position::Position;
 
 /// The columns that [`event`] reads.
 const EVENT: &str =
@@ -36,7 +37,7 @@ fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
 fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
     let happened = codec::word("what an event is", row.get(5)?, EventKind::from_code)?;
     let place = Place {
-        position: row.get(0)?,
+        position: Position(row.get(0)?),
         tenant: Tenant::from_number(row.get(1)?),
         number: uint(row.get(2)?),
         entity: uint(row.get(3)?),
@@ -86,7 +87,7 @@ pub(super) fn page(
     let mut found = Found::with_room(positions.len());
     let veil = Veil::of(connection)?;
     for position in positions {
-        let goes_on = statement.query_row([position], |row| found.take(row, 2, &veil))?;
+        let goes_on = statement.query_row([position.0], |row| found.take(row, 2, &veil))?;
         if !goes_on {
             break;
         }
@@ -351,7 +352,7 @@ fn of_entity(
     }
     let start = query.after.max(trimmed);
     let end = match query.until {
-        Some(position) => log.last_where(|pos, _| pos <= position)?,
+        Some(position) => log.last_where(|pos, _| pos <= position.0)?,
         None => log.last,
     };
     let wanted = Wanted::new(&query.filter);
@@ -375,14 +376,17 @@ fn of_entity(
 
 /// The event at this position, if it is stored: what is to be delivered is delivered, also where
 /// retention has taken it out of the lists meanwhile.
-pub(super) fn at(connection: &Connection, position: i64) -> rusqlite::Result<Option<Arc<Event>>> {
+pub(super) fn at(
+    connection: &Connection,
+    position: Position,
+) -> rusqlite::Result<Option<Arc<Event>>> {
     let sql = format!(
         "SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL"
     );
     let veil = Veil::of(connection)?;
     Ok(connection
         .prepare_cached(&sql)?
-        .query_row([position], |row| shown(row, &veil))
+        .query_row([position.0], |row| shown(row, &veil))
         .optional()?
         .map(Arc::new))
 }
@@ -396,14 +400,14 @@ struct Endpoint {
 /// The next events and changes of endpoints behind this position.
 pub(super) fn behind(
     connection: &Connection,
-    position: i64,
+    position: Position,
     limit: u32,
 ) -> rusqlite::Result<Vec<FeedRow>> {
     let sql = format!(
         "SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND payload IS NOT NULL ORDER BY pos"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([position])?;
+    let mut rows = statement.query([position.0])?;
     let veil = Veil::of(connection)?;
     let mut found = Vec::new();
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -425,7 +429,7 @@ fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>>
         };
     }
     let (position, number, payload) = (
-        row.get(0)?,
+        Position(row.get(0)?),
         uint(row.get(3)?),
         row.get_ref(10)?.as_blob_or_null()?,
     );

@@ -18,6 +18,7 @@ use super::{erasing, redacting};
 use crate::store::CommitSink;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Chore;
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
 /// Headers folded in one slice.
@@ -78,7 +79,7 @@ pub(super) struct Housekeeping {
     /// Whether earlier texts of redacted messages may be left.
     redacting: bool,
     keys: Shelving,
-    low_water: i64,
+    low_water: Position,
     probe_at: Instant,
     retention: Retention,
     /// Which of what can wait has the next slice, whether there was anything, and when.
@@ -104,7 +105,7 @@ impl Housekeeping {
             erasing: true,
             redacting: true,
             keys: Shelving::open(connection)?,
-            low_water: 0,
+            low_water: Position::ZERO,
             probe_at: now,
             retention: Retention::new(pace.events_kept, pace.trim_every),
             turn: 0,
@@ -249,7 +250,7 @@ impl Housekeeping {
         &self,
         connection: &Connection,
         slicing: &mut SegmentWriter,
-        next_pos: i64,
+        next_pos: Position,
         closing: bool,
     ) -> rusqlite::Result<()> {
         loop {
@@ -324,7 +325,7 @@ fn write_folded(
 /// durable. Rows from `end` on are not known to `fold`.
 pub(super) fn fold_into(
     connection: &Connection,
-    (counts, end): (&Counts, i64),
+    (counts, end): (&Counts, Position),
     fold: &HeaderFlusher,
     due: &[(u64, DirtyHeader)],
 ) -> rusqlite::Result<()> {
@@ -342,7 +343,7 @@ pub(super) fn fold_into(
     }
     connection
         .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?
-        .execute([fold.low_water(end)])?;
+        .execute([fold.low_water(end).0])?;
     let mut scopes = connection.prepare_cached(
         "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
     )?;
@@ -355,7 +356,7 @@ pub(super) fn fold_into(
 fn write_slices(
     connection: &Connection,
     slicing: &mut SegmentWriter,
-    next_pos: i64,
+    next_pos: Position,
     due: &[PendingSegment],
 ) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;

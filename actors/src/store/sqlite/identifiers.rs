@@ -134,6 +134,6 @@ pub(super) fn activity(
         .optional()?;
     let meant = codec::id(int(at.number), int(at.tail));
     Ok(found
-        .filter(|(_, at)| ActivityId::at_position(*at, position) == meant)
+        .filter(|(_, at)| ActivityId::of_row(*at, position) == meant)
         .and_then(|(seq, _)| seq))
 }

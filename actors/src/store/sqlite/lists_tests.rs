@@ -12,6 +12,7 @@ use super::*;
 use crate::store::{DocumentOrder, DocumentQuery};
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::page::{Cursor, Paging};
+use colloquy_model::position::Position;
 
 /// A conversation: what its header says, and what the writer has told beside it, each with a
 /// sequence and a time.
@@ -101,7 +102,7 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
                 last_message_at: None,
                 updated_at,
             };
-            fold.note(&lagging, n, lag, 1, 1);
+            fold.note(&lagging, n, lag, 1, Position(1));
         }
     }
     drop(insert);

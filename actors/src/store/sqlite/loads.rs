@@ -8,6 +8,7 @@ use crate::store::{KeptRow, Stored, StoredConversation, StoredRecord};
 use colloquy_model::answer::Done;
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::position::Position;
 
 /// An entity as it is committed.
 pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<Stored>> {
@@ -80,12 +81,15 @@ fn conversation(
 }
 
 /// The answer that was kept at this position, without what is hidden.
-pub(super) fn kept(connection: &Connection, position: i64) -> rusqlite::Result<Option<KeptRow>> {
+pub(super) fn kept(
+    connection: &Connection,
+    position: Position,
+) -> rusqlite::Result<Option<KeptRow>> {
     let mut query = connection.prepare_cached(
         "SELECT key, request, at, done, answer_id, etag, entity, happened, coalesce(answer, payload, x'') FROM rows
          WHERE pos = ?1 AND key IS NOT NULL",
     )?;
-    let mut rows = query.query([position])?;
+    let mut rows = query.query([position.0])?;
     let Some(row) = rows.next()? else {
         return Ok(None);
     };

@@ -219,7 +219,7 @@ impl SqliteStore {
         let counts = recovery::recover(&mut connection)?;
         recovery::tell(&connection, &*sink)?;
         let operator = recovery::operator(&connection, settings.operator_token)?;
-        sink.opened(counts.next_pos - 1);
+        sink.opened(counts.next_pos.previous());
         let gate = Arc::new(Gate::default());
         let housekeeping = Housekeeping::open(pace, &connection, &*sink, Arc::clone(&gate))?;
         let thread_failed = |error| OpenError::File(path.to_owned(), error);

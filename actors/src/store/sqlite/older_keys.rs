@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::store::{KeyCache, KeyFilter, KeySlice, ShortKey, short_key};
 use colloquy_model::idempotency::{KEPT_MS, KeyHash};
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
 /// Keys in one block: 4 KiB of (key, position).
@@ -127,13 +128,13 @@ impl Shelving {
 /// Keys in their order, out of memory or out of a slice.
 #[derive(Debug)]
 struct Run {
-    held: Peekable<IntoIter<(i64, i64)>>,
+    held: Peekable<IntoIter<(i64, Position)>>,
     /// The slice that the rest is read from, and where its next block begins at the earliest.
     rest: Option<(i64, i64)>,
 }
 
 impl Run {
-    fn peek(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+    fn peek(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, Position)>> {
         if self.held.peek().is_none()
             && let Some((slice, from)) = self.rest
         {
@@ -146,7 +147,7 @@ impl Run {
             self.rest = block
                 .as_ref()
                 .and_then(|(first, _)| Some((slice, first.checked_add(1)?)));
-            let entries: Vec<(i64, i64)> =
+            let entries: Vec<(i64, Position)> =
                 block.iter().flat_map(|(_, block)| entries(block)).collect();
             self.held = entries.into_iter().peekable();
         }
@@ -155,12 +156,12 @@ impl Run {
 }
 
 /// The keys of a block with their positions.
-fn entries(block: &[u8]) -> impl Iterator<Item = (i64, i64)> {
+fn entries(block: &[u8]) -> impl Iterator<Item = (i64, Position)> {
     block.chunks_exact(ENTRY).filter_map(|entry| {
         let (key, position) = entry.split_first_chunk::<8>()?;
         Some((
             i64::from_le_bytes(*key),
-            i64::from_le_bytes(position.try_into().ok()?),
+            Position(i64::from_le_bytes(position.try_into().ok()?)),
         ))
     })
 }
@@ -171,17 +172,17 @@ struct Writing {
     number: i64,
     runs: Vec<Run>,
     filter: KeyFilter,
-    last_pos: i64,
+    last_pos: Position,
     at: i64,
     /// What memory holds until it is whole.
-    in_memory: Vec<(ShortKey, i64)>,
+    in_memory: Vec<(ShortKey, Position)>,
     /// The slices that it takes the place of.
     in_place_of: Vec<i64>,
 }
 
 impl Writing {
-    fn of_memory(number: i64, in_memory: Vec<(ShortKey, i64)>, now: Timestamp) -> Self {
-        let mut keys: Vec<(i64, i64)> = in_memory
+    fn of_memory(number: i64, in_memory: Vec<(ShortKey, Position)>, now: Timestamp) -> Self {
+        let mut keys: Vec<(i64, Position)> = in_memory
             .iter()
             .map(|(short, pos)| (signed(*short), *pos))
             .collect();
@@ -189,7 +190,7 @@ impl Writing {
         Writing {
             number,
             filter: KeyFilter::sized(keys.len()),
-            last_pos: keys.iter().map(|(_, pos)| *pos).max().unwrap_or(0),
+            last_pos: keys.iter().map(|(_, pos)| *pos).max().unwrap_or_default(),
             at: now.0,
             runs: vec![Run {
                 held: keys.into_iter().peekable(),
@@ -204,11 +205,11 @@ impl Writing {
         let mut find = connection.prepare_cached(
             "SELECT last_pos, at, length(filter) FROM key_slices WHERE slice = ?1",
         )?;
-        let (mut last_pos, mut at, mut bytes, mut runs) = (0, 0, 0, Vec::new());
+        let (mut last_pos, mut at, mut bytes, mut runs) = (Position::ZERO, 0, 0, Vec::new());
         for slice in &slices {
             let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
             let found: (i64, i64, i64) = find.query_row([slice], row)?;
-            last_pos = last_pos.max(found.0);
+            last_pos = last_pos.max(Position(found.0));
             at = at.max(found.1);
             bytes += usize::try_from(found.2).unwrap_or(0);
             runs.push(Run {
@@ -240,7 +241,7 @@ impl Writing {
             {
                 first.get_or_insert(key);
                 self.filter.add(unsigned(key));
-                block.extend(key.to_le_bytes().into_iter().chain(pos.to_le_bytes()));
+                block.extend(key.to_le_bytes().into_iter().chain(pos.0.to_le_bytes()));
             }
             let Some(first) = first else {
                 return self.end(connection).map(|()| true);
@@ -251,7 +252,7 @@ impl Writing {
     }
 
     /// The least key that is left; of one that stands in several the newest position.
-    fn next(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+    fn next(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, Position)>> {
         let mut least: Option<i64> = None;
         for run in &mut self.runs {
             if let Some((key, _)) = run.peek(connection)? {
@@ -273,7 +274,7 @@ impl Writing {
             )?
             .execute(params![
                 self.number,
-                self.last_pos,
+                self.last_pos.0,
                 self.at,
                 self.filter.bytes()
             ])?;
@@ -290,7 +291,7 @@ pub(super) fn find(
     connection: &Connection,
     slices: &[i64],
     key: &KeyHash,
-) -> rusqlite::Result<Option<i64>> {
+) -> rusqlite::Result<Option<Position>> {
     let wanted = signed(short_key(key));
     let mut query = connection.prepare_cached(
         "SELECT keys FROM older_keys WHERE slice = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1",
@@ -384,7 +385,7 @@ pub(super) fn fill(
     while let Some(row) = rows.next()?
         && row.get::<_, i64>(2)? >= oldest
     {
-        keys.note_recovered(&row.get(1)?, row.get(0)?);
+        keys.note_recovered(&row.get(1)?, Position(row.get(0)?));
     }
     Ok(())
 }

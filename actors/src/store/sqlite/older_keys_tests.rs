@@ -17,6 +17,7 @@ use super::*;
 use crate::idempotency::{Keys, Looked, numbered};
 use crate::store::sqlite::{connect, schema};
 use colloquy_model::idempotency::ReservedKeys;
+use colloquy_model::position::Position;
 
 /// Keys on the shelves of a store that does nothing else.
 struct Desk {
@@ -76,7 +77,7 @@ impl Desk {
         let last: i64 = self.one("SELECT coalesce(max(last_pos), 0) FROM key_slices");
         for position in last + 1..=position {
             self.keys
-                .note_recovered(&hash(position.unsigned_abs()), position);
+                .note_recovered(&hash(position.unsigned_abs()), Position(position));
         }
     }
 
@@ -93,7 +94,7 @@ impl Desk {
     }
 
     /// The position of a key, wherever it is, and in how many slices it was looked for.
-    fn look(&self, key: u64) -> (Option<i64>, usize) {
+    fn look(&self, key: u64) -> (Option<Position>, usize) {
         match self.keys.look(hash(key), numbered(0)) {
             Looked::Done { position } => (Some(position), 0),
             Looked::Running => (None, 0),
@@ -113,7 +114,8 @@ fn no_key_is_lost_while_slices_become_one_and_a_crash_comes_at_any_time() {
         while position < 40_000 {
             for _ in 0..500 {
                 position += 1;
-                desk.keys.answered(hash(position.unsigned_abs()), position);
+                desk.keys
+                    .answered(hash(position.unsigned_abs()), Position(position));
             }
             for _ in 0..3 {
                 steps += 1;
@@ -128,13 +130,13 @@ fn no_key_is_lost_while_slices_become_one_and_a_crash_comes_at_any_time() {
             {
                 assert_eq!(
                     desk.look(key.unsigned_abs()).0,
-                    Some(key),
+                    Some(Position(key)),
                     "of {position}, a crash every {crash_every}"
                 );
             }
         }
         while desk.step() {}
-        assert!((1..=position).all(|key| desk.look(key.unsigned_abs()).0 == Some(key)));
+        assert!((1..=position).all(|key| desk.look(key.unsigned_abs()).0 == Some(Position(key))));
         assert!(desk.one("SELECT count(*) FROM key_slices") <= 9);
         let strays =
             "SELECT count(*) FROM older_keys WHERE slice NOT IN (SELECT slice FROM key_slices)";
@@ -152,13 +154,13 @@ fn the_newest_answer_under_a_key_counts_when_slices_become_one() {
     let mut newest: HashMap<u64, i64> = HashMap::new();
     for position in 1..=400_i64 {
         let key = position.unsigned_abs() * 7 % 60;
-        desk.keys.answered(hash(key), position);
+        desk.keys.answered(hash(key), Position(position));
         newest.insert(key, position);
         desk.step();
     }
     while desk.step() {}
     for (key, position) in newest {
-        assert_eq!(desk.look(key).0, Some(position));
+        assert_eq!(desk.look(key).0, Some(Position(position)));
     }
 }
 
@@ -166,19 +168,20 @@ fn the_newest_answer_under_a_key_counts_when_slices_become_one() {
 fn a_slice_goes_in_pieces_when_its_day_is_over() {
     let mut desk = Desk::new((10, 20_000));
     for key in 1..=40_000_u64 {
-        desk.keys.answered(hash(key), i64::try_from(key).unwrap());
+        desk.keys
+            .answered(hash(key), Position(i64::try_from(key).unwrap()));
     }
     while desk.step() {}
     assert_eq!(
         (desk.look(777).0, desk.look(40_001)),
-        (Some(777), (None, 0))
+        (Some(Position(777)), (None, 0))
     );
     let wrong = (50_000..60_000).filter(|key| desk.look(*key).1 > 0).count();
     assert!(wrong < 200, "{wrong} of 10,000 new keys would cost a read");
     desk.now += KEPT_MS;
     desk.shelving.look_for_old();
     while desk.step() {}
-    assert_eq!(desk.look(777).0, Some(777));
+    assert_eq!(desk.look(777).0, Some(Position(777)));
     desk.now += 1;
     desk.shelving.look_for_old();
     let mut pieces = 0;
@@ -209,7 +212,8 @@ fn a_new_key_is_looked_for_in_few_slices_however_many_are_kept() {
         while kept < until {
             for _ in 0..1_000 {
                 kept += 1;
-                desk.keys.answered(hash(kept), i64::try_from(kept).unwrap());
+                desk.keys
+                    .answered(hash(kept), Position(i64::try_from(kept).unwrap()));
             }
             let begun = Instant::now();
             desk.step();

@@ -14,6 +14,7 @@ use super::slices::{self, Entry, SLICE, channel_code};
 use crate::store::FirstRow;
 use colloquy_model::commit::Commit;
 use colloquy_model::entity::Kind;
+use colloquy_model::position::Position;
 
 #[derive(Debug)]
 struct Tail {
@@ -52,7 +53,7 @@ pub(super) struct PendingSegment {
     from: u64,
     entries: Vec<Entry>,
     /// Where what is left of the tenant begins.
-    left: Option<i64>,
+    left: Option<Position>,
 }
 
 /// Scopes whose entries are written at once.
@@ -64,7 +65,7 @@ pub(super) struct SegmentWriter {
     fresh: Arc<RecentEvents>,
     noted: Vec<(i64, u64, Entry)>,
     /// Scopes by the position of their first entry, so the oldest come first.
-    waiting: BTreeMap<i64, i64>,
+    waiting: BTreeMap<Position, i64>,
     /// Scopes that have a full slice.
     full: BTreeSet<i64>,
     full_since: Option<Instant>,
@@ -80,7 +81,12 @@ impl SegmentWriter {
         if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document) {
             return;
         }
-        for ((row, number), pos) in commit.rows.iter().zip(first.number..).zip(first.position..) {
+        for ((row, number), pos) in commit
+            .rows
+            .iter()
+            .zip(first.number..)
+            .zip(first.position.and_following())
+        {
             let entry = Entry {
                 pos,
                 at: commit.at,
@@ -158,7 +164,7 @@ impl SegmentWriter {
         &self,
         connection: &Connection,
         due: &[PendingSegment],
-        end: i64,
+        end: Position,
     ) -> rusqlite::Result<()> {
         for due in due {
             slices::append(connection, due.tenant, due.from, &due.entries)?;
@@ -166,12 +172,12 @@ impl SegmentWriter {
         let mark = self.low_water(due, end);
         connection
             .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'fed'")?
-            .execute([mark])?;
+            .execute([mark.0])?;
         Ok(())
     }
 
     /// Where a restart has to begin to look when this is written too.
-    fn low_water(&self, due: &[PendingSegment], end: i64) -> i64 {
+    fn low_water(&self, due: &[PendingSegment], end: Position) -> Position {
         let writing = |tenant: i64| due.iter().any(|due| due.tenant == tenant);
         let waiting = self
             .waiting

@@ -13,6 +13,7 @@ use crate::store::CommitSink;
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
 use colloquy_model::key::secret_hash;
+use colloquy_model::position::Position;
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
 
@@ -53,10 +54,10 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
     }
     let last: Option<i64> =
         transaction.query_row("SELECT max(pos) FROM rows", [], |row| row.get(0))?;
-    let next_pos = last.unwrap_or(0) + 1;
+    let next_pos = Position(last.unwrap_or(0)).next();
     transaction.execute(
         "UPDATE meta SET value = ?1 WHERE key = 'folded'",
-        [next_pos],
+        [next_pos.0],
     )?;
     for (tenant, number) in &numbers {
         transaction.execute(
@@ -79,18 +80,17 @@ const FED_AT_ONCE: i64 = 50_000;
 
 /// Writes what a crash left out of the feed by account; all of it where the file comes from an
 /// older version.
-fn feed(connection: &mut Connection, next_pos: i64) -> rusqlite::Result<()> {
-    let mut from: i64 =
-        connection.query_row("SELECT value FROM meta WHERE key = 'fed'", [], |row| {
-            row.get(0)
-        })?;
+fn feed(connection: &mut Connection, next_pos: Position) -> rusqlite::Result<()> {
+    let mut from = connection.query_row("SELECT value FROM meta WHERE key = 'fed'", [], |row| {
+        row.get(0).map(Position)
+    })?;
     while from < next_pos {
-        let to = from.saturating_add(FED_AT_ONCE).min(next_pos);
+        let to = Position(from.0.saturating_add(FED_AT_ONCE)).min(next_pos);
         let transaction = connection.transaction()?;
         for (tenant, (first, entries)) in unfed(&transaction, from, to)? {
             slices::append(&transaction, tenant, first, &entries)?;
         }
-        transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'fed'", [to])?;
+        transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'fed'", [to.0])?;
         transaction.commit()?;
         from = to;
     }
@@ -100,20 +100,20 @@ fn feed(connection: &mut Connection, next_pos: i64) -> rusqlite::Result<()> {
 /// The events at these positions, by scope, with the number of the first.
 fn unfed(
     connection: &Connection,
-    from: i64,
-    to: i64,
+    from: Position,
+    to: Position,
 ) -> rusqlite::Result<HashMap<i64, (u64, Vec<Entry>)>> {
     let mut query = connection.prepare_cached(
         "SELECT scope, number, pos, at, assignee, happened, channel FROM rows
          WHERE pos >= ?1 AND pos < ?2 AND number IS NOT NULL ORDER BY pos",
     )?;
-    let mut rows = query.query([from, to])?;
+    let mut rows = query.query([from.0, to.0])?;
     let mut found = HashMap::new();
     while let Some(row) = rows.next()? {
         let (tenant, number, assignee): (i64, i64, Option<i64>) =
             (row.get(0)?, row.get(1)?, row.get(4)?);
         let entry = Entry {
-            pos: row.get(2)?,
+            pos: Position(row.get(2)?),
             at: row.get(3)?,
             assignee: uint(assignee.unwrap_or(0)),
             happened: row.get(5)?,

@@ -13,6 +13,7 @@ use colloquy_model::conversation::MessageView;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
 /// What erasing a row costs beside their text, in bytes of text.
@@ -97,7 +98,7 @@ pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<b
 
 /// A row that holds a text of the message.
 struct Text {
-    pos: i64,
+    pos: Position,
     at: i64,
     bytes: usize,
 }
@@ -129,12 +130,12 @@ impl Redaction {
     fn redacted(
         &self,
         connection: &Connection,
-    ) -> rusqlite::Result<Option<(i64, Option<MessageView>)>> {
+    ) -> rusqlite::Result<Option<(Position, Option<MessageView>)>> {
         let sql = "SELECT e.pos, e.payload FROM rows r JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2";
         connection
             .prepare_cached(sql)?
             .query_row([self.entity, self.original], |row| {
-                let position: i64 = row.get(0)?;
+                let position = Position(row.get(0)?);
                 let unreadable = |error| {
                     Unreadable::found(format_args!("position {position}: a redaction"), error)
                 };
@@ -144,7 +145,7 @@ impl Redaction {
     }
 
     /// The next row that is to be erased; the last is the redaction itself.
-    fn next_text(&self, connection: &Connection, last: i64) -> rusqlite::Result<Option<Text>> {
+    fn next_text(&self, connection: &Connection, last: Position) -> rusqlite::Result<Option<Text>> {
         let sql = if self.next == 0 {
             "SELECT pos, at, length(payload) FROM rows WHERE entity = ?1 AND seq = ?2 AND ?3 = 0 AND pos < ?4"
         } else {
@@ -154,14 +155,14 @@ impl Redaction {
         let text = |row: &Row<'_>| {
             let bytes = row.get::<_, Option<i64>>(2)?.unwrap_or(0);
             Ok(Text {
-                pos: row.get(0)?,
+                pos: Position(row.get(0)?),
                 at: row.get(1)?,
                 bytes: usize::try_from(bytes).unwrap_or(0),
             })
         };
         connection
             .prepare_cached(sql)?
-            .query_row([self.entity, self.original, self.next, last], text)
+            .query_row([self.entity, self.original, self.next, last.0], text)
             .optional()
     }
 
@@ -190,7 +191,7 @@ impl Redaction {
             .prepare_cached(
                 "UPDATE rows SET payload = ?2, answer = NULL, salt = NULL WHERE pos = ?1",
             )?
-            .execute(params![text.pos, &payload[..]])?;
+            .execute(params![text.pos.0, &payload[..]])?;
         Ok(())
     }
 }
@@ -199,10 +200,10 @@ impl Redaction {
 /// from the one that began its conversation with it, which stands before. Earlier versions kept
 /// that of a whole bulk request beside each of its operations: it goes from all of them that stand
 /// near.
-fn forget_request(connection: &Connection, pos: i64) -> rusqlite::Result<()> {
+fn forget_request(connection: &Connection, pos: Position) -> rusqlite::Result<()> {
     let request: Option<Option<Vec<u8>>> = connection
         .prepare_cached("SELECT request FROM rows WHERE pos = ?1")?
-        .query_row([pos], |row| row.get(0))
+        .query_row([pos.0], |row| row.get(0))
         .optional()?;
     if let Some(Some(request)) = request
         && request.len() == EARLIER_BYTES
@@ -211,14 +212,18 @@ fn forget_request(connection: &Connection, pos: i64) -> rusqlite::Result<()> {
             .prepare_cached(
                 "UPDATE rows SET request = x'' WHERE key IS NOT NULL AND pos BETWEEN ?1 - ?2 AND ?1 + ?2 AND request = ?3",
             )?
-            .execute(params![pos, BULK_REACH, request])?;
+            .execute(params![pos.0, BULK_REACH, request])?;
     }
     let mut forget = connection.prepare_cached(
         "UPDATE rows SET request = substr(request, 17) WHERE pos = ?1 AND entity = (SELECT entity FROM rows WHERE pos = ?2)
          AND happened = ?3 AND key IS NOT NULL",
     )?;
-    forget.execute([pos, pos, EventKind::MessageCreated as i64])?;
-    forget.execute([pos - 1, pos, EventKind::ConversationCreated as i64])?;
+    forget.execute([pos.0, pos.0, EventKind::MessageCreated as i64])?;
+    forget.execute([
+        pos.previous().0,
+        pos.0,
+        EventKind::ConversationCreated as i64,
+    ])?;
     Ok(())
 }
 
@@ -253,13 +258,13 @@ impl<'c> Veil<'c> {
     }
 
     /// Whether the text at this position is hidden.
-    pub(super) fn hides_at(&self, position: i64) -> rusqlite::Result<bool> {
+    pub(super) fn hides_at(&self, position: Position) -> rusqlite::Result<bool> {
         let Some(connection) = self.0 else {
             return Ok(false);
         };
         let found: Option<(i64, i64, Option<Vec<u8>>)> = connection
             .prepare_cached("SELECT entity, happened, payload FROM rows WHERE pos = ?1")?
-            .query_row([position], |row| {
+            .query_row([position.0], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })
             .optional()?;

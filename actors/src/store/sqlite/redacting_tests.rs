@@ -29,6 +29,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, MessageId};
 use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Incarnation;
 
@@ -172,7 +173,7 @@ impl Often {
             assert!(page.events.len() > EDITS);
             shown.extend(page.events.iter().map(|event| event.payload.clone()));
         }
-        for row in events::behind(connection, 0, 10_000).unwrap() {
+        for row in events::behind(connection, Position(0), 10_000).unwrap() {
             let FeedRow::Event(event) = row else { continue };
             shown.push(
                 events::at(connection, event.position)
@@ -186,7 +187,7 @@ impl Often {
         let mut keyed = connection
             .prepare("SELECT pos FROM rows WHERE key IS NOT NULL")
             .unwrap();
-        for pos in keyed.query_map([], |row| row.get(0)).unwrap() {
+        for pos in keyed.query_map([], |row| row.get(0).map(Position)).unwrap() {
             shown.push(loads::kept(connection, pos.unwrap()).unwrap().unwrap().body);
         }
         shown.extend(self.revisions(0, 10_000, Order::Asc).items);
@@ -388,7 +389,7 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
     assert!(
         !Veil::of(&often.bare.writer.connection)
             .unwrap()
-            .hides_at(5)
+            .hides_at(Position(5))
             .unwrap()
     );
     let house = House::<Folder>::at(often.bare.folder.killed());

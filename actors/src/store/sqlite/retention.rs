@@ -160,7 +160,7 @@ fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
          AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.pos = rows.pos AND deliveries.state = 0)",
     )?;
     for entry in &slice.entries {
-        free.execute([entry.pos])?;
+        free.execute([entry.pos.0])?;
     }
     Ok(())
 }

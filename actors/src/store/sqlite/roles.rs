@@ -24,6 +24,7 @@ use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
+use colloquy_model::position::Position;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -70,13 +71,17 @@ impl CommitLog for SqliteStore {
         Box::pin(async move { answer.await.unwrap_or(Err(LoadError::Unavailable)) })
     }
 
-    fn kept(&self, position: i64) -> Later<Result<Option<KeptRow>, ReadError>> {
+    fn kept(&self, position: Position) -> Later<Result<Option<KeptRow>, ReadError>> {
         self.loads.read(ReadClass::SERVER, move |connection| {
             loads::kept(connection, position)
         })
     }
 
-    fn older_key(&self, slices: Vec<i64>, key: KeyHash) -> Later<Result<Option<i64>, ReadError>> {
+    fn older_key(
+        &self,
+        slices: Vec<i64>,
+        key: KeyHash,
+    ) -> Later<Result<Option<Position>, ReadError>> {
         self.loads.read(ReadClass::SERVER, move |connection| {
             older_keys::find(connection, &slices, &key)
         })
@@ -159,13 +164,17 @@ impl EventLog for SqliteStore {
         Box::pin(async move { page.await? })
     }
 
-    fn happened_behind(&self, position: i64, limit: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
+    fn happened_behind(
+        &self,
+        position: Position,
+        limit: u32,
+    ) -> Later<Result<Vec<FeedRow>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
             events::behind(connection, position, limit)
         })
     }
 
-    fn event_at(&self, position: i64) -> Later<Result<Option<Arc<Event>>, ReadError>> {
+    fn event_at(&self, position: Position) -> Later<Result<Option<Arc<Event>>, ReadError>> {
         self.loads.read(ReadClass::Deliveries, move |connection| {
             events::at(connection, position)
         })
@@ -267,7 +276,7 @@ impl DeliveryStore for SqliteStore {
         Box::pin(async move { answer.await.unwrap_or(Err(Unwritten::Closed)) })
     }
 
-    fn begin_deliveries(&self) -> Later<Result<i64, ReadError>> {
+    fn begin_deliveries(&self) -> Later<Result<Position, ReadError>> {
         let (reply, answer) = oneshot::channel();
         // Unsent, the reply is dropped and the answer is that the store is away.
         let _ = self.send(Work::BeginDeliveries { reply });

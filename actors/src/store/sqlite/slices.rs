@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::codec::{self, int, uint};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::position::Position;
 
 /// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers,
 /// smaller ones the writer, who touches a page for each assignee of a slice. Tests want many of
@@ -24,7 +25,7 @@ const TOTAL: usize = 10;
 /// An event, as the index knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) pos: i64,
+    pub(super) pos: Position,
     pub(super) at: i64,
     /// 0 where there is none.
     pub(super) assignee: u64,
@@ -164,7 +165,7 @@ impl Totals {
 impl Entry {
     fn bytes(&self) -> impl Iterator<Item = u8> + use<> {
         let (pos, at, assignee) = (
-            self.pos.to_le_bytes(),
+            self.pos.0.to_le_bytes(),
             self.at.to_le_bytes(),
             self.assignee.to_le_bytes(),
         );
@@ -180,7 +181,7 @@ impl Entry {
         let (assignee, rest) = rest.split_first_chunk::<8>()?;
         let (code, _) = rest.split_first_chunk::<2>()?;
         Some(Entry {
-            pos: i64::from_le_bytes(*pos),
+            pos: Position(i64::from_le_bytes(*pos)),
             at: i64::from_le_bytes(*at),
             assignee: u64::from_le_bytes(*assignee),
             happened: code[0],

@@ -36,6 +36,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::KEPT_MS;
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
@@ -517,12 +518,16 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
         updated_at: 1,
     };
     for n in 1..=10 {
-        fold.note(&lagging, n, lag(1), 1, i64::try_from(n).unwrap());
+        fold.note(&lagging, n, lag(1), 1, Position(i64::try_from(n).unwrap()));
     }
-    fold.note(&lagging, 7, lag(40), 39, 11);
+    fold.note(&lagging, 7, lag(40), 39, Position(11));
     let due = fold.due(&lagging, Duration::ZERO, 5);
     fold.put_back(&lagging, &due);
-    assert_eq!(fold.low_water(100), 1, "nothing could be folded");
+    assert_eq!(
+        fold.low_water(Position(100)),
+        Position(1),
+        "nothing could be folded"
+    );
     let mut left: Vec<u64> = (1..=10).collect();
     while !left.is_empty() {
         let due = fold.due(&lagging, Duration::ZERO, 3);
@@ -536,9 +541,9 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
             .min()
             .map_or(100, |n| i64::try_from(*n).unwrap());
         assert!(
-            fold.low_water(100) <= lowest,
+            fold.low_water(Position(100)) <= Position(lowest),
             "{} of {left:?}",
-            fold.low_water(100)
+            fold.low_water(Position(100))
         );
     }
 }
@@ -851,7 +856,7 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
             .filter(|pos| pos % RARE == 0 && entity_and_scope(*pos).1 == in_file)
             .collect();
         assert_eq!(page.total, u64::try_from(rare.len()).unwrap());
-        let positions: Vec<i64> = page.events.iter().map(|event| event.position).collect();
+        let positions: Vec<i64> = page.events.iter().map(|event| event.position.0).collect();
         assert_eq!(positions, &rare[..5]);
         let all = EventQuery {
             filter: EventFilter::default(),

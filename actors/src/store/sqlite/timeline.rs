@@ -6,12 +6,13 @@ use rusqlite::Connection;
 
 use super::slices::{self, Entry, SLICE, Slice, Totals, Wanted, first_of};
 use crate::store::{EventQuery, ReadError};
+use colloquy_model::position::Position;
 
 /// Where the events of a page stand.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Places {
     /// Their positions.
-    pub(super) positions: Vec<i64>,
+    pub(super) positions: Vec<Position>,
     /// How many match, where that was asked for.
     pub(super) total: u64,
     /// The number up to which the page tells everything.
@@ -95,7 +96,7 @@ impl Timeline<'_> {
         start: u64,
         end: u64,
         limit: usize,
-    ) -> rusqlite::Result<(Vec<(u64, i64)>, bool)> {
+    ) -> rusqlite::Result<(Vec<(u64, Position)>, bool)> {
         let mut found = Vec::new();
         let mut more = false;
         self.walk(start, end, |number, entry| {
@@ -230,7 +231,7 @@ impl Timeline<'_> {
     }
 
     /// The last number that stands at this position or before.
-    fn last_at(&self, position: i64) -> rusqlite::Result<u64> {
+    fn last_at(&self, position: Position) -> rusqlite::Result<u64> {
         if self
             .tail
             .entries
@@ -263,7 +264,7 @@ impl Timeline<'_> {
     }
 }
 
-fn last_within(slice: &Slice, position: i64) -> u64 {
+fn last_within(slice: &Slice, position: Position) -> u64 {
     let upto = slice.entries.partition_point(|entry| entry.pos <= position);
     slice.first + u64::try_from(upto).unwrap_or(0) - 1
 }

@@ -27,6 +27,7 @@ use crate::store::{
 };
 use colloquy_model::commit::{Chore, Commit, ConstraintViolation, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::position::Position;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError, threads};
 
 /// Entities whose last sequence is remembered.
@@ -57,7 +58,7 @@ pub(super) enum Work {
         reply: oneshot::Sender<Result<Written, Unwritten>>,
     },
     BeginDeliveries {
-        reply: oneshot::Sender<i64>,
+        reply: oneshot::Sender<Position>,
     },
     Close {
         done: std::sync::mpsc::SyncSender<()>,
@@ -357,7 +358,7 @@ impl Writer {
         }
         // Before anybody is told of this batch: who is looks for all of it here.
         self.slicing.show();
-        let position = self.counts.next_pos - 1;
+        let position = self.counts.next_pos.previous();
         self.sink.committed(CommittedBatch { commits, position });
         replies.send(&self.connection, position);
     }
@@ -472,13 +473,13 @@ type Reloading = oneshot::Sender<Result<Option<Stored>, LoadError>>;
 struct Replies {
     settled: Vec<(Settle, Result<(), CommitFailure<ConstraintViolation>>)>,
     delivered: Vec<Reply<Result<Written, Unwritten>>>,
-    begun: Vec<oneshot::Sender<i64>>,
+    begun: Vec<oneshot::Sender<Position>>,
     reloads: Vec<(Subject, Reloading)>,
 }
 
 impl Replies {
     /// Sends them all. Whoever asked may have left.
-    fn send(self, connection: &Connection, position: i64) {
+    fn send(self, connection: &Connection, position: Position) {
         for (settle, outcome) in self.settled {
             settle(outcome);
         }

@@ -53,6 +53,7 @@ mod released;
 mod sizes;
 mod sockets;
 mod streams;
+mod supervision;
 mod support;
 mod tidy;
 mod timers;

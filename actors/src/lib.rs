@@ -15,6 +15,7 @@
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`store`]: what is committed: traits by role; `sqlite` is the embedded store. `views` is the
 //!   sink that it tells of commits.
+//! - [`supervision`]: what operators see of actors and how they steer them.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
@@ -62,5 +63,6 @@ pub mod metrics;
 pub mod realtime;
 pub mod search;
 pub mod store;
+pub mod supervision;
 pub mod system;
 pub mod webhook;

@@ -200,7 +200,7 @@ fn write_actor_gauges(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fm
             |o| amount(o.live),
         ),
         ("actors_quarantined", "Entities in quarantine.", |o| {
-            amount(o.quarantined)
+            amount(o.by_state.quarantined)
         }),
         ("actors_places", "Mailbox permits taken.", |o| {
             o.permits_taken
@@ -284,10 +284,8 @@ fn write_actor_reasons(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> f
         restarts,
     )?;
     let refusals = kinds().flat_map(|(kind, overview)| {
-        overview.refused.iter().map(move |(cause, count)| {
-            let cause = cause.to_string().replace(' ', "_");
-            ([("kind", kind.to_owned()), ("cause", cause)], *count)
-        })
+        let counts = overview.refused.iter();
+        counts.map(move |(cause, count)| ([("kind", kind), ("cause", cause.label())], *count))
     });
     out.counters(
         "actors_refused_total",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -25,6 +25,7 @@ use crate::realtime::{Hub, Tickets};
 use crate::search::SearchError;
 use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
 use crate::store::{Later, Store};
+use crate::supervision::{Lags, StoreView, Supervision};
 use crate::timers::Timers;
 use crate::views::Views;
 use crate::webhook::{Courier, Deliveries, DisableWebhook, Webhook, WebhookSettings};
@@ -39,7 +40,7 @@ use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
 use colloquy_runtime::shard::current_arbiter;
 use colloquy_runtime::threads::{self, BackgroundThread};
-use colloquy_runtime::{Directory, Overview, Placement, Policy, cores};
+use colloquy_runtime::{Directory, Placement, Policy, SupervisedKind, cores};
 
 /// What stands behind the store's path in the search index's.
 pub const SEARCH_ENDING: &str = ".search";
@@ -79,6 +80,8 @@ pub struct Settings {
     pub bin_kept: Duration,
     /// What may be computed over documents at once.
     pub computing: ComputeLimits,
+    /// Whether operators may let actors crash.
+    pub drills: bool,
     /// How every kind of entity is run …
     pub policy: Policy,
     /// … but for these, by kind: `conversation`, `account`, `key`, `user`, `customer`, `webhook`,
@@ -142,6 +145,11 @@ pub struct System {
     pub lines: Arc<Hub>,
     /// Tickets that open a line.
     pub tickets: Tickets,
+    /// Every kind of actor, and how each is supervised.
+    pub supervision: Supervision,
+    drills: bool,
+    /// The search index and its log.
+    index_files: [PathBuf; 2],
     store: Arc<dyn Store>,
     placement: Placement,
     operator: SecretHash,
@@ -198,38 +206,39 @@ impl System {
             views,
             placement: &placement,
         };
-        let conversations = Arc::new(Conversations {
-            directory: builder.directory::<Conversation>(),
-            store: Arc::clone(&store),
-            identity: Arc::clone(&views.identity),
-            names: Arc::clone(&views.names),
-        });
-        let chores = chores::start(
-            Arc::clone(&store),
-            Arc::clone(&conversations),
-            Arc::clone(&views.chores),
-        )?;
-        let timers = Timers {
-            store: store.clone(),
-            conversations: Arc::clone(&conversations),
-            identity: Arc::clone(&views.identity),
-            alarm: Arc::clone(&views.timers),
-        };
+        let conversations = Arc::new(builder.conversations());
         let documents = Arc::new(builder.documents()?);
-        let bin = Documents::empty_bin(&documents, settings.bin_kept)?;
-        let background = vec![chores, timers.start()?, bin];
-        let webhooks = Arc::new(builder.records());
+        let background = builder.background(&conversations, &documents)?;
+        let webhooks: Arc<Records<Webhook>> = Arc::new(builder.records());
+        let (accounts, keys) = (builder.records::<Account>(), builder.records::<Key>());
+        let (users, customers) = (builder.records::<User>(), builder.records::<Customer>());
+        let limiter = RateLimiter::new(Vec::new());
+        let deliveries = builder.deliveries(courier, &webhooks)?;
+        let actors: Vec<Arc<dyn SupervisedKind>> = vec![
+            conversations.directory.clone(),
+            documents.directory.clone(),
+            accounts.directory.clone(),
+            keys.directory.clone(),
+            users.directory.clone(),
+            customers.directory.clone(),
+            webhooks.directory.clone(),
+            limiter.supervised(),
+            deliveries.supervised(),
+        ];
         Ok(System {
+            supervision: builder.supervision(actors),
+            drills: settings.drills,
+            index_files: ["", "-wal"].map(|ending| builder.index_file(ending)),
             documents,
-            deliveries: builder.deliveries(courier, &webhooks)?,
+            deliveries,
             webhooks,
-            accounts: builder.records(),
-            keys: builder.records(),
-            users: builder.records(),
-            customers: builder.records(),
+            accounts,
+            keys,
+            users,
+            customers,
             events: builder.events(),
             idempotency: Idempotency::new(Arc::clone(&views.keys), store.clone()),
-            limiter: RateLimiter::new(Vec::new()),
+            limiter,
             addresses: AddressLimiter::new(settings.auth_failures_per_minute),
             links: LinkLimiter::new(
                 settings.link_requests_per_address,
@@ -313,17 +322,23 @@ impl System {
         self.store.close();
     }
 
-    /// Each kind of entity at a glance.
-    pub fn overviews(&self) -> Vec<Overview> {
-        vec![
-            self.conversations.directory.overview(),
-            self.documents.directory.overview(),
-            self.accounts.directory.overview(),
-            self.keys.directory.overview(),
-            self.users.directory.overview(),
-            self.customers.directory.overview(),
-            self.webhooks.directory.overview(),
-        ]
+    /// How the store is doing, and those who follow it.
+    pub fn store_health(&self) -> StoreView {
+        let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
+        let matched = self.deliveries.metrics().matched;
+        StoreView::of(
+            self.store.health(),
+            Lags {
+                index_bytes: self.index_files.iter().map(bytes).sum(),
+                feed: self.positions_behind(matched),
+                index: self.positions_behind(self.documents.finder.position()),
+            },
+        )
+    }
+
+    /// Whether operators may let actors crash.
+    pub fn drills(&self) -> bool {
+        self.drills
     }
 
     /// Writes the metrics of the actors, the store, deliveries and threads.
@@ -332,7 +347,9 @@ impl System {
     /// What it writes to does not take it.
     pub fn write_metrics(&self, out: &mut MetricsWriter<'_>) -> fmt::Result {
         let deliveries = self.deliveries.metrics();
-        metrics::write_actors(out, &self.overviews())?;
+        let kinds = self.supervision.kinds().iter();
+        let overviews: Vec<_> = kinds.map(|kind| kind.overview()).collect();
+        metrics::write_actors(out, &overviews)?;
         metrics::write_store(out, &self.store.metrics())?;
         out.gauge(
             "feed_queue_bytes",
@@ -378,6 +395,32 @@ impl Builder<'_> {
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
     }
 
+    fn supervision(&self, kinds: Vec<Arc<dyn SupervisedKind>>) -> Supervision {
+        let kept = Arc::clone(&self.views.supervision);
+        Supervision::new(kinds, kept, Arc::clone(self.store))
+    }
+
+    /// What is done without a request.
+    fn background(
+        &self,
+        conversations: &Arc<Conversations>,
+        documents: &Arc<Documents>,
+    ) -> std::io::Result<Vec<BackgroundThread>> {
+        let chores = chores::start(
+            Arc::clone(self.store),
+            Arc::clone(conversations),
+            Arc::clone(&self.views.chores),
+        )?;
+        let timers = Timers {
+            store: self.store.clone(),
+            conversations: Arc::clone(conversations),
+            identity: Arc::clone(&self.views.identity),
+            alarm: Arc::clone(&self.views.timers),
+        };
+        let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
+        Ok(vec![chores, timers.start()?, bin])
+    }
+
     fn events(&self) -> Events {
         let identity = Arc::clone(&self.views.identity);
         Events {
@@ -387,15 +430,30 @@ impl Builder<'_> {
         }
     }
 
-    fn documents(&self) -> Result<Documents, SearchError> {
+    /// The search index, or the file beside it with this ending.
+    fn index_file(&self, ending: &str) -> PathBuf {
         let mut path = self.settings.store_path.clone().into_os_string();
         path.push(SEARCH_ENDING);
+        path.push(ending);
+        path.into()
+    }
+
+    fn conversations(&self) -> Conversations {
+        Conversations {
+            directory: self.directory::<Conversation>(),
+            store: Arc::clone(self.store),
+            identity: Arc::clone(&self.views.identity),
+            names: Arc::clone(&self.views.names),
+        }
+    }
+
+    fn documents(&self) -> Result<Documents, SearchError> {
         Ok(Documents {
             directory: self.directory::<Document>(),
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
             finder: SearchIndexer::open(
-                Path::new(&path),
+                &self.index_file(""),
                 Arc::clone(self.store),
                 Arc::clone(&self.views.feed),
                 self.settings.reads,

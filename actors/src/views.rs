@@ -17,6 +17,7 @@ use crate::document::redacted;
 use crate::feed::{Batch, Feed};
 use crate::idempotency::Keys;
 use crate::store::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, StoredRecord};
+use crate::supervision::SettingsView;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Effect, Header};
 use colloquy_model::damage::Unreadable;
@@ -39,6 +40,8 @@ pub(crate) struct Views {
     pub chores: Arc<Notify>,
     /// Who listens to what happens.
     pub feed: Arc<Feed>,
+    /// What operators have set of how actors are supervised.
+    pub supervision: Arc<SettingsView>,
     /// Set when a commit brings a time at which a conversation does something by itself.
     pub timers: Arc<Alarm>,
 }
@@ -74,6 +77,12 @@ impl CommitSink for Views {
                 let (account, id, role) =
                     restore_user(body, *tenant).map_err(told).unwrap_or(unknown);
                 self.identity.put_user(account, id, role);
+            }
+            // Left out, what is configured holds.
+            Kind::Supervision => {
+                if let Ok(settings) = serde_json::from_str(body).map_err(told) {
+                    self.supervision.put(record.sequence, settings);
+                }
             }
             Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
         }
@@ -152,6 +161,7 @@ impl Views {
             Effect::CustomerRenamed(customer, name) => {
                 self.names.rename(customer.number(), &name, sequence);
             }
+            Effect::Supervision(settings) => self.supervision.put(sequence, *settings),
             // The feed has them, in the order of commits.
             Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
         }
@@ -205,7 +215,8 @@ fn publish_endpoints(commit: &Commit, first: FirstRow, published: &mut Batch<'_>
             | Effect::User(..)
             | Effect::UserGone(..)
             | Effect::CustomerRenamed(..)
-            | Effect::Snoozed(_) => {}
+            | Effect::Snoozed(_)
+            | Effect::Supervision(_) => {}
         }
     }
 }

@@ -176,6 +176,7 @@ impl Config {
                 wait_max: Duration::from_secs_f64(self.documents.turn_wait_seconds),
             },
             policy: self.supervision.policy(""),
+            drills: self.supervision.drills,
             policies: self.policies(),
         }
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_model::bounds::Bounds;
+use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -188,6 +189,8 @@ pub struct Documents {
 /// `[supervision]`, and inside it a table per kind with some of the same keys.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Supervision {
+    /// Whether operators may let actors crash, to see what follows.
+    pub drills: bool,
     /// By key: a number, or for a kind its own table.
     #[serde(flatten)]
     pub values: BTreeMap<String, toml::Value>,
@@ -508,16 +511,11 @@ impl Config {
 
     fn check_policies(&self) -> Result<(), Wrong> {
         for (name, value) in self.supervision.numbers() {
-            let whole = !name.ends_with("_seconds") && !name.ends_with("_jitter");
-            let least = f64::from(u8::from(whole));
-            if value < least || !value.is_finite() || value > 1e15 {
-                wrong(&name, &format!("must be at least {least}"))?;
-            }
-            if whole && value.fract() > 0.0 {
-                wrong(&name, "must be a whole number")?;
-            }
-            if name.ends_with("_jitter") && value > 1.0 {
-                wrong(&name, "must be 0 to 1")?;
+            let setting = name.rsplit('.').next().and_then(PolicySetting::named);
+            match setting.map(|setting| setting.check(value)) {
+                Some(Ok(())) => {}
+                Some(Err(right)) => wrong(&name, &right)?,
+                None => wrong(&name, "must stand in [supervision] itself")?,
             }
         }
         Ok(())

@@ -196,6 +196,8 @@ fn path_parameters(path: &str) -> Vec<Value> {
             let pattern = match name {
                 "version" => "^[A-Za-z0-9._-]{1,100}$".to_owned(),
                 "token" => "^[A-Za-z0-9]{49}$".to_owned(),
+                "actor_kind" => "^[a-z_]{1,40}$".to_owned(),
+                "actor_id" => "^[a-z0-9_]{1,50}$".to_owned(),
                 _ => format!("^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$", prefix(name)),
             };
             json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "pattern": pattern}})

@@ -12,10 +12,11 @@ use colloquy_actors::document::LinkError;
 use colloquy_actors::document::messages::DocumentError;
 use colloquy_actors::document::views::MergeConflict;
 use colloquy_actors::store::ListFailure;
+use colloquy_actors::supervision::messages::SupervisionError;
 use colloquy_actors::webhook::DeliveryError;
 use colloquy_actors::webhook::target::TargetError;
 use colloquy_model::answer::Invalid;
-use colloquy_runtime::{AskError, Cause};
+use colloquy_runtime::{AskError, Cause, OperatorError};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// How many characters of what a caller sent an error may show.
@@ -239,6 +240,11 @@ impl Problem {
     /// Nothing is there, or nothing that this caller may know of.
     pub(crate) fn not_found() -> Self {
         Problem::new(Kind::NotFound, "no such resource")
+    }
+
+    /// Nothing of this sort is there.
+    pub(crate) fn no_such(reason: &'static str) -> Self {
+        Problem::new(Kind::NotFound, reason)
     }
 
     /// Good, but not enough.
@@ -513,6 +519,26 @@ impl From<RecordError> for Problem {
                 format!("there are {most} of them already, the most that there may be"),
             ),
             RecordError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<OperatorError> for Problem {
+    fn from(error: OperatorError) -> Self {
+        match error {
+            OperatorError::NotFound => Problem::new(Kind::NotFound, "no such actor of this kind"),
+            OperatorError::Failed(failure) => failure.into(),
+        }
+    }
+}
+
+impl From<SupervisionError> for Problem {
+    fn from(error: SupervisionError) -> Self {
+        match error {
+            SupervisionError::Precondition => {
+                Problem::new(Kind::PreconditionFailed, "If-Match names another state")
+            }
+            SupervisionError::OutOfBounds { field, reason } => Problem::invalid(field, reason),
         }
     }
 }

@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("idempotency", &["model", "store"]),
     ("customer_names", &[]),
     ("journal", &["customer_names", "model", "runtime", "store"]),
+    ("supervision", &["model", "runtime", "store"]),
     (
         "accounts",
         &["customer_names", "journal", "model", "runtime", "store"],
@@ -67,6 +68,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "model",
             "runtime",
             "store",
+            "supervision",
         ],
     ),
     (
@@ -96,6 +98,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "runtime",
             "search",
             "store",
+            "supervision",
             "timers",
             "views",
             "webhook",

@@ -15,6 +15,7 @@ use crate::event_kind::EventKind;
 use crate::id::{CustomerId, ShareId, UserId, WebhookId};
 use crate::idempotency::Reservation;
 use crate::key::{KeyView, Secrets};
+use crate::supervision::KeptSettings;
 use crate::user::Role;
 
 /// One event of a commit.
@@ -165,6 +166,8 @@ pub enum Effect {
     EndpointGone(WebhookId),
     /// A conversation sleeps until then.
     Snoozed(i64),
+    /// How actors are supervised from now on.
+    Supervision(Box<KeptSettings>),
 }
 
 /// Work that a commit leaves behind, kept until it is done.

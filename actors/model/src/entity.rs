@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::id::{
-    AccountKind, ConversationKind, CustomerKind, DocumentKind, Id, KeyKind, Prefix, UserKind,
-    WebhookKind,
+    AccountKind, ConversationKind, CustomerKind, DocumentKind, Id, KeyKind, Prefix,
+    SupervisionKind, UserKind, WebhookKind,
 };
 
 /// Which sort of entity.
@@ -18,6 +18,7 @@ pub enum Kind {
     Conversation = 5,
     Webhook = 6,
     Document = 7,
+    Supervision = 8,
 }
 
 /// An entity, as the store names it.
@@ -44,6 +45,7 @@ impl Display for Subject {
             Kind::Conversation => id::<ConversationKind>(self).fmt(f),
             Kind::Webhook => id::<WebhookKind>(self).fmt(f),
             Kind::Document => id::<DocumentKind>(self).fmt(f),
+            Kind::Supervision => id::<SupervisionKind>(self).fmt(f),
         }
     }
 }

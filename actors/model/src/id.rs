@@ -54,6 +54,7 @@ kinds! {
     WebhookKind WebhookId "whk" "a webhook endpoint",
     EventKind EventId "evt" "an event",
     DeliveryKind DeliveryId "dlv" "a delivery",
+    SupervisionKind SupervisionId "sup" "the settings of supervision",
 }
 
 /// An identifier of one kind. Ordered by creation.

@@ -12,6 +12,7 @@
 //! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
 //! - [`answer`]: what a command did, in terms that the edge turns into statuses.
 //! - [`damage`]: stored data that can't be read back.
+//! - [`supervision`]: what operators have changed of how actors are supervised.
 //! - [`json`], [`present`], [`random`], [`coded_enum!`]: how such values are written, read and made.
 
 mod coded_enum;
@@ -41,6 +42,7 @@ pub mod position;
 pub mod present;
 pub mod random;
 pub mod secret;
+pub mod supervision;
 pub mod text;
 pub mod time;
 pub mod user;

@@ -39,6 +39,11 @@ pub enum AskError<R> {
 }
 
 impl<R> AskError<R> {
+    /// Nothing was done, and nothing better is known than to ask again soon.
+    pub fn unavailable(cause: Cause) -> Self {
+        unavailable(cause, SOON)
+    }
+
     /// Logs an answer that this command can't have, which is a bug; something may have been done.
     pub fn impossible(answer: &'static str) -> Self {
         tracing::error!(answer, "an answer that can't be");
@@ -109,6 +114,19 @@ impl Cause {
         Self::TimedOut,
         Self::Conflict,
     ];
+
+    /// The value of a metric's label for it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::MailboxFull => "mailbox_full",
+            Self::BackingOff => "backing_off",
+            Self::Quarantined => "quarantined",
+            Self::Draining => "draining",
+            Self::StoreUnavailable => "store_away",
+            Self::TimedOut => "timed_out_before_its_turn",
+            Self::Conflict => "conflict",
+        }
+    }
 }
 
 /// The error that says that nothing was done, and when to ask again.

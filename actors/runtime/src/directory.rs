@@ -1,18 +1,19 @@
 //! The directory of all entities of one kind: asks one by its id, from any thread, and serves
 //! operators. Holds no rule of any entity.
 
+use std::cmp::Reverse;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::ask_error::{AskError, Cause};
+use super::ask_error::{AskError, Cause, SOON, unavailable};
 use super::entity::{Command, Entity};
-use super::entity_actor::Control;
 use super::entity_handle::{CircuitState, EntityHandle};
-use super::journal::Journal;
-use super::metrics::{Histogram, Passivation, count, read};
-use super::overview::{Inspection, Life, Overview, Percentiles};
+use super::journal::{Journal, LoadError};
+use super::metrics::count;
+use super::overview::{ActorState, Inspection, InstanceOrder, InstanceQuery, Life, Overview};
 use super::placement::Placement;
 use super::policy::Policy;
 use super::registry::{Enqueued, Registry};
@@ -85,15 +86,38 @@ impl<E: Entity> Directory<E> {
         sweeper::sweep(&self.registry);
     }
 
-    /// Makes an entity drop its state and load it again; false when it is not in the directory or
-    /// is in quarantine.
+    /// Makes an entity drop its state, behind what is queued, and load it again with the next
+    /// command; false when it is not in the directory or is in quarantine. Requests that come
+    /// before it is done are one restart.
     pub fn restart(&self, id: E::Id) -> bool {
-        self.registry.control(id, Control::Restart)
+        self.registry.restart_entity(id)
     }
 
-    /// Removes an entity from the directory; false when it is not there or holds commands.
-    pub fn passivate(&self, id: E::Id) -> bool {
-        self.registry.passivate(id, Passivation::Operator)
+    /// Removes an entity from the directory as soon as it holds no command, and waits for that no
+    /// longer than the policy's `ask_timeout`; true when it has left. One that backs off or is in
+    /// quarantine holds no state, and stays.
+    pub async fn passivate(&self, id: E::Id) -> bool {
+        let registry = &self.registry;
+        let Some(handle) = registry.handle(id) else {
+            return false;
+        };
+        if handle.circuit() != CircuitState::Closed {
+            return false;
+        }
+        handle.begin_leaving();
+        let deadline = Instant::now() + registry.policy.load().ask_timeout;
+        loop {
+            // Made before the look, so that nothing is missed between the two.
+            let left = registry.left.notified();
+            if registry.remove_leaving(&handle) || !registry.holds(&handle) {
+                return true;
+            }
+            if handle.circuit() != CircuitState::Closed || timeout_at(deadline, left).await.is_err()
+            {
+                handle.end_leaving();
+                return false;
+            }
+        }
     }
 
     /// Ends an entity's quarantine and forgets its crashes; false when it was in none.
@@ -101,6 +125,21 @@ impl<E: Entity> Directory<E> {
         self.registry
             .handle(id)
             .is_some_and(|handle| handle.release())
+    }
+
+    /// Lets the next command of an entity crash it. One that is not in memory is loaded for that.
+    ///
+    /// # Errors
+    /// [`AskError::Unavailable`] or [`AskError::Unreadable`]: it could not be loaded.
+    pub async fn drill(&self, id: E::Id) -> Result<(), AskError<Infallible>> {
+        match self.registry.begin_drill(id) {
+            Ok(None) => Ok(()),
+            Ok(Some(loaded)) => match loaded.await {
+                Ok(outcome) => Ok(outcome?),
+                Err(_) => Err(unavailable(Cause::BackingOff, SOON)),
+            },
+            Err(cause) => Err(unavailable(cause, SOON)),
+        }
     }
 
     /// Refuses new commands from now on. What is queued is still done.
@@ -135,30 +174,9 @@ impl<E: Entity> Directory<E> {
     /// The figures of the kind.
     pub fn overview(&self) -> Overview {
         let (registry, metrics) = (&self.registry, &self.registry.metrics);
-        let mut overview = Overview {
-            kind: E::KIND,
-            live: 0,
-            quarantined: 0,
-            arbiters: registry.placement.len(),
-            draining: registry.is_draining(),
-            permits_taken: 0,
-            permits_taken_max: 0,
-            bytes: 0,
-            handled: read(&metrics.handled_before),
-            abandoned: read(&metrics.abandoned),
-            timed_out: read(&metrics.timed_out),
-            activations: read(&metrics.activations),
-            passivations: metrics.passivations(),
-            restarts: metrics.restarts(),
-            quarantines: read(&metrics.quarantines),
-            refused: metrics.refusals(),
-            conflicts: read(&metrics.conflicts),
-            unknown: read(&metrics.unknown),
-            waiting: percentiles(&metrics.waiting),
-            handling: percentiles(&metrics.handling),
-            committing: percentiles(&metrics.committing),
-            failures: metrics.failures(),
-        };
+        let mut overview = Overview::of(E::KIND, metrics);
+        overview.arbiters = registry.placement.len();
+        overview.draining = registry.is_draining();
         for partition in registry.partitions() {
             for active in partition.read().values() {
                 overview.add(&active.handle);
@@ -172,25 +190,50 @@ impl<E: Entity> Directory<E> {
         self.registry.handle(id).map(|handle| handle.inspect())
     }
 
-    /// The ids of the entities that hold the most commands, those with the most first.
-    pub fn busiest(&self, max: usize) -> Vec<(E::Id, Inspection)> {
-        let mut busy = Vec::new();
+    /// The figures of one entity, in the directory or stored; `None` when there is no such thing.
+    ///
+    /// # Errors
+    /// The store does not give what must be known.
+    pub async fn find(&self, id: E::Id) -> Result<Option<Inspection>, LoadError> {
+        let handle = self.registry.handle(id);
+        if let Some(handle) = handle.as_ref().filter(|handle| handle.is_surely_stored()) {
+            return Ok(Some(handle.inspect()));
+        }
+        // A stored one that nobody has loaded, or one that is asked for and may not exist.
+        let stored = self.registry.journal.load(id).await?;
+        Ok(stored.map(|entity| {
+            let passive = || Inspection::passive(entity.revision());
+            handle.map_or_else(passive, |handle| handle.inspect())
+        }))
+    }
+
+    /// The entities in the directory that an operator wants to see.
+    pub fn instances(&self, query: InstanceQuery) -> Vec<(E::Id, Inspection)> {
+        let mut found = Vec::new();
         for partition in self.registry.partitions() {
             let partition = partition.read();
-            busy.extend(
-                partition
-                    .values()
-                    .map(|active| &active.handle)
-                    .filter(|handle| handle.permits_taken() > 0)
-                    .map(Arc::clone),
-            );
+            let handles = partition.values().map(|active| &active.handle);
+            let wanted = handles
+                .filter(|handle| query.state.is_none_or(|state| handle.state() == state))
+                .map(|handle| (Reverse(handle.sort_key(query.order)), Arc::clone(handle)));
+            found.extend(wanted);
+            // Twice as many as are wanted are held at once, whatever there is.
+            if found.len() >= query.limit.saturating_mul(2) {
+                keep_first(&mut found, query.limit);
+            }
         }
-        busy.sort_by_key(|handle| std::cmp::Reverse(handle.permits_taken()));
-        busy.iter()
-            .take(max)
-            .map(|handle| (handle.id, handle.inspect()))
+        keep_first(&mut found, query.limit);
+        found
+            .iter()
+            .map(|(_, handle)| (handle.id, handle.inspect()))
             .collect()
     }
+}
+
+/// Sorts entities by key, those with the same by id, and keeps the first.
+fn keep_first<E: Entity>(found: &mut Vec<(Reverse<u64>, Arc<EntityHandle<E>>)>, limit: usize) {
+    found.sort_unstable_by_key(|(key, handle)| (*key, handle.id));
+    found.truncate(limit);
 }
 
 impl<E: Entity> Drop for Directory<E> {
@@ -207,8 +250,7 @@ impl Overview {
     fn add<E: Entity>(&mut self, handle: &EntityHandle<E>) {
         let permits_taken = handle.permits_taken();
         self.live += 1;
-        self.quarantined +=
-            usize::from(matches!(handle.circuit(), CircuitState::Quarantined { .. }));
+        self.by_state.add(handle.state());
         self.permits_taken += u64::from(permits_taken);
         self.permits_taken_max = self.permits_taken_max.max(permits_taken);
         self.bytes += handle.bytes();
@@ -217,32 +259,49 @@ impl Overview {
 }
 
 impl<E: Entity> EntityHandle<E> {
+    fn life(&self, now_ms: u64) -> Life {
+        let left = |until_ms: u64| Duration::from_millis(until_ms.saturating_sub(now_ms));
+        match self.circuit() {
+            CircuitState::BackingOff { until_ms } => Life::BackingOff(left(until_ms)),
+            CircuitState::Quarantined { until_ms } => Life::Quarantined(left(until_ms)),
+            CircuitState::Closed if self.was_loaded() => Life::Ready,
+            CircuitState::Closed => Life::Loading,
+        }
+    }
+
+    fn state(&self) -> ActorState {
+        self.life(0).state()
+    }
+
+    /// What operators sort it by; the largest is shown first.
+    fn sort_key(&self, order: InstanceOrder) -> u64 {
+        match order {
+            InstanceOrder::Mailbox => u64::from(self.permits_taken()),
+            InstanceOrder::Bytes => self.bytes() as u64,
+            InstanceOrder::Restarts => self.restarts(),
+            InstanceOrder::LastUsed => self.last_used_ms(),
+        }
+    }
+
+    /// Whether something is stored under its id, as far as its last load or change has shown; one
+    /// that has crashed was stored, or somebody tried to make it.
+    fn is_surely_stored(&self) -> bool {
+        !self.is_removable() || self.circuit() != CircuitState::Closed
+    }
+
     fn inspect(&self) -> Inspection {
         let now_ms = self.registry.now_ms();
-        let left = |until_ms: u64| Duration::from_millis(until_ms.saturating_sub(now_ms));
-        let (restarts, last_failure) = self.crash_summary();
+        let idle_ms = now_ms.saturating_sub(self.last_used_ms());
         Inspection {
-            life: match self.circuit() {
-                CircuitState::BackingOff { until_ms } => Life::BackingOff(left(until_ms)),
-                CircuitState::Quarantined { until_ms } => Life::Quarantined(left(until_ms)),
-                CircuitState::Closed if self.was_loaded() => Life::Active,
-                CircuitState::Closed => Life::Loading,
-            },
+            life: self.life(now_ms),
             permits_taken: self.permits_taken(),
             revision: self.revision(),
             committed: self.committed(),
             bytes: self.bytes(),
             handled: self.handled(),
-            idle: Duration::from_millis(now_ms.saturating_sub(self.last_used_ms())),
-            restarts,
-            last_failure,
+            idle: Some(Duration::from_millis(idle_ms)),
+            restarts: self.restarts(),
+            last_failure: self.last_failure(),
         }
-    }
-}
-
-fn percentiles(histogram: &Histogram) -> Percentiles {
-    Percentiles {
-        p50: histogram.quantile(0.5),
-        p99: histogram.quantile(0.99),
     }
 }

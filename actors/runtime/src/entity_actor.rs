@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::ask_error::{AskError, Cause, SOON};
 use super::entity::{Command, Decision, Entity};
-use super::entity_handle::{CircuitState, EntityHandle};
+use super::entity_handle::{CircuitState, EntityHandle, MailboxPermit};
 use super::journal::{CommitFailure, Incarnation, LoadError};
-use super::metrics::{Histogram, Metrics, Restart, count};
+use super::metrics::{Histogram, Metrics, count};
 use super::pending_commit::{Applied, PendingCommit};
 use super::request::{Answer, Phase, Request, Responder};
 
@@ -43,6 +43,18 @@ pub(super) enum Control {
 }
 
 impl Message for Control {
+    type Result = ();
+}
+
+/// The message that loads an entity which no command needs yet. It holds a mailbox permit, so that
+/// the entity is not passivated meanwhile.
+pub(super) struct Activate<E: Entity> {
+    pub(super) permit: MailboxPermit<E>,
+    /// Told how the load ended; dropped when the actor is lost before.
+    pub(super) report: oneshot::Sender<Result<(), LoadError>>,
+}
+
+impl<E: Entity> Message for Activate<E> {
     type Result = ();
 }
 
@@ -224,9 +236,18 @@ impl<E: Entity> EntityActor<E> {
         // Otherwise the permit that a panic returns would take the crash history with it.
         self.handle.mark_needed();
         self.end_phase(&mut responder, |metrics| &metrics.waiting);
+        self.crash_if_drilled();
         let decision = command.decide(entity, found, Timestamp::now());
         self.handle.count_handled();
         self.carry_out(decision, responder, ctx);
+    }
+
+    /// Panics where an operator asked for it, with the command that is about to be decided.
+    fn crash_if_drilled(&self) {
+        #[expect(clippy::panic, reason = "a drill is a real crash")]
+        if self.handle.takes_drill() {
+            panic!("a drill: an operator asked for this crash");
+        }
     }
 
     fn carry_out<R: Send + 'static>(
@@ -418,6 +439,7 @@ impl<E: Entity> Supervised for EntityActor<E> {
     fn restarting(&mut self, _: &mut Self::Context) {
         self.load_error = None;
         self.entity = None;
+        self.handle.record_drop();
     }
 }
 
@@ -430,6 +452,19 @@ impl<E: Entity, C: Command<E>> Handler<Request<E, C>> for EntityActor<E> {
     }
 }
 
+impl<E: Entity> Handler<Activate<E>> for EntityActor<E> {
+    type Result = ();
+
+    fn handle(&mut self, activate: Activate<E>, ctx: &mut Self::Context) {
+        let Activate { permit, report } = activate;
+        self.load(ctx, |_, loaded, _| {
+            drop(permit);
+            // An operator who has left needs no answer.
+            let _ = report.send(loaded);
+        });
+    }
+}
+
 impl<E: Entity> Handler<Control> for EntityActor<E> {
     type Result = ();
 
@@ -438,8 +473,9 @@ impl<E: Entity> Handler<Control> for EntityActor<E> {
             Control::Reload if self.is_current() => {}
             Control::Reload => self.load(ctx, |_, _, _| {}),
             Control::Restart => {
+                self.handle.restart_done();
+                self.handle.record_drop();
                 self.entity = None;
-                self.handle.registry.metrics.restarted(Restart::Operator);
             }
             Control::EndLoadError => self.load_error = None,
         }

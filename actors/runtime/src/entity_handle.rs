@@ -37,15 +37,24 @@ pub(super) struct EntityHandle<E: Entity> {
     bytes: AtomicUsize,
     /// Whether the entity is removed when its last permit is returned.
     removable: AtomicBool,
+    /// Whether an operator wants it passivated when its last permit is returned.
+    leaving: AtomicBool,
+    /// Whether its next command is to crash it, as an operator asked.
+    drill: AtomicBool,
+    /// Whether a restart that an operator asked for is on its way to the actor.
+    restarting: AtomicBool,
+    /// Whether a quarantine has stopped its actor.
+    stopped: AtomicBool,
+    /// How often it was restarted, for whatever cause.
+    restarts: AtomicU64,
     history: Mutex<Option<Box<CrashHistory>>>,
 }
 
-/// The crashes of an entity; only one that has crashed has a history.
+/// The failures of an entity; only one that has failed has a history.
 #[derive(Default)]
 struct CrashHistory {
     /// The crashes within the policy's window, in milliseconds of the runtime's clock.
     crashes_ms: Vec<u64>,
-    restarts: u64,
     last: Option<Failure>,
 }
 
@@ -114,6 +123,11 @@ impl<E: Entity> EntityHandle<E> {
             committed: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
             removable: AtomicBool::new(true),
+            leaving: AtomicBool::new(false),
+            drill: AtomicBool::new(false),
+            restarting: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            restarts: AtomicU64::new(0),
             history: Mutex::new(None),
         }
     }
@@ -208,24 +222,95 @@ impl<E: Entity> EntityHandle<E> {
     pub(super) fn crashed(&self, text: String) -> SupervisionDecision {
         let policy = self.registry.policy.load();
         let now_ms = self.registry.now_ms();
-        let failure = Failure {
-            id: self.id.to_string(),
-            at: Timestamp::now(),
-            text,
-        };
+        let failure = self.failure(Restart::Crash, text);
         let mut history = self.history.lock();
         let history = history.get_or_insert_default();
         let crashes = history.add(failure.clone(), policy.window, now_ms);
         let (decision, circuit) = decide(&policy, crashes, now_ms);
-        history.restarts += u64::from(decision == SupervisionDecision::Restart);
-        self.circuit.store(circuit.pack(), Ordering::Release);
         tracing::error!(kind = E::KIND, id = %self.id, crashes, ?decision, panic = %failure.text, "an entity crashed");
         self.registry.metrics.failed(failure);
         match decision {
-            SupervisionDecision::Restart => self.registry.metrics.restarted(Restart::Crash),
-            SupervisionDecision::Quarantine => count(&self.registry.metrics.quarantines),
+            SupervisionDecision::Restart => self.count_restart(Restart::Crash),
+            SupervisionDecision::Quarantine => {
+                self.stopped.store(true, Ordering::Release);
+                count(&self.registry.metrics.quarantines);
+            }
         }
+        self.circuit.store(circuit.pack(), Ordering::Release);
         decision
+    }
+
+    /// Counts a restart for which no command was to blame, and remembers why it came.
+    pub(super) fn restarted(&self, cause: Restart, text: &str) {
+        let failure = self.failure(cause, text.to_owned());
+        self.registry.metrics.failed(failure.clone());
+        self.history.lock().get_or_insert_default().last = Some(failure);
+        self.count_restart(cause);
+    }
+
+    fn failure(&self, cause: Restart, text: String) -> Failure {
+        Failure {
+            id: self.id.to_string(),
+            at: Timestamp::now(),
+            cause,
+            text,
+        }
+    }
+
+    fn count_restart(&self, cause: Restart) {
+        count(&self.restarts);
+        self.registry.metrics.restarted(cause);
+    }
+
+    /// Notes that an operator wants a restart, and counts it; false when one is on its way already,
+    /// so that any number of requests leave one message in the mailbox.
+    pub(super) fn request_restart(&self) -> bool {
+        let is_first = !self.restarting.swap(true, Ordering::AcqRel);
+        if is_first {
+            self.count_restart(Restart::Operator);
+        }
+        is_first
+    }
+
+    /// Notes that the restart that an operator asked for is done.
+    pub(super) fn restart_done(&self) {
+        self.restarting.store(false, Ordering::Release);
+    }
+
+    /// Notes that a new actor runs, with an empty mailbox.
+    pub(super) fn actor_started(&self) {
+        self.restarting.store(false, Ordering::Release);
+        self.stopped.store(false, Ordering::Release);
+    }
+
+    /// Whether a quarantine has stopped its actor, so that there is none until the next command.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Lets the next command crash it.
+    pub(super) fn begin_drill(&self) {
+        self.drill.store(true, Ordering::Release);
+    }
+
+    /// Whether this command is to crash it; true once for each drill.
+    pub(super) fn takes_drill(&self) -> bool {
+        self.drill.load(Ordering::Relaxed) && self.drill.swap(false, Ordering::AcqRel)
+    }
+
+    /// Lets it be passivated when its last permit is returned.
+    pub(super) fn begin_leaving(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+    }
+
+    /// Keeps it in memory although an operator wanted it passivated.
+    pub(super) fn end_leaving(&self) {
+        self.leaving.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether an operator wants it passivated when its last permit is returned.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
     }
 
     /// Closes the circuit after a quarantine; one more crash within the window quarantines again.
@@ -254,7 +339,7 @@ impl<E: Entity> EntityHandle<E> {
         true
     }
 
-    /// Whether its crashes still count, so that it must not be removed.
+    /// Whether its crashes still count or a drill is due, so that it must not be removed.
     pub(super) fn has_recent_crashes(&self, window: Duration, now_ms: u64) -> bool {
         let is_open = match self.circuit() {
             CircuitState::Closed => false,
@@ -264,6 +349,7 @@ impl<E: Entity> EntityHandle<E> {
         };
         let recent = |at_ms: &u64| now_ms.saturating_sub(*at_ms) < millis(window);
         is_open
+            || self.drill.load(Ordering::Relaxed)
             || self
                 .history
                 .lock()
@@ -271,11 +357,19 @@ impl<E: Entity> EntityHandle<E> {
                 .is_some_and(|history| history.crashes_ms.iter().any(recent))
     }
 
-    /// How often the entity was restarted after a crash, and its last crash.
-    pub(super) fn crash_summary(&self) -> (u64, Option<Failure>) {
-        self.history.lock().as_ref().map_or((0, None), |history| {
-            (history.restarts, history.last.clone())
-        })
+    /// How often it was restarted, for whatever cause, since it came into the directory.
+    pub(super) fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// Its last failure since it came into the directory.
+    pub(super) fn last_failure(&self) -> Option<Failure> {
+        self.history.lock().as_ref()?.last.clone()
+    }
+
+    /// Notes that the state in memory has been dropped.
+    pub(super) fn record_drop(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
     }
 
     /// Notes that a copy of the entity has been loaded.

@@ -49,6 +49,7 @@
 //! No entity, no store and no HTTP. No timer per entity. No supervision tree: every entity is
 //! supervised by its directory alone. No messages between entities: they meet in the store.
 
+mod actor_figures;
 pub mod alarm;
 mod ask_error;
 pub mod cores;
@@ -63,6 +64,7 @@ mod metrics;
 pub mod offload;
 mod overview;
 mod pending_commit;
+mod percentiles;
 mod placement;
 mod policy;
 mod registry;
@@ -70,6 +72,7 @@ mod request;
 mod resizable_semaphore;
 pub mod shard;
 mod supervised_actor;
+mod supervised_kind;
 mod sweeper;
 mod thread_actor;
 pub mod threads;
@@ -81,8 +84,12 @@ pub use ask_error::{AskError, Cause};
 pub use directory::Directory;
 pub use entity::{Command, Decision, Entity};
 pub use journal::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
-pub use metrics::{Failure, Passivation, Restart};
-pub use overview::{Inspection, Life, Overview, Percentiles};
+pub use metrics::{Failure, Histogram, Passivation, Restart};
+pub use overview::{
+    ActorState, Inspection, Instance, InstanceOrder, InstanceQuery, Life, Overview, StateCounts,
+};
+pub use percentiles::Percentiles;
 pub use placement::Placement;
-pub use policy::Policy;
+pub use policy::{Policy, PolicySetting};
+pub use supervised_kind::{Found, OperatorError, SupervisedKind};
 pub use thread_actor::{ActorHandle, Context, ThreadActor};

@@ -9,8 +9,9 @@ use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 
 use super::ask_error::Cause;
+use super::percentiles::Percentiles;
 
-const FAILURES_KEPT: usize = 16;
+const FAILURES_KEPT: usize = 20;
 const BUCKETS: usize = 160;
 
 /// Why an entity left the directory.
@@ -87,14 +88,16 @@ impl Restart {
     }
 }
 
-/// A crash of an entity.
+/// A failure that cost an actor its state in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The entity's id.
+    /// The actor's id.
     pub id: String,
-    /// When it crashed.
+    /// When it failed.
     pub at: Timestamp,
-    /// The message of the panic.
+    /// What failed; never [`Restart::Operator`].
+    pub cause: Restart,
+    /// The message of the panic, or what happened in a few words.
     pub text: String,
 }
 
@@ -159,7 +162,7 @@ impl Metrics {
         }
     }
 
-    /// Remembers a crash; the last 16 are kept.
+    /// Remembers a failure; the last 20 are kept.
     pub(super) fn failed(&self, failure: Failure) {
         let mut failures = self.failures.lock();
         if failures.len() == FAILURES_KEPT {
@@ -168,7 +171,7 @@ impl Metrics {
         failures.push_back(failure);
     }
 
-    /// The last crashes, latest first.
+    /// The last failures, latest first.
     pub(super) fn failures(&self) -> Vec<Failure> {
         self.failures.lock().iter().rev().cloned().collect()
     }
@@ -210,14 +213,15 @@ pub(super) fn read(counter: &AtomicU64) -> u64 {
 
 /// A histogram of durations. Its buckets are a quarter of a power of two wide, so that a percentile
 /// is at most a quarter too large.
-pub(super) struct Histogram {
+#[derive(Debug)]
+pub struct Histogram {
     buckets: Box<[AtomicU64]>,
     sum_ns: AtomicU64,
 }
 
 impl Histogram {
     /// A histogram without durations.
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             sum_ns: AtomicU64::new(0),
@@ -225,17 +229,31 @@ impl Histogram {
     }
 
     /// Adds a duration.
-    pub(super) fn record(&self, took: Duration) {
+    pub fn record(&self, took: Duration) {
+        self.record_many(took, 1);
+    }
+
+    /// Adds a duration that so many had.
+    pub fn record_many(&self, took: Duration, many: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get(bucket_of(nanos)) {
-            count(bucket);
-            self.sum_ns.fetch_add(nanos, Ordering::Relaxed);
+            bucket.fetch_add(many, Ordering::Relaxed);
+            self.sum_ns
+                .fetch_add(nanos.saturating_mul(many), Ordering::Relaxed);
+        }
+    }
+
+    /// Its median and its 99th percentile.
+    pub fn percentiles(&self) -> Percentiles {
+        Percentiles {
+            p50: self.quantile(0.5),
+            p99: self.quantile(0.99),
         }
     }
 
     /// The duration below which this part (0 to 1) of the recorded ones lies; zero when there are
     /// none.
-    pub(super) fn quantile(&self, part: f64) -> Duration {
+    pub fn quantile(&self, part: f64) -> Duration {
         let total: u64 = self.buckets.iter().map(read).sum();
         let rank = (total as f64 * part).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -249,9 +267,15 @@ impl Histogram {
     }
 
     /// The mean of the recorded durations; zero when there are none.
-    pub(super) fn mean(&self) -> Duration {
+    pub fn mean(&self) -> Duration {
         let total: u64 = self.buckets.iter().map(read).sum();
         Duration::from_nanos(read(&self.sum_ns).checked_div(total).unwrap_or(0))
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::ask_error::Cause;
-use super::metrics::{Failure, Passivation, Restart};
+use super::metrics::{Failure, Metrics, Passivation, Restart, read};
+use super::percentiles::Percentiles;
 
 /// The figures of one kind of entity. Counters run from the start of the process.
 #[derive(Clone, Debug)]
@@ -13,8 +14,8 @@ pub struct Overview {
     pub kind: &'static str,
     /// Entities in the directory, the quarantined ones among them.
     pub live: usize,
-    /// How many of them are in quarantine.
-    pub quarantined: usize,
+    /// How many of them are in each state.
+    pub by_state: StateCounts,
     /// How many threads the entities run on.
     pub arbiters: usize,
     /// Whether new commands are refused.
@@ -51,17 +52,79 @@ pub struct Overview {
     pub handling: Percentiles,
     /// From the decision to the durable commit; one command in sixteen is measured.
     pub committing: Percentiles,
-    /// The last crashes, latest first.
+    /// The last 20 failures, latest first.
     pub failures: Vec<Failure>,
 }
 
-/// Two percentiles of a duration.
+impl Overview {
+    /// What is counted of a kind as a whole; what its actors add is zero yet.
+    pub(super) fn of(kind: &'static str, metrics: &Metrics) -> Self {
+        Self {
+            kind,
+            live: 0,
+            by_state: StateCounts::default(),
+            arbiters: 0,
+            draining: false,
+            permits_taken: 0,
+            permits_taken_max: 0,
+            bytes: 0,
+            handled: read(&metrics.handled_before),
+            abandoned: read(&metrics.abandoned),
+            timed_out: read(&metrics.timed_out),
+            activations: read(&metrics.activations),
+            passivations: metrics.passivations(),
+            restarts: metrics.restarts(),
+            quarantines: read(&metrics.quarantines),
+            refused: metrics.refusals(),
+            conflicts: read(&metrics.conflicts),
+            unknown: read(&metrics.unknown),
+            waiting: metrics.waiting.percentiles(),
+            handling: metrics.handling.percentiles(),
+            committing: metrics.committing.percentiles(),
+            failures: metrics.failures(),
+        }
+    }
+}
+
+/// How many entities in the directory are in each state of supervision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Percentiles {
-    /// The median.
-    pub p50: Duration,
-    /// The 99th percentile.
-    pub p99: Duration,
+pub struct StateCounts {
+    /// Those whose first load is under way.
+    pub loading: usize,
+    /// Those that take commands.
+    pub ready: usize,
+    /// Those that crashed and wait for their restart.
+    pub backing_off: usize,
+    /// Those that crashed too often.
+    pub quarantined: usize,
+}
+
+impl StateCounts {
+    /// Counts one more entity.
+    pub(super) fn add(&mut self, state: ActorState) {
+        match state {
+            ActorState::Loading => self.loading += 1,
+            ActorState::Ready => self.ready += 1,
+            ActorState::BackingOff => self.backing_off += 1,
+            ActorState::Quarantined => self.quarantined += 1,
+            ActorState::Passive => {}
+        }
+    }
+}
+
+/// The name of an actor's state, as operators read it and filter by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActorState {
+    /// It is in memory and its first load is under way.
+    Loading,
+    /// It takes commands.
+    Ready,
+    /// It crashed and refuses commands until its restart.
+    BackingOff,
+    /// It crashed too often and refuses commands until its trial.
+    Quarantined,
+    /// It is stored and not in memory.
+    Passive,
 }
 
 /// The state of supervision of an entity in the directory.
@@ -69,15 +132,30 @@ pub struct Percentiles {
 pub enum Life {
     /// The entity is not loaded yet.
     Loading,
-    /// The entity is loaded.
-    Active,
+    /// The entity is loaded, or will be by the next command after a restart.
+    Ready,
     /// The entity crashed and is restarted after this time.
     BackingOff(Duration),
     /// The entity crashed too often and gets one trial after this time.
     Quarantined(Duration),
+    /// The entity is stored and not in memory.
+    Passive,
 }
 
-/// The figures of one entity in the directory.
+impl Life {
+    /// The state without its times.
+    pub fn state(self) -> ActorState {
+        match self {
+            Self::Loading => ActorState::Loading,
+            Self::Ready => ActorState::Ready,
+            Self::BackingOff(_) => ActorState::BackingOff,
+            Self::Quarantined(_) => ActorState::Quarantined,
+            Self::Passive => ActorState::Passive,
+        }
+    }
+}
+
+/// The figures of one entity. Of one that is not in memory, all but its revision are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// The state of supervision.
@@ -92,10 +170,60 @@ pub struct Inspection {
     pub bytes: usize,
     /// Commands judged since it came into the directory.
     pub handled: u64,
-    /// How long ago the last command came.
-    pub idle: Duration,
-    /// How often it was restarted after a crash.
+    /// How long ago the last command came; `None` for one that is not in memory.
+    pub idle: Option<Duration>,
+    /// How often it was restarted, for whatever cause, since it came into the directory.
     pub restarts: u64,
-    /// The last crash of the entity.
+    /// Its last failure since then.
     pub last_failure: Option<Failure>,
+}
+
+impl Inspection {
+    /// An entity that is stored and not in memory.
+    pub(super) fn passive(revision: u64) -> Self {
+        Self {
+            life: Life::Passive,
+            permits_taken: 0,
+            revision,
+            committed: revision,
+            bytes: 0,
+            handled: 0,
+            idle: None,
+            restarts: 0,
+            last_failure: None,
+        }
+    }
+}
+
+/// Which entities an operator wants to see, and in which order.
+#[derive(Clone, Copy, Debug)]
+pub struct InstanceQuery {
+    /// Only those in this state.
+    pub state: Option<ActorState>,
+    /// What they are sorted by.
+    pub order: InstanceOrder,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// What entities are sorted by, the largest or latest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstanceOrder {
+    /// By the commands that they hold.
+    Mailbox,
+    /// By the memory that their state takes.
+    Bytes,
+    /// By how often they were restarted.
+    Restarts,
+    /// By when they were last used.
+    LastUsed,
+}
+
+/// One actor, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Its id.
+    pub id: String,
+    /// Its figures.
+    pub seen: Inspection,
 }

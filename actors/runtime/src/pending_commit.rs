@@ -75,21 +75,26 @@ impl<E: Entity, R> PendingCommit<E, R> {
     ) -> AskError<E::Refusal> {
         let (answer, restart) = match failure {
             CommitFailure::Conflict => {
-                (unavailable(Cause::Conflict, SOON), Some(Restart::Conflict))
+                let why = (Restart::Conflict, "another copy had committed before");
+                (unavailable(Cause::Conflict, SOON), Some(why))
             }
-            CommitFailure::Unavailable => (
-                unavailable(Cause::StoreUnavailable, SOON),
-                Some(Restart::Store),
-            ),
-            CommitFailure::Unknown => (AskError::Unknown, Some(Restart::Store)),
+            CommitFailure::Unavailable => {
+                let why = (Restart::Store, "the store took no commit");
+                (unavailable(Cause::StoreUnavailable, SOON), Some(why))
+            }
+            CommitFailure::Unknown => {
+                let why = (Restart::Store, "the outcome of a commit is not known");
+                (AskError::Unknown, Some(why))
+            }
             CommitFailure::Violated(violation) => {
                 // A change that stands in memory but not in the store must go; anything else is
                 // only refused.
-                let restart = (self.applied == Applied::Already).then_some(Restart::Store);
+                let why = (Restart::Store, "a change that was applied was refused");
+                let restart = (self.applied == Applied::Already).then_some(why);
                 (AskError::Refused(E::refused(violation)), restart)
             }
         };
-        if let (Some(restart), Some(handle)) = (restart, responder.handle()) {
+        if let (Some((restart, reason)), Some(handle)) = (restart, responder.handle()) {
             if restart == Restart::Conflict {
                 count(&handle.registry.metrics.conflicts);
             }
@@ -97,7 +102,7 @@ impl<E: Entity, R> PendingCommit<E, R> {
                 count(&handle.registry.metrics.unknown);
             }
             if handle.mark_failed(self.incarnation) {
-                handle.registry.metrics.restarted(restart);
+                handle.restarted(restart, reason);
                 tracing::warn!(kind = E::KIND, id = %handle.id, ?restart, "a commit failed; the entity is reloaded");
                 handle.registry.request_reload(handle);
             }

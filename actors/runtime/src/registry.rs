@@ -12,14 +12,14 @@ use actix::dev::SendError;
 use actix::dev::channel::channel;
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::ask_error::{AskError, Cause, SOON, unavailable};
 use super::entity::{Command, Entity};
-use super::entity_actor::{Control, EntityActor};
+use super::entity_actor::{Activate, Control, EntityActor};
 use super::entity_handle::{AcquireError, CircuitState, EntityHandle};
-use super::journal::Journal;
+use super::journal::{Journal, LoadError};
 use super::metrics::{Metrics, Passivation, Restart, count};
 use super::placement::Placement;
 use super::policy::Policy;
@@ -48,6 +48,8 @@ pub(super) struct Registry<E: Entity> {
     draining: AtomicBool,
     /// Notified when the last permit of an entity is returned while draining.
     pub(super) drained: Notify,
+    /// Notified when an entity that an operator wanted passivated has left.
+    pub(super) left: Notify,
     /// Wakes the sweeper before its time.
     pub(super) sweep_wakeup: Arc<Notify>,
     /// When the sweeper last ran, in milliseconds of the runtime's clock; 0 before the first run.
@@ -151,6 +153,7 @@ impl<E: Entity> Registry<E> {
             live: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             drained: Notify::new(),
+            left: Notify::new(),
             sweep_wakeup: Arc::new(Notify::new()),
             swept_ms: AtomicU64::new(0),
             sweeper: AtomicU64::new(0),
@@ -264,15 +267,20 @@ impl<E: Entity> Registry<E> {
         admission
     }
 
-    /// Gives an entity whose thread has ended an actor on another one; `None` when no thread is
-    /// left.
+    /// Gives an entity an actor whose thread has ended, or that was released from a quarantine;
+    /// `None` when no thread is left.
     fn restart<'a>(
         &self,
         active: &'a mut ActiveEntity<E>,
         hash: u64,
     ) -> Option<&'a ActiveEntity<E>> {
+        let was_stopped = active.handle.is_stopped();
         active.addr = self.spawn(hash, &active.handle)?;
-        self.metrics.restarted(Restart::Thread);
+        if !was_stopped {
+            active
+                .handle
+                .restarted(Restart::Thread, "its thread had ended");
+        }
         Some(active)
     }
 
@@ -286,8 +294,10 @@ impl<E: Entity> Registry<E> {
             // Made on its own thread: an actor's future cannot be sent.
             async move { drop(actix::spawn(SupervisedActor::new(handle, mailbox))) }
         });
-        addr.filter(|_| started)
-            .inspect(|_| count(&self.metrics.activations))
+        let addr = addr.filter(|_| started)?;
+        handle.actor_started();
+        count(&self.metrics.activations);
+        Some(addr)
     }
 
     /// Starts a sweeper if none runs, and wakes it early when far too many entities are active.
@@ -320,6 +330,9 @@ impl<E: Entity> Registry<E> {
         if handle.is_removable() {
             self.remove_if_unused(handle);
         }
+        if handle.is_leaving() {
+            self.remove_leaving(handle);
+        }
         if self.is_draining() {
             self.drained.notify_one();
         }
@@ -346,6 +359,71 @@ impl<E: Entity> Registry<E> {
         self.count_removed(gone.as_slice(), Passivation::Vacant);
     }
 
+    /// Removes an entity that an operator wants passivated if none of its permits is taken; false
+    /// otherwise. One that backs off or is in quarantine holds no state, and stays.
+    pub(super) fn remove_leaving(&self, handle: &Arc<EntityHandle<E>>) -> bool {
+        let is_same = |active: &ActiveEntity<E>| Arc::ptr_eq(&active.handle, handle);
+        let gone = {
+            let mut partition = self.partition(self.hasher.hash_one(handle.id)).write();
+            let may_go = handle.permits_taken() == 0
+                && handle.is_leaving()
+                && handle.circuit() == CircuitState::Closed;
+            if may_go && partition.get(&handle.id).is_some_and(is_same) {
+                partition.remove(&handle.id)
+            } else {
+                None
+            }
+        };
+        self.count_removed(gone.as_slice(), Passivation::Operator);
+        if gone.is_some() {
+            self.left.notify_waiters();
+        }
+        gone.is_some()
+    }
+
+    /// Whether this is still the handle of an entity in the directory.
+    pub(super) fn holds(&self, handle: &Arc<EntityHandle<E>>) -> bool {
+        self.partition(self.hasher.hash_one(handle.id))
+            .read()
+            .get(&handle.id)
+            .is_some_and(|active| Arc::ptr_eq(&active.handle, handle))
+    }
+
+    /// Prepares the next command of an entity to crash it. One that is not in memory is loaded
+    /// first: the receiver tells how that ended.
+    ///
+    /// # Errors
+    /// No new actor is started any more.
+    pub(super) fn begin_drill(
+        self: &Arc<Self>,
+        id: E::Id,
+    ) -> Result<Option<oneshot::Receiver<Result<(), LoadError>>>, Cause> {
+        let hash = self.hasher.hash_one(id);
+        let mut entities = self.partition(hash).write();
+        if let Some(active) = entities.get(&id) {
+            active.handle.begin_drill();
+            return Ok(None);
+        }
+        if self.is_draining() {
+            return Err(Cause::Draining);
+        }
+        let handle = Arc::new(EntityHandle::new(id, Arc::clone(self)));
+        let addr = self.spawn(hash, &handle).ok_or(Cause::Draining)?;
+        let policy = self.policy.load();
+        let Ok(permit) = handle.try_acquire(&policy, self.now_ms()) else {
+            return Err(Cause::MailboxFull);
+        };
+        handle.begin_drill();
+        let (report, loaded) = oneshot::channel();
+        let active = ActiveEntity { addr, handle };
+        if active.addr.try_send(Activate { permit, report }).is_err() {
+            return Err(Cause::Draining);
+        }
+        self.live.fetch_add(1, Ordering::Relaxed);
+        entities.insert(id, active);
+        Ok(Some(loaded))
+    }
+
     /// Counts entities that have been removed from a map. The caller drops them outside the lock.
     pub(super) fn count_removed(&self, gone: &[ActiveEntity<E>], why: Passivation) {
         let handled = gone.iter().map(|active| active.handle.handled()).sum();
@@ -367,6 +445,18 @@ impl<E: Entity> Registry<E> {
             .read()
             .get(&id)
             .is_some_and(|active| active.addr.try_send(control).is_ok())
+    }
+
+    /// Lets an entity drop its state behind what is queued and load it again; false when no actor
+    /// runs.
+    pub(super) fn restart_entity(&self, id: E::Id) -> bool {
+        let entities = self.partition(self.hasher.hash_one(id)).read();
+        entities.get(&id).is_some_and(|active| {
+            // One that was asked for before and is not done yet serves this request, too.
+            active.addr.connected()
+                && (!active.handle.request_restart()
+                    || active.addr.try_send(Control::Restart).is_ok())
+        })
     }
 
     /// The handle of an entity; `None` when it is not in the directory.

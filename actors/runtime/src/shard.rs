@@ -5,11 +5,19 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use actix::{Actor, Addr, Context, Handler, Message};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+use super::actor_figures::{ActorFigures, Sample, wanted};
+use super::metrics::{Metrics, Restart};
+use super::overview::{Instance, InstanceQuery, Overview};
+use super::policy::Policy;
+use super::supervised_actor::text_of;
+use super::supervised_kind::{Found, OperatorError, SupervisedKind};
 
 pub use actix::ArbiterHandle;
 
@@ -25,9 +33,14 @@ pub trait Shard: Sized + Unpin + 'static {
     type Ask: Send + 'static;
     /// The answers that it gives.
     type Answer: Send + 'static;
+    /// The name of the kind in what operators see, such as `limiter`.
+    const KIND: &'static str;
 
     /// Answers one question. It must not block: it runs on an HTTP worker's thread.
     fn handle(&mut self, ask: Self::Ask) -> Self::Answer;
+
+    /// How much memory the state holds, in bytes.
+    fn bytes(&self) -> usize;
 }
 
 /// No answer came: the shard panicked on this question, its arbiter ended, or no arbiter is
@@ -56,6 +69,7 @@ type Make<S> = Arc<dyn Fn() -> S + Send + Sync>;
 /// The queues are not bounded here: callers are HTTP requests, whose number is bounded.
 pub struct Shards<S: Shard> {
     make: Make<S>,
+    metrics: Arc<Metrics>,
     handles: ArcSwap<Vec<ShardHandle<S>>>,
     /// Set by the first question: from then on the number of shards is fixed, so that no key
     /// changes its shard.
@@ -68,6 +82,7 @@ pub struct Shards<S: Shard> {
 struct ShardHandle<S: Shard> {
     arbiter: ArbiterHandle,
     addr: Addr<ShardActor<S>>,
+    figures: Arc<ActorFigures>,
 }
 
 impl<S: Shard> Clone for ShardHandle<S> {
@@ -75,7 +90,16 @@ impl<S: Shard> Clone for ShardHandle<S> {
         Self {
             arbiter: self.arbiter.clone(),
             addr: self.addr.clone(),
+            figures: Arc::clone(&self.figures),
         }
+    }
+}
+
+impl<S: Shard> ShardHandle<S> {
+    /// The same shard, empty, on another arbiter.
+    fn moved(&self, arbiter: ArbiterHandle, make: &Make<S>) -> Self {
+        self.figures.moved();
+        start(arbiter, make, Arc::clone(&self.figures))
     }
 }
 
@@ -83,12 +107,15 @@ impl<S: Shard> Shards<S> {
     /// Starts one shard on each of `arbiters`; more may be registered before the first question.
     pub fn new(arbiters: Vec<ArbiterHandle>, make: impl Fn() -> S + Send + Sync + 'static) -> Self {
         let make: Make<S> = Arc::new(make);
+        let metrics = Arc::new(Metrics::new());
         let handles = arbiters
             .into_iter()
-            .map(|arbiter| start(arbiter, &make))
+            .enumerate()
+            .map(|(index, arbiter)| start(arbiter, &make, figures::<S>(index, &metrics)))
             .collect::<Vec<_>>();
         Self {
             make,
+            metrics,
             handles: ArcSwap::from_pointee(handles),
             asked: AtomicBool::new(false),
             changing: Mutex::new(()),
@@ -100,10 +127,11 @@ impl<S: Shard> Shards<S> {
         let _changing = self.changing.lock();
         let mut handles = self.handles.load().as_ref().clone();
         let registered = if !self.asked.load(Ordering::Acquire) || handles.is_empty() {
-            handles.push(start(arbiter, &self.make));
+            let figures = figures::<S>(handles.len(), &self.metrics);
+            handles.push(start(arbiter, &self.make, figures));
             Registered::Added
         } else if let Some(dead) = handles.iter_mut().find(|handle| !handle.addr.connected()) {
-            *dead = start(arbiter, &self.make);
+            *dead = dead.moved(arbiter, &self.make);
             Registered::TookOver
         } else {
             return Registered::NotNeeded;
@@ -138,7 +166,12 @@ impl<S: Shard> Shards<S> {
         let handles = self.handles.load();
         let index = index_of(hash, handles.len());
         if let Some(handle) = handles.get(index) {
-            let envelope = Envelope::<S> { ask, answer };
+            let sample = handle.figures.sent();
+            let envelope = Envelope::<S> {
+                ask,
+                answer,
+                sample,
+            };
             if handle.addr.connected() {
                 handle.addr.do_send(envelope);
             } else if let Some(addr) = self.revive(index) {
@@ -166,9 +199,10 @@ impl<S: Shard> Shards<S> {
             shard = index,
             "a shard's arbiter has ended: the shard starts empty on another one"
         );
-        let started = start(arbiter, &self.make);
+        let dead = handles.get_mut(index)?;
+        let started = dead.moved(arbiter, &self.make);
         let addr = started.addr.clone();
-        *handles.get_mut(index)? = started;
+        *dead = started;
         self.handles.store(Arc::new(handles));
         Some(addr)
     }
@@ -179,19 +213,42 @@ fn index_of(hash: u64, count: usize) -> usize {
     usize::try_from((u128::from(hash) * count as u128) >> 64).unwrap_or(0)
 }
 
-fn start<S: Shard>(arbiter: ArbiterHandle, make: &Make<S>) -> ShardHandle<S> {
-    let make = Arc::clone(make);
+fn figures<S: Shard>(index: usize, metrics: &Arc<Metrics>) -> Arc<ActorFigures> {
+    let id = format!("{}_{index}", S::KIND);
+    Arc::new(ActorFigures::new(id, Arc::clone(metrics)))
+}
+
+fn start<S: Shard>(
+    arbiter: ArbiterHandle,
+    make: &Make<S>,
+    figures: Arc<ActorFigures>,
+) -> ShardHandle<S> {
+    let (make, counted) = (Arc::clone(make), Arc::clone(&figures));
     let addr = ShardActor::start_in_arbiter(&arbiter, move |_| ShardActor {
         shard: make(),
         make,
+        figures: counted,
     });
-    ShardHandle { arbiter, addr }
+    figures.activated();
+    ShardHandle {
+        arbiter,
+        addr,
+        figures,
+    }
 }
 
 /// The actix actor of one shard.
 struct ShardActor<S: Shard> {
     shard: S,
     make: Make<S>,
+    figures: Arc<ActorFigures>,
+}
+
+impl<S: Shard> ShardActor<S> {
+    fn begin_anew(&mut self) {
+        self.shard = (self.make)();
+        self.figures.started();
+    }
 }
 
 impl<S: Shard> Actor for ShardActor<S> {
@@ -202,6 +259,7 @@ impl<S: Shard> Actor for ShardActor<S> {
 struct Envelope<S: Shard> {
     ask: S::Ask,
     answer: oneshot::Sender<S::Answer>,
+    sample: Sample,
 }
 
 impl<S: Shard> Message for Envelope<S> {
@@ -214,19 +272,118 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
     /// Catches a panic, since actix would close the mailbox for good: the state, which may be half
     /// changed, is replaced, and the caller's channel closes without an answer.
     fn handle(&mut self, envelope: Envelope<S>, _: &mut Context<Self>) {
-        let Envelope { ask, answer } = envelope;
-        match catch_unwind(AssertUnwindSafe(|| self.shard.handle(ask))) {
-            // A caller that has left needs no answer.
-            Ok(answered) => drop(answer.send(answered)),
-            Err(_) => {
+        let Envelope {
+            ask,
+            answer,
+            sample,
+        } = envelope;
+        let sample = self.figures.begun(sample);
+        let handled = catch_unwind(AssertUnwindSafe(|| {
+            self.figures.crash_if_drilled();
+            self.shard.handle(ask)
+        }));
+        match handled {
+            Ok(answered) => {
+                self.figures.handled(sample, || self.shard.bytes());
+                // A caller that has left needs no answer.
+                drop(answer.send(answered));
+            }
+            Err(panic) => {
                 tracing::error!(
                     shard = std::any::type_name::<S>(),
                     "a shard panicked: it starts empty"
                 );
-                self.shard = (self.make)();
+                self.figures
+                    .failed(Restart::Crash, text_of(panic), Duration::ZERO);
+                self.begin_anew();
             }
         }
     }
+}
+
+/// The message that empties a shard, since an operator asked for it.
+struct BeginAnew;
+
+impl Message for BeginAnew {
+    type Result = ();
+}
+
+impl<S: Shard> Handler<BeginAnew> for ShardActor<S> {
+    type Result = ();
+
+    fn handle(&mut self, _: BeginAnew, _: &mut Context<Self>) {
+        self.begin_anew();
+    }
+}
+
+impl<S: Shard> Shards<S> {
+    /// The shard with this id, if there is one.
+    fn with_id(&self, id: &str) -> Result<ShardHandle<S>, OperatorError> {
+        let handles = self.handles.load();
+        let mut all = handles.iter();
+        all.find(|handle| handle.figures.id() == id)
+            .cloned()
+            .ok_or(OperatorError::NotFound)
+    }
+
+    /// A shard after a command to it.
+    fn after<'k>(&'k self, id: &'k str, command: impl FnOnce(&ShardHandle<S>)) -> Found<'k> {
+        let shown = self.with_id(id).map(|handle| {
+            command(&handle);
+            handle.figures.instance()
+        });
+        Box::pin(async move { shown })
+    }
+}
+
+impl<S: Shard> SupervisedKind for Shards<S> {
+    fn kind(&self) -> &'static str {
+        S::KIND
+    }
+
+    fn overview(&self) -> Overview {
+        let mut overview = Overview::of(S::KIND, &self.metrics);
+        for handle in self.handles.load().iter() {
+            handle.figures.add_to(&mut overview);
+        }
+        overview
+    }
+
+    fn instances(&self, query: InstanceQuery) -> Vec<Instance> {
+        let handles = self.handles.load();
+        let all = handles.iter().map(|handle| handle.figures.instance());
+        wanted(all.collect(), query)
+    }
+
+    fn instance<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |_| ())
+    }
+
+    fn restart<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |handle| {
+            if handle.addr.connected() && handle.figures.request_restart() {
+                handle.addr.do_send(BeginAnew);
+            }
+        })
+    }
+
+    fn passivate<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |_| ())
+    }
+
+    fn release<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |_| ())
+    }
+
+    fn crash<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |handle| handle.figures.begin_drill())
+    }
+
+    fn policy(&self) -> Option<Arc<Policy>> {
+        None
+    }
+
+    fn set_policy(&self, _: Policy) {}
 }
 
 /// Runs a test with `count` new arbiters, for modules that may not import actix.
@@ -264,6 +421,11 @@ mod tests {
     impl Shard for Tally {
         type Ask = Option<()>;
         type Answer = (u32, ThreadId);
+        const KIND: &'static str = "tally";
+
+        fn bytes(&self) -> usize {
+            size_of::<Self>()
+        }
 
         fn handle(&mut self, ask: Option<()>) -> Self::Answer {
             self.asks += 1;

@@ -81,7 +81,7 @@ impl<E: Entity> Drop for SupervisedActor<E> {
 }
 
 /// The message of a panic, cut to 512 bytes.
-fn text_of(panic: Box<dyn Any + Send>) -> String {
+pub(super) fn text_of(panic: Box<dyn Any + Send>) -> String {
     let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text.as_str(),

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::task::{Context as TaskContext, Poll};
 use std::thread::JoinHandle;
@@ -16,12 +17,20 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::actor_figures::{ActorFigures, Sample, wanted};
+use super::metrics::{Metrics, Restart};
+use super::overview::{Instance, InstanceQuery, Overview};
+use super::policy::Policy;
+use super::supervised_actor::text_of;
+use super::supervised_kind::{Found, OperatorError, SupervisedKind};
 use crate::threads::{self, RestartBackoff};
 
 /// The state of an actor on a thread of its own.
 pub trait ThreadActor: Sized + Unpin + 'static {
     /// The name of its thread in logs and metrics.
     const NAME: &'static str;
+    /// The name of the actor in what operators see, such as `webhook_dispatcher`.
+    const KIND: &'static str;
     /// The messages that it takes, from others and from its own futures.
     type Message: Send + 'static;
 
@@ -99,6 +108,8 @@ impl<M: 'static> Default for Context<M> {
 pub struct ActorHandle<S: ThreadActor> {
     addr: Addr<Supervisor<S>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    metrics: Arc<Metrics>,
+    figures: Arc<ActorFigures>,
 }
 
 impl<S: ThreadActor> ActorHandle<S> {
@@ -107,12 +118,15 @@ impl<S: ThreadActor> ActorHandle<S> {
     /// # Errors
     /// The system starts no further thread.
     pub fn start(make: impl Fn() -> S + Send + 'static) -> std::io::Result<Self> {
+        let metrics = Arc::new(Metrics::new());
+        let figures = Arc::new(ActorFigures::new(S::KIND.to_owned(), Arc::clone(&metrics)));
+        let counted = Arc::clone(&figures);
         let (started, starting) = sync_channel(1);
         let run = move || {
             crate::cores::mark_latency_sensitive();
             actix::System::new().block_on(async move {
                 let (ending, ended) = oneshot::channel();
-                let addr = Supervisor::start(Supervisor::new(Box::new(make), ending));
+                let addr = Supervisor::start(Supervisor::new(Box::new(make), counted, ending));
                 // The starting thread waits for this below.
                 let _ = started.send(addr);
                 // An error means that the actor is gone, which is an end too.
@@ -121,9 +135,12 @@ impl<S: ThreadActor> ActorHandle<S> {
         };
         let thread = threads::spawn(S::NAME, threads::EndProcess, run)?;
         let addr = starting.recv().map_err(std::io::Error::other)?;
+        figures.activated();
         Ok(ActorHandle {
             addr,
             thread: Mutex::new(Some(thread)),
+            metrics,
+            figures,
         })
     }
 
@@ -133,6 +150,7 @@ impl<S: ThreadActor> ActorHandle<S> {
         self.addr.do_send(Envelope {
             incarnation: None,
             message,
+            sample: self.figures.sent(),
         });
     }
 
@@ -153,19 +171,25 @@ struct Supervisor<S: ThreadActor> {
     /// How often the state has been made.
     incarnation: u64,
     restarts: RestartBackoff,
+    figures: Arc<ActorFigures>,
     tasks: JoinSet<()>,
     /// Dropped with the actor, which ends the thread.
     _ending: oneshot::Sender<()>,
 }
 
 impl<S: ThreadActor> Supervisor<S> {
-    fn new(make: Box<dyn Fn() -> S + Send>, ending: oneshot::Sender<()>) -> Self {
+    fn new(
+        make: Box<dyn Fn() -> S + Send>,
+        figures: Arc<ActorFigures>,
+        ending: oneshot::Sender<()>,
+    ) -> Self {
         let restarts = RestartBackoff::of(S::NAME);
         Supervisor {
             make,
             state: None,
             incarnation: 0,
             restarts,
+            figures,
             tasks: JoinSet::new(),
             _ending: ending,
         }
@@ -180,13 +204,15 @@ impl<S: ThreadActor> Supervisor<S> {
         let Some(state) = &mut self.state else { return };
         let mut context = Context::new();
         let done = catch_unwind(AssertUnwindSafe(|| piece(state, &mut context)));
-        if done.is_err() {
-            self.crashed(ctx);
-            return;
+        if let Err(panic) = done {
+            return self.crashed(Restart::Crash, text_of(panic), ctx);
         }
         match context.next {
             Next::Continue => {}
-            Next::Restart => return self.crashed(ctx),
+            Next::Restart => {
+                let text = "it asked to begin anew from what is stored".to_owned();
+                return self.crashed(Restart::Store, text, ctx);
+            }
             Next::Stop => {
                 self.tasks.abort_all();
                 ctx.stop();
@@ -200,18 +226,25 @@ impl<S: ThreadActor> Supervisor<S> {
                 future,
                 addr: ctx.address(),
                 incarnation: self.incarnation,
+                figures: Arc::clone(&self.figures),
             };
             self.tasks.spawn_local(guard);
         }
     }
 
     /// Drops the state with its futures, and makes it again after a delay.
-    fn crashed(&mut self, ctx: &mut actix::Context<Self>) {
+    fn crashed(&mut self, cause: Restart, text: String, ctx: &mut actix::Context<Self>) {
+        self.drop_state();
+        let wait = self.restarts.next_wait();
+        self.figures.failed(cause, text, wait);
+        ctx.run_later(wait, Self::begin);
+    }
+
+    fn drop_state(&mut self) {
         self.tasks = JoinSet::new();
         let state = self.state.take();
         // Dropping the state may panic too.
         drop(catch_unwind(AssertUnwindSafe(|| drop(state))));
-        ctx.run_later(self.restarts.next_wait(), Self::begin);
     }
 
     /// Makes the state and starts it.
@@ -219,8 +252,9 @@ impl<S: ThreadActor> Supervisor<S> {
         self.incarnation += 1;
         match catch_unwind(AssertUnwindSafe(|| (self.make)())) {
             Ok(state) => self.state = Some(state),
-            Err(_) => return self.crashed(ctx),
+            Err(panic) => return self.crashed(Restart::Crash, text_of(panic), ctx),
         }
+        self.figures.started();
         self.run_caught(ctx, S::started);
     }
 }
@@ -238,6 +272,7 @@ impl<S: ThreadActor> Actor for Supervisor<S> {
 struct Envelope<M> {
     incarnation: Option<u64>,
     message: M,
+    sample: Sample,
 }
 
 impl<M: 'static> Message for Envelope<M> {
@@ -248,13 +283,37 @@ impl<S: ThreadActor> Handler<Envelope<S::Message>> for Supervisor<S> {
     type Result = ();
 
     fn handle(&mut self, envelope: Envelope<S::Message>, ctx: &mut Self::Context) {
-        if envelope
+        let is_ours = envelope
             .incarnation
-            .is_none_or(|incarnation| incarnation == self.incarnation)
-        {
-            self.run_caught(ctx, |state, context| {
-                state.handle(envelope.message, context)
-            });
+            .is_none_or(|incarnation| incarnation == self.incarnation);
+        if !is_ours || self.state.is_none() {
+            return self.figures.refused();
+        }
+        let figures = Arc::clone(&self.figures);
+        let sample = figures.begun(envelope.sample);
+        self.run_caught(ctx, |state, context| {
+            figures.crash_if_drilled();
+            state.handle(envelope.message, context);
+            figures.handled(sample, || size_of::<S>());
+        });
+    }
+}
+
+/// The message that makes the state again at once, since an operator asked for it.
+struct BeginAnew;
+
+impl Message for BeginAnew {
+    type Result = ();
+}
+
+impl<S: ThreadActor> Handler<BeginAnew> for Supervisor<S> {
+    type Result = ();
+
+    fn handle(&mut self, _: BeginAnew, ctx: &mut Self::Context) {
+        // One that waits for its restart begins anew by that.
+        if self.state.is_some() {
+            self.drop_state();
+            self.begin(ctx);
         }
     }
 }
@@ -271,7 +330,11 @@ impl<S: ThreadActor> Handler<Crashed> for Supervisor<S> {
 
     fn handle(&mut self, crashed: Crashed, ctx: &mut Self::Context) {
         if crashed.0 == self.incarnation && self.state.is_some() {
-            self.crashed(ctx);
+            self.crashed(
+                Restart::Crash,
+                "one of its futures panicked".to_owned(),
+                ctx,
+            );
         }
     }
 }
@@ -281,6 +344,7 @@ struct CaughtFuture<S: ThreadActor> {
     future: MessageFuture<S::Message>,
     addr: Addr<Supervisor<S>>,
     incarnation: u64,
+    figures: Arc<ActorFigures>,
 }
 
 impl<S: ThreadActor> Future for CaughtFuture<S> {
@@ -293,11 +357,71 @@ impl<S: ThreadActor> Future for CaughtFuture<S> {
             Ok(Poll::Ready(message)) => self.addr.do_send(Envelope {
                 incarnation: Some(self.incarnation),
                 message,
+                sample: self.figures.sent(),
             }),
             Err(_) => self.addr.do_send(Crashed(self.incarnation)),
         }
         Poll::Ready(())
     }
+}
+
+impl<S: ThreadActor> ActorHandle<S> {
+    /// The actor after a command to it; it is the only one of its kind.
+    fn after<'k>(&'k self, id: &'k str, command: impl FnOnce(&Self)) -> Found<'k> {
+        let shown = (id == self.figures.id())
+            .then(|| {
+                command(self);
+                self.figures.instance()
+            })
+            .ok_or(OperatorError::NotFound);
+        Box::pin(async move { shown })
+    }
+}
+
+impl<S: ThreadActor> SupervisedKind for ActorHandle<S> {
+    fn kind(&self) -> &'static str {
+        S::KIND
+    }
+
+    fn overview(&self) -> Overview {
+        let mut overview = Overview::of(S::KIND, &self.metrics);
+        self.figures.add_to(&mut overview);
+        overview
+    }
+
+    fn instances(&self, query: InstanceQuery) -> Vec<Instance> {
+        wanted(vec![self.figures.instance()], query)
+    }
+
+    fn instance<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |_| ())
+    }
+
+    fn restart<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |actor| {
+            if actor.figures.request_restart() {
+                actor.addr.do_send(BeginAnew);
+            }
+        })
+    }
+
+    fn passivate<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |_| ())
+    }
+
+    fn release<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |_| ())
+    }
+
+    fn crash<'k>(&'k self, id: &'k str) -> Found<'k> {
+        self.after(id, |actor| actor.figures.begin_drill())
+    }
+
+    fn policy(&self) -> Option<Arc<Policy>> {
+        None
+    }
+
+    fn set_policy(&self, _: Policy) {}
 }
 
 #[cfg(test)]
@@ -331,6 +455,7 @@ mod tests {
 
     impl ThreadActor for Tally {
         const NAME: &'static str = "tally";
+        const KIND: &'static str = "tally";
         type Message = Ask;
 
         fn started(&mut self, _: &mut Context<Ask>) {

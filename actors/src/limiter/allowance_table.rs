@@ -36,6 +36,12 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
         }
     }
 
+    /// About how much memory it holds, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let of_key = size_of::<(K, Box<Allowance>)>() + size_of::<(i64, K)>();
+        self.allowances.len() * (of_key + size_of::<Allowance>())
+    }
+
     /// Spends permits of a key, all or none.
     pub(super) fn take(
         &mut self,

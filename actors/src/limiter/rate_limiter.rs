@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::allowance::RateLimitStatus;
 use super::allowance_table::AllowanceTable;
 use super::messages::{LimitKey, LimiterRequest, PeekPermit, TakePermit};
+use colloquy_runtime::SupervisedKind;
 use colloquy_runtime::shard::{ArbiterHandle, Registered, Shard, ShardLost, Shards};
 
 /// Keys in one shard (about 170 MB). Only a flood of keys can reach this, since a key that has
@@ -27,6 +28,12 @@ impl RateLimiter {
                 AllowanceTable::new(KEYS_PER_SHARD_MAX)
             })),
         }
+    }
+
+    /// The shards, as operators see and steer them.
+    #[must_use]
+    pub fn supervised(&self) -> Arc<dyn SupervisedKind> {
+        Arc::clone(&self.shards) as Arc<dyn SupervisedKind>
     }
 
     /// Registers an HTTP worker's arbiter; called as the worker starts. One that comes after the
@@ -58,6 +65,11 @@ impl RateLimiter {
 impl Shard for AllowanceTable<LimitKey> {
     type Ask = LimiterRequest;
     type Answer = RateLimitStatus;
+    const KIND: &'static str = "limiter";
+
+    fn bytes(&self) -> usize {
+        AllowanceTable::bytes(self)
+    }
 
     fn handle(&mut self, request: LimiterRequest) -> RateLimitStatus {
         match request {

@@ -1,5 +1,8 @@
 //! What a store counts about itself, for operators.
 
+use colloquy_model::time::Timestamp;
+use colloquy_runtime::Percentiles;
+
 /// One number that a store tells operators.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StoreMetric {
@@ -20,4 +23,39 @@ pub enum StoreValue {
     Seconds(f64),
     /// An amount at this moment.
     Gauge(u64),
+}
+
+/// How a store is doing at this moment.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreHealth {
+    /// Bytes of the file that holds what is committed.
+    pub database_bytes: u64,
+    /// Bytes of the log in front of it.
+    pub log_bytes: u64,
+    /// How long the transactions took that made commits durable, as each of their commits had it.
+    pub commit: Percentiles,
+    /// How many commits one transaction made durable.
+    pub batch: BatchSizes,
+    /// Commits and other works that the writer has not finished.
+    pub queue: u64,
+    /// The latest move of what the log holds into the file.
+    pub checkpoint: Checkpoint,
+}
+
+/// Two percentiles of the number of commits in one transaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BatchSizes {
+    /// The median.
+    pub p50: u64,
+    /// The 99th percentile.
+    pub p99: u64,
+}
+
+/// A move of what the log holds into the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Checkpoint {
+    /// When it ended.
+    pub at: Timestamp,
+    /// How many pages of the log were in the file then.
+    pub pages: u32,
 }

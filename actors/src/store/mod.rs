@@ -35,7 +35,7 @@ pub use documents::{
 };
 pub use key_filter::{KeyFilter, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
-pub use metrics::{StoreMetric, StoreValue};
+pub use metrics::{BatchSizes, Checkpoint, StoreHealth, StoreMetric, StoreValue};
 pub use sink::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
@@ -115,6 +115,9 @@ pub trait Store: CommitLog + Lists + EventLog + DocumentStore + DeliveryStore + 
 
     /// Counters and gauges for operators.
     fn metrics(&self) -> Vec<StoreMetric>;
+
+    /// How large it is, how fast it commits, and what waits for it.
+    fn health(&self) -> StoreHealth;
 }
 
 /// Takes commits, in order and once, and gives back what was committed of one entity.

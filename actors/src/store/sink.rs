@@ -13,8 +13,8 @@ use super::{KeySlice, ShortKey, StoredRecord};
 ///
 /// The store's one writer calls it, in the order of commits; what it takes, every commit waits for.
 pub trait CommitSink: Send + Sync + 'static {
-    /// Takes in an account, a key or a user that stood in the store when it was opened, with the
-    /// last use of a key in Unix milliseconds, before anything is asked of the store.
+    /// Takes in an account, a key, a user or the settings of supervision that stood in the store
+    /// when it was opened, with the last use of a key in Unix milliseconds, before anything is asked of the store.
     ///
     /// # Errors
     /// The record can't be read, and going on without it would lose something.

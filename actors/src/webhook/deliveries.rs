@@ -37,7 +37,7 @@ use colloquy_model::idempotency::Reservation;
 use colloquy_model::page::{Page, Paging, Start};
 use colloquy_model::present::present;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::ActorHandle;
+use colloquy_runtime::{ActorHandle, SupervisedKind};
 
 /// A list waits so long for the matcher, and an ask for its answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ pub struct Deliveries {
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
     counters: Arc<DeliveryCounters>,
-    post: ActorHandle<Dispatcher>,
+    post: Arc<ActorHandle<Dispatcher>>,
 }
 
 impl Deliveries {
@@ -100,13 +100,18 @@ impl Deliveries {
             settings: Arc::new(settings),
             counters: Arc::clone(&counters),
         };
-        let post = ActorHandle::start(move || Dispatcher::new(means.clone()))?;
+        let post = Arc::new(ActorHandle::start(move || Dispatcher::new(means.clone()))?);
         Ok(Deliveries {
             store,
             identity,
             counters,
             post,
         })
+    }
+
+    /// Whoever delivers, as operators see and steer it.
+    pub(crate) fn supervised(&self) -> Arc<dyn SupervisedKind> {
+        Arc::clone(&self.post) as Arc<dyn SupervisedKind>
     }
 
     /// A page of an endpoint's deliveries. It shows all that was committed before it was asked.

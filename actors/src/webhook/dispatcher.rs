@@ -132,6 +132,7 @@ pub(super) fn now_ms() -> i64 {
 
 impl ThreadActor for Dispatcher {
     const NAME: &'static str = "webhooks";
+    const KIND: &'static str = "webhook_dispatcher";
     type Message = Message;
 
     fn started(&mut self, context: &mut Context<Message>) {

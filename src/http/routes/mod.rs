@@ -2,6 +2,7 @@
 //! does not exist, neither for callers nor in the document.
 
 mod accounts;
+mod actors;
 mod bulk;
 mod conversations;
 mod customers;
@@ -20,6 +21,8 @@ use colloquy_actors::accounts::{
     Customer, CustomerView, Key, User,
 };
 use colloquy_actors::conversation::messages::ConversationView;
+use colloquy_actors::supervision::messages::SupervisionView;
+use colloquy_actors::supervision::{ActorKindView, InstanceView, StoreView};
 use colloquy_actors::webhook::{
     DeliveryLogView, DeliveryView, HealthView, ReplayView, Webhook, WebhookView,
 };
@@ -70,6 +73,9 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(accounts());
     all.extend(keys());
     all.extend(watching());
+    all.extend(actors());
+    all.extend(steering());
+    all.extend(supervision());
     all
 }
 
@@ -588,6 +594,146 @@ fn watching() -> Vec<Operation> {
         )
         .auth(AuthRequirement::Operator)
         .lists::<HealthView>(),
+        get("/admin/v1/store", "getStoreHealth", actors::health)
+            .about(
+                "Operators: health",
+                "How the store fares",
+                "Its size, how fast it commits, what waits for it, and how far its followers have come.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<StoreView>(),
+    ]
+}
+
+fn actors() -> Vec<Operation> {
+    const TAG: &str = "Operators: actors";
+    vec![
+        get("/admin/v1/actors", "listActorKinds", actors::kinds)
+            .about(TAG, "How actors fare", "The figures of every kind.")
+            .auth(AuthRequirement::Operator)
+            .shows::<actors::ActorKinds>(),
+        get(
+            "/admin/v1/actors/{actor_kind}",
+            "getActorKind",
+            actors::kind,
+        )
+        .about(
+            TAG,
+            "How the actors of one kind fare",
+            "The figures of the kind.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<ActorKindView>(),
+        get(
+            "/admin/v1/actors/{actor_kind}/instances",
+            "listActors",
+            actors::instances,
+        )
+        .about(
+            TAG,
+            "List the actors of one kind that are in memory",
+            "The largest or latest first; there is no next page.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<actors::ActorInstances>(),
+        get(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}",
+            "getActor",
+            actors::instance,
+        )
+        .about(
+            TAG,
+            "Get an actor",
+            "One that is stored and not in memory is `passive`; looking does not load it.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<InstanceView>(),
+    ]
+}
+
+/// What operators do with one actor.
+fn steering() -> Vec<Operation> {
+    const TAG: &str = "Operators: actors";
+    vec![
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/restart",
+            "restartActor",
+            actors::restart,
+        )
+        .about(
+            TAG,
+            "Restart an actor",
+            "It drops its state behind what is queued, and loads it again with the next request. Requests that come \
+             before that is done are one restart; where it is not in memory, or in quarantine, nothing is done.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<InstanceView>(),
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/passivate",
+            "passivateActor",
+            actors::passivate,
+        )
+        .about(
+            TAG,
+            "Take an actor out of memory",
+            "As soon as it holds no request, which is waited for no longer than a caller waits for an actor; one that \
+             backs off or is in quarantine stays as it is.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<InstanceView>(),
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/release",
+            "releaseActor",
+            actors::release,
+        )
+        .about(
+            TAG,
+            "Release an actor from quarantine",
+            "Its crashes are forgotten. Where it is in none, nothing is done.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<InstanceView>(),
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/crash",
+            "crashActor",
+            actors::crash,
+        )
+        .about(
+            TAG,
+            "Let an actor crash",
+            "A drill: its next request panics. One that is not in memory is loaded first.",
+        )
+        .auth(AuthRequirement::Operator)
+        .known_by(actors::check_drills)
+        .refuses(&[Kind::Forbidden])
+        .shows::<InstanceView>(),
+    ]
+}
+
+fn supervision() -> Vec<Operation> {
+    const TAG: &str = "Operators: supervision";
+    vec![
+        get("/admin/v1/supervision", "getSupervision", actors::settings)
+            .about(
+                TAG,
+                "How actors are supervised",
+                "Each setting of each kind, with its value and the one that is configured.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<SupervisionView>(),
+        patch(
+            "/admin/v1/supervision",
+            "changeSupervision",
+            actors::change_settings,
+        )
+        .about(
+            TAG,
+            "Change how actors are supervised",
+            "What is given is set, what is left out stays, null goes back to what is configured. Holds at once for \
+             actors that live, and after a restart.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<SupervisionView>(),
     ]
 }
 

@@ -75,7 +75,7 @@ fn an_unknown_outcome_is_looked_up_in_the_store() {
         );
         assert_eq!(fixture.answer(1, Command::Keep(4)).await, Ok(vec![4]));
         assert_eq!(fixture.journal.kept(), [4]);
-        assert_eq!(fixture.directory.inspect(1).unwrap().restarts, 0);
+        assert_eq!(fixture.directory.inspect(1).unwrap().restarts, 3);
     });
 }
 

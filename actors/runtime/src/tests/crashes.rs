@@ -7,7 +7,7 @@ use tokio::time::advance;
 use super::fixture::{Fixture, cause, counted, on_one_thread, on_paused_time, why};
 use super::ledger::Command;
 use super::memory_journal::Lookups;
-use crate::{AskError, Cause, Life, Policy, Restart};
+use crate::{ActorState, AskError, Cause, InstanceOrder, InstanceQuery, Life, Policy, Restart};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -144,7 +144,7 @@ fn the_fifth_crash_quarantines_that_entity_and_nothing_else() {
         assert_eq!(refused, Cause::Quarantined);
         assert!(left > 59 * SECOND && left <= 60 * SECOND, "{left:?}");
         assert_eq!(fixture.answer(2, Command::Read).await, Ok(vec![20]));
-        assert_eq!(fixture.directory.overview().quarantined, 1);
+        assert_eq!(fixture.directory.overview().by_state.quarantined, 1);
         assert_eq!(fixture.journal.stored(1), [10]);
         fixture.directory.sweep_now();
         assert!(
@@ -240,5 +240,108 @@ fn an_operator_makes_an_entity_load_again() {
         assert!(fixture.directory.restart(1));
         assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1, 2]));
         assert!(!fixture.directory.restart(2));
+    });
+}
+
+#[test]
+fn a_thousand_restarts_at_once_are_one() {
+    on_one_thread(Policy::default(), async |fixture| {
+        assert_eq!(fixture.answer(1, Command::Add(1)).await, Ok(vec![1]));
+        for _ in 0..1_000 {
+            assert!(fixture.directory.restart(1));
+        }
+        assert_eq!(fixture.answer(1, Command::Add(2)).await, Ok(vec![2]));
+        let overview = fixture.directory.overview();
+        assert_eq!(counted(&overview.restarts, Restart::Operator), 1);
+        assert!(fixture.directory.restart(1), "the first one is done");
+        let overview = fixture.directory.overview();
+        assert_eq!(counted(&overview.restarts, Restart::Operator), 2);
+        assert_eq!(fixture.directory.inspect(1).unwrap().restarts, 2);
+        assert_eq!(fixture.journal.stored(1), [1, 2]);
+    });
+}
+
+#[test]
+fn a_release_is_an_activation_and_no_restart() {
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        quarantine(&fixture, 1).await;
+        assert!(!fixture.directory.restart(1), "no actor runs");
+        assert!(!fixture.directory.passivate(1).await, "it is not forgotten");
+        assert!(fixture.directory.release(1));
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+        let overview = fixture.directory.overview();
+        assert_eq!(overview.activations, 2);
+        assert_eq!(counted(&overview.restarts, Restart::Crash), 4);
+        assert_eq!(counted(&overview.restarts, Restart::Thread), 0);
+        assert_eq!(overview.failures.len(), 5);
+    });
+}
+
+#[test]
+fn a_drill_crashes_the_next_command_and_no_other() {
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        assert!(fixture.directory.drill(1).await.is_ok());
+        let seen = fixture.directory.inspect(1).unwrap();
+        assert_eq!((seen.life, seen.revision), (Life::Ready, 1), "it is loaded");
+        for expected in [Err(AskError::Crashed), Ok(vec![10])] {
+            assert_eq!(fixture.answer(1, Command::Read).await, expected);
+        }
+        assert!(fixture.directory.drill(1).await.is_ok());
+        fixture.directory.sweep_now();
+        let (crashed, queued) = (
+            fixture.ask(1, Command::Add(11)),
+            fixture.ask(1, Command::Add(12)),
+        );
+        assert_eq!(crashed.await.unwrap(), Err(AskError::Crashed));
+        assert_eq!(queued.await.unwrap(), Ok(vec![12]));
+        assert_eq!(fixture.journal.stored(1), [10, 12]);
+    });
+}
+
+#[test]
+fn a_drill_of_what_cannot_be_loaded_is_refused() {
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        fixture.directory.drain();
+        assert!(fixture.directory.drill(1).await.is_err());
+        fixture.directory.resume();
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+    });
+}
+
+#[test]
+fn operators_see_what_is_in_memory_by_state_and_in_order() {
+    on_paused_time(Policy::default(), async |fixture| {
+        for id in 1..=30 {
+            assert!(fixture.answer(id, Command::Add(id)).await.is_ok());
+            advance(SECOND).await;
+        }
+        crash(&fixture, 7).await;
+        quarantine(&fixture, 3).await;
+        let listed = |state, order, limit| -> Vec<u64> {
+            let found = fixture.directory.instances(InstanceQuery {
+                state,
+                order,
+                limit,
+            });
+            found.into_iter().map(|(id, _)| id).collect()
+        };
+        assert_eq!(listed(None, InstanceOrder::Restarts, 2), [3, 7]);
+        assert_eq!(listed(None, InstanceOrder::LastUsed, 4), [3, 7, 30, 29]);
+        let quarantined = Some(ActorState::Quarantined);
+        assert_eq!(listed(quarantined, InstanceOrder::Mailbox, 100), [3]);
+        assert_eq!(
+            listed(Some(ActorState::Ready), InstanceOrder::Bytes, 100).len(),
+            29
+        );
+        let counts = fixture.directory.overview().by_state;
+        assert_eq!((counts.ready, counts.quarantined), (29, 1));
+        let passive = fixture.directory.find(99).await;
+        assert_eq!(passive, Ok(None), "nothing is stored");
+        assert!(fixture.directory.passivate(9).await);
+        let passive = fixture.directory.find(9).await.unwrap().unwrap();
+        assert_eq!((passive.life, passive.revision), (Life::Passive, 1));
     });
 }

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use actix::{Arbiter, System};
+use tokio::task::spawn_local;
 use tokio::time::advance;
 
 use super::fixture::{Fixture, counted, on_one_thread, on_paused_time, on_threads, until, why};
@@ -347,17 +348,44 @@ fn what_was_queued_on_a_thread_that_ends_was_not_done() {
 }
 
 #[test]
-fn an_operator_passivates_what_has_no_work() {
+fn an_operator_passivates_an_entity_as_soon_as_it_has_no_work() {
     on_one_thread(Policy::default(), async |fixture| {
         fixture.journal.hold();
         let add = fixture.ask(1, Command::Add(1));
         until(|| fixture.journal.queued() == 1).await;
-        assert!(!fixture.directory.passivate(1));
-        assert_eq!(fixture.directory.busiest(10).len(), 1);
+        let directory = Arc::clone(&fixture.directory);
+        let passivated = spawn_local(async move { directory.passivate(1).await });
+        tokio::task::yield_now().await;
+        assert_eq!(fixture.permits_taken(1), 1, "what waits is still there");
         fixture.journal.release();
         assert_eq!(add.await.unwrap(), Ok(vec![1]));
-        assert!(fixture.directory.passivate(1));
+        assert!(passivated.await.unwrap());
         assert_eq!(fixture.directory.inspect(1), None);
         assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1]));
+        assert!(fixture.directory.passivate(1).await);
+        assert_eq!(fixture.directory.inspect(1), None);
+        let overview = fixture.directory.overview();
+        assert_eq!(counted(&overview.passivations, Passivation::Operator), 2);
+        assert!(!fixture.directory.passivate(1).await);
+    });
+}
+
+#[test]
+fn an_entity_that_is_never_idle_in_time_stays_when_an_operator_passivates_it() {
+    let policy = Policy {
+        ask_timeout: Duration::from_secs(1),
+        ..Policy::default()
+    };
+    on_paused_time(policy, async |fixture| {
+        fixture.journal.hold();
+        let add = fixture.ask(1, Command::Add(1));
+        until(|| fixture.journal.queued() == 1).await;
+        assert!(!fixture.directory.passivate(1).await);
+        fixture.journal.release();
+        drop(add.await);
+        assert!(
+            fixture.directory.inspect(1).is_some(),
+            "the operator has been told that it stays"
+        );
     });
 }

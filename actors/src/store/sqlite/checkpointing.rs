@@ -16,6 +16,8 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::writer::judge;
 use super::{OpenError, connect};
+use crate::store::Checkpoint;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::threads;
 
 /// So many new pages in the log are moved at once.
@@ -43,14 +45,51 @@ enum Ask {
 }
 
 /// How many pages the log has, and how many of them have been moved.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Progress {
     log: u32,
     moved: u32,
+    /// The latest move; at first that of the start.
+    latest: Checkpoint,
     /// How often the log has begun at its start: what was moved of an earlier one says nothing of
     /// this one.
     begun: u64,
     tried: Option<Instant>,
+}
+
+impl Progress {
+    /// That of a log that the start has emptied.
+    fn begin() -> Self {
+        Progress {
+            log: 0,
+            moved: 0,
+            latest: Checkpoint {
+                at: Timestamp::now(),
+                pages: 0,
+            },
+            begun: 0,
+            tried: None,
+        }
+    }
+
+    /// Notes that so many pages of the log are in the file.
+    fn moved(&mut self, pages: u32) {
+        self.moved = pages;
+        self.latest = Checkpoint {
+            at: Timestamp::now(),
+            pages,
+        };
+    }
+}
+
+/// Tells what has been moved into the file, for as long as anybody asks.
+pub(super) struct Checkpoints(Arc<Mutex<Progress>>);
+
+impl Checkpoints {
+    /// The latest move.
+    pub(super) fn latest(&self) -> Checkpoint {
+        self.0.lock().latest
+    }
 }
 
 /// A handle of the thread that moves the log into the file; dropped, it ends the thread.
@@ -67,7 +106,7 @@ impl Checkpointing {
     /// The file can't be opened once more, or the system starts no further thread.
     pub(super) fn start(path: &Path, writer: &mut Connection) -> Result<Self, OpenError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let progress = Arc::new(Mutex::new(Progress::default()));
+        let progress = Arc::new(Mutex::new(Progress::begin()));
         let (asks, asked) = sync_channel(1);
         let thread = {
             let progress = Arc::clone(&progress);
@@ -90,6 +129,11 @@ impl Checkpointing {
             thread: Some(thread),
             progress,
         })
+    }
+
+    /// Tells what has been moved.
+    pub(super) fn checkpoints(&self) -> Checkpoints {
+        Checkpoints(Arc::clone(&self.progress))
     }
 
     /// Whether the log is longer than it gets where no reader of older pages is in the way.
@@ -116,7 +160,7 @@ fn run(connection: &Connection, asked: &Receiver<Ask>, progress: &Mutex<Progress
             Some(moved) => {
                 let mut progress = progress.lock();
                 if progress.begun == begun {
-                    progress.moved = moved;
+                    progress.moved(moved);
                 }
             }
             // A full disk, for instance: not again at once.
@@ -142,8 +186,9 @@ fn committed(progress: &Mutex<Progress>, asks: &SyncSender<Ask>, wal: &mut Wal, 
     if pages >= FULL && (left <= rest_max || pages >= LONG) {
         if progress.tried.is_none_or(|tried| tried.elapsed() >= AGAIN) {
             progress.tried = Some(Instant::now());
-            progress.moved =
-                moved(wal.checkpoint_v2(CheckpointMode::PASSIVE)).unwrap_or(progress.moved);
+            if let Some(moved) = moved(wal.checkpoint_v2(CheckpointMode::PASSIVE)) {
+                progress.moved(moved);
+            }
         }
     } else if left >= STEP || pages >= FULL {
         // Full, it has been asked already.

@@ -25,9 +25,12 @@ pub(super) fn scope_of(
             "SELECT scope FROM conversations WHERE n = ?1 AND tail = ?2 AND ?3 = 5"
         }
         Kind::Document => "SELECT scope FROM documents WHERE n = ?1 AND tail = ?2 AND ?3 = 7",
-        Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook => {
-            "SELECT scope FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3"
-        }
+        Kind::Account
+        | Kind::Key
+        | Kind::User
+        | Kind::Customer
+        | Kind::Webhook
+        | Kind::Supervision => "SELECT scope FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3",
     };
     connection
         .prepare_cached(sql)?

@@ -19,9 +19,12 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         }
         Kind::Document => Ok(super::documents::load(connection, subject)?
             .map(|stored| Stored::Document(Box::new(stored)))),
-        Kind::Account | Kind::Key | Kind::User | Kind::Customer | Kind::Webhook => {
-            Ok(record(connection, subject)?.map(Stored::Record))
-        }
+        Kind::Account
+        | Kind::Key
+        | Kind::User
+        | Kind::Customer
+        | Kind::Webhook
+        | Kind::Supervision => Ok(record(connection, subject)?.map(Stored::Record)),
     }
 }
 

@@ -56,7 +56,7 @@ use rusqlite::{Connection, OpenFlags};
 
 pub use check::{Finding, check};
 
-use self::checkpointing::Checkpointing;
+use self::checkpointing::{Checkpointing, Checkpoints};
 use self::dirty_headers::DirtyHeaders;
 use self::gate::Gate;
 use self::housekeeping::{BUSY_MAX, Housekeeping, Pace};
@@ -181,6 +181,8 @@ pub struct SqliteStore {
     fresh: Arc<RecentEvents>,
     counters: Arc<WriterCounters>,
     healthy: Arc<AtomicBool>,
+    checkpoints: Checkpoints,
+    path: PathBuf,
     /// Held as long as the store is open: a second process is refused.
     _lock: File,
 }
@@ -226,9 +228,9 @@ impl SqliteStore {
         let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
         connection.busy_timeout(BUSY_MAX)?;
         let checkpointing = Checkpointing::start(path, &mut connection)?;
+        let checkpoints = checkpointing.checkpoints();
         let (lagging, counters) = (Arc::default(), Arc::<WriterCounters>::default());
-        let healthy = Arc::new(AtomicBool::new(true));
-        let slicing = SegmentWriter::default();
+        let (healthy, slicing) = (Arc::new(AtomicBool::new(true)), SegmentWriter::default());
         let fresh = slicing.fresh();
         let writer = Writer {
             connection,
@@ -265,6 +267,8 @@ impl SqliteStore {
             fresh,
             counters,
             healthy,
+            checkpoints,
+            path: path.to_owned(),
             _lock: lock,
         };
         Ok((store, operator))
@@ -272,7 +276,10 @@ impl SqliteStore {
 
     fn send(&self, work: Work) -> Result<(), Work> {
         match &*self.inbox.lock() {
-            Some(inbox) => inbox.send(work).map_err(|unsent| unsent.0),
+            Some(inbox) => {
+                self.counters.sent();
+                inbox.send(work).map_err(|unsent| unsent.0)
+            }
             None => Err(work),
         }
     }

@@ -136,7 +136,7 @@ pub(super) fn tell(connection: &Connection, sink: &dyn CommitSink) -> Result<(),
     while let Some(row) = rows.next()? {
         uses.insert(row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
     }
-    for kind in [Kind::Account, Kind::Key, Kind::User] {
+    for kind in [Kind::Account, Kind::Key, Kind::User, Kind::Supervision] {
         let mut query =
             connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
         let mut rows = query.query([kind as i64])?;

@@ -7,15 +7,15 @@ use super::batch::PayloadDigests;
 use super::writer::Work;
 use super::{
     ReadClass, SqliteStore, delivery_lists, documents, events, housekeeping, identifiers, lists,
-    loads, message_lists, older_keys, revisions, timed,
+    loads, log_of, message_lists, older_keys, revisions, timed,
 };
 use crate::store::{
     ActivityQuery, ActivityRow, CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery,
     DeliverySlice, DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
     EndpointTotals, EventLog, EventPage, EventQuery, FeedRow, FramedVersion, KeptRow, Later, Lists,
-    MessageQuery, ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, StoreMetric, Stored,
-    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
-    TimerStore, Unwritten, VersionQuery, WebhookState, Written,
+    MessageQuery, ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, StoreHealth,
+    StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion,
+    Timed, TimedQuery, TimerStore, Unwritten, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -27,6 +27,7 @@ use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 use sha2::{Digest, Sha256};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
@@ -378,6 +379,18 @@ impl Store for SqliteStore {
 
     fn metrics(&self) -> Vec<StoreMetric> {
         self.counters.metrics()
+    }
+
+    fn health(&self) -> StoreHealth {
+        let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        StoreHealth {
+            database_bytes: bytes(&self.path),
+            log_bytes: bytes(&log_of(&self.path)),
+            commit: self.counters.commit_time(),
+            batch: self.counters.batch_sizes(),
+            queue: self.counters.waiting(),
+            checkpoint: self.checkpoints.latest(),
+        }
     }
 }
 

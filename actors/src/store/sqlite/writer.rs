@@ -143,6 +143,7 @@ impl Writer {
             return;
         }
         let begun = Instant::now();
+        let commits = batch.iter().filter(|work| work.is_commit()).count();
         let verdicts = match self.transact(batch, Care::Whole) {
             Ok(verdicts) => verdicts,
             Err(Failure::Away) => batch
@@ -151,7 +152,9 @@ impl Writer {
                 .collect(),
             Err(Failure::Poisoned) => self.one_by_one(batch),
         };
-        self.counters.batch(begun.elapsed());
+        let (works, took) = (batch.len(), begun.elapsed());
+        self.counters.batch(took);
+        self.counters.transaction(works, commits, took);
         self.settle(batch, verdicts);
     }
 
@@ -546,6 +549,10 @@ fn kept(
 }
 
 impl Work {
+    fn is_commit(&self) -> bool {
+        matches!(self, Work::Commit { .. })
+    }
+
     /// The entity whose works keep their order.
     pub(super) fn entity(&self) -> Option<u64> {
         match self {

@@ -3,11 +3,22 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::store::{StoreMetric, StoreValue};
+use crate::store::{BatchSizes, StoreMetric, StoreValue};
+use colloquy_runtime::{Histogram, Percentiles};
 
-/// The writer's counters and gauges; the writer alone changes them.
-#[derive(Debug, Default)]
+/// The most commits that a transaction may hold.
+const BATCH_MAX: usize = 1_024;
+
+/// The writer's counters and gauges; but for what it is sent, the writer alone changes them.
+#[derive(Debug)]
 pub(super) struct WriterCounters {
+    /// Works that were sent to the writer …
+    sent: AtomicU64,
+    /// … and those of them that it has finished.
+    finished: AtomicU64,
+    commit_time: Histogram,
+    /// How many transactions held so many commits.
+    batch_sizes: Box<[AtomicU64]>,
     commits: AtomicU64,
     rows: AtomicU64,
     batches: AtomicU64,
@@ -16,7 +27,75 @@ pub(super) struct WriterCounters {
     renames: AtomicU64,
 }
 
+impl Default for WriterCounters {
+    fn default() -> Self {
+        WriterCounters {
+            sent: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            commit_time: Histogram::new(),
+            batch_sizes: (0..=BATCH_MAX).map(|_| AtomicU64::new(0)).collect(),
+            commits: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            batch_micros: AtomicU64::new(0),
+            batch_commits_max: AtomicU64::new(0),
+            renames: AtomicU64::new(0),
+        }
+    }
+}
+
 impl WriterCounters {
+    /// Counts a work that is sent to the writer; to be called under the lock of its inbox.
+    pub(super) fn sent(&self) {
+        let sent = self.sent.load(Ordering::Relaxed) + 1;
+        self.sent.store(sent, Ordering::Relaxed);
+    }
+
+    /// Counts a transaction of so many works, some of them commits.
+    pub(super) fn transaction(&self, works: usize, commits: usize, took: Duration) {
+        self.finished.fetch_add(amount(works), Ordering::Relaxed);
+        if commits > 0 {
+            self.commit_time.record_many(took, amount(commits));
+            if let Some(size) = self.batch_sizes.get(commits.min(BATCH_MAX)) {
+                size.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Works that the writer has not finished.
+    pub(super) fn waiting(&self) -> u64 {
+        let finished = self.finished.load(Ordering::Relaxed);
+        self.sent.load(Ordering::Relaxed).saturating_sub(finished)
+    }
+
+    /// How long the transactions of commits took.
+    pub(super) fn commit_time(&self) -> Percentiles {
+        self.commit_time.percentiles()
+    }
+
+    /// How many commits the transactions held.
+    pub(super) fn batch_sizes(&self) -> BatchSizes {
+        let counts: Vec<u64> = self
+            .batch_sizes
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .collect();
+        let total: u64 = counts.iter().sum();
+        let size_at = |percent: u64| {
+            let rank = (total * percent).div_ceil(100).max(1);
+            let mut seen = 0;
+            let found = counts.iter().position(|count| {
+                seen += count;
+                seen >= rank
+            });
+            amount(found.unwrap_or(0))
+        };
+        BatchSizes {
+            p50: size_at(50),
+            p99: size_at(99),
+        }
+    }
+
     pub(super) fn commit(&self, rows: usize) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.rows
@@ -77,5 +156,31 @@ impl WriterCounters {
                 StoreValue::Gauge(read(&self.renames)),
             ),
         ]
+    }
+}
+
+fn amount(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_batches_are_exact() {
+        let counters = WriterCounters::default();
+        assert_eq!(counters.batch_sizes(), BatchSizes::default());
+        for commits in 1..=100 {
+            counters.sent();
+            counters.transaction(1, commits, Duration::from_millis(1));
+        }
+        counters.sent();
+        counters.transaction(0, 0, Duration::from_secs(9));
+        let sizes = counters.batch_sizes();
+        assert_eq!((sizes.p50, sizes.p99), (50, 99));
+        assert_eq!(counters.waiting(), 1);
+        let p99 = counters.commit_time().p99;
+        assert!(p99 < Duration::from_millis(2), "{p99:?}");
     }
 }

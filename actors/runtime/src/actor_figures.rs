@@ -1,0 +1,235 @@
+//! The figures of one actor that is no entity: a shard, or an actor on a thread of its own. Counting
+//! takes no lock, and one message in sixteen is measured.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use colloquy_model::time::Timestamp;
+use parking_lot::Mutex;
+
+use super::ask_error::Cause;
+use super::metrics::{Failure, Metrics, Restart, count, read};
+use super::overview::{Inspection, Instance, InstanceOrder, InstanceQuery, Life, Overview};
+
+/// One message in so many is measured.
+const SAMPLED: u64 = 16;
+
+/// When a message was sent or its turn came; `None` for one that is not measured.
+pub(super) type Sample = Option<Instant>;
+
+/// The figures of one actor, written by whoever sends to it and by the actor itself.
+pub(super) struct ActorFigures {
+    id: String,
+    /// Those of its kind, which actors of the kind share.
+    kind: Arc<Metrics>,
+    sent: AtomicU64,
+    /// Messages that have left the mailbox, whatever became of them.
+    taken: AtomicU64,
+    handled: AtomicU64,
+    restarts: AtomicU64,
+    bytes: AtomicUsize,
+    /// When its last message came, in Unix milliseconds; 0 before the first.
+    last_used_ms: AtomicI64,
+    /// When it is back from a crash, in Unix milliseconds; 0 while it runs.
+    back_at_ms: AtomicI64,
+    drill: AtomicBool,
+    restarting: AtomicBool,
+    last_failure: Mutex<Option<Failure>>,
+}
+
+impl ActorFigures {
+    /// Those of an actor that is about to be started.
+    pub(super) fn new(id: String, kind: Arc<Metrics>) -> Self {
+        Self {
+            id,
+            kind,
+            sent: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+            last_used_ms: AtomicI64::new(0),
+            back_at_ms: AtomicI64::new(0),
+            drill: AtomicBool::new(false),
+            restarting: AtomicBool::new(false),
+            last_failure: Mutex::new(None),
+        }
+    }
+
+    /// The actor's id.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Counts a message on its way to the actor.
+    pub(super) fn sent(&self) -> Sample {
+        let before = self.sent.fetch_add(1, Ordering::Relaxed);
+        before.is_multiple_of(SAMPLED).then(Instant::now)
+    }
+
+    /// Notes that a message's turn has come.
+    pub(super) fn begun(&self, sample: Sample) -> Sample {
+        count(&self.taken);
+        self.last_used_ms
+            .store(Timestamp::now().0, Ordering::Relaxed);
+        let sent = sample?;
+        let now = Instant::now();
+        self.kind
+            .waiting
+            .record(now.saturating_duration_since(sent));
+        Some(now)
+    }
+
+    /// Counts a message that was handled.
+    pub(super) fn handled(&self, sample: Sample, bytes: impl FnOnce() -> usize) {
+        count(&self.handled);
+        if let Some(begun) = sample {
+            self.kind.handling.record(begun.elapsed());
+            self.bytes.store(bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a message that came while the actor waited for its restart.
+    pub(super) fn refused(&self) {
+        count(&self.taken);
+        self.kind.refused(Cause::BackingOff);
+    }
+
+    /// Panics where an operator asked for it, with the message whose turn has come.
+    pub(super) fn crash_if_drilled(&self) {
+        #[expect(clippy::panic, reason = "a drill is a real crash")]
+        if self.drill.load(Ordering::Relaxed) && self.drill.swap(false, Ordering::AcqRel) {
+            panic!("a drill: an operator asked for this crash");
+        }
+    }
+
+    /// Lets the next message crash the actor.
+    pub(super) fn begin_drill(&self) {
+        self.drill.store(true, Ordering::Release);
+    }
+
+    /// Notes that an operator wants a restart, and counts it; false when one is on its way already.
+    pub(super) fn request_restart(&self) -> bool {
+        let is_first = !self.restarting.swap(true, Ordering::AcqRel);
+        if is_first {
+            count(&self.restarts);
+            self.kind.restarted(Restart::Operator);
+        }
+        is_first
+    }
+
+    /// Counts a start of the actor itself, which is no restart of its state.
+    pub(super) fn activated(&self) {
+        count(&self.kind.activations);
+    }
+
+    /// Notes that the actor runs, with a new state.
+    pub(super) fn started(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.back_at_ms.store(0, Ordering::Release);
+        self.restarting.store(false, Ordering::Release);
+    }
+
+    /// Counts a failure that costs the actor its state. It is back after this time.
+    pub(super) fn failed(&self, cause: Restart, text: String, wait: Duration) {
+        let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        if wait_ms > 0 {
+            let back_at_ms = Timestamp::now().0.saturating_add(wait_ms);
+            self.back_at_ms.store(back_at_ms, Ordering::Release);
+        }
+        self.note(cause, text);
+    }
+
+    /// Counts a restart on another thread; what was in the mailbox is lost.
+    pub(super) fn moved(&self) {
+        self.taken.store(read(&self.sent), Ordering::Relaxed);
+        self.note(Restart::Thread, "its thread had ended".to_owned());
+        self.started();
+    }
+
+    fn note(&self, cause: Restart, text: String) {
+        let failure = Failure {
+            id: self.id.clone(),
+            at: Timestamp::now(),
+            cause,
+            text,
+        };
+        count(&self.restarts);
+        self.kind.restarted(cause);
+        self.kind.failed(failure.clone());
+        *self.last_failure.lock() = Some(failure);
+    }
+
+    fn mailbox_used(&self) -> u32 {
+        let waiting = read(&self.sent).saturating_sub(read(&self.taken));
+        u32::try_from(waiting).unwrap_or(u32::MAX)
+    }
+
+    fn life(&self) -> Life {
+        let back_at_ms = self.back_at_ms.load(Ordering::Acquire);
+        if back_at_ms == 0 {
+            return Life::Ready;
+        }
+        let left_ms = back_at_ms.saturating_sub(Timestamp::now().0);
+        Life::BackingOff(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
+    }
+
+    /// The actor, as operators see it.
+    pub(super) fn instance(&self) -> Instance {
+        let last_used_ms = self.last_used_ms.load(Ordering::Relaxed);
+        let idle_ms = Timestamp::now().0.saturating_sub(last_used_ms);
+        let idle = Duration::from_millis(u64::try_from(idle_ms).unwrap_or(0));
+        let seen = Inspection {
+            life: self.life(),
+            permits_taken: self.mailbox_used(),
+            revision: 0,
+            committed: 0,
+            bytes: self.bytes.load(Ordering::Relaxed),
+            handled: read(&self.handled),
+            idle: (last_used_ms > 0).then_some(idle),
+            restarts: read(&self.restarts),
+            last_failure: self.last_failure.lock().clone(),
+        };
+        Instance {
+            id: self.id.clone(),
+            seen,
+        }
+    }
+
+    /// Adds the actor to the figures of its kind.
+    pub(super) fn add_to(&self, overview: &mut Overview) {
+        let used = self.mailbox_used();
+        overview.live += 1;
+        overview.by_state.add(self.life().state());
+        overview.permits_taken += u64::from(used);
+        overview.permits_taken_max = overview.permits_taken_max.max(used);
+        overview.bytes += self.bytes.load(Ordering::Relaxed);
+        overview.handled += read(&self.handled);
+    }
+}
+
+/// Those of the actors that an operator wants to see.
+pub(super) fn wanted(mut all: Vec<Instance>, query: InstanceQuery) -> Vec<Instance> {
+    let is_wanted = |one: &Instance| {
+        let state = one.seen.life.state();
+        query.state.is_none_or(|wanted| wanted == state)
+    };
+    all.retain(is_wanted);
+    // Largest or latest first, those alike by id.
+    all.sort_by(|one, other| one.id.cmp(&other.id));
+    all.sort_by_key(|one| {
+        let seen = &one.seen;
+        let key = match query.order {
+            InstanceOrder::Mailbox => u128::from(seen.permits_taken),
+            InstanceOrder::Bytes => seen.bytes as u128,
+            InstanceOrder::Restarts => u128::from(seen.restarts),
+            InstanceOrder::LastUsed => {
+                u128::MAX - seen.idle.map_or(u128::MAX, |idle| idle.as_millis())
+            }
+        };
+        std::cmp::Reverse(key)
+    });
+    all.truncate(query.limit);
+    all
+}

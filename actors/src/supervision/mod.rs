@@ -1,0 +1,15 @@
+//! What operators see of actors, how they steer them, and how they change their supervision while
+//! they live. Knows no entity: every kind is a
+//! [`SupervisedKind`](colloquy_runtime::SupervisedKind).
+
+pub mod messages;
+
+mod settings;
+mod settings_view;
+mod store_view;
+mod views;
+
+pub use settings::Supervision;
+pub use settings_view::SettingsView;
+pub use store_view::{Lags, StoreView};
+pub use views::{ActorKindView, ActorStateView, InstanceView};

@@ -1,0 +1,328 @@
+//! How actors are supervised, and how operators change that while they live. What is changed is one
+//! record in the store, with one fixed id: committed, numbered and fenced as any other.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
+
+use colloquy_model::answer::{Answer, Precondition};
+use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header, KeptAnswer, NewRow};
+use colloquy_model::conversation::MessageCounts;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::event_kind::EventKind;
+use colloquy_model::id::SupervisionId;
+use colloquy_model::idempotency::Reservation;
+use colloquy_model::json;
+use colloquy_model::supervision::KeptSettings;
+use colloquy_model::time::Timestamp;
+use colloquy_runtime::{
+    AskError, Cause, CommitFailure, Incarnation, Policy, PolicySetting, SupervisedKind,
+};
+use tokio::sync::oneshot;
+
+use super::messages::{
+    ChangeSupervision, KINDS, KindsView, Number, SettingView, SupervisionError, SupervisionView,
+    Wanted,
+};
+use super::settings_view::SettingsView;
+use crate::store::{Store, Stored};
+
+/// How often a change is tried again when another one came first.
+const TRIES_MAX: usize = 3;
+/// The number of the one record, which no identifier that is made can have.
+const NUMBER: u64 = 1;
+
+/// Every kind of actor, and how each is supervised.
+pub struct Supervision {
+    kinds: Vec<Arc<dyn SupervisedKind>>,
+    /// What holds where no operator has set anything.
+    configured: BTreeMap<&'static str, Policy>,
+    kept: Arc<SettingsView>,
+    store: Arc<dyn Store>,
+    /// Held while a change is judged and committed, so that the next one sees it.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl Supervision {
+    /// Takes over how these kinds are supervised: what they are run by now is what is configured,
+    /// and what operators have set goes over it at once and with every change.
+    pub(crate) fn new(
+        kinds: Vec<Arc<dyn SupervisedKind>>,
+        kept: Arc<SettingsView>,
+        store: Arc<dyn Store>,
+    ) -> Self {
+        let policy =
+            |kind: &Arc<dyn SupervisedKind>| Some((kind.kind(), Policy::clone(&*kind.policy()?)));
+        let configured: BTreeMap<_, _> = kinds.iter().filter_map(policy).collect();
+        let applied = Applied {
+            kinds: kinds.iter().map(Arc::downgrade).collect(),
+            configured: configured.clone(),
+        };
+        applied.warn_of_unknown(&kept.get().settings);
+        kept.listen(Box::new(move |before, after| applied.apply(before, after)));
+        Supervision {
+            kinds,
+            configured,
+            kept,
+            store,
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Every kind of actor.
+    pub fn kinds(&self) -> &[Arc<dyn SupervisedKind>] {
+        &self.kinds
+    }
+
+    /// How actors are supervised now.
+    pub fn settings(&self) -> Answer {
+        let kept = self.kept.get();
+        let setting = |kind: &'static str, setting: PolicySetting| {
+            let configured = self.configured(kind, setting);
+            let own = known(&kept.settings, kind, setting);
+            SettingView {
+                value: Number(own.unwrap_or(configured)),
+                configured: Number(configured),
+            }
+        };
+        let view = SupervisionView {
+            kinds: KindsView::of(setting),
+        };
+        Answer::ok(Some(self.etag(kept.revision)), json::bytes(&view))
+    }
+
+    /// Changes how actors are supervised. The answer leaves when the change is durable and holds
+    /// for actors that live.
+    ///
+    /// # Errors
+    /// [`SupervisionError`], or why it could not be committed.
+    pub async fn change(
+        &self,
+        caller: Caller,
+        if_match: Option<Precondition>,
+        change: ChangeSupervision,
+    ) -> Result<Answer, AskError<SupervisionError>> {
+        let wanted = change.kinds.unwrap_or_default().wanted();
+        check(&wanted).map_err(AskError::Refused)?;
+        let _turn = self.changing.lock().await;
+        for _ in 0..TRIES_MAX {
+            let kept = self.kept.get();
+            let etag = self.etag(kept.revision);
+            if if_match.as_ref().is_some_and(|known| !known.holds(&etag)) {
+                return Err(AskError::Refused(SupervisionError::Precondition));
+            }
+            let next = laid_over(&kept.settings, &wanted);
+            if next == *kept.settings {
+                return Ok(self.settings());
+            }
+            let commit = self.commit_of(kept.revision, next, caller.clone());
+            match self.commit(commit).await {
+                Ok(()) => {
+                    let by = &*caller.by.request_id;
+                    tracing::info!(request_id = by, "an operator has changed the supervision");
+                    return Ok(self.settings());
+                }
+                Err(CommitFailure::Conflict) => self.reload().await?,
+                Err(CommitFailure::Unavailable | CommitFailure::Violated(_)) => {
+                    return Err(AskError::unavailable(Cause::StoreUnavailable));
+                }
+                Err(CommitFailure::Unknown) => return Err(AskError::Unknown),
+            }
+        }
+        Err(AskError::unavailable(Cause::Conflict))
+    }
+
+    /// Keeps the answer to a command that changed nothing stored, under its idempotency key.
+    ///
+    /// # Errors
+    /// [`AskError::Unknown`]: the command was done, and its answer is not kept.
+    pub async fn keep_answer<E>(
+        &self,
+        caller: Caller,
+        reservation: Option<Reservation>,
+        answer: Answer,
+    ) -> Result<Answer, AskError<E>> {
+        let Some(reservation) = reservation else {
+            return Ok(answer);
+        };
+        let now = Timestamp::now().0;
+        // A place of its own: it is fenced by nothing.
+        let id = SupervisionId::new(now);
+        let mut commit = Commit::new(subject(id), 0, caller, now);
+        commit.answer = Some(KeptAnswer {
+            reservation,
+            done: answer.done,
+            id: answer.id.clone(),
+            etag: answer.etag.clone(),
+            body: Some(answer.body.clone()),
+        });
+        let kept = self.commit(commit).await;
+        kept.map(|()| answer).map_err(|_| AskError::Unknown)
+    }
+
+    /// Takes in what another node has committed.
+    async fn reload(&self) -> Result<(), AskError<SupervisionError>> {
+        if let Some(Stored::Record(record)) = self.store.reload(subject(id())).await?
+            && let Ok(settings) = serde_json::from_str(&record.body)
+        {
+            self.kept.put(record.sequence, settings);
+        }
+        Ok(())
+    }
+
+    fn commit_of(&self, revision: u64, settings: KeptSettings, caller: Caller) -> Commit {
+        let body = json::text(&settings);
+        let mut commit = Commit::new(subject(id()), revision, caller, Timestamp::now().0);
+        commit.rows.push(NewRow {
+            happened: match revision {
+                0 => EventKind::RecordCreated,
+                _ => EventKind::RecordUpdated,
+            },
+            payload: body.clone().into(),
+            tallies: MessageCounts::default(),
+            seen: None,
+            edits: None,
+        });
+        commit.header = Header::Record {
+            new: revision == 0,
+            name: "supervision".to_owned(),
+            body,
+            names: Vec::new(),
+        };
+        commit.effects = vec![Effect::Supervision(Box::new(settings))];
+        Commit {
+            tenant: Tenant::OPERATORS,
+            ..commit
+        }
+    }
+
+    /// Commits, and waits until it is known what became of that.
+    async fn commit(&self, commit: Commit) -> Result<(), CommitFailure<ConstraintViolation>> {
+        let (settle, settled) = oneshot::channel();
+        let settle = Box::new(move |outcome| {
+            // Whoever asked may have left.
+            let _ = settle.send(outcome);
+        });
+        self.store.submit(Incarnation::next(), commit, settle);
+        settled.await.unwrap_or(Err(CommitFailure::Unknown))
+    }
+
+    fn configured(&self, kind: &str, setting: PolicySetting) -> f64 {
+        self.configured
+            .get(kind)
+            .map_or(0.0, |policy| setting.of(policy))
+    }
+
+    /// Changes with what is kept and with what is configured: the settings show both.
+    fn etag(&self, revision: u64) -> String {
+        let mut hasher = DefaultHasher::new();
+        for kind in KINDS {
+            for setting in PolicySetting::ALL {
+                self.configured(kind, setting).to_bits().hash(&mut hasher);
+            }
+        }
+        format!("{revision}-{:016x}", hasher.finish())
+    }
+}
+
+/// Checks all values that a change names.
+fn check(wanted: &[Wanted]) -> Result<(), SupervisionError> {
+    for (kind, setting, value) in wanted {
+        let checked = value.map_or(Ok(()), |value| setting.check(value));
+        checked.map_err(|reason| SupervisionError::OutOfBounds {
+            field: format!("kinds.{kind}.{}", setting.name()),
+            reason,
+        })?;
+    }
+    Ok(())
+}
+
+/// What is kept when a change has been made.
+fn laid_over(kept: &KeptSettings, wanted: &[Wanted]) -> KeptSettings {
+    let KeptSettings(mut all) = kept.clone();
+    for (kind, setting, value) in wanted {
+        let of_kind = all.entry((*kind).to_owned()).or_default();
+        match value {
+            Some(value) => drop(of_kind.insert(setting.name().to_owned(), *value)),
+            None => drop(of_kind.remove(setting.name())),
+        }
+    }
+    all.retain(|_, of_kind| !of_kind.is_empty());
+    KeptSettings(all)
+}
+
+/// What operators have set of a setting; none where that is nothing, or of no use to this version.
+fn known(kept: &KeptSettings, kind: &str, setting: PolicySetting) -> Option<f64> {
+    let value = *kept.0.get(kind)?.get(setting.name())?;
+    setting.check(value).ok().map(|()| value)
+}
+
+/// The kinds as changes of their settings reach them. It does not keep them alive.
+struct Applied {
+    kinds: Vec<Weak<dyn SupervisedKind>>,
+    configured: BTreeMap<&'static str, Policy>,
+}
+
+impl Applied {
+    /// Lets what is kept hold for actors that live, and logs what has changed.
+    fn apply(&self, before: &KeptSettings, after: &KeptSettings) {
+        for kind in self.kinds.iter().filter_map(Weak::upgrade) {
+            let Some(configured) = self.configured.get(kind.kind()) else {
+                continue;
+            };
+            let mut policy = configured.clone();
+            for setting in PolicySetting::ALL {
+                let value = |kept| known(kept, kind.kind(), setting);
+                if let Some(value) = value(after) {
+                    setting.set(&mut policy, value);
+                }
+                let (from, to) = (value(before), value(after));
+                if from != to {
+                    let configured = setting.of(configured);
+                    tracing::info!(
+                        kind = kind.kind(),
+                        setting = setting.name(),
+                        from = from.unwrap_or(configured),
+                        to = to.unwrap_or(configured),
+                        "a setting of supervision has changed"
+                    );
+                }
+            }
+            kind.set_policy(policy);
+        }
+    }
+
+    /// Tells of what an earlier or later version has kept and this one can't use.
+    fn warn_of_unknown(&self, kept: &KeptSettings) {
+        for (kind, of_kind) in &kept.0 {
+            for (name, value) in of_kind {
+                let setting = PolicySetting::named(name);
+                let is_known = self.configured.contains_key(kind.as_str())
+                    && setting.is_some_and(|setting| setting.check(*value).is_ok());
+                if !is_known {
+                    tracing::warn!(
+                        kind,
+                        setting = name,
+                        value,
+                        "a kept setting of supervision is not known to this version: what is \
+                         configured holds"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The identifier of the one record.
+fn id() -> SupervisionId {
+    SupervisionId::from_parts(NUMBER, 0)
+}
+
+fn subject(id: SupervisionId) -> Subject {
+    Subject {
+        kind: Kind::Supervision,
+        number: id.number(),
+        tail: id.tail(),
+    }
+}

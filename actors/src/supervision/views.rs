@@ -1,0 +1,258 @@
+//! The shapes in which operators see kinds of actors and single ones.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use colloquy_model::time::Timestamp;
+use colloquy_runtime::{
+    ActorState, Failure, Inspection, Instance, Life, Overview, Percentiles, StateCounts,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The figures of one kind of actor. Counters run from the start of the process.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ActorKind)]
+pub struct ActorKindView {
+    /// The kind's name, such as `conversation`.
+    kind: &'static str,
+    /// How many are in memory, those in quarantine among them.
+    live: usize,
+    /// How many of them are in each state.
+    by_state: StateCountsView,
+    /// How full their mailboxes are.
+    mailbox: MailboxView,
+    /// Bytes that their states hold.
+    bytes: usize,
+    /// Commands that were decided.
+    handled: u64,
+    /// Commands that were refused with nothing done, by cause.
+    refused: BTreeMap<&'static str, u64>,
+    /// How long commands took to be decided; one in sixteen is measured, and 0 stands for none.
+    working_ms: PercentilesView,
+    /// How long commands waited for their turn; one in sixteen is measured, and 0 stands for none.
+    waiting_ms: PercentilesView,
+    /// How often an actor was started.
+    activations: u64,
+    /// How often one left memory, by reason.
+    passivations: BTreeMap<&'static str, u64>,
+    /// How often one began anew from what is stored, by cause. A crash that ends in quarantine
+    /// is none.
+    restarts: BTreeMap<&'static str, u64>,
+    /// Commits that were refused because another copy of the entity had committed before.
+    conflicts: u64,
+    /// The newest 20, the latest first.
+    last_failures: Vec<FailureView>,
+}
+
+/// How many actors are in each state.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ActorStateCounts)]
+struct StateCountsView {
+    loading: usize,
+    ready: usize,
+    backing_off: usize,
+    quarantined: usize,
+}
+
+/// How full mailboxes are: commands that are queued or under way.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ActorMailbox)]
+struct MailboxView {
+    /// Of all actors of the kind together.
+    used: u64,
+    /// The most that one of them has.
+    max: u32,
+}
+
+/// Two percentiles of a time in milliseconds, right to within a quarter.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ActorPercentiles)]
+pub(super) struct PercentilesView {
+    p50: f64,
+    p99: f64,
+}
+
+/// A failure that cost an actor its state in memory.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ActorFailure)]
+struct FailureView {
+    /// The actor's id.
+    id: String,
+    /// When it failed.
+    at: Timestamp,
+    /// What failed: `crash`, `conflict`, `store` or `thread`.
+    cause: &'static str,
+    /// The panic's message, or a few words.
+    message: String,
+}
+
+/// One actor.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ActorInstance)]
+pub struct InstanceView {
+    /// Its id.
+    id: String,
+    /// The state of its supervision.
+    state: ActorStateView,
+    /// Commands that it holds, queued and under way.
+    mailbox_used: u32,
+    /// Bytes that its state holds.
+    bytes: usize,
+    /// The number of its last change.
+    revision: u64,
+    /// How often it was restarted, for whatever cause, since it came into memory.
+    restarts: u64,
+    /// When its last command came; null for one that is not in memory.
+    last_used_at: Option<Timestamp>,
+    /// When its quarantine ends, in which its next command is a trial; null where it is in none.
+    quarantined_until: Option<Timestamp>,
+    /// Its last failure since it came into memory.
+    last_failure: Option<FailureView>,
+}
+
+/// The state of an actor's supervision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ActorState)]
+pub enum ActorStateView {
+    /// Its first load is under way.
+    Loading,
+    /// It takes commands.
+    Ready,
+    /// It crashed and waits for its restart.
+    BackingOff,
+    /// It crashed too often and waits for its trial.
+    Quarantined,
+    /// It is stored and not in memory.
+    Passive,
+}
+
+impl From<ActorStateView> for ActorState {
+    fn from(state: ActorStateView) -> Self {
+        match state {
+            ActorStateView::Loading => Self::Loading,
+            ActorStateView::Ready => Self::Ready,
+            ActorStateView::BackingOff => Self::BackingOff,
+            ActorStateView::Quarantined => Self::Quarantined,
+            ActorStateView::Passive => Self::Passive,
+        }
+    }
+}
+
+impl From<ActorState> for ActorStateView {
+    fn from(state: ActorState) -> Self {
+        match state {
+            ActorState::Loading => Self::Loading,
+            ActorState::Ready => Self::Ready,
+            ActorState::BackingOff => Self::BackingOff,
+            ActorState::Quarantined => Self::Quarantined,
+            ActorState::Passive => Self::Passive,
+        }
+    }
+}
+
+impl From<Overview> for ActorKindView {
+    fn from(overview: Overview) -> Self {
+        let passivations = overview.passivations.into_iter();
+        let restarts = overview.restarts.into_iter();
+        let refused = overview.refused.into_iter();
+        ActorKindView {
+            kind: overview.kind,
+            live: overview.live,
+            by_state: overview.by_state.into(),
+            mailbox: MailboxView {
+                used: overview.permits_taken,
+                max: overview.permits_taken_max,
+            },
+            bytes: overview.bytes,
+            handled: overview.handled,
+            refused: refused.map(|(cause, n)| (cause.label(), n)).collect(),
+            working_ms: overview.handling.into(),
+            waiting_ms: overview.waiting.into(),
+            activations: overview.activations,
+            passivations: passivations.map(|(why, n)| (why.label(), n)).collect(),
+            restarts: restarts.map(|(why, n)| (why.label(), n)).collect(),
+            conflicts: overview.conflicts,
+            last_failures: overview
+                .failures
+                .into_iter()
+                .map(FailureView::from)
+                .collect(),
+        }
+    }
+}
+
+impl From<StateCounts> for StateCountsView {
+    fn from(counts: StateCounts) -> Self {
+        StateCountsView {
+            loading: counts.loading,
+            ready: counts.ready,
+            backing_off: counts.backing_off,
+            quarantined: counts.quarantined,
+        }
+    }
+}
+
+impl From<Percentiles> for PercentilesView {
+    fn from(Percentiles { p50, p99 }: Percentiles) -> Self {
+        PercentilesView {
+            p50: milliseconds(p50),
+            p99: milliseconds(p99),
+        }
+    }
+}
+
+/// A time in milliseconds with three digits behind the point.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl From<Failure> for FailureView {
+    fn from(failure: Failure) -> Self {
+        FailureView {
+            id: failure.id,
+            at: failure.at,
+            cause: failure.cause.label(),
+            message: failure.text,
+        }
+    }
+}
+
+impl InstanceView {
+    /// An actor as it was seen at this instant.
+    #[must_use]
+    pub fn of(instance: Instance, now: Timestamp) -> Self {
+        let Instance { id, seen } = instance;
+        let Inspection {
+            life,
+            permits_taken,
+            revision,
+            bytes,
+            idle,
+            restarts,
+            last_failure,
+            committed: _,
+            handled: _,
+        } = seen;
+        let quarantined_until = match life {
+            Life::Quarantined(left) => Some(Timestamp(now.0.saturating_add(whole_ms(left)))),
+            Life::Loading | Life::Ready | Life::BackingOff(_) | Life::Passive => None,
+        };
+        InstanceView {
+            id,
+            state: life.state().into(),
+            mailbox_used: permits_taken,
+            bytes,
+            revision,
+            restarts,
+            last_used_at: idle.map(|idle| Timestamp(now.0.saturating_sub(whole_ms(idle)))),
+            quarantined_until,
+            last_failure: last_failure.map(FailureView::from),
+        }
+    }
+}
+
+fn whole_ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,339 @@
+//! Crashes on purpose: what a caller, a neighbour and an operator see of them.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Operator, at, drilling};
+use crate::support::shapes::{assert_recent, assert_shape, instant};
+use crate::support::{Client, Dice, until};
+
+#[tokio::test]
+async fn a_crash_fails_one_request_and_the_next_succeeds() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let messages = format!("/v1/conversations/{conversation}/messages");
+    let operator = Operator::of(&server);
+    let drilled = operator.steer(&conversation, "crash").await.expect(200);
+    assert_eq!(drilled["state"], "ready");
+    let crashed = client.post(&messages, json!({"content": "lost"})).await;
+    assert_eq!(crashed["error"]["details"]["outcome"], "unknown");
+    crashed.error(500, "server_error", "");
+    assert_eq!(client.message(&conversation, "kept").await["seq"], 1);
+    let seen = operator.seen(&conversation).await;
+    assert_eq!(
+        (&seen["restarts"], &seen["state"]),
+        (&json!(1), &json!("ready"))
+    );
+    assert_shape(&seen["last_failure"], "id, at, cause, message");
+    assert_eq!(seen["last_failure"]["cause"], "crash");
+    assert_recent(&seen["last_failure"]["at"]);
+    let kind = operator.kind("conversation").await;
+    assert_eq!(kind["restarts"]["crash"], 1);
+    assert_eq!(kind["last_failures"], json!([seen["last_failure"]]));
+}
+
+#[tokio::test]
+async fn a_passive_actor_is_loaded_to_be_crashed_and_reading_crashes_it_too() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    operator.steer(&conversation, "passivate").await.expect(200);
+    let loaded = operator.steer(&conversation, "crash").await.expect(200);
+    assert_eq!(loaded["state"], "ready", "it is loaded");
+    let path = format!("/v1/conversations/{conversation}");
+    client.get(&path).await.error(500, "server_error", "");
+    client.get(&path).await.expect(200);
+}
+
+#[tokio::test]
+async fn documents_and_keys_crash_alike() {
+    let server = drilling();
+    let account = server.account().await;
+    let client = account.test();
+    let document = client
+        .post("/api/v1/documents", json!({"title": "t", "content": "c"}))
+        .await
+        .expect(201)
+        .id("id");
+    let (_, key) = account.key(json!({"type": "test"})).await;
+    let key = key["key_id"].as_str().unwrap().to_owned();
+    let operator = server.operator();
+    for (kind, id, caller, path) in [
+        (
+            "document",
+            &document,
+            &client,
+            format!("/api/v1/documents/{document}"),
+        ),
+        ("key", &key, &operator, format!("/admin/v1/keys/{key}")),
+    ] {
+        let drill = format!("{}/crash", at(kind, id));
+        operator.post(&drill, json!({})).await.expect(200);
+        caller.get(&path).await.error(500, "server_error", "");
+        caller.get(&path).await.expect(200);
+        let seen = operator.get(&at(kind, id)).await.expect(200);
+        assert_eq!(seen["restarts"], 1, "{kind}");
+    }
+}
+
+/// Sends a burst to a conversation that is to crash; how many of each status came.
+async fn burst(client: &Client, conversation: &str, size: usize) -> Vec<u16> {
+    let path = format!("/v1/conversations/{conversation}/messages");
+    let sends = (0..size).map(|n| {
+        let call = client.post(&path, json!({"content": format!("message {n}")}));
+        tokio::spawn(async move { call.await.status })
+    });
+    let sends: Vec<_> = sends.collect();
+    let mut statuses = Vec::new();
+    for send in sends {
+        statuses.push(send.await.unwrap());
+    }
+    statuses.sort_unstable();
+    statuses
+}
+
+#[tokio::test]
+async fn what_is_queued_behind_a_crash_succeeds() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let mut crashes = 0;
+    // The first crash in a window restarts at once, so nothing is refused.
+    operator
+        .set(json!({"conversation": {"window_seconds": 0}}))
+        .await;
+    for round in 1..=10 {
+        operator.steer(&conversation, "crash").await.expect(200);
+        let statuses = burst(&client, &conversation, 32).await;
+        let failed = statuses.iter().filter(|status| **status == 500).count();
+        assert_eq!(failed, 1, "{statuses:?}");
+        crashes += failed;
+        assert_eq!(statuses[0], 201, "{statuses:?}");
+        assert_eq!(statuses[30], 201, "{statuses:?}");
+        let path = format!("/v1/conversations/{conversation}/messages");
+        assert_eq!(client.get(&path).await.total(), round * 31);
+    }
+    let kind = operator.kind("conversation").await;
+    assert_eq!(kind["restarts"]["crash"], crashes);
+}
+
+#[tokio::test]
+async fn the_fifth_crash_in_the_window_quarantines_that_conversation_alone() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let (bad, good) = (client.conversation().await, client.conversation().await);
+    let operator = Operator::of(&server);
+    operator.quarantine(&bad, &client).await;
+    let path = format!("/v1/conversations/{bad}");
+    let refused = client.get(&path).await;
+    assert!((1..=60).contains(&refused.number("retry-after")));
+    assert_eq!(refused["error"]["details"]["outcome"], "none");
+    refused.error(503, "unavailable", "");
+    client.message(&good, "a neighbour notices nothing").await;
+    let seen = operator.seen(&bad).await;
+    assert_eq!(
+        (&seen["state"], &seen["restarts"]),
+        (&json!("quarantined"), &json!(4))
+    );
+    let left = instant(&seen["quarantined_until"]) - chrono::Utc::now();
+    assert!((50..=60).contains(&left.num_seconds()), "{left}");
+    let kind = operator.kind("conversation").await;
+    assert_eq!(
+        (&kind["live"], &kind["by_state"]["quarantined"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(kind["last_failures"].as_array().unwrap().len(), 5);
+    assert_eq!(kind["refused"]["quarantined"], 1);
+    for command in ["restart", "passivate"] {
+        let still = operator.steer(&bad, command).await.expect(200);
+        assert_eq!(still["state"], "quarantined", "{command}");
+    }
+    assert_eq!(
+        operator.steer(&bad, "release").await.expect(200)["state"],
+        "ready"
+    );
+    client.get(&path).await.expect(200);
+    operator.crash(&bad, &client).await;
+    client.get(&path).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_quarantine_ends_in_one_trial() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 0.2}}))
+        .await;
+    operator.quarantine(&conversation, &client).await;
+    let path = format!("/v1/conversations/{conversation}");
+    let trial = async || {
+        until("the trial is let in", Duration::from_secs(10), async || {
+            let answer = client.get(&path).await;
+            (answer.status != 503).then_some(answer)
+        })
+        .await
+    };
+    operator.steer(&conversation, "crash").await.expect(200);
+    trial().await.error(500, "server_error", "");
+    client.get(&path).await.error(503, "unavailable", "");
+    trial().await.expect(200);
+    let kind = operator.kind("conversation").await;
+    assert_eq!(kind["last_failures"].as_array().unwrap().len(), 6);
+    assert_eq!(kind["restarts"]["crash"], 4);
+    assert_eq!(kind["activations"], 3, "the first start and two trials");
+}
+
+#[tokio::test]
+async fn the_backoff_is_what_the_settings_say_and_they_change_in_between() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let path = format!("/v1/conversations/{conversation}");
+    let settings = json!({"backoff_min_seconds": 0.5, "backoff_jitter": 0, "crashes_max": 100});
+    operator.set(json!({"conversation": settings})).await;
+    // Crashes it and measures how long requests are refused then.
+    let backoff = async || {
+        operator.crash(&conversation, &client).await;
+        let crashed = Instant::now();
+        let refused = client.get(&path).await;
+        let state = operator.seen(&conversation).await["state"].clone();
+        until("it is back", Duration::from_secs(20), async || {
+            (client.get(&path).await.status == 200).then_some(())
+        })
+        .await;
+        (crashed.elapsed(), refused.status, state)
+    };
+    let (waited, first, _) = backoff().await;
+    assert_eq!(
+        first, 200,
+        "the first restart comes at once, not after {waited:?}"
+    );
+    for expected in [0.5, 1.0] {
+        let (waited, refused, state) = backoff().await;
+        assert_eq!((refused, state), (503, json!("backing_off")));
+        let waited = waited.as_secs_f64();
+        // What a busy machine adds is little beside the next step.
+        let bounds = expected - 0.3..expected + 0.9;
+        assert!(bounds.contains(&waited), "{waited} for {expected}");
+    }
+    let settings = json!({"backoff_max_seconds": 0, "backoff_min_seconds": 0});
+    operator.set(json!({"conversation": settings})).await;
+    let (_, now, _) = backoff().await;
+    assert_eq!(
+        now, 200,
+        "the fourth crash restarts at once, as the settings say now"
+    );
+}
+
+#[tokio::test]
+async fn a_neighbour_notices_nothing_of_a_conversation_that_crashes_all_the_time() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let (bad, good) = (client.conversation().await, client.conversation().await);
+    let operator = Operator::of(&server);
+    let settings = json!({"crashes_max": 1_000_000, "backoff_min_seconds": 0});
+    operator.set(json!({"conversation": settings})).await;
+    for n in 1..=100 {
+        operator.crash(&bad, &client).await;
+        assert_eq!(client.message(&good, &format!("{n}")).await["seq"], n);
+    }
+    let neighbour = operator.seen(&good).await;
+    assert_eq!(
+        (&neighbour["restarts"], &neighbour["last_failure"]),
+        (&json!(0), &json!(null))
+    );
+    let kind = operator.kind("conversation").await;
+    assert_eq!(kind["restarts"]["crash"], 100);
+    assert_eq!(kind["last_failures"].as_array().unwrap().len(), 20);
+}
+
+/// Sends messages until it is told to end; which were acknowledged, and which may have been done.
+async fn write(client: Client, path: String, writer: usize) -> (Vec<String>, BTreeSet<String>) {
+    let (mut acknowledged, mut unknown) = (Vec::new(), BTreeSet::new());
+    for n in 0..40 {
+        let content = format!("{writer}/{n}");
+        let answer = client.post(&path, json!({"content": content})).await;
+        match answer.status {
+            201 => acknowledged.push(content),
+            500 => drop(unknown.insert(content)),
+            status => {
+                assert_eq!(status, 503, "{answer}");
+                assert_eq!(answer["error"]["details"]["outcome"], "none", "{answer}");
+            }
+        }
+    }
+    (acknowledged, unknown)
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_or_doubled_under_drills_at_random() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let operator = Operator::of(&server);
+    let mut conversations = Vec::new();
+    for _ in 0..4 {
+        conversations.push(client.conversation().await);
+    }
+    let settings = json!({"backoff_max_seconds": 0.01, "quarantine_seconds": 0.05});
+    operator.set(json!({"conversation": settings})).await;
+    let writers = (0..32).map(|writer| {
+        let conversation = &conversations[writer % conversations.len()];
+        let path = format!("/v1/conversations/{conversation}/messages");
+        tokio::spawn(write(client.clone(), path, writer))
+    });
+    let writers: Vec<_> = writers.collect();
+    let mut dice = Dice::new(7);
+    while writers.iter().any(|writer| !writer.is_finished()) {
+        let conversation = &conversations[dice.below(4) as usize];
+        let command = ["crash", "crash", "restart", "passivate", "release"][dice.below(5) as usize];
+        operator.steer(conversation, command).await.expect(200);
+    }
+    let (mut acknowledged, mut unknown) = (BTreeSet::new(), BTreeSet::new());
+    for writer in writers {
+        let (done, may_be) = writer.await.unwrap();
+        acknowledged.extend(done);
+        unknown.extend(may_be);
+    }
+    assert!(
+        acknowledged.len() > 32 && !unknown.is_empty(),
+        "{unknown:?}"
+    );
+    let mut stored = Vec::new();
+    for conversation in &conversations {
+        operator.steer(conversation, "release").await.expect(200);
+        stored.extend(contents(&client, conversation).await);
+    }
+    let distinct: BTreeSet<String> = stored.iter().cloned().collect();
+    assert_eq!(distinct.len(), stored.len(), "something is doubled");
+    assert_eq!(
+        acknowledged.difference(&distinct).next(),
+        None,
+        "something is lost"
+    );
+    let allowed: BTreeSet<String> = acknowledged.union(&unknown).cloned().collect();
+    assert_eq!(
+        distinct.difference(&allowed).next(),
+        None,
+        "something refused was done"
+    );
+}
+
+/// The texts of all messages of a conversation.
+async fn contents(client: &Client, conversation: &str) -> Vec<String> {
+    let first = format!("/v1/conversations/{conversation}/messages?limit=100&after_seq=0");
+    let (mut all, mut path) = (Vec::new(), Some(first));
+    while let Some(next) = path {
+        let page = client.get(&next).await.expect(200);
+        all.extend(page.column("content"));
+        path = page.link("next");
+    }
+    all
+}

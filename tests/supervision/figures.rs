@@ -1,0 +1,201 @@
+//! What operators see of kinds and of single actors.
+
+use serde_json::json;
+
+use super::{INSTANCE, KIND, Operator, at};
+use crate::support::shapes::{assert_recent, assert_shape};
+use crate::support::{Server, account, shared};
+
+const KINDS: [&str; 7] = [
+    "conversation",
+    "document",
+    "account",
+    "key",
+    "user",
+    "customer",
+    "webhook",
+];
+
+#[tokio::test]
+async fn every_kind_of_actor_has_its_figures() {
+    let operator = shared().operator();
+    let kinds = operator.get("/admin/v1/actors").await.expect(200);
+    let names = kinds.column("kind");
+    for kind in KINDS {
+        assert!(names.iter().any(|name| name == kind), "{kind}");
+        let one = operator.get(&format!("/admin/v1/actors/{kind}")).await;
+        assert_eq!(one.expect(200)["kind"], kind);
+    }
+    for kind in kinds.data() {
+        assert_shape(kind, KIND);
+        assert_shape(
+            &kind["by_state"],
+            "loading, ready, backing_off, quarantined",
+        );
+        assert_shape(&kind["mailbox"], "used, max");
+        for times in ["working_ms", "waiting_ms"] {
+            assert_shape(&kind[times], "p50, p99");
+            assert!(kind[times]["p99"].as_f64() >= kind[times]["p50"].as_f64());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kinds_figures_agree_with_what_was_done() {
+    let server = Server::start();
+    let operator = Operator::of(&server);
+    let before = operator.kind("conversation").await;
+    assert_eq!(
+        (&before["live"], &before["handled"]),
+        (&json!(0), &json!(0))
+    );
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    for n in 0..10 {
+        client.message(&conversation, &format!("message {n}")).await;
+    }
+    let after = operator.kind("conversation").await;
+    assert_eq!(after["live"], 1);
+    assert_eq!(after["by_state"]["ready"], 1);
+    assert_eq!(after["activations"], 1);
+    assert_eq!(after["handled"], 11, "the creation and ten messages");
+    assert_eq!(after["mailbox"], json!({"used": 0, "max": 0}));
+    assert!(after["bytes"].as_u64().unwrap() > 0);
+    assert_eq!(after["conflicts"], 0);
+    assert_eq!(after["last_failures"], json!([]));
+    let sum = |counts: &serde_json::Value| -> u64 {
+        let counts = counts.as_object().unwrap();
+        counts.values().map(|count| count.as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum(&after["refused"]), 0);
+    assert_eq!(sum(&after["restarts"]), 0);
+    assert_eq!(sum(&after["passivations"]), 0);
+}
+
+#[tokio::test]
+async fn an_actor_in_memory_and_one_that_is_only_stored_are_both_shown() {
+    let mut server = Server::start();
+    let client = server.account().await.test();
+    let (first, second) = (client.conversation().await, client.conversation().await);
+    client.message(&first, "hello").await;
+    let operator = Operator::of(&server);
+    let seen = operator.seen(&first).await;
+    assert_shape(&seen, INSTANCE);
+    assert_eq!(
+        (&seen["id"], &seen["state"]),
+        (&json!(first), &json!("ready"))
+    );
+    assert_eq!(
+        (&seen["revision"], &seen["mailbox_used"]),
+        (&json!(2), &json!(0))
+    );
+    assert_recent(&seen["last_used_at"]);
+    server.restart();
+    let operator = Operator::of(&server);
+    for id in [&first, &second] {
+        let seen = operator.seen(id).await;
+        assert_shape(&seen, INSTANCE);
+        assert_eq!(seen["state"], "passive");
+        assert_eq!(
+            (&seen["bytes"], &seen["last_used_at"]),
+            (&json!(0), &json!(null))
+        );
+    }
+    assert_eq!(operator.seen(&first).await["revision"], 2);
+    let kind = operator.kind("conversation").await;
+    assert_eq!(kind["live"], 0, "looking loads nothing");
+}
+
+#[tokio::test]
+async fn instances_are_filtered_sorted_and_limited() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let mut made = Vec::new();
+    for _ in 0..25 {
+        made.push(client.conversation().await);
+    }
+    client.message(&made[3], "the latest").await;
+    let operator = server.operator();
+    let list = async |query: &str| {
+        let path = format!("/admin/v1/actors/conversation/instances{query}");
+        operator.get(&path).await.expect(200)
+    };
+    let all = list("").await;
+    assert_eq!(all.data().len(), 20, "the default limit");
+    assert!(all["meta"].is_null(), "{all}");
+    assert_eq!(all.column("id")[0], made[3], "the latest first");
+    for instance in all.data() {
+        assert_shape(instance, INSTANCE);
+    }
+    assert_eq!(list("?limit=1000&state=ready").await.data().len(), 25);
+    assert_eq!(list("?state=quarantined").await.data().len(), 0);
+    for sort in ["mailbox", "bytes", "restarts", "last_used"] {
+        assert_eq!(list(&format!("?sort={sort}&limit=3")).await.data().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn what_there_is_none_of_is_404() {
+    let account = account().await;
+    let operator = account.operator();
+    let conversation = account.test().conversation().await;
+    for path in [
+        "/admin/v1/actors/nonsense".to_owned(),
+        "/admin/v1/actors/nonsense/instances".to_owned(),
+        at("nonsense", &conversation),
+        at("conversation", "nonsense"),
+        at("conversation", "conv_0190163d8694739b85d52d5e4a4d6d5f"),
+        // The id of another kind.
+        at("document", &conversation),
+        at("conversation", &account.account_id),
+    ] {
+        operator.get(&path).await.error(404, "not_found", "");
+    }
+    let seen = operator.get(&at("conversation", &conversation)).await;
+    seen.expect(200);
+}
+
+#[tokio::test]
+async fn a_bad_query_is_refused_by_its_name() {
+    let operator = shared().operator();
+    for (query, field) in [
+        ("state=asleep", "state"),
+        ("state=passive", "state"),
+        ("sort=name", "sort"),
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=x", "limit"),
+        ("offset=1", "offset"),
+        ("limit=1&limit=2", "limit"),
+    ] {
+        let path = format!("/admin/v1/actors/conversation/instances?{query}");
+        let refused = operator.get(&path).await;
+        refused.error(400, "invalid_request", field);
+    }
+    let path = "/admin/v1/actors?kind=conversation";
+    operator
+        .get(path)
+        .await
+        .error(400, "invalid_request", "kind");
+}
+
+#[tokio::test]
+async fn only_operators_see_and_steer_actors() {
+    let account = account().await;
+    let conversation = account.test().conversation().await;
+    let steered = format!("{}/restart", at("conversation", &conversation));
+    for (method, path) in [
+        ("GET", "/admin/v1/actors"),
+        ("GET", "/admin/v1/actors/conversation"),
+        ("GET", "/admin/v1/actors/conversation/instances"),
+        ("POST", steered.as_str()),
+        ("GET", "/admin/v1/supervision"),
+        ("PATCH", "/admin/v1/supervision"),
+        ("GET", "/admin/v1/store"),
+    ] {
+        for client in [account.test(), account.live(), account.anonymous()] {
+            let refused = client.call(method, path).await;
+            refused.error(401, "unauthorized", "");
+        }
+    }
+}

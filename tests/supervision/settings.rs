@@ -1,0 +1,274 @@
+//! How operators change the supervision while the server runs.
+
+use serde_json::{Value, json};
+
+use super::{Operator, drilling};
+use crate::support::shapes::{assert_shape, keys};
+use crate::support::{Server, Setup, shared};
+
+const PATH: &str = "/admin/v1/supervision";
+const SETTINGS: &str = "mailbox_places, turn_budget, ask_timeout_seconds, active_max, bytes_max, idle_seconds, \
+    sweep_seconds, loads_max, crashes_max, window_seconds, backoff_first_seconds, backoff_min_seconds, \
+    backoff_max_seconds, backoff_jitter, quarantine_seconds";
+
+#[tokio::test]
+async fn every_setting_of_every_kind_is_shown_with_what_is_configured() {
+    let server = Setup::default()
+        .config("[supervision]\nidle_seconds = 77\n[supervision.key]\nbackoff_min_seconds = 0.25\n")
+        .start();
+    let shown = server.operator().get(PATH).await.expect(200);
+    assert_eq!(keys(&shown.body), ["kinds"]);
+    let kinds = "conversation, document, account, key, user, customer, webhook";
+    assert_shape(&shown["kinds"], kinds);
+    for kind in keys(&shown["kinds"]) {
+        assert_shape(&shown["kinds"][kind], SETTINGS);
+        let setting = |name: &str| shown["kinds"][kind][name].clone();
+        assert_eq!(setting("crashes_max"), json!({"value": 5, "configured": 5}));
+        assert_eq!(
+            setting("idle_seconds"),
+            json!({"value": 77, "configured": 77})
+        );
+        let least = if kind == "key" { 0.25 } else { 0.1 };
+        assert_eq!(
+            setting("backoff_min_seconds"),
+            json!({"value": least, "configured": least})
+        );
+    }
+}
+
+/// The value and the configured one of a conversation's setting.
+fn of_conversations(shown: &Value, setting: &str) -> (Value, Value) {
+    let found = &shown["kinds"]["conversation"][setting];
+    (found["value"].clone(), found["configured"].clone())
+}
+
+#[tokio::test]
+async fn a_change_is_kept_and_null_goes_back() {
+    let mut server = Server::start();
+    let operator = Operator::of(&server);
+    let before = operator.0.get(PATH).await.expect(200);
+    let changed = operator
+        .set(json!({"conversation": {"crashes_max": 3, "idle_seconds": 1.5}}))
+        .await;
+    assert_eq!(
+        of_conversations(&changed.body, "crashes_max"),
+        (json!(3), json!(5))
+    );
+    assert_eq!(
+        of_conversations(&changed.body, "idle_seconds"),
+        (json!(1.5), json!(300))
+    );
+    assert_ne!(changed.etag(), before.etag());
+    let read = operator.0.get(PATH).await.expect(200);
+    assert_eq!((read.etag(), &read.body), (changed.etag(), &changed.body));
+    server.restart();
+    let operator = Operator::of(&server);
+    let read = operator.0.get(PATH).await.expect(200);
+    assert_eq!(
+        (read.etag(), &read.body),
+        (changed.etag(), &changed.body),
+        "it is kept"
+    );
+    let back = operator
+        .set(json!({"conversation": {"crashes_max": null}}))
+        .await;
+    assert_eq!(
+        of_conversations(&back.body, "crashes_max"),
+        (json!(5), json!(5))
+    );
+    assert_eq!(
+        of_conversations(&back.body, "idle_seconds"),
+        (json!(1.5), json!(300))
+    );
+    operator
+        .set(json!({"conversation": {"idle_seconds": null}}))
+        .await;
+    let after = operator.0.get(PATH).await.expect(200);
+    assert_eq!(after.body, before.body);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_leaves_the_tag() {
+    let operator = shared().operator();
+    let before = operator.get(PATH).await.expect(200).etag();
+    for body in [
+        json!({}),
+        json!({"kinds": {}}),
+        json!({"kinds": {"user": {}}}),
+        // Null for what was never changed.
+        json!({"kinds": {"user": {"crashes_max": null}}}),
+    ] {
+        let same = operator.patch(PATH, body).await.expect(200);
+        assert_eq!(same.etag(), before);
+    }
+    let call = operator.get(PATH).with("if-none-match", &before);
+    call.await.expect(304);
+}
+
+#[tokio::test]
+async fn of_two_operators_that_change_the_same_state_one_is_refused() {
+    let server = Server::start();
+    let operator = server.operator();
+    let tag = operator.get(PATH).await.expect(200).etag();
+    let change = async |crashes: u32| {
+        let body = json!({"kinds": {"conversation": {"crashes_max": crashes}}});
+        operator.patch(PATH, body).with("if-match", &tag).await
+    };
+    let (first, second) = tokio::join!(change(2), change(3));
+    let mut statuses = [first.status, second.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 412]);
+    change(4).await.error(412, "precondition_failed", "");
+    let any = json!({"kinds": {"conversation": {"crashes_max": 7}}});
+    operator
+        .patch(PATH, any)
+        .with("if-match", "*")
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn a_bad_setting_is_refused_by_its_full_name() {
+    let operator = shared().operator();
+    let before = operator.get(PATH).await.expect(200).body;
+    for (setting, value) in [
+        ("crashes_max", json!(0)),
+        ("crashes_max", json!(-1)),
+        ("crashes_max", json!(1.5)),
+        ("crashes_max", json!("3")),
+        ("crashes_max", json!(true)),
+        ("crashes_max", json!([3])),
+        ("mailbox_places", json!(0)),
+        ("mailbox_places", json!(65_537)),
+        ("turn_budget", json!(0)),
+        ("active_max", json!(0)),
+        ("bytes_max", json!(0)),
+        ("loads_max", json!(0)),
+        ("loads_max", json!(1e18)),
+        ("quarantine_seconds", json!(-0.1)),
+        ("window_seconds", json!(1e16)),
+        ("idle_seconds", json!("soon")),
+        ("backoff_jitter", json!(1.1)),
+        ("backoff_jitter", json!(-0.1)),
+        ("crash_max", json!(3)),
+    ] {
+        let body = json!({"kinds": {"conversation": {setting: value}}});
+        let field = format!("kinds.conversation.{setting}");
+        let refused = operator.patch(PATH, body).await;
+        refused.error(400, "invalid_request", &field);
+    }
+    for (body, field) in [
+        (json!({"kinds": {"nonsense": {}}}), "kinds.nonsense"),
+        (json!({"kinds": {"limiter": {}}}), "kinds.limiter"),
+        (
+            json!({"kinds": {"conversation": null}}),
+            "kinds.conversation",
+        ),
+        (json!({"kinds": {"conversation": 3}}), "kinds.conversation"),
+        (json!({"kinds": null}), "kinds"),
+        (json!({"kind": {}}), "kind"),
+        (json!([]), ""),
+    ] {
+        operator
+            .patch(PATH, body)
+            .await
+            .error(400, "invalid_request", field);
+    }
+    let after = operator.get(PATH).await.expect(200).body;
+    assert_eq!(after, before, "nothing was changed, of none of them");
+}
+
+#[tokio::test]
+async fn a_change_holds_at_once_for_what_lives() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    operator
+        .set(json!({"conversation": {"crashes_max": 2}}))
+        .await;
+    operator.crash(&conversation, &client).await;
+    operator.crash(&conversation, &client).await;
+    let seen = operator.seen(&conversation).await;
+    assert_eq!(
+        seen["state"], "quarantined",
+        "the second crash is enough now"
+    );
+    operator.steer(&conversation, "release").await.expect(200);
+    operator
+        .set(json!({"conversation": {"crashes_max": null}}))
+        .await;
+    operator.crash(&conversation, &client).await;
+    operator.crash(&conversation, &client).await;
+    assert_ne!(operator.seen(&conversation).await["state"], "quarantined");
+}
+
+#[tokio::test]
+async fn each_change_is_logged() {
+    let server = Server::start();
+    let operator = Operator::of(&server);
+    operator.set(json!({"document": {"turn_budget": 31}})).await;
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("turn_budget"));
+    let line = line.unwrap_or_else(|| panic!("it is not logged:\n{log}"));
+    for part in ["document", "32", "31"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
+/// Writes into the one record what another version may have kept.
+const REWRITE: &str = "
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+count = db.execute('UPDATE records SET body = ? WHERE kind = 8', [sys.argv[2]]).rowcount
+db.commit()
+assert count == 1, count
+";
+
+#[tokio::test]
+async fn a_kept_setting_that_this_version_does_not_know_is_told_and_left_alone() {
+    let mut server = Server::start();
+    Operator::of(&server)
+        .set(json!({"conversation": {"crashes_max": 3}}))
+        .await;
+    assert_eq!(server.term().code(), Some(0));
+    let kept = json!({
+        "conversation": {"crashes_max": 4, "patience_max": 9, "mailbox_places": 1e9},
+        "robot": {"crashes_max": 2},
+    });
+    let written = std::process::Command::new("python3")
+        .args(["-c", REWRITE])
+        .arg(server.work().join("data/colloquy.db"))
+        .arg(kept.to_string())
+        .status();
+    assert!(written.unwrap().success());
+    server.restart();
+    let operator = Operator::of(&server);
+    let shown = operator.0.get(PATH).await.expect(200);
+    assert_eq!(
+        of_conversations(&shown.body, "crashes_max"),
+        (json!(4), json!(5))
+    );
+    assert_eq!(
+        of_conversations(&shown.body, "mailbox_places"),
+        (json!(256), json!(256))
+    );
+    let log = server.log();
+    for name in ["patience_max", "robot", "mailbox_places"] {
+        let told = |line: &&str| line.contains("WARN") && line.contains(name);
+        assert!(log.lines().any(|line| told(&line)), "{name}:\n{log}");
+    }
+    operator
+        .set(json!({"conversation": {"crashes_max": null}}))
+        .await;
+    server.restart();
+    assert!(
+        server
+            .log()
+            .lines()
+            .filter(|line| line.contains("robot"))
+            .count()
+            >= 2,
+        "it is still kept"
+    );
+}

@@ -1,0 +1,167 @@
+//! What operators do with single actors: nothing that was acknowledged is lost by it.
+
+use serde_json::json;
+
+use super::{INSTANCE, Operator, at, drilling};
+use crate::support::shapes::assert_shape;
+use crate::support::{Server, account, shared, unique};
+
+#[tokio::test]
+async fn a_restarted_actor_loads_what_was_acknowledged() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    client.message(&conversation, "kept").await;
+    let operator = Operator::of(&server);
+    let restarted = operator.steer(&conversation, "restart").await.expect(200);
+    assert_shape(&restarted.body, INSTANCE);
+    assert_eq!(
+        (&restarted["id"], &restarted["restarts"]),
+        (&json!(conversation), &json!(1))
+    );
+    assert_eq!(client.message(&conversation, "next").await["seq"], 2);
+    let kind = operator.kind("conversation").await;
+    assert_eq!(
+        (&kind["restarts"]["operator"], &kind["activations"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn a_passivated_actor_is_passive_and_the_next_request_loads_it() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    for _ in 0..2 {
+        let gone = operator.steer(&conversation, "passivate").await.expect(200);
+        assert_eq!(gone["state"], "passive");
+    }
+    let kind = operator.kind("conversation").await;
+    assert_eq!(
+        (&kind["live"], &kind["passivations"]["operator"]),
+        (&json!(0), &json!(1))
+    );
+    client.message(&conversation, "hello").await;
+    assert_eq!(operator.seen(&conversation).await["state"], "ready");
+}
+
+#[tokio::test]
+async fn where_there_is_nothing_to_do_nothing_is_done() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    assert_eq!(
+        operator.steer(&conversation, "release").await.expect(200)["state"],
+        "ready"
+    );
+    operator.steer(&conversation, "passivate").await.expect(200);
+    for command in ["restart", "passivate", "release"] {
+        let passive = operator.steer(&conversation, command).await.expect(200);
+        assert_eq!(
+            (&passive["state"], &passive["restarts"]),
+            (&json!("passive"), &json!(0))
+        );
+    }
+    assert_eq!(operator.kind("conversation").await["activations"], 1);
+}
+
+#[tokio::test]
+async fn commands_to_what_does_not_exist_are_404_and_make_nothing() {
+    let server = drilling();
+    let account = server.account().await;
+    let operator = server.operator();
+    for id in [
+        "conv_0190163d8694739b85d52d5e4a4d6d5f",
+        "nonsense",
+        account.account_id.as_str(),
+    ] {
+        for command in ["restart", "passivate", "release", "crash"] {
+            let path = format!("{}/{command}", at("conversation", id));
+            let refused = operator.post(&path, json!({})).await;
+            refused.error(404, "not_found", "");
+        }
+    }
+    let kind = Operator::of(&server).kind("conversation").await;
+    assert_eq!(kind["activations"], 0);
+}
+
+#[tokio::test]
+async fn a_body_that_says_something_is_refused() {
+    let account = account().await;
+    let conversation = account.test().conversation().await;
+    let path = format!("{}/restart", at("conversation", &conversation));
+    let refused = account.operator().post(&path, json!({"now": true})).await;
+    refused.error(400, "invalid_request", "now");
+    account.operator().call("POST", &path).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_command_is_carried_out_once_under_its_key() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let (operator, key) = (Operator::of(&server), unique("restart"));
+    let path = format!("{}/restart", at("conversation", &conversation));
+    let ask = async || {
+        let call = operator.0.post(&path, json!({}));
+        call.with("idempotency-key", &key).await.expect(200)
+    };
+    let first = ask().await;
+    client.message(&conversation, "the restart is done").await;
+    let again = ask().await;
+    assert_eq!(again.header("idempotent-replayed"), "true");
+    assert_eq!(again.body, first.body);
+    let kind = operator.kind("conversation").await;
+    assert_eq!(kind["restarts"]["operator"], 1);
+}
+
+#[tokio::test]
+async fn a_drill_wants_to_be_allowed() {
+    let account = account().await;
+    let conversation = account.test().conversation().await;
+    let path = format!("{}/crash", at("conversation", &conversation));
+    let refused = account.operator().post(&path, json!({})).await;
+    refused.error(403, "forbidden", "");
+    let unknown = at("conversation", "conv_0190163d8694739b85d52d5e4a4d6d5f");
+    let refused = shared()
+        .operator()
+        .post(&format!("{unknown}/crash"), json!({}))
+        .await;
+    refused.error(403, "forbidden", "");
+    account.test().message(&conversation, "it goes on").await;
+}
+
+#[tokio::test]
+async fn a_thousand_restarts_while_messages_flow_lose_none() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = server.operator();
+    let path = format!("{}/restart", at("conversation", &conversation));
+    let restarts = (0..8).map(|_| {
+        let (operator, path) = (operator.clone(), path.clone());
+        tokio::spawn(async move {
+            for _ in 0..125 {
+                operator.post(&path, json!({})).await.expect(200);
+            }
+        })
+    });
+    let restarts: Vec<_> = restarts.collect();
+    let mut sent = 0;
+    while restarts.iter().any(|restarting| !restarting.is_finished()) {
+        sent += 1;
+        let message = client
+            .message(&conversation, &format!("message {sent}"))
+            .await;
+        assert_eq!(message["seq"], sent);
+    }
+    for restarting in restarts {
+        restarting.await.unwrap();
+    }
+    let kind = Operator::of(&server).kind("conversation").await;
+    let counted = kind["restarts"]["operator"].as_u64().unwrap();
+    assert!((1..=1_000).contains(&counted), "{counted}");
+    assert_eq!(kind["activations"], 1);
+}

@@ -1,0 +1,44 @@
+//! `GET /admin/v1/store`: how the store is doing.
+
+use serde_json::json;
+
+use crate::support::Server;
+use crate::support::shapes::{assert_recent, assert_shape};
+
+#[tokio::test]
+async fn the_stores_health_has_its_shape_and_agrees_with_what_was_done() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    for n in 0..20 {
+        client.message(&conversation, &format!("message {n}")).await;
+    }
+    let health = server.operator().get("/admin/v1/store").await.expect(200);
+    assert_shape(
+        &health.body,
+        "size, commit_ms, batch, queue, feed, index, checkpoint",
+    );
+    assert_shape(&health["size"], "database_bytes, log_bytes, index_bytes");
+    let file = |name: &str| {
+        std::fs::metadata(server.work().join("data").join(name))
+            .unwrap()
+            .len()
+    };
+    assert_eq!(health["size"]["database_bytes"], file("colloquy.db"));
+    assert!(health["size"]["log_bytes"].as_u64().unwrap() > 0);
+    assert!(health["size"]["index_bytes"].as_u64().unwrap() > 0);
+    assert_shape(&health["commit_ms"], "p50, p99");
+    assert!(health["commit_ms"]["p50"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        health["batch"],
+        json!({"p50": 1, "p99": 1}),
+        "one writer, one commit each"
+    );
+    assert_eq!(health["queue"], 0);
+    for follower in ["feed", "index"] {
+        assert_shape(&health[follower], "lag");
+        assert!(health[follower]["lag"].as_i64().unwrap() >= 0);
+    }
+    assert_shape(&health["checkpoint"], "at, pages");
+    assert_recent(&health["checkpoint"]["at"]);
+}

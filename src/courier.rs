@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use colloquy_actors::store::Later;
-use colloquy_actors::webhook::target::{self, Target, TargetError, is_special};
+use colloquy_actors::webhook::target::{self, PrivateTargets, Target, TargetError, is_special};
 use colloquy_actors::webhook::{Courier, Lost, OutboundRequest, Reply};
 use colloquy_runtime::threads;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -44,18 +44,9 @@ pub(crate) struct HttpCourier {
     runtime: Handle,
     names: NameResolver,
     timeout: Duration,
-    private: bool,
+    targets: PrivateTargets,
     /// Ends the thread when it is dropped.
     _end: oneshot::Sender<()>,
-}
-
-/// Whether anything is sent to private addresses, and without encryption.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PrivateTargets {
-    /// It is, as for a receiver on the same machine.
-    Allowed,
-    /// It is not.
-    Refused,
 }
 
 /// Why there is no courier.
@@ -76,7 +67,6 @@ impl HttpCourier {
     /// Gives each parcel so long, and sends to private addresses and without encryption only if
     /// that is allowed.
     pub(crate) fn start(timeout: Duration, targets: PrivateTargets) -> Result<Self, CourierError> {
-        let private = targets == PrivateTargets::Allowed;
         let mut runtime = Builder::new_current_thread();
         // Only names take other threads of it.
         runtime
@@ -92,13 +82,13 @@ impl HttpCourier {
             .tls_backend_preconfigured(tls()?)
             .dns_resolver(Arc::new(PublicAddresses {
                 names: names.clone(),
-                private,
+                targets,
             }))
             .redirect(redirect::Policy::none())
             .retry(retry::never())
             .referer(false)
             .no_proxy()
-            .https_only(!private)
+            .https_only(targets == PrivateTargets::Refused)
             .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .pool_idle_timeout(IDLE)
             .build()?;
@@ -114,7 +104,7 @@ impl HttpCourier {
             runtime: handle,
             names,
             timeout,
-            private,
+            targets,
             _end: end,
         })
     }
@@ -123,10 +113,10 @@ impl HttpCourier {
     /// does not resolve, or not soon enough, is accepted. What it resolves to later is judged again
     /// at each connect.
     pub(crate) async fn look(&self, url: &str) -> Result<(), TargetError> {
-        let Target::Name(name, _) = target::check(url, self.private)? else {
+        let Target::Name(name, _) = target::check(url, self.targets)? else {
             return Ok(());
         };
-        if self.private {
+        if self.targets == PrivateTargets::Allowed {
             return Ok(());
         }
         let Ok(Some(Ok(addresses))) = timeout(LOOK, self.names.look(&name)).await else {
@@ -142,7 +132,7 @@ impl HttpCourier {
 impl Courier for HttpCourier {
     fn post(&self, parcel: OutboundRequest) -> Later<Result<Reply, Lost>> {
         // An address in the URL itself is never resolved, so it is judged here.
-        let judged = match target::check(&parcel.url, self.private) {
+        let judged = match target::check(&parcel.url, self.targets) {
             Ok(_) => Ok(()),
             Err(TargetError::Special(address)) => Err(Lost::Refused(address)),
             Err(error) => Err(Lost::Broken(format!("the URL {error}"))),
@@ -259,7 +249,7 @@ fn why(error: &reqwest::Error) -> Lost {
 /// Resolves names as the operating system does, and lets no special-purpose address pass.
 struct PublicAddresses {
     names: NameResolver,
-    private: bool,
+    targets: PrivateTargets,
 }
 
 /// A name leads to an address to which nothing is sent.
@@ -276,7 +266,7 @@ impl Error for Refused {}
 
 impl Resolve for PublicAddresses {
     fn resolve(&self, name: Name) -> Resolving {
-        let (names, private) = (self.names.clone(), self.private);
+        let (names, targets) = (self.names.clone(), self.targets);
         // A connection is begun by the request that needs it, in its own task.
         let account = ACCOUNT.try_with(|account| *account).unwrap_or(NO_ACCOUNT);
         Box::pin(async move {
@@ -286,7 +276,7 @@ impl Resolve for PublicAddresses {
                 .map_err(|why| why.to_string())?;
             match addresses
                 .iter()
-                .find(|address| !private && is_special(**address))
+                .find(|address| targets == PrivateTargets::Refused && is_special(**address))
             {
                 Some(address) => Err(Refused(*address).into()),
                 // The connector puts the URL's own port in the place of 0.

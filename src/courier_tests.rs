@@ -229,7 +229,7 @@ async fn private_addresses_are_refused_by_themselves_and_behind_a_name() {
     let names = NameResolver::new(Handle::current());
     let refused = PublicAddresses {
         names,
-        private: false,
+        targets: PrivateTargets::Refused,
     }
     .resolve("localhost".parse().unwrap())
     .await

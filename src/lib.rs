@@ -28,7 +28,7 @@ use colloquy_actors::webhook::WebhookSettings;
 
 use config::Config;
 pub use courier::CourierError;
-use courier::{HttpCourier, PrivateTargets};
+use courier::HttpCourier;
 use http::AppState;
 pub use listen::{Listen, ListenError, listen};
 
@@ -86,10 +86,7 @@ pub fn run(config: Config) -> Result<(), RunError> {
     let webhooks = WebhookSettings::from(&config.webhooks);
     let courier: Arc<HttpCourier> = Arc::new(HttpCourier::start(
         webhooks.timeout,
-        match webhooks.allow_private_targets {
-            true => PrivateTargets::Allowed,
-            false => PrivateTargets::Refused,
-        },
+        webhooks.private_targets,
     )?);
     let store_file = match config.store.path.exists() {
         true => StoreFile::Found(&config.store.path),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::documents::id_of;
 use crate::support::receiver::{Received, dead_url};
 use crate::support::shapes::assert_shape;
 use crate::support::verify::assert_accepted;
@@ -486,11 +487,12 @@ async fn disabled_or_deleted_what_waits_is_given_up() {
 async fn an_endpoint_gets_the_events_and_the_properties_that_it_names() {
     let (_account, c) = account_with_deliveries().await;
     let customer = c.customer().await;
+    let document = c.document("of no conversation").await;
     let wishes = [
         json!({"events": ["conversation.closed"]}),
         json!({"events": ["*"], "filter": {"channel": ["email", "voice"]}}),
         json!({"events": ["message.created"], "filter": {"channel": ["chat"], "priority": ["high"]}}),
-        json!({"events": ["*"], "filter": {"document_id": ["doc_0190163d8694739b85d52d5e4a4d6d5f"]}}),
+        json!({"events": ["*"], "filter": {"document_id": [id_of(&document)]}}),
         json!({"events": ["*"], "enabled": false}),
     ];
     let mut receivers = Vec::new();

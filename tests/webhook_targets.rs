@@ -156,6 +156,37 @@ async fn a_url_is_https_without_user_info_and_not_too_long() {
 }
 
 #[tokio::test]
+async fn a_refusal_names_the_schemes_that_this_server_takes() {
+    let (_account, strict) = account_with_client().await;
+    let (_other, private) = account_with_deliveries().await;
+    let cases = [
+        (
+            &strict,
+            "ftp://hooks.example.com/",
+            "must be an https: URL with a host",
+        ),
+        (&strict, "http://hooks.example.com/", "must be https"),
+        (
+            &private,
+            "ftp://hooks.example.com/",
+            "must be an http: or https: URL with a host",
+        ),
+        (
+            &private,
+            "nonsense",
+            "must be an http: or https: URL with a host",
+        ),
+    ];
+    for (client, url, reason) in cases {
+        let refused = client
+            .post(HOOKS, json!({"url": url, "events": ["*"]}))
+            .await;
+        let refused = refused.error(400, "invalid_request", "url");
+        assert_eq!(refused["error"]["details"]["reason"], reason, "{url}");
+    }
+}
+
+#[tokio::test]
 async fn public_addresses_and_names_that_do_not_resolve_yet_are_taken() {
     let (_account, c) = account_with_client().await;
     for url in [

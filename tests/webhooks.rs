@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::documents::id_of;
 use crate::support::shapes::{ATTEMPT, DELIVERY, WEBHOOK, assert_id, assert_recent, assert_shape};
 use crate::support::verify::{assert_accepted, assert_refused};
 use crate::support::{
@@ -239,6 +240,49 @@ async fn every_bad_field_is_refused_by_name() {
         .await
         .error(400, "invalid_request", "url");
     assert_eq!(c.get(HOOKS).await.expect(200).total(), 1);
+}
+
+#[tokio::test]
+async fn a_filter_names_only_documents_of_the_account_and_mode() {
+    let account = account().await;
+    let c = account.test();
+    let mine = c.document("mine").await;
+    let second = c.document("mine, too").await;
+    let erased = c.document("to be erased").await;
+    let of_live = account.live().document("of the other mode").await;
+    let of_others = crate::support::account().await.test().document("x").await;
+    let with = |documents: &[&str]| json!({"filter": {"document_id": documents}});
+    let create = |documents: &[&str]| {
+        let mut body = with(documents);
+        body["url"] = json!(ELSEWHERE);
+        c.post(HOOKS, body)
+    };
+    let made = create(&[id_of(&mine), id_of(&erased)]).await.expect(201);
+    c.delete(&format!("{erased}?permanent=true"))
+        .await
+        .expect(204);
+    let before = c.get(&at(&made)).await.expect(200);
+    let never = "doc_0190163d8694739b85d52d5e4a4d6d5f";
+    for absent in [never, id_of(&of_live), id_of(&of_others), id_of(&erased)] {
+        let documents = [absent, id_of(&mine)];
+        for refused in [
+            create(&documents).await,
+            c.patch(&at(&made), with(&documents)).await,
+        ] {
+            refused.error(400, "invalid_request", "filter.document_id");
+        }
+    }
+    assert_eq!(c.get(HOOKS).await.expect(200).total(), 1);
+    let after = c.get(&at(&made)).await.expect(200);
+    assert_eq!((after.etag(), &after.body), (before.etag(), &before.body));
+    // Another change is no question about the filter, and what is in the bin may come back.
+    c.patch(&at(&made), json!({"description": "other"}))
+        .await
+        .expect(200);
+    c.delete(&second).await.expect(204);
+    let documents = [id_of(&second), id_of(&mine)];
+    let changed = c.patch(&at(&made), with(&documents)).await.expect(200);
+    assert_eq!(changed["filter"]["document_id"], json!(documents));
 }
 
 #[tokio::test]

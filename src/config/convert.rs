@@ -7,6 +7,7 @@ use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::document::HashSettings;
 use colloquy_actors::system::Settings;
 use colloquy_actors::webhook::WebhookSettings;
+use colloquy_actors::webhook::target::PrivateTargets;
 use colloquy_runtime::Policy;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -109,7 +110,11 @@ impl From<&Webhooks> for WebhookSettings {
     fn from(webhooks: &Webhooks) -> Self {
         const DAY_SECONDS: f64 = 86_400.0;
         WebhookSettings {
-            allow_private_targets: webhooks.allow_private_targets,
+            private_targets: if webhooks.allow_private_targets {
+                PrivateTargets::Allowed
+            } else {
+                PrivateTargets::Refused
+            },
             retry_schedule: webhooks
                 .retry_schedule_seconds
                 .iter()

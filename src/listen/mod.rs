@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use colloquy_actors::webhook::signature::{self, Signing};
-use colloquy_actors::webhook::target::{self, TargetError};
+use colloquy_actors::webhook::target::{self, PrivateTargets, TargetError};
 use colloquy_actors::webhook::{Courier, OutboundRequest, attempt_of};
 use colloquy_model::attempt::Attempt;
 use colloquy_model::event_kind::EventKind;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use self::sse::{Message, Parser};
-use crate::courier::{CourierError, HttpCourier, NO_ACCOUNT, PrivateTargets, tls};
+use crate::courier::{CourierError, HttpCourier, NO_ACCOUNT, tls};
 
 /// How long the receiver has for each event, and the server for accepting a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -115,7 +115,7 @@ pub fn listen(options: Listen) -> Result<(), ListenError> {
         url: options.forward_to.clone(),
         why,
     };
-    target::check(&options.forward_to, true).map_err(forward)?;
+    target::check(&options.forward_to, PrivateTargets::Allowed).map_err(forward)?;
     let events = events_url(&options)?;
     let courier = HttpCourier::start(PATIENCE, PrivateTargets::Allowed)?;
     let client = Client::builder()

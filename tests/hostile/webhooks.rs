@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::Neighbour;
+use crate::support::documents::id_of;
 use crate::support::{
     Account, Client, Receiver, Reply, Server, Setup, raw, stored, tool, until, until_now,
 };
@@ -129,8 +130,8 @@ async fn of_replays_asked_for_at_once_exactly_so_many_are_under_way_as_there_may
     .await;
 }
 
-/// So many identifiers of documents, none twice.
-fn documents(count: usize) -> Vec<Value> {
+/// So many identifiers of documents, none twice, of none that exists.
+fn absent_documents(count: usize) -> Vec<Value> {
     (0..count)
         .map(|n| json!(format!("doc_0190163d869470008{n:015x}")))
         .collect()
@@ -141,8 +142,12 @@ async fn a_filter_of_thousands_of_values() {
     let server = Server::start();
     let account = server.account().await;
     let client = account.test();
-    let filter = |count| json!({"url": ELSEWHERE, "filter": {"document_id": documents(count)}});
-    client.post(HOOKS, filter(VALUES_MAX)).await.expect(201);
+    let existing = join_all((0..VALUES_MAX).map(|_| client.document("named by a filter"))).await;
+    let existing: Vec<&str> = existing.iter().map(|at| id_of(at)).collect();
+    let most = json!({"url": ELSEWHERE, "filter": {"document_id": existing}});
+    client.post(HOOKS, most).await.expect(201);
+    let filter =
+        |count| json!({"url": ELSEWHERE, "filter": {"document_id": absent_documents(count)}});
     client.post(HOOKS, filter(VALUES_MAX + 1)).await.error(
         400,
         "invalid_request",

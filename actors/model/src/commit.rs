@@ -12,7 +12,7 @@ use crate::document::DocumentHeader;
 use crate::endpoint::Endpoint;
 use crate::entity::{Kind, Subject};
 use crate::event_kind::EventKind;
-use crate::id::{CustomerId, ShareId, UserId, WebhookId};
+use crate::id::{CustomerId, DocumentId, ShareId, UserId, WebhookId};
 use crate::idempotency::Reservation;
 use crate::key::{KeyView, Secrets};
 use crate::supervision::KeptSettings;
@@ -107,6 +107,8 @@ pub enum Condition {
     CustomerExists(CustomerId),
     /// This user exists in the commit's account.
     UserExists(UserId),
+    /// This document exists for the commit's tenant, in the bin or out of it.
+    DocumentExists(DocumentId),
     /// No conversation is this customer's.
     NoConversations(CustomerId),
     /// No document is this user's, in the bin or out of it.
@@ -122,6 +124,8 @@ pub enum ConstraintViolation {
     NoCustomer,
     /// There is no such user.
     NoUser,
+    /// There is no such document.
+    NoDocument,
     /// The customer has conversations.
     HasConversations,
     /// The user owns documents.

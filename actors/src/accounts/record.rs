@@ -537,6 +537,10 @@ impl<R: RecordSpec> Entity for Record<R> {
             ConstraintViolation::NoCustomer => {
                 RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID"))
             }
+            ConstraintViolation::NoDocument => RecordError::Invalid(Invalid::new(
+                "filter.document_id",
+                "must hold valid document IDs",
+            )),
         }
     }
 

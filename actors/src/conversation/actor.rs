@@ -68,6 +68,7 @@ impl Entity for Conversation {
         let (field, reason) = match broken {
             ConstraintViolation::NoUser => ("assignee_id", "must be a valid user ID"),
             ConstraintViolation::NoCustomer
+            | ConstraintViolation::NoDocument
             | ConstraintViolation::HasConversations
             | ConstraintViolation::HasDocuments
             | ConstraintViolation::Taken(_)

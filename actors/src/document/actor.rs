@@ -61,6 +61,7 @@ impl Entity for Document {
         let reason = match broken {
             ConstraintViolation::NoUser => "must be a valid user ID",
             ConstraintViolation::NoCustomer
+            | ConstraintViolation::NoDocument
             | ConstraintViolation::HasConversations
             | ConstraintViolation::HasDocuments
             | ConstraintViolation::Taken(_)

@@ -28,6 +28,7 @@ pub(super) use self::deliveries::{
     whoever_delivers_finds_after_a_crash_what_it_had_written,
 };
 pub(super) use self::documents::{
+    a_commit_that_names_a_document_needs_it_in_its_own_account_and_mode,
     a_document_comes_back_as_it_was_committed,
     a_document_in_the_bin_is_listed_there_only_and_is_still_a_place,
     a_link_leads_to_its_document_until_it_is_taken_back,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::courier::{Lost, Reply};
 use super::delivery_queue::Places;
+use super::target::PrivateTargets;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::time::Timestamp;
 
@@ -11,7 +12,7 @@ use colloquy_model::time::Timestamp;
 #[derive(Debug, Clone)]
 pub struct WebhookSettings {
     /// Whether endpoints may be at special-purpose addresses, and take `http`.
-    pub allow_private_targets: bool,
+    pub private_targets: PrivateTargets,
     /// How long after a failure the next attempt follows; one more attempt than entries.
     pub retry_schedule: Vec<Duration>,
     /// The part of such a wait by which it varies, 0 to 1.

@@ -19,6 +19,7 @@ use crate::accounts::record::{Record, RecordCommand, RecordRequest};
 use crate::store::DeliveryState;
 use crate::store::sqlite::{SqliteStore, StoreSettings};
 use crate::views::Views;
+use crate::webhook::target::PrivateTargets;
 use crate::webhook::{
     ChangeWebhook, CreateWebhook, Deliveries, DeliveryList, ReplayEvents, Reply, Webhook,
 };
@@ -75,7 +76,7 @@ fn tenant() -> Tenant {
 
 fn settings() -> WebhookSettings {
     WebhookSettings {
-        allow_private_targets: true,
+        private_targets: PrivateTargets::Allowed,
         retry_schedule: vec![Duration::from_millis(20); 3],
         jitter: 0.0,
         timeout: Duration::from_secs(5),

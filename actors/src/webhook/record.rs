@@ -28,7 +28,8 @@ use colloquy_model::time::Timestamp;
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateWebhook {
-    /// Where deliveries go: `https`, and no special-purpose address.
+    /// Where deliveries go: `https`, and no special-purpose address. A server whose settings allow
+    /// private targets takes `http` and such addresses too.
     pub url: WebhookUrl,
     /// Which kinds of events; default `["*"]`: all.
     #[serde(default, deserialize_with = "present")]
@@ -50,7 +51,8 @@ pub struct CreateWebhook {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeWebhook {
-    /// Where deliveries go: `https`, and no special-purpose address.
+    /// Where deliveries go: `https`, and no special-purpose address. A server whose settings allow
+    /// private targets takes `http` and such addresses too.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub url: Option<WebhookUrl>,
@@ -186,7 +188,7 @@ impl Webhook {
                 kinds: view.events.kinds().to_vec(),
                 channels: filter.channels(),
                 priorities: filter.priorities(),
-                documents: filter.documents(),
+                documents: filter.documents().map(|id| id.number()).collect(),
             },
             enabled: view.enabled,
             secrets: self
@@ -212,6 +214,15 @@ impl Webhook {
     fn touched(&mut self, now: i64) {
         self.view.updated_at = Timestamp(now.max(self.view.updated_at.0));
     }
+}
+
+/// What must hold of a filter that a request names: each of its documents exists.
+fn documents_exist(filter: Option<&WebhookFilter>) -> Vec<Condition> {
+    filter
+        .into_iter()
+        .flat_map(WebhookFilter::documents)
+        .map(Condition::DocumentExists)
+        .collect()
 }
 
 impl RecordRequest<Webhook> for CreateWebhook {
@@ -248,9 +259,11 @@ impl RecordRequest<Webhook> for CreateWebhook {
         };
         let secret = Some(webhook.new_secret());
         let room = Condition::FewerThan(Kind::Webhook, Bounds::get().webhook_endpoints_max);
+        let mut conditions = documents_exist(webhook.view.filter.as_ref());
+        conditions.push(room);
         Ok(NewRecord {
             state: webhook,
-            conditions: vec![room],
+            conditions,
             secret,
         })
     }
@@ -266,6 +279,7 @@ impl RecordRequest<Webhook> for ChangeWebhook {
     ) -> Result<Outcome<Webhook>, RecordError> {
         let mut webhook = held.clone();
         let view = &mut webhook.view;
+        let conditions = documents_exist(self.filter.iter().flatten().next());
         if let Some(url) = self.url {
             view.url = url.into_string();
         }
@@ -286,7 +300,7 @@ impl RecordRequest<Webhook> for ChangeWebhook {
             return Ok(Outcome::Show);
         }
         webhook.touched(context.now);
-        Ok(Outcome::Put(webhook, Vec::new()))
+        Ok(Outcome::Put(webhook, conditions))
     }
 }
 

@@ -101,10 +101,11 @@ pub(super) fn unread(now: i64) -> Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::webhook::target::PrivateTargets;
 
     fn settings() -> WebhookSettings {
         WebhookSettings {
-            allow_private_targets: true,
+            private_targets: PrivateTargets::Allowed,
             retry_schedule: [5, 30].map(Duration::from_secs).to_vec(),
             jitter: 0.1,
             timeout: Duration::from_secs(15),

@@ -14,12 +14,32 @@ pub enum Target {
     Address(IpAddr),
 }
 
+/// Whether deliveries may go to special-purpose addresses, and over plain `http`, as the operator
+/// has set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrivateTargets {
+    /// They may, as to a receiver on the same machine.
+    Allowed,
+    /// They may not.
+    Refused,
+}
+
+impl PrivateTargets {
+    /// The kind of URL that is taken, as part of a sentence.
+    fn kind_of_url(self) -> &'static str {
+        match self {
+            PrivateTargets::Allowed => "an http: or https: URL",
+            PrivateTargets::Refused => "an https: URL",
+        }
+    }
+}
+
 /// Why nothing is sent to a URL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// It is no URL of the web.
-    #[error("must be an https: URL with a host")]
-    NoUrl,
+    #[error("must be {} with a host", .0.kind_of_url())]
+    NoUrl(PrivateTargets),
     /// It is not encrypted.
     #[error("must be https")]
     Plain,
@@ -37,21 +57,21 @@ pub enum TargetError {
     Special(IpAddr),
 }
 
-/// Judges a URL by its text. `private` are allowed, and plain `http` with them, only where an
-/// operator says so.
+/// Judges a URL by its text.
 ///
 /// # Errors
 /// Why nothing is sent there.
-pub fn check(text: &str, private: bool) -> Result<Target, TargetError> {
-    let authority = authority(text).ok_or(TargetError::NoUrl)?;
+pub fn check(text: &str, private: PrivateTargets) -> Result<Target, TargetError> {
+    let no_url = TargetError::NoUrl(private);
+    let authority = authority(text).ok_or(no_url)?;
     // The URL standard has one reading for every spelling of an address: decimal, octal,
     // hexadecimal, short, full-width.
-    let url = Url::parse(text).map_err(|_| TargetError::NoUrl)?;
+    let url = Url::parse(text).map_err(|_| no_url)?;
     match url.scheme() {
         "https" => {}
-        "http" if private => {}
+        "http" if private == PrivateTargets::Allowed => {}
         "http" => return Err(TargetError::Plain),
-        _ => return Err(TargetError::NoUrl),
+        _ => return Err(no_url),
     }
     if authority.contains('@') {
         return Err(TargetError::UserInfo);
@@ -62,17 +82,19 @@ pub fn check(text: &str, private: bool) -> Result<Target, TargetError> {
     let port = url
         .port_or_known_default()
         .filter(|port| *port != 0)
-        .ok_or(TargetError::NoUrl)?;
-    match url.host().ok_or(TargetError::NoUrl)? {
-        Host::Domain(name) if !private && is_local(name) => Err(TargetError::Local),
+        .ok_or(no_url)?;
+    match url.host().ok_or(no_url)? {
+        Host::Domain(name) if private == PrivateTargets::Refused && is_local(name) => {
+            Err(TargetError::Local)
+        }
         Host::Domain(name) => Ok(Target::Name(name.to_owned(), port)),
         Host::Ipv4(address) => addressed(address.into(), private),
         Host::Ipv6(address) => addressed(address.into(), private),
     }
 }
 
-fn addressed(address: IpAddr, private: bool) -> Result<Target, TargetError> {
-    if private || !is_special(address) {
+fn addressed(address: IpAddr, private: PrivateTargets) -> Result<Target, TargetError> {
+    if private == PrivateTargets::Allowed || !is_special(address) {
         Ok(Target::Address(address))
     } else {
         Err(TargetError::Special(address))
@@ -159,6 +181,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use proptest::prelude::*;
 
+    use super::PrivateTargets::{Allowed, Refused};
     use super::*;
 
     fn special(text: &str) -> bool {
@@ -250,24 +273,27 @@ mod tests {
     fn only_https_without_user_info_and_fragment_is_a_target() {
         let name = |host: &str, port| Ok(Target::Name(host.to_owned(), port));
         assert_eq!(
-            check("https://example.com/hooks?a=b", false),
+            check("https://example.com/hooks?a=b", Refused),
             name("example.com", 443)
         );
         assert_eq!(
-            check("HTTPS://Example.COM:8443", false),
+            check("HTTPS://Example.COM:8443", Refused),
             name("example.com", 8443)
         );
         assert_eq!(
-            check("https://1.1.1.1/", false),
+            check("https://1.1.1.1/", Refused),
             Ok(Target::Address([1, 1, 1, 1].into()))
         );
-        assert_eq!(check("http://example.com/", false), Err(TargetError::Plain));
         assert_eq!(
-            check("http://localhost:9000/", true),
+            check("http://example.com/", Refused),
+            Err(TargetError::Plain)
+        );
+        assert_eq!(
+            check("http://localhost:9000/", Allowed),
             name("localhost", 9000)
         );
         assert_eq!(
-            check("http://127.0.0.1:9000/", true),
+            check("http://127.0.0.1:9000/", Allowed),
             Ok(Target::Address([127, 0, 0, 1].into()))
         );
         for with in [
@@ -276,12 +302,16 @@ mod tests {
             "https://@example.com/",
             "https://:@x/",
         ] {
-            assert_eq!(check(with, true), Err(TargetError::UserInfo), "{with}");
+            assert_eq!(check(with, Allowed), Err(TargetError::UserInfo), "{with}");
         }
         assert_eq!(
-            check("https://example.com/#x", true),
+            check("https://example.com/#x", Allowed),
             Err(TargetError::Fragment)
         );
+    }
+
+    #[test]
+    fn what_other_readers_read_otherwise_is_no_url() {
         for none in [
             "",
             "example.com",
@@ -301,7 +331,11 @@ mod tests {
             "https://a:99999/",
             "https://1.2.3.256/",
         ] {
-            assert_eq!(check(none, true), Err(TargetError::NoUrl), "{none}");
+            assert_eq!(
+                check(none, Allowed),
+                Err(TargetError::NoUrl(Allowed)),
+                "{none}"
+            );
         }
     }
 
@@ -337,14 +371,14 @@ mod tests {
             "[fe80::1]",
             "255.255.255.255",
         ] {
-            let found = check(&format!("https://{host}/"), false);
+            let found = check(&format!("https://{host}/"), Refused);
             assert!(
                 matches!(found, Err(TargetError::Local | TargetError::Special(_))),
                 "{host}: {found:?}"
             );
         }
-        assert!(check("https://localhost.example.com/", false).is_ok());
-        assert!(check("https://notlocalhost/", false).is_ok());
+        assert!(check("https://localhost.example.com/", Refused).is_ok());
+        assert!(check("https://notlocalhost/", Refused).is_ok());
     }
 
     proptest! {
@@ -362,7 +396,7 @@ mod tests {
                 } else {
                     Ok(Target::Address(address.into()))
                 };
-                prop_assert_eq!(check(&format!("https://{host}/x"), false), expected, "{}", host);
+                prop_assert_eq!(check(&format!("https://{host}/x"), Refused), expected, "{}", host);
             }
         }
 

@@ -159,12 +159,11 @@ impl WebhookFilter {
             .collect()
     }
 
-    pub(super) fn documents(&self) -> Vec<u64> {
+    pub(super) fn documents(&self) -> impl Iterator<Item = DocumentId> {
         self.document_id
             .iter()
             .flat_map(|values| &values.0)
-            .map(|id| id.number())
-            .collect()
+            .copied()
     }
 }
 

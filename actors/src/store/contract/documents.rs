@@ -13,11 +13,11 @@ use std::sync::mpsc::sync_channel;
 
 use bytes::Bytes;
 
-use super::fixture::{Bench, Failed, House, live, other, wait};
+use super::fixture::{Bench, Failed, House, live, other, test, wait};
 use crate::accounts::record::DeleteRecord;
 use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
 use colloquy_model::caller::{Actor, Caller};
-use colloquy_model::commit::{Commit, ConstraintViolation, Header, NewRow};
+use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
@@ -469,4 +469,44 @@ pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
         .commit(commit(id, 1, Header::DocumentGone, "{}"))
         .unwrap();
     user.ask(DeleteRecord).unwrap();
+}
+
+pub(in crate::store) fn a_commit_that_names_a_document_needs_it_in_its_own_account_and_mode<
+    B: Bench,
+>() {
+    let house = House::<B>::new();
+    let (named, bystander) = (DocumentId::new(1_000), DocumentId::new(2_000));
+    house.put(bystander, 0, header("names another"));
+    let naming = |tenant, expected| {
+        let header = Header::Document(Box::new(changed("names another")));
+        house.commit(Commit {
+            tenant,
+            conditions: vec![Condition::DocumentExists(named)],
+            ..commit(bystander, expected, header, "{}")
+        })
+    };
+    let refused = Err(CommitFailure::Violated(ConstraintViolation::NoDocument));
+    assert_eq!(naming(live(), 1), refused);
+    house.put(named, 0, header("a"));
+    for elsewhere in [test(), other()] {
+        assert_eq!(naming(elsewhere, 1), refused);
+    }
+    assert_eq!(naming(live(), 1), Ok(()));
+    let in_bin = DocumentListed {
+        deleted_at: Some(5),
+        ..header("a").listed
+    };
+    house.put(
+        named,
+        1,
+        DocumentHeader {
+            listed: in_bin,
+            ..changed("a")
+        },
+    );
+    assert_eq!(naming(live(), 2), Ok(()), "it may come back");
+    house
+        .commit(commit(named, 2, Header::DocumentGone, "{}"))
+        .unwrap();
+    assert_eq!(naming(live(), 3), refused);
 }

@@ -257,6 +257,14 @@ impl<'c> Batch<'c> {
                     self.record_exists(Kind::User, tenant.account_wide(), id.number(), id.tail())?;
                 (!found).then_some(ConstraintViolation::NoUser)
             }
+            Condition::DocumentExists(id) => {
+                let mut found = self.connection.prepare_cached(
+                    "SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3",
+                )?;
+                let found =
+                    found.exists(params![int(id.number()), int(id.tail()), tenant.number()])?;
+                (!found).then_some(ConstraintViolation::NoDocument)
+            }
             Condition::NoConversations(id) => {
                 let has: Option<i64> = self
                     .connection

@@ -139,6 +139,7 @@ impl Bench for Folder {
 
 contract! {
     Folder:
+    a_commit_that_names_a_document_needs_it_in_its_own_account_and_mode,
     a_document_comes_back_as_it_was_committed,
     a_version_comes_back_with_the_frames_that_make_its_content,
     lists_of_documents_hold_and_count_what_one_may_read,
